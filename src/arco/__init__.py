@@ -1,0 +1,1 @@
+"""The platform: a log on object storage, the state folded from it, and its readers."""

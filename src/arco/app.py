@@ -1,0 +1,109 @@
+"""Builds everything once: a workspace, with its log, its state and its readers."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from arco.catalog import events as catalog_events
+from arco.catalog import fold as catalog_fold
+from arco.catalog.commands import CatalogCommands
+from arco.catalog.reader import CatalogReader
+from arco.clock import Clock, SystemClock
+from arco.log.append import Ledger, Signal
+from arco.log.commit import Committer, Publisher
+from arco.log.envelope import EventTypes, Payload
+from arco.log.head import AGE_GATE, Manifests
+from arco.log.inbox import Inbox, Limits
+from arco.state import system
+from arco.state.compactor import Compactor
+from arco.state.fold import Chain
+from arco.state.merge import Merger
+from arco.state.parquet import Files
+from arco.state.project import StateProjector
+from arco.state.snapshot import At, Snapshot
+from arco.state.table import Table
+from arco.state.tier1 import Tier1
+from arco.state.warm import Warm
+from arco.storage.open import open_store
+from arco.storage.port import Store
+from arco.storage.scoped import ScopedStore
+from servo.contract.ulid import system_ulids
+
+EVENTS: tuple[type[Payload], ...] = catalog_events.EVENTS
+"""Every event type that this program knows."""
+
+
+def chain() -> Chain:
+    """The stages of all domains, in their order."""
+    commands = [event for event in EVENTS if event.COMMAND]
+    stages = (system.admission(commands), *catalog_fold.STAGES, system.OUTCOME_STAGE)
+    return Chain(stages, EVENTS)
+
+
+class Workspace:
+    """One tenant's workspace on one store.
+
+    `store` is already scoped. Everything that decides by time, chance or new ids
+    is given its source here.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        ids: Callable[[], str] | None = None,
+        rng: random.Random | None = None,
+        age_gate: timedelta = AGE_GATE,
+        limits: Limits | None = None,
+        source: str = "arco",
+        actor: str = "",
+        warm_budget_bytes: int = 192 << 20,
+        cache_budget_bytes: int = 256 << 20,
+    ) -> None:
+        self.store = store
+        self.tenant = tenant
+        self.name = name
+        self.clock: Clock = clock or SystemClock()
+        self.ids = ids or system_ulids()
+        self.chain = chain()
+        self.types = EventTypes(EVENTS)
+        self.signal = Signal()
+        self.manifests = Manifests(store, tenant, name, self.clock, age_gate=age_gate)
+        self.files = Files(store, budget_bytes=cache_budget_bytes)
+        self.ledger = Ledger(
+            store, self.manifests, self.clock, self.ids, source=source, signal=self.signal
+        )
+        self.publisher = Publisher(store, self.manifests, self.clock, self.ids, rng=rng)
+        warm = Warm(self.files, budget_bytes=warm_budget_bytes)
+        projector = StateProjector(self.manifests, self.chain, warm, self.ids)
+        inbox = Inbox(store, self.types, limits=limits)
+        self.committer = Committer(self.publisher, inbox, projector, self.clock, self.ids)
+        self.merger = Merger(self.publisher, self.tables, self.files, self.clock, self.ids)
+        self.tier1 = Tier1(self.ledger, self.committer, self.snapshot)
+        self.catalog = CatalogCommands(self.tier1, self.snapshot, actor)
+
+    @classmethod
+    def open(cls, url: str, tenant: str, name: str, **settings: Any) -> Workspace:
+        """The workspace at a store's URL (`file:///…`, `s3://…`, `gs://…`, `az://…`)."""
+        store = ScopedStore(open_store(url), tenant, name)
+        return cls(store, tenant, name, **settings)
+
+    @property
+    def tables(self) -> tuple[Table[Any], ...]:
+        return (*self.chain.tables, system.SEGMENTS)
+
+    def snapshot(self, at: At | None = None) -> Snapshot:
+        return Snapshot.open(self.manifests, self.files, at)
+
+    def read_catalog(self, at: At | None = None) -> CatalogReader:
+        return CatalogReader(self.snapshot(at))
+
+    def compactor(self, stop: threading.Event, **settings: Any) -> Compactor:
+        return Compactor(self.committer, self.merger, self.signal, stop, **settings)

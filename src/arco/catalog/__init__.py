@@ -1,0 +1,1 @@
+"""The catalog core: namespaces, assets and their columns."""

@@ -1,0 +1,288 @@
+"""Changing the catalog: each method validates, and has one command decided (Tier 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from arco.catalog.events import (
+    AssetCreated,
+    AssetDropped,
+    AssetRenamed,
+    AssetUpdated,
+    Column,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnUpdated,
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceUpdated,
+)
+from arco.catalog.reader import CatalogReader
+from arco.catalog.tables import ColumnRow
+from arco.errors import Invalid, NotFound
+from arco.log.envelope import Payload
+from arco.state.snapshot import Snapshot
+from arco.state.tier1 import Acknowledged, Tier1
+from servo.contract.keys import AssetKey, check_name
+
+SENSITIVITIES = ("", "public", "internal", "confidential", "restricted")
+PII = (
+    "",
+    "ssn",
+    "email",
+    "phone",
+    "address",
+    "name",
+    "date_of_birth",
+    "credit_card",
+    "bank_account",
+    "ip_address",
+)
+"""The kinds of personal data; `custom:<word>` is allowed too."""
+MAX_TEXT = 4_096
+MAX_ENTRIES = 200
+MAX_COLUMNS = 5_000
+
+
+class CatalogCommands:
+    def __init__(self, tier1: Tier1, snapshot: Callable[[], Snapshot], actor: str = "") -> None:
+        self._tier1 = tier1
+        self._snapshot = snapshot
+        self._actor = actor
+
+    def create_namespace(
+        self,
+        namespace: str,
+        *,
+        description: str = "",
+        owners: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        check_name(namespace, "namespace")
+        payload = NamespaceCreated(
+            namespace=namespace,
+            description=_text(description, "description"),
+            owners=_owners(owners),
+            tags=_map(tags, "tags"),
+            properties=_map(properties, "properties"),
+        )
+        return self._do(payload, idempotency_key)
+
+    def update_namespace(
+        self,
+        namespace: str,
+        *,
+        description: str | None = None,
+        owners: Sequence[str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        self._reader().namespace(namespace)
+        payload = NamespaceUpdated(
+            namespace=namespace,
+            description=None if description is None else _text(description, "description"),
+            owners=None if owners is None else _owners(owners),
+            tags=None if tags is None else _map(tags, "tags"),
+            properties=None if properties is None else _map(properties, "properties"),
+            expected_version=expected_version,
+        )
+        return self._do(payload, idempotency_key)
+
+    def drop_namespace(self, namespace: str, *, idempotency_key: str = "") -> Acknowledged:
+        self._reader().namespace(namespace)
+        return self._do(NamespaceDropped(namespace=namespace), idempotency_key)
+
+    def create_asset(
+        self,
+        key: AssetKey | str,
+        *,
+        kind: str = "table",
+        format: str = "parquet",
+        location: str = "",
+        description: str = "",
+        owners: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        columns: Sequence[Column] = (),
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        """Create an asset; its id is the `event_id` of the acknowledgement."""
+        key = _key(key)
+        payload = AssetCreated(
+            namespace=key.namespace,
+            name=key.name,
+            kind=_text(kind, "kind"),
+            format=_text(format, "format"),
+            location=_text(location, "location"),
+            description=_text(description, "description"),
+            owners=_owners(owners),
+            tags=_map(tags, "tags"),
+            properties=_map(properties, "properties"),
+            columns=_columns(columns),
+        )
+        return self._do(payload, idempotency_key)
+
+    def update_asset(
+        self,
+        key: AssetKey | str,
+        *,
+        kind: str | None = None,
+        format: str | None = None,
+        location: str | None = None,
+        description: str | None = None,
+        owners: Sequence[str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        """Change what is given. Maps and lists are replaced as a whole."""
+        payload = AssetUpdated(
+            asset_id=self._reader().asset_id(_key(key)),
+            kind=kind,
+            format=format,
+            location=location,
+            description=None if description is None else _text(description, "description"),
+            owners=None if owners is None else _owners(owners),
+            tags=None if tags is None else _map(tags, "tags"),
+            properties=None if properties is None else _map(properties, "properties"),
+            expected_version=expected_version,
+        )
+        return self._do(payload, idempotency_key)
+
+    def rename_asset(
+        self, key: AssetKey | str, new_name: str, *, idempotency_key: str = ""
+    ) -> Acknowledged:
+        """Give an asset another name in its namespace. Its id, and all it has, stay."""
+        key = _key(key)
+        check_name(new_name, "asset name")
+        payload = AssetRenamed(
+            asset_id=self._reader().asset_id(key),
+            namespace=key.namespace,
+            name=key.name,
+            new_name=new_name,
+        )
+        return self._do(payload, idempotency_key)
+
+    def drop_asset(self, key: AssetKey | str, *, idempotency_key: str = "") -> Acknowledged:
+        key = _key(key)
+        payload = AssetDropped(
+            asset_id=self._reader().asset_id(key), namespace=key.namespace, name=key.name
+        )
+        return self._do(payload, idempotency_key)
+
+    def add_column(
+        self, key: AssetKey | str, column: Column, *, idempotency_key: str = ""
+    ) -> Acknowledged:
+        (checked,) = _columns([column])
+        asset_id = self._reader().asset_id(_key(key))
+        return self._do(ColumnAdded(asset_id=asset_id, column=checked), idempotency_key)
+
+    def update_column(
+        self,
+        key: AssetKey | str,
+        column: str,
+        *,
+        name: str | None = None,
+        type: str | None = None,
+        nullable: bool | None = None,
+        description: str | None = None,
+        pii: str | None = None,
+        sensitivity: str | None = None,
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        """Change a column, found by its name; `name` renames it. Its id stays."""
+        row = self._column(_key(key), column)
+        _columns(
+            [
+                Column(
+                    name=row.name if name is None else name,
+                    type=row.type if type is None else type,
+                    pii=pii or "",
+                    sensitivity=sensitivity or "",
+                )
+            ]
+        )
+        payload = ColumnUpdated(
+            asset_id=row.asset_id,
+            column_id=row.column_id,
+            name=name,
+            type=type,
+            nullable=nullable,
+            description=None if description is None else _text(description, "description"),
+            pii=pii,
+            sensitivity=sensitivity,
+        )
+        return self._do(payload, idempotency_key)
+
+    def drop_column(
+        self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
+    ) -> Acknowledged:
+        row = self._column(_key(key), column)
+        payload = ColumnDropped(asset_id=row.asset_id, column_id=row.column_id)
+        return self._do(payload, idempotency_key)
+
+    def _column(self, key: AssetKey, name: str) -> ColumnRow:
+        columns = self._reader().asset(key).columns
+        for column in columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in columns)
+        raise NotFound(f"{key} has no column {name}", hint=f"it has: {known}")
+
+    def _reader(self) -> CatalogReader:
+        return CatalogReader(self._snapshot())
+
+    def _do(self, payload: Payload, idempotency_key: str) -> Acknowledged:
+        return self._tier1.execute(payload, idempotency_key=idempotency_key, actor=self._actor)
+
+
+def _key(key: AssetKey | str) -> AssetKey:
+    return AssetKey.parse(key) if isinstance(key, str) else key
+
+
+def _text(value: str, what: str) -> str:
+    if len(value) > MAX_TEXT:
+        raise Invalid(f"{what} has {len(value)} characters; the limit is {MAX_TEXT}")
+    return value
+
+
+def _owners(owners: Sequence[str]) -> tuple[str, ...]:
+    if any(not owner.strip() for owner in owners):
+        raise Invalid("an owner is empty", hint="name a person or a team")
+    return tuple(dict.fromkeys(owners))
+
+
+def _map(entries: Mapping[str, str] | None, what: str) -> dict[str, str]:
+    found = dict(entries or {})
+    if len(found) > MAX_ENTRIES:
+        raise Invalid(f"{what} has {len(found)} entries; the limit is {MAX_ENTRIES}")
+    for name, value in found.items():
+        if not name:
+            raise Invalid(f"{what} has an entry without a name")
+        _text(name + value, f"{what} entry {name!r}")
+    return found
+
+
+def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
+    if len(columns) > MAX_COLUMNS:
+        raise Invalid(f"{len(columns)} columns; the limit is {MAX_COLUMNS}")
+    seen: set[str] = set()
+    for column in columns:
+        if not column.name or not column.type:
+            raise Invalid(f"column {column.name!r} needs a name and a type")
+        if column.name in seen:
+            raise Invalid(f"column {column.name} is there twice")
+        if column.pii not in PII and not column.pii.startswith("custom:"):
+            raise Invalid(f"{column.pii!r} is no kind of PII", hint=f"one of {', '.join(PII[1:])}")
+        if column.sensitivity not in SENSITIVITIES:
+            raise Invalid(
+                f"{column.sensitivity!r} is no sensitivity",
+                hint=f"one of {', '.join(SENSITIVITIES[1:])}",
+            )
+        seen.add(column.name)
+    return tuple(columns)

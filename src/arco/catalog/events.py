@@ -1,0 +1,144 @@
+"""What can happen to namespaces, assets and columns.
+
+All but `AssetObserved` are commands: the fold may refuse them. In an update,
+None leaves a field as it is. An asset's id is the id of the event that created
+it, so no two assets can ever share one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from arco.log.envelope import Payload
+
+
+class Command(Payload, frozen=True, kw_only=True):
+    COMMAND: ClassVar[bool] = True
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    type: str
+    nullable: bool = True
+    description: str = ""
+    pii: str = ""
+    sensitivity: str = ""
+
+
+class NamespaceCreated(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.namespace_created"
+    namespace: str
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    properties: dict[str, str] = {}
+
+
+class NamespaceUpdated(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.namespace_updated"
+    namespace: str
+    description: str | None = None
+    owners: tuple[str, ...] | None = None
+    tags: dict[str, str] | None = None
+    properties: dict[str, str] | None = None
+    expected_version: int | None = None
+
+
+class NamespaceDropped(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.namespace_dropped"
+    namespace: str
+
+
+class AssetCreated(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.asset_created"
+    namespace: str
+    name: str
+    kind: str = "table"
+    format: str = "parquet"
+    location: str = ""
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    columns: tuple[Column, ...] = ()
+
+
+class AssetUpdated(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.asset_updated"
+    asset_id: str
+    kind: str | None = None
+    format: str | None = None
+    location: str | None = None
+    description: str | None = None
+    owners: tuple[str, ...] | None = None
+    tags: dict[str, str] | None = None
+    properties: dict[str, str] | None = None
+    expected_version: int | None = None
+
+
+class AssetRenamed(Command, frozen=True, kw_only=True):
+    """Within its namespace: names of one namespace are decided in one place."""
+
+    TYPE: ClassVar[str] = "catalog.asset_renamed"
+    asset_id: str
+    namespace: str
+    name: str
+    new_name: str
+
+
+class AssetDropped(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.asset_dropped"
+    asset_id: str
+    namespace: str
+    name: str
+
+
+class ColumnAdded(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.column_added"
+    asset_id: str
+    column: Column
+
+
+class ColumnUpdated(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.column_updated"
+    asset_id: str
+    column_id: str
+    name: str | None = None
+    type: str | None = None
+    nullable: bool | None = None
+    description: str | None = None
+    pii: str | None = None
+    sensitivity: str | None = None
+
+
+class ColumnDropped(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "catalog.column_dropped"
+    asset_id: str
+    column_id: str
+
+
+class AssetObserved(Payload, frozen=True, kw_only=True):
+    """Somebody measured the data of an asset. A fact: the newest observation counts."""
+
+    TYPE: ClassVar[str] = "catalog.asset_observed"
+    asset_id: str
+    row_count: int
+    size_bytes: int
+    files: int = 0
+
+
+COMMANDS: tuple[type[Command], ...] = (
+    NamespaceCreated,
+    NamespaceUpdated,
+    NamespaceDropped,
+    AssetCreated,
+    AssetUpdated,
+    AssetRenamed,
+    AssetDropped,
+    ColumnAdded,
+    ColumnUpdated,
+    ColumnDropped,
+)
+EVENTS: tuple[type[Payload], ...] = (*COMMANDS, AssetObserved)

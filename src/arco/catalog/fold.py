@@ -1,0 +1,397 @@
+"""The catalog's fold, in two stages.
+
+    directory   one key for each namespace: who may have which name
+    assets      one key for each asset: everything about it
+
+The directory decides races for names, and tells the assets' stage what became of
+them. A command is applied whole, or refused with a code that stays the same and
+a sentence for people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+
+from arco.catalog.events import (
+    AssetCreated,
+    AssetDropped,
+    AssetObserved,
+    AssetRenamed,
+    AssetUpdated,
+    Column,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnUpdated,
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceUpdated,
+)
+from arco.catalog.tables import (
+    ASSET_NAMES,
+    ASSET_STATS,
+    ASSETS,
+    COLUMNS,
+    NAMESPACES,
+    AssetNameRow,
+    AssetRow,
+    AssetStatsRow,
+    ColumnRow,
+    NamespaceRow,
+)
+from arco.log.envelope import Payload
+from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
+from arco.state.system import applied, refused
+from arco.state.table import Key
+
+replace = msgspec.structs.replace
+
+
+class AssetRegistered(Payload, frozen=True, kw_only=True):
+    """Derived: the name of a new asset is its own."""
+
+    TYPE: ClassVar[str] = "catalog.asset_registered"
+    asset_id: str
+    asset: AssetCreated
+
+
+class AssetNameChanged(Payload, frozen=True, kw_only=True):
+    """Derived: an asset has got another name."""
+
+    TYPE: ClassVar[str] = "catalog.asset_name_changed"
+    asset_id: str
+    name: str
+
+
+class AssetReleased(Payload, frozen=True, kw_only=True):
+    """Derived: an asset has lost its name, and goes."""
+
+    TYPE: ClassVar[str] = "catalog.asset_released"
+    asset_id: str
+
+
+def fold_directory(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case NamespaceCreated() as e:
+            yield from _create_namespace(rows, fact, e)
+        case NamespaceUpdated() as e:
+            yield from _update_namespace(rows, fact, e)
+        case NamespaceDropped() as e:
+            yield from _drop_namespace(rows, fact, e)
+        case AssetCreated() as e:
+            yield from _claim(rows, fact, e)
+        case AssetRenamed() as e:
+            yield from _rename(rows, fact, e)
+        case AssetDropped() as e:
+            yield from _release(rows, fact, e)
+
+
+def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[Change]:
+    if rows.get(NAMESPACES, e.namespace) is not None:
+        yield refused(fact, "namespace_exists", f"namespace {e.namespace} exists already")
+        return
+    yield Put(
+        NAMESPACES,
+        NamespaceRow(
+            namespace=e.namespace,
+            description=e.description,
+            owners=list(e.owners),
+            tags=e.tags,
+            properties=e.properties,
+            assets=0,
+            created_at=fact.received_at,
+            created_by=fact.actor,
+            updated_at=fact.received_at,
+            updated_by=fact.actor,
+        ),
+    )
+    yield applied(fact)
+
+
+def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[Change]:
+    row = rows.get(NAMESPACES, e.namespace)
+    if row is None:
+        yield _no_namespace(fact, e.namespace)
+    elif _stale(e.expected_version, found := rows.version(NAMESPACES, e.namespace)):
+        yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, found)
+    else:
+        yield Put(NAMESPACES, _touched(fact, row, _given(e, "description owners tags properties")))
+        yield applied(fact)
+
+
+def _drop_namespace(rows: Rows, fact: Fact, e: NamespaceDropped) -> Iterator[Change]:
+    row = rows.get(NAMESPACES, e.namespace)
+    if row is None:
+        yield _no_namespace(fact, e.namespace)
+    elif row.assets:
+        yield refused(
+            fact,
+            "namespace_not_empty",
+            f"namespace {e.namespace} still holds {row.assets} assets; drop them first",
+        )
+    else:
+        yield Delete(NAMESPACES, (e.namespace,))
+        yield applied(fact)
+
+
+def _claim(rows: Rows, fact: Fact, e: AssetCreated) -> Iterator[Change]:
+    namespace = rows.get(NAMESPACES, e.namespace)
+    if namespace is None:
+        yield _no_namespace(fact, e.namespace)
+    elif rows.get(ASSET_NAMES, e.namespace, e.name) is not None:
+        yield _name_taken(fact, e.namespace, e.name)
+    else:
+        yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.name, fact.id))
+        yield Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
+        yield Emit(AssetRegistered(asset_id=fact.id, asset=e))
+        yield applied(fact)
+
+
+def _rename(rows: Rows, fact: Fact, e: AssetRenamed) -> Iterator[Change]:
+    held = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if held is None or held.asset_id != e.asset_id:
+        yield _not_its_name(fact, e)
+    elif rows.get(ASSET_NAMES, e.namespace, e.new_name) is not None:
+        yield _name_taken(fact, e.namespace, e.new_name)
+    else:
+        yield Delete(ASSET_NAMES, (e.namespace, e.name))
+        yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.new_name, e.asset_id))
+        yield Emit(AssetNameChanged(asset_id=e.asset_id, name=e.new_name))
+        yield applied(fact)
+
+
+def _release(rows: Rows, fact: Fact, e: AssetDropped) -> Iterator[Change]:
+    namespace = rows.get(NAMESPACES, e.namespace)
+    held = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if namespace is None or held is None or held.asset_id != e.asset_id:
+        yield _not_its_name(fact, e)
+        return
+    yield Delete(ASSET_NAMES, (e.namespace, e.name))
+    yield Put(NAMESPACES, replace(namespace, assets=namespace.assets - 1))
+    yield Emit(AssetReleased(asset_id=e.asset_id))
+    yield applied(fact)
+
+
+def fold_assets(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case AssetObserved() as e:
+            yield from _observe(rows, fact, e)
+        case AssetRegistered() as e:
+            yield from _register(fact, e)
+        case AssetNameChanged() as e:
+            if (row := rows.get(ASSETS, e.asset_id)) is not None:
+                names = [*row.previous_names, row.name]
+                change = {"name": e.name, "previous_names": names}
+                yield Put(ASSETS, _touched(fact, row, change))
+        case AssetReleased() as e:
+            yield from _remove(rows, e.asset_id)
+        case AssetUpdated() as e:
+            yield from _update_asset(rows, fact, e)
+        case ColumnAdded() as e:
+            yield from _add_column(rows, fact, e)
+        case ColumnUpdated() as e:
+            yield from _update_column(rows, fact, e)
+        case ColumnDropped() as e:
+            yield from _drop_column(rows, fact, e)
+
+
+def _register(fact: Fact, e: AssetRegistered) -> Iterator[Change]:
+    asset = e.asset
+    yield Put(
+        ASSETS,
+        AssetRow(
+            asset_id=e.asset_id,
+            namespace=asset.namespace,
+            name=asset.name,
+            kind=asset.kind,
+            format=asset.format,
+            location=asset.location,
+            description=asset.description,
+            owners=list(asset.owners),
+            tags=asset.tags,
+            properties=asset.properties,
+            previous_names=[],
+            created_at=fact.received_at,
+            created_by=fact.actor,
+            updated_at=fact.received_at,
+            updated_by=fact.actor,
+        ),
+    )
+    for ordinal, column in enumerate(asset.columns):
+        yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
+
+
+def _remove(rows: Rows, asset_id: str) -> Iterator[Change]:
+    yield Delete(ASSETS, (asset_id,))
+    for column in rows.scan(COLUMNS, asset_id):
+        yield Delete(COLUMNS, (asset_id, column.column_id))
+    yield Delete(ASSET_STATS, (asset_id,))
+
+
+def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
+    row = rows.get(ASSETS, e.asset_id)
+    if row is None:
+        yield _no_asset(fact, e.asset_id)
+    elif _stale(e.expected_version, found := rows.version(ASSETS, e.asset_id)):
+        yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, found)
+    else:
+        fields = "kind format location description owners tags properties"
+        yield Put(ASSETS, _touched(fact, row, _given(e, fields)))
+        yield applied(fact)
+
+
+def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
+    known = rows.get(ASSET_STATS, e.asset_id)
+    if known is None or known.observed_by < fact.id:
+        yield Put(
+            ASSET_STATS,
+            AssetStatsRow(
+                e.asset_id, e.row_count, e.size_bytes, e.files, fact.id, fact.received_at
+            ),
+        )
+
+
+def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
+    columns = rows.scan(COLUMNS, e.asset_id)
+    if rows.get(ASSETS, e.asset_id) is None:
+        yield _no_asset(fact, e.asset_id)
+    elif any(column.name == e.column.name for column in columns):
+        yield _column_taken(fact, e.column.name)
+    else:
+        ordinal = 1 + max((column.ordinal for column in columns), default=-1)
+        yield Put(COLUMNS, _column(fact, e.asset_id, e.column, ordinal))
+        yield applied(fact)
+
+
+def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]:
+    columns = {column.column_id: column for column in rows.scan(COLUMNS, e.asset_id)}
+    row = columns.pop(e.column_id, None)
+    if row is None:
+        yield _no_column(fact, e.column_id)
+    elif any(column.name == e.name for column in columns.values()):
+        yield _column_taken(fact, str(e.name))
+    else:
+        change = _given(e, "name type nullable description pii sensitivity")
+        yield Put(COLUMNS, replace(row, **change, updated_at=fact.received_at))
+        yield applied(fact)
+
+
+def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
+    if rows.get(COLUMNS, e.asset_id, e.column_id) is None:
+        yield _no_column(fact, e.column_id)
+    else:
+        yield Delete(COLUMNS, (e.asset_id, e.column_id))
+        yield applied(fact)
+
+
+def _column(fact: Fact, asset_id: str, column: Column, ordinal: int) -> ColumnRow:
+    return ColumnRow(
+        asset_id=asset_id,
+        column_id=column_id(fact.id, ordinal),
+        name=column.name,
+        type=column.type,
+        ordinal=ordinal,
+        nullable=column.nullable,
+        description=column.description,
+        pii=column.pii,
+        sensitivity=column.sensitivity,
+        created_at=fact.received_at,
+        updated_at=fact.received_at,
+    )
+
+
+def column_id(event_id: str, ordinal: int) -> str:
+    """Stable for ever: it survives renames, and is never given twice."""
+    return "col_" + hashlib.sha256(f"{event_id}:{ordinal}".encode()).hexdigest()[:16]
+
+
+def _given(e: Any, fields: str) -> dict[str, Any]:
+    """The fields of an update that are not None; sequences as the rows have them."""
+    given = {name: getattr(e, name) for name in fields.split() if getattr(e, name) is not None}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+
+
+def _touched(fact: Fact, row: Any, change: dict[str, Any]) -> Any:
+    return replace(row, **change, updated_at=fact.received_at, updated_by=fact.actor)
+
+
+def _stale(expected: int | None, found: int) -> bool:
+    return expected is not None and expected != found
+
+
+def _no_namespace(fact: Fact, namespace: str) -> Emit:
+    return refused(fact, "namespace_not_found", f"there is no namespace {namespace}")
+
+
+def _no_asset(fact: Fact, asset_id: str) -> Emit:
+    return refused(fact, "asset_not_found", f"there is no asset {asset_id}")
+
+
+def _no_column(fact: Fact, column_id: str) -> Emit:
+    return refused(fact, "column_not_found", f"there is no column {column_id}")
+
+
+def _name_taken(fact: Fact, namespace: str, name: str) -> Emit:
+    return refused(fact, "name_taken", f"there is an asset {namespace}.{name} already")
+
+
+def _column_taken(fact: Fact, name: str) -> Emit:
+    return refused(fact, "column_exists", f"there is a column {name} already")
+
+
+def _not_its_name(fact: Fact, e: AssetRenamed | AssetDropped) -> Emit:
+    message = f"asset {e.asset_id} is not called {e.namespace}.{e.name} (any more)"
+    return refused(fact, "asset_not_found", message)
+
+
+def _changed_since(fact: Fact, what: str, expected: int | None, found: int) -> Emit:
+    message = f"{what} has changed: its version is {found}, not {expected}; read it again"
+    return refused(fact, "version_mismatch", message)
+
+
+def _by_namespace(fact: Fact) -> Key:
+    return (fact.payload.namespace,)  # type: ignore[attr-defined]
+
+
+def _by_asset(fact: Fact) -> Key:
+    return (fact.payload.asset_id,)  # type: ignore[attr-defined]
+
+
+DIRECTORY = Stage(
+    "directory",
+    (NAMESPACES, ASSET_NAMES),
+    dict.fromkeys(
+        (
+            NamespaceCreated,
+            NamespaceUpdated,
+            NamespaceDropped,
+            AssetCreated,
+            AssetRenamed,
+            AssetDropped,
+        ),
+        _by_namespace,
+    ),
+    fold_directory,
+)
+ASSETS_STAGE = Stage(
+    "assets",
+    (ASSETS, COLUMNS, ASSET_STATS),
+    dict.fromkeys(
+        (
+            AssetRegistered,
+            AssetNameChanged,
+            AssetReleased,
+            AssetUpdated,
+            ColumnAdded,
+            ColumnUpdated,
+            ColumnDropped,
+            AssetObserved,
+        ),
+        _by_asset,
+    ),
+    fold_assets,
+)
+STAGES = (DIRECTORY, ASSETS_STAGE)

@@ -1,0 +1,83 @@
+"""Reading the catalog at one generation."""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+
+from arco.catalog.tables import (
+    ASSET_NAMES,
+    ASSET_STATS,
+    ASSETS,
+    COLUMNS,
+    NAMESPACES,
+    AssetRow,
+    AssetStatsRow,
+    ColumnRow,
+    NamespaceRow,
+)
+from arco.errors import NotFound
+from arco.state.snapshot import Snapshot
+from servo.contract.keys import AssetKey
+
+
+class Asset(msgspec.Struct, frozen=True):
+    row: AssetRow
+    version: int
+    """What `expected_version` of an update is compared with."""
+    columns: list[ColumnRow]
+    stats: AssetStatsRow | None
+
+
+class CatalogReader:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def namespaces(self) -> list[NamespaceRow]:
+        return sorted(self.snapshot.all(NAMESPACES), key=lambda row: row.namespace)
+
+    def namespace(self, name: str) -> NamespaceRow:
+        row = self.snapshot.get(NAMESPACES, name)
+        if row is None:
+            raise NotFound(f"there is no namespace {name}", hint=self._alike(name))
+        return row
+
+    def namespace_version(self, name: str) -> int:
+        return self.snapshot.versioned(NAMESPACES, (name,))[0]
+
+    def asset_id(self, key: AssetKey) -> str:
+        row = self.snapshot.get(ASSET_NAMES, key.namespace, key.name)
+        if row is None:
+            raise NotFound(f"there is no asset {key}", hint=self._alike_asset(key))
+        return row.asset_id
+
+    def asset(self, key: AssetKey) -> Asset:
+        return self.asset_by_id(self.asset_id(key))
+
+    def asset_by_id(self, asset_id: str) -> Asset:
+        version, row = self.snapshot.versioned(ASSETS, (asset_id,))
+        if row is None:
+            raise NotFound(f"there is no asset {asset_id}")
+        columns = sorted(self.snapshot.rows(COLUMNS, asset_id), key=lambda c: c.ordinal)
+        return Asset(row, version, columns, self.snapshot.get(ASSET_STATS, asset_id))
+
+    def assets(self, namespace: str) -> list[AssetRow]:
+        """The assets of a namespace, by name."""
+        names = self.snapshot.rows(ASSET_NAMES, namespace)
+        found = [self.snapshot.get(ASSETS, name.asset_id) for name in names]
+        return [row for row in found if row is not None]
+
+    def _alike(self, name: str) -> str:
+        known = [row.namespace for row in self.namespaces()]
+        return _did_you_mean(name, known) or "create it first"
+
+    def _alike_asset(self, key: AssetKey) -> str:
+        known = [row.name for row in self.snapshot.rows(ASSET_NAMES, key.namespace)]
+        near = _did_you_mean(key.name, known)
+        return near or ("" if known else self._alike(key.namespace))
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else ""

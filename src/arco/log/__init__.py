@@ -1,0 +1,1 @@
+"""The ordered log of a workspace: append, segments, and the commit protocol."""

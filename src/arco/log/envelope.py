@@ -1,0 +1,185 @@
+"""Events and batches, as they travel and as they are stored.
+
+A *batch* is what one append puts into the inbox: a JSON object with 1..n
+events. An *event* is an envelope (CloudEvents' attributes and ours) around
+`data`, whose shape is known from `type` and `version`.
+
+Evolution: fields are only ever added, with defaults, and the version goes up.
+One struct therefore reads every version up to its own. Types and versions that
+this program does not know stay in the log and are skipped by the fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+from arco.errors import Corrupt, Invalid
+
+BATCH_FORMAT = 1
+MAX_BATCH_EVENTS = 10_000
+MAX_BATCH_BYTES = 8 << 20
+MAX_EVENT_BYTES = 1 << 20
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """The `data` of one type of event. Subclasses set TYPE, and VERSION as they grow.
+
+    A command is a payload that the fold may refuse, and that is applied once
+    for each idempotency key; anything else is a fact.
+    """
+
+    TYPE: ClassVar[str] = ""
+    VERSION: ClassVar[int] = 1
+    COMMAND: ClassVar[bool] = False
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    type: str
+    version: int = 1
+    time: datetime
+    """The producer's clock: information only. Nothing is decided by it."""
+    source: str
+    tenant_id: str
+    workspace_id: str
+    idempotency_key: str = ""
+    """Empty means: the event's own id."""
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    actor: str = ""
+    traceparent: str | None = None
+    data: msgspec.Raw
+
+    @property
+    def key(self) -> str:
+        return self.idempotency_key or self.id
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    format: int = BATCH_FORMAT
+    batch: str
+    events: list[Event]
+
+
+_encoder = msgspec.json.Encoder()
+_batches = msgspec.json.Decoder(Batch)
+
+
+def encode_payload(payload: Payload) -> msgspec.Raw:
+    return msgspec.Raw(_encoder.encode(payload))
+
+
+def encode_batch(batch: Batch) -> bytes:
+    if not batch.events:
+        raise Invalid("a batch needs at least one event")
+    if len(batch.events) > MAX_BATCH_EVENTS:
+        raise Invalid(
+            f"batch {batch.batch} has {len(batch.events)} events; the limit is {MAX_BATCH_EVENTS}",
+            hint="append it in several batches",
+        )
+    raw = _encoder.encode(batch)
+    if len(raw) > MAX_BATCH_BYTES:
+        raise Invalid(
+            f"batch {batch.batch} has {len(raw)} bytes; the limit is {MAX_BATCH_BYTES}",
+            hint="append it in several batches",
+        )
+    return raw
+
+
+def decode_batch(raw: bytes, tenant: str, workspace: str) -> Batch:
+    """Parse an inbox object, whoever wrote it. Raises Corrupt with the reason."""
+    if len(raw) > MAX_BATCH_BYTES:
+        raise Corrupt(f"{len(raw)} bytes; the limit is {MAX_BATCH_BYTES}")
+    try:
+        batch = _batches.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"not a batch of events: {error}") from None
+    if batch.format != BATCH_FORMAT:
+        raise Corrupt(f"batch format {batch.format}; this program reads {BATCH_FORMAT}")
+    if not 0 < len(batch.events) <= MAX_BATCH_EVENTS:
+        raise Corrupt(f"{len(batch.events)} events; between 1 and {MAX_BATCH_EVENTS} are allowed")
+    for event in batch.events:
+        if event.tenant_id != tenant or event.workspace_id != workspace:
+            raise Corrupt(
+                f"event {event.id} belongs to {event.tenant_id}/{event.workspace_id}, "
+                f"not to {tenant}/{workspace}"
+            )
+        if not event.id or not event.type or len(event.data) > MAX_EVENT_BYTES:
+            raise Corrupt(f"event {event.id!r} has no id, no type, or too much data")
+    return batch
+
+
+class EventTypes:
+    """The event types that this program knows, by name."""
+
+    def __init__(self, payloads: Iterable[type[Payload]]) -> None:
+        self._types: dict[str, type[Payload]] = {}
+        for payload in payloads:
+            if self._types.setdefault(payload.TYPE, payload) is not payload:
+                raise Invalid(f"two payloads are called {payload.TYPE!r}")
+        self._decoders: Mapping[str, msgspec.json.Decoder[Any]] = {
+            name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
+        }
+
+    def knows(self, type_: str, version: int) -> bool:
+        known = self._types.get(type_)
+        return known is not None and version <= known.VERSION
+
+    def decode(self, type_: str, version: int, data: bytes | msgspec.Raw) -> Payload | None:
+        """The typed payload; None for an unknown type or version. Raises Corrupt."""
+        known = self._types.get(type_)
+        if known is None or version > known.VERSION:
+            return None
+        try:
+            return self._decoders[type_].decode(data)  # type: ignore[no-any-return]
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"data of {type_} version {version}: {error}") from None
+
+
+def make_event(
+    payload: Payload,
+    *,
+    id: str,
+    time: datetime,
+    source: str,
+    tenant: str,
+    workspace: str,
+    idempotency_key: str = "",
+    actor: str = "",
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+    traceparent: str | None = None,
+) -> Event:
+    return Event(
+        id=id,
+        type=payload.TYPE,
+        version=payload.VERSION,
+        time=time if time.tzinfo else time.replace(tzinfo=UTC),
+        source=source,
+        tenant_id=tenant,
+        workspace_id=workspace,
+        idempotency_key=idempotency_key,
+        correlation_id=correlation_id,
+        causation_id=causation_id,
+        actor=actor,
+        traceparent=traceparent,
+        data=encode_payload(payload),
+    )
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event with its place in the log: what folds are given.
+
+    `received_at` is the log's own time: the store's last-modified of the batch,
+    never earlier than that of the position before. It is the only time a fold
+    may use.
+    """
+
+    position: int
+    received_at: datetime
+    event: Event
+    payload: Payload | None

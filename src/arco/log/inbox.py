@@ -1,0 +1,108 @@
+"""Taking batches out of the inbox, and setting aside what cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from arco.errors import AlreadyExists, Corrupt, NotFound
+from arco.log.envelope import Event, EventTypes, Payload, decode_batch
+from arco.log.head import Head
+from arco.storage import paths
+from arco.storage.parallel import each
+from arco.storage.port import Object, ObjectMeta, Store
+
+
+class ReceivedBatch(msgspec.Struct, frozen=True):
+    name: str
+    received_at: datetime
+    events: list[tuple[Event, Payload | None]]
+    """With the decoded data; None where the type or version is unknown."""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A batch that cannot be read: kept under `ledger/rejected/`, whole, with the reason."""
+
+    name: str
+    reason: str
+    received_at: datetime
+    body: bytes
+
+
+class Taken(msgspec.Struct, frozen=True):
+    batches: list[ReceivedBatch]
+    rejections: list[Rejection]
+    leftovers: tuple[str, ...]
+    """Consumed by earlier commits and still there."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one commit takes; the rest waits for the next one."""
+
+    batches: int = 2_000
+    bytes: int = 8 << 20
+
+
+class Inbox:
+    def __init__(self, store: Store, types: EventTypes, *, limits: Limits | None = None) -> None:
+        self._store = store
+        self._types = types
+        self._limits = limits or Limits()
+
+    def take(self, head: Head, names: Sequence[str] = ()) -> Taken:
+        """Read unconsumed batches. The head must have been read before this is called.
+
+        `names` come first, so that a batch somebody waits for does not queue
+        behind a flood.
+        """
+        pending = set(head.manifest.pending_cleanup)
+        listed = list(self._store.list(paths.INBOX))
+        present = {paths.inbox_name(meta.path): meta for meta in listed}
+        wanted = [present[n] for n in names if n in present]
+        wanted += [meta for name, meta in present.items() if name not in set(names)]
+        fresh = [meta for meta in wanted if paths.inbox_name(meta.path) not in pending]
+        leftovers = tuple(sorted(pending & present.keys()))
+        return self._read(head, self._within_limits(fresh), leftovers)
+
+    def _within_limits(self, metas: Iterable[ObjectMeta]) -> list[ObjectMeta]:
+        chosen: list[ObjectMeta] = []
+        total = 0
+        for meta in metas:
+            total += meta.size
+            if chosen and (len(chosen) >= self._limits.batches or total > self._limits.bytes):
+                break
+            chosen.append(meta)
+        return chosen
+
+    def _read(self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...]) -> Taken:
+        taken = Taken([], [], leftovers)
+        for meta, found in zip(metas, each(self._store, self._get, metas), strict=True):
+            if found is None:
+                continue  # another committer took and deleted it: our head is stale
+            name, received_at = paths.inbox_name(meta.path), found.meta.last_modified
+            try:
+                events = self._decode(head, found.data)
+                taken.batches.append(ReceivedBatch(name, received_at, events))
+            except Corrupt as error:
+                taken.rejections.append(Rejection(name, error.message, received_at, found.data))
+        return taken
+
+    def _get(self, meta: ObjectMeta) -> Object | None:
+        try:
+            return self._store.get(meta.path)
+        except NotFound:
+            return None
+
+    def _decode(self, head: Head, raw: bytes) -> list[tuple[Event, Payload | None]]:
+        batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id)
+        decode = self._types.decode
+        return [(e, decode(e.type, e.version, e.data)) for e in batch.events]
+
+    def set_aside(self, rejections: Sequence[Rejection]) -> None:
+        for rejection in rejections:
+            # An attempt before this one may have set it aside already.
+            with contextlib.suppress(AlreadyExists):
+                self._store.put(paths.rejected(rejection.name), msgspec.json.encode(rejection))

@@ -1,0 +1,92 @@
+"""Segments: the permanent, ordered log, as Parquet.
+
+One segment holds the events of one commit, in the order of their positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arco.errors import Corrupt
+from arco.log.envelope import Event, EventTypes, Recorded
+from arco.log.manifest import SegmentRef, verified
+from arco.storage.port import Store
+
+SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("received_at", pa.timestamp("us")),
+        ("id", pa.string()),
+        ("type", pa.string()),
+        ("version", pa.int32()),
+        ("time", pa.timestamp("us")),
+        ("source", pa.string()),
+        ("tenant_id", pa.string()),
+        ("workspace_id", pa.string()),
+        ("idempotency_key", pa.string()),
+        ("correlation_id", pa.string()),
+        ("causation_id", pa.string()),
+        ("actor", pa.string()),
+        ("traceparent", pa.string()),
+        ("data", pa.string()),
+    ]
+)
+_PLAIN = [f.name for f in SCHEMA if f.name not in ("position", "received_at", "time", "data")]
+
+
+def to_table(events: Sequence[Recorded]) -> pa.Table:
+    envelopes = [recorded.event for recorded in events]
+    columns: dict[str, list[object]] = {
+        name: [getattr(event, name) for event in envelopes] for name in _PLAIN
+    }
+    columns["position"] = [recorded.position for recorded in events]
+    columns["received_at"] = [recorded.received_at for recorded in events]
+    columns["time"] = [event.time for event in envelopes]
+    columns["data"] = [bytes(event.data) for event in envelopes]
+    return pa.table([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+
+
+def encode(events: Sequence[Recorded]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        to_table(events),
+        sink,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["type", "source", "tenant_id", "workspace_id", "actor"],
+        write_statistics=["position", "type", "received_at"],
+        store_schema=False,
+    )
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def read_table(store: Store, ref: SegmentRef) -> pa.Table:
+    """A segment's events as Arrow, verified against its reference."""
+    raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
+    try:
+        table = pq.read_table(pa.BufferReader(raw), schema=SCHEMA)
+    except pa.ArrowInvalid as error:
+        raise Corrupt(f"{ref.path} is not a segment: {error}") from None
+    if table.num_rows != ref.last - ref.first + 1:
+        raise Corrupt(f"{ref.path} has {table.num_rows} events, not {ref.last - ref.first + 1}")
+    return table
+
+
+def decode(table: pa.Table, types: EventTypes) -> Iterator[Recorded]:
+    """The events of a segment, with payloads of the types that are known."""
+    names = table.column_names
+    for batch in table.to_batches(max_chunksize=4096):
+        columns = [batch.column(i).to_pylist() for i in range(batch.num_columns)]
+        for values in zip(*columns, strict=True):
+            row = dict(zip(names, values, strict=True))
+            position, received_at = row.pop("position"), row.pop("received_at")
+            row["time"] = row["time"].replace(tzinfo=UTC)
+            row["data"] = msgspec.Raw(row["data"].encode())
+            event = Event(**row)
+            payload = types.decode(event.type, event.version, event.data)
+            yield Recorded(position, received_at, event, payload)

@@ -1,0 +1,1 @@
+"""Tables folded from the log: files, merges, snapshots, and keeping them whole."""

@@ -1,0 +1,253 @@
+"""The fold: one function for each stage, run by any engine.
+
+A *stage* sees one key at a time. Its fold looks at the rows of that key and at
+one fact, and returns changes as data: rows to put or delete, and derived facts
+for the stages after it. A derived fact keeps the position of the event that
+caused it and is never written to the log.
+
+    log -> stage 1 -> stage 2 -> ... -> rows
+
+What makes two engines agree, row for row:
+
+- A table belongs to one stage, and its shard key is the stage's key. Keys are
+  therefore independent, and may be folded in any order, or apart.
+- Within a key facts come in the order of (position, order of emission).
+- A stage reads only its own tables, so it does not matter whether an engine runs
+  all stages for one event, or one stage for all events.
+- Time is the fact's `received_at`. There is no other.
+- A put that changes nothing keeps the row's version; so a fact that is met twice
+  changes nothing.
+- A fold that raises is skipped for that fact, on every engine alike: a defect in
+  one fold must not stop the log. It is counted and reported, and a rebuild with
+  the defect mended repairs the rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from arco.errors import Invalid
+from arco.log.envelope import Payload, Recorded
+from arco.state.table import Key, Row, Table, Versioned
+
+log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Row)
+
+
+class Fact(NamedTuple):
+    """An event of the log, or what an earlier stage derived from one."""
+
+    position: int
+    received_at: datetime
+    id: str
+    idempotency_key: str
+    actor: str
+    payload: Payload
+
+
+class Put(NamedTuple):
+    table: Table[Any]
+    row: Row
+
+
+class Delete(NamedTuple):
+    table: Table[Any]
+    key: Key
+
+
+class Emit(NamedTuple):
+    payload: Payload
+
+
+Change = Put | Delete | Emit
+
+
+class RowSource(Protocol):
+    """Committed rows, below what a batch has changed."""
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None: ...
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterable[tuple[Key, Versioned[Any]]]: ...
+
+
+class NoRows:
+    """The source of a fold that starts from nothing."""
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        return None
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterable[tuple[Key, Versioned[Any]]]:
+        return ()
+
+
+class Rows:
+    """What a fold may look at: committed rows, overlaid with what the batch changed."""
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self.changes: dict[Table[Any], dict[Key, Versioned[Any]]] = {}
+        self._shards: dict[Table[Any], dict[Key, set[Key]]] = {}
+        self.now: datetime = datetime.min
+        """received_at of the fact being folded."""
+
+    def get(self, table: Table[R], *key: Any) -> R | None:
+        found = self.versioned(table, key)
+        return None if found is None else found[1]
+
+    def version(self, table: Table[Any], *key: Any) -> int:
+        """The version of a row, 0 if there is none."""
+        found = self.versioned(table, key)
+        return 0 if found is None or found[1] is None else found[0]
+
+    def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
+        changed = self.changes.get(table)
+        found = None if changed is None else changed.get(key)
+        if found is None:
+            found = self._source.get(table, key)
+        if found is not None and table.history is not None:
+            row = found[1]
+            if row is not None and table.history.has_left(row, self.now):
+                return None
+        return found
+
+    def scan(self, table: Table[R], *shard: Any) -> list[R]:
+        """The rows of one shard key, in the order of their keys."""
+        found = dict(self._source.scan(table, shard))
+        changed = self.changes.get(table, {})
+        for key in self._shards.get(table, {}).get(shard, ()):
+            found[key] = changed[key]
+        alive = [found[key][1] for key in sorted(found)]
+        history = table.history
+        return [
+            row
+            for row in alive
+            if row is not None and (history is None or not history.has_left(row, self.now))
+        ]
+
+    def apply(self, change: Put | Delete, position: int) -> None:
+        table = change.table
+        if isinstance(change, Put):
+            key: Key = table.key_of(change.row)
+            row: Row | None = change.row
+        else:
+            key, row = change.key, None
+            if table.history is not None:
+                raise Invalid(f"{table} has history: its rows leave, they are not deleted")
+        found = self.versioned(table, key)
+        if (found[1] if found is not None else None) == row:
+            return
+        self.changes.setdefault(table, {})[key] = (position, row)
+        if table.shard < len(table.key):
+            shards = self._shards.setdefault(table, {})
+            shards.setdefault(key[: table.shard], set()).add(key)
+
+
+class Stage(NamedTuple):
+    name: str
+    tables: tuple[Table[Any], ...]
+    keys: Mapping[type[Payload], Callable[[Fact], Key]]
+    """The payloads that this stage folds, and the key of each."""
+    fold: Callable[[Rows, Fact], Iterable[Change]]
+
+
+class Failure(NamedTuple):
+    """A fact that a stage could not fold."""
+
+    stage: str
+    position: int
+    type: str
+    error: str
+
+
+class Chain:
+    """The stages in their order, and which facts go to which."""
+
+    def __init__(self, stages: Sequence[Stage], events: Iterable[type[Payload]]) -> None:
+        self.stages = tuple(stages)
+        self.tables = tuple(table for stage in stages for table in stage.tables)
+        names = [str(table) for table in self.tables]
+        if len(set(names)) != len(names):
+            raise Invalid(f"a table belongs to two stages: {sorted(names)}")
+        self.events = tuple(events)
+        handled = {payload for stage in stages for payload in stage.keys}
+        self.derived = tuple(sorted(handled - set(self.events), key=lambda p: p.TYPE))
+        self._from_log = {p: self._first(p) for p in self.events}
+
+    def _first(self, payload: type[Payload]) -> tuple[int, ...]:
+        """The stages that take a payload from the log.
+
+        Commands enter by the first stage that knows them, which admits each
+        once; the others take them from that stage. Facts go to all.
+        """
+        takers = tuple(i for i, stage in enumerate(self.stages) if payload in stage.keys)
+        return takers[:1] if payload.COMMAND else takers
+
+    def entries(self, recorded: Recorded) -> Iterator[tuple[int, Fact]]:
+        payload, event = recorded.payload, recorded.event
+        if payload is None:
+            return
+        for i in self._from_log.get(type(payload), ()):
+            yield (
+                i,
+                Fact(
+                    recorded.position,
+                    recorded.received_at,
+                    event.id,
+                    event.key,
+                    event.actor,
+                    payload,
+                ),
+            )
+
+    def takers(self, payload: Payload, after: int) -> list[int]:
+        return [
+            i for i in range(after + 1, len(self.stages)) if type(payload) in self.stages[i].keys
+        ]
+
+
+class Folded(NamedTuple):
+    changes: Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
+    failures: Sequence[Failure]
+
+
+def fold_stage(
+    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[Failure]
+) -> list[Fact]:
+    """Fold facts, which are in order, into `rows`; the facts that this derived."""
+    derived: list[Fact] = []
+    for fact in facts:
+        rows.now = fact.received_at
+        try:
+            changes = list(stage.fold(rows, fact))
+        except Exception as error:
+            log.exception("%s could not fold position %d", stage.name, fact.position)
+            kind = fact.payload.TYPE
+            failures.append(Failure(stage.name, fact.position, kind, repr(error)))
+            continue
+        for change in changes:
+            if isinstance(change, Emit):
+                derived.append(fact._replace(payload=change.payload))
+            else:
+                rows.apply(change, fact.position)
+    return derived
+
+
+def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
+    """Fold a batch of events on the embedded engine."""
+    queues: list[list[Fact]] = [[] for _ in chain.stages]
+    for recorded in events:
+        for i, fact in chain.entries(recorded):
+            queues[i].append(fact)
+    rows = Rows(source)
+    failures: list[Failure] = []
+    for i, stage in enumerate(chain.stages):
+        # Facts from the log and from several stages meet here; each source is in
+        # order, and the sort is stable, so earlier stages come first.
+        queues[i].sort(key=lambda fact: fact.position)
+        for fact in fold_stage(stage, rows, queues[i], failures):
+            for taker in chain.takers(fact.payload, i):
+                queues[taker].append(fact)
+    return Folded(rows.changes, failures)

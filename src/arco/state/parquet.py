@@ -1,0 +1,285 @@
+"""Table files: Parquet with a reference that verifies every byte that is read.
+
+A small file is fetched whole and checked against its SHA-256. Of a larger one
+only the footer (checked against a SHA-256 of its own) and the row groups that a
+question needs are fetched; their pages carry checksums, which are verified too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from arco.errors import Corrupt, Invalid, NotFound
+from arco.log.manifest import FileRef, sha256, verified
+from arco.state.table import Key, shard_text
+from arco.storage.port import Store
+
+ROWS_PER_GROUP = 16_384
+WHOLE_FILE_BYTES = 256 << 10
+"""Up to this size one request for the whole file is cheaper than two for parts of it."""
+
+
+def encode(
+    table: pa.Table,
+    path: str,
+    *,
+    key: Sequence[str],
+    shard: int,
+    now: datetime,
+    day: date | None = None,
+) -> tuple[bytes, FileRef]:
+    """A table in file order as Parquet, with its reference."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=ROWS_PER_GROUP,
+        write_statistics=[*key, "row_version", "_bucket"],
+        write_page_checksum=True,
+        store_schema=False,
+    )
+    raw = sink.getvalue().to_pybytes()
+    footer = int.from_bytes(raw[-8:-4], "little") + 8
+    versions = pc.min_max(table.column("row_version")).as_py()
+    buckets = pc.min_max(table.column("_bucket")).as_py()
+    ref = FileRef(
+        path=path,
+        rows=table.num_rows,
+        bytes=len(raw),
+        sha256=sha256(raw),
+        footer_bytes=footer,
+        footer_sha256=sha256(raw[-footer:]),
+        buckets=(buckets["min"], buckets["max"]),
+        shard=_shard_range(table, key[:shard]),
+        versions=(versions["min"], versions["max"]),
+        created_at=now,
+        day=day,
+    )
+    return raw, ref
+
+
+def _shard_range(table: pa.Table, shard: Sequence[str]) -> tuple[str, str]:
+    if len(shard) == 1 and table.schema.field(shard[0]).type == pa.string():
+        found = pc.min_max(table.column(shard[0])).as_py()
+        return found["min"], found["max"]
+    texts = [shard_text(p) for p in zip(*(table.column(c).to_pylist() for c in shard), strict=True)]
+    return min(texts), max(texts)
+
+
+class Group(NamedTuple):
+    """One row group: which rows it may hold, and where its bytes are."""
+
+    buckets: tuple[int, int]
+    keys: tuple[tuple[Any, Any], ...]
+    start: int
+    length: int
+
+    def may_hold(self, bucket: int, key: Key | None) -> bool:
+        if not self.buckets[0] <= bucket <= self.buckets[1]:
+            return False
+        if key is None or self.buckets[0] != self.buckets[1]:
+            return True
+        # zip stops at the shorter one: a prefix of the key will do
+        return all(low <= v <= high for v, (low, high) in zip(key, self.keys, strict=False))
+
+
+class _Footer(NamedTuple):
+    metadata: pq.FileMetaData
+    groups: tuple[Group, ...]
+    raw: bytes
+
+
+class Files:
+    """Reads table files, and keeps what it read: they never change. Bounded by bytes."""
+
+    def __init__(self, store: Store, *, budget_bytes: int = 256 << 20) -> None:
+        self.store = store
+        self._budget = budget_bytes
+        self._used = 0
+        self._batches: OrderedDict[tuple[str, int], pa.RecordBatch] = OrderedDict()
+        self._footers: OrderedDict[str, _Footer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def batches(
+        self, ref: FileRef, bucket: int | None = None, key: Key | None = None
+    ) -> list[pa.RecordBatch]:
+        """The row groups of a file that may hold a bucket (and a key in it), or all."""
+        if ref.bytes <= WHOLE_FILE_BYTES:
+            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
+                return []
+            return [self._whole(ref)]
+        footer = self._footer(ref)
+        wanted = [
+            i
+            for i, group in enumerate(footer.groups)
+            if bucket is None or group.may_hold(bucket, key)
+        ]
+        return [self._group(ref, footer, i) for i in wanted]
+
+    def table(self, ref: FileRef) -> pa.Table:
+        """The whole file, verified, without filling the cache."""
+        raw = verified(self._get(ref).data, ref.sha256, ref.path)
+        return _read(pa.BufferReader(raw), ref)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._batches.clear()
+            self._footers.clear()
+            self._used = 0
+
+    def _whole(self, ref: FileRef) -> pa.RecordBatch:
+        found = self._cached((ref.path, -1))
+        return found if found is not None else self._keep((ref.path, -1), self.table(ref))
+
+    def _group(self, ref: FileRef, footer: _Footer, i: int) -> pa.RecordBatch:
+        found = self._cached((ref.path, i))
+        if found is not None:
+            return found
+        group = footer.groups[i]
+        raw = self.store.get_range(ref.path, group.start, group.length)
+        parts = [(group.start, raw), (ref.bytes - ref.footer_bytes, footer.raw)]
+        source = pa.PythonFile(_Parts(ref.bytes, parts), mode="r")
+        return self._keep((ref.path, i), _read(source, ref, footer.metadata, [i]))
+
+    def _cached(self, at: tuple[str, int]) -> pa.RecordBatch | None:
+        with self._lock:
+            found = self._batches.get(at)
+            if found is not None:
+                self._batches.move_to_end(at)
+            return found
+
+    def _keep(self, at: tuple[str, int], table: pa.Table) -> pa.RecordBatch:
+        batch = one_batch(table)
+        with self._lock:
+            if at not in self._batches:
+                self._batches[at] = batch
+                self._used += batch.nbytes
+            while self._used > self._budget and len(self._batches) > 1:
+                _, dropped = self._batches.popitem(last=False)
+                self._used -= dropped.nbytes
+        return batch
+
+    def _get(self, ref: FileRef) -> Any:
+        try:
+            return self.store.get(ref.path)
+        except NotFound:
+            raise _missing(ref) from None
+
+    def _footer(self, ref: FileRef) -> _Footer:
+        with self._lock:
+            found = self._footers.get(ref.path)
+        if found is not None:
+            return found
+        try:
+            raw = self.store.get_range(ref.path, ref.bytes - ref.footer_bytes, ref.footer_bytes)
+        except NotFound:
+            raise _missing(ref) from None
+        except Invalid:
+            raise Corrupt(f"{ref.path} is shorter than {ref.bytes} bytes") from None
+        verified(raw, ref.footer_sha256, ref.path)
+        parts = [(ref.bytes - ref.footer_bytes, raw)]
+        metadata = pq.read_metadata(pa.PythonFile(_Parts(ref.bytes, parts), mode="r"))
+        footer = _Footer(metadata, _groups(metadata), raw)
+        with self._lock:
+            self._footers[ref.path] = footer
+            while len(self._footers) > 4096:
+                self._footers.popitem(last=False)
+        return footer
+
+
+def _missing(ref: FileRef) -> Corrupt:
+    return Corrupt(
+        f"{ref.path} is missing",
+        hint="the generation may have been collected: open a newer one; else run fsck",
+    )
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _read(
+    source: Any, ref: FileRef, metadata: Any = None, groups: list[int] | None = None
+) -> pa.Table:
+    try:
+        file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+        return file.read() if groups is None else file.read_row_groups(groups)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Corrupt(f"{ref.path} cannot be read: {error}", hint="run fsck") from None
+
+
+def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    bucket = names.index("_bucket")
+    found = []
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        columns = [group.column(c) for c in range(group.num_columns)]
+        starts = [c.dictionary_page_offset or c.data_page_offset for c in columns]
+        start = min(starts)
+        end = max(s + c.total_compressed_size for s, c in zip(starts, columns, strict=True))
+        stats = [c.statistics for c in columns]
+        keys = []
+        for s in stats[:bucket]:
+            if s is None or not s.has_min_max:
+                break  # statistics are written for the key alone, and the key comes first
+            keys.append((s.min, s.max))
+        low, high = stats[bucket].min, stats[bucket].max
+        found.append(Group((low, high), tuple(keys), start, end - start))
+    return tuple(found)
+
+
+class _Parts:
+    """A file of which only some byte ranges are at hand."""
+
+    def __init__(self, size: int, parts: list[tuple[int, bytes]]) -> None:
+        self._size = size
+        self._parts = parts
+        self._at = 0
+        self.closed = False
+
+    def read(self, n: int = -1) -> bytes:
+        length = self._size - self._at if n < 0 else min(n, self._size - self._at)
+        at, self._at = self._at, self._at + length
+        for start, data in self._parts:
+            if start <= at and at + length <= start + len(data):
+                return data[at - start : at - start + length]
+        raise OSError(f"bytes {at}..{at + length} were not fetched")
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = (0, self._at, self._size)[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        return self._size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def flush(self) -> None:
+        pass

@@ -1,0 +1,121 @@
+"""From events to table files: what a commit adds to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from arco.log.commit import Domains, Projection
+from arco.log.envelope import Recorded
+from arco.log.head import Head, Manifests
+from arco.log.manifest import DomainManifest, FileRef, SegmentRef, TableManifest
+from arco.state import parquet, system
+from arco.state.fold import Chain, Failure, fold
+from arco.state.table import Key, Table, Versioned
+from arco.state.warm import Changes, Warm
+from arco.storage import paths
+
+
+class Projected:
+    """The changed rows of a batch, encoded as one L0 file for each table."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        failures: Sequence[Failure],
+        ids: Callable[[], str],
+        now: datetime,
+    ) -> None:
+        self.changes = changes
+        self.failures = failures
+        self.files: list[tuple[str, bytes]] = []
+        self._added: dict[Table[Any], FileRef] = {}
+        for table, rows in changes.items():
+            if rows:
+                raw, ref = _l0(table, rows, ids(), now)
+                self.files.append((ref.path, raw))
+                self._added[table] = ref
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        for failure in self.failures:
+            kind = f"{failure.type} in {failure.stage}: {failure.error}"
+            counts[kind] = counts.get(kind, 0) + 1
+        return counts
+
+    def domains(self, current: Domains) -> Domains:
+        changed: dict[str, DomainManifest] = {}
+        for table, ref in self._added.items():
+            domain = changed.get(table.domain) or current.get(table.domain)
+            if domain is None:
+                domain = DomainManifest(table.domain, 0, {})
+            known = domain.tables.get(table.name, table.manifest())
+            described = table.manifest()
+            grown = msgspec.structs.replace(
+                known, columns=described.columns, key=described.key, l0=(*known.l0, ref)
+            )
+            changed[table.domain] = with_table(domain, table.name, grown)
+        return changed
+
+
+def with_table(domain: DomainManifest, name: str, manifest: TableManifest) -> DomainManifest:
+    return msgspec.structs.replace(domain, tables={**domain.tables, name: manifest})
+
+
+def _l0(
+    table: Table[Any], rows: Mapping[Key, Versioned[Any]], nonce: str, now: datetime
+) -> tuple[bytes, FileRef]:
+    last = max(version for version, _ in rows.values())
+    path = paths.state_file(table.domain, table.name, "l0", f"{last:020d}-{nonce}")
+    return parquet.encode(table.to_arrow(rows), path, key=table.key, shard=table.shard, now=now)
+
+
+class StateProjector:
+    """Folds events over warm state. One for each process that commits."""
+
+    def __init__(
+        self, manifests: Manifests, chain: Chain, warm: Warm, ids: Callable[[], str]
+    ) -> None:
+        self._manifests = manifests
+        self._chain = chain
+        self._warm = warm
+        self._ids = ids
+        self._lineage: Head | None = None
+
+    def prepare(
+        self, head: Head, events: Sequence[Recorded], segment: SegmentRef | None, now: datetime
+    ) -> Projected:
+        self._catch_up(head)
+        folded = fold(self._chain, self._warm, events)
+        changes = dict(folded.changes)
+        if segment is not None:
+            row = system.segment_row(segment, events[0].received_at, events[-1].received_at)
+            changes[system.SEGMENTS] = {(segment.first,): (segment.last, row)}
+        return Projected(changes, folded.failures, self._ids, now)
+
+    def committed(self, head: Head, projection: Projection) -> None:
+        assert isinstance(projection, Projected)
+        self._warm.apply(projection.changes, self._manifests.domains(head), head.manifest.position)
+        self._lineage = head
+
+    def _catch_up(self, head: Head) -> None:
+        if self._lineage is None or self._rewritten(head):
+            self._warm.reset()
+        self._warm.advance(self._manifests.domains(head), head.manifest.position)
+        self._lineage = head
+
+    def _rewritten(self, head: Head) -> bool:
+        """Whether a rebuild or a rollback lies between the warm state and the head."""
+        assert self._lineage is not None
+        since = self._lineage.generation
+        if head.generation - since > 64:
+            return True  # not worth reading that many manifests: load again
+        for generation in range(since + 1, head.generation + 1):
+            found = self._manifests.find(generation)
+            if found is None or found.manifest.kind not in ("events", "merge"):
+                return True
+        return False

@@ -1,0 +1,193 @@
+"""SQL over a snapshot, with DuckDB, over the very files that a browser reads.
+
+Every table is there by its name (`catalog.assets`). A query sees one generation,
+can change nothing, can read nothing but the snapshot's files, and is bounded in
+time, memory and rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from arco.errors import Invalid, Unavailable
+from arco.log.manifest import FileRef, TableManifest, verified
+from arco.state.snapshot import Snapshot
+from arco.storage.parallel import each
+
+
+class SqlLimits(msgspec.Struct, frozen=True):
+    timeout_s: float = 30.0
+    rows: int = 10_000
+    memory_mib: int = 1024
+
+
+class SqlResult(msgspec.Struct, frozen=True):
+    table: pa.Table
+    truncated: bool
+    """Whether there were more rows than the limit."""
+    generation: int
+
+
+class SqlEngine:
+    """Runs queries. Fetched files stay in a temporary directory until `close`."""
+
+    def __init__(self, limits: SqlLimits | None = None) -> None:
+        self.limits = limits or SqlLimits()
+        self._dir = tempfile.TemporaryDirectory(prefix="arco-sql-")
+
+    def close(self) -> None:
+        self._dir.cleanup()
+
+    def __enter__(self) -> SqlEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def query(self, snapshot: Snapshot, sql: str, limits: SqlLimits | None = None) -> SqlResult:
+        """Run one SELECT. Raises Invalid for anything else, and for what DuckDB refuses."""
+        limits = limits or self.limits
+        with duckdb.connect(":memory:") as connection:
+            tables = self._referenced(connection, snapshot, sql)
+            self._fetch(snapshot, tables)
+            for name, manifest in snapshot.tables().items():
+                known = manifest if name in tables else _without_files(manifest)
+                self._create_view(connection, name, known)
+            self._lock_down(connection, tables, limits)
+            return self._run(connection, snapshot, sql, limits)
+
+    def _referenced(
+        self, connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, sql: str
+    ) -> dict[str, TableManifest]:
+        """The snapshot's tables that a query names; Invalid if it is not one SELECT."""
+        try:
+            statements = connection.extract_statements(sql)
+        except duckdb.Error as error:
+            raise Invalid(str(error)) from None
+        if len(statements) != 1:
+            raise Invalid(f"expected one statement, found {len(statements)}")
+        allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+        if statements[0].type not in allowed:
+            kind = statements[0].type.name
+            raise Invalid(f"{kind} is not allowed", hint="a snapshot is read-only: use SELECT")
+        try:
+            named = connection.get_table_names(sql, qualified=True)
+        except duckdb.Error as error:
+            raise Invalid(str(error)) from None
+        plain = {name.replace('"', "").lower() for name in named}
+        return {n: m for n, m in snapshot.tables().items() if n in plain}
+
+    def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
+        wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
+        store = snapshot.files.store
+
+        def fetch(ref: FileRef) -> None:
+            raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
+            partial = self._path(ref).with_suffix(f".{threading.get_ident()}")
+            partial.write_bytes(raw)
+            partial.rename(self._path(ref))
+
+        each(store, fetch, wanted)
+
+    def _path(self, ref: FileRef) -> Path:
+        return Path(self._dir.name) / f"{ref.sha256}.parquet"
+
+    def _create_view(
+        self, connection: duckdb.DuckDBPyConnection, name: str, manifest: TableManifest
+    ) -> None:
+        domain, table = (_quoted(part) for part in name.split("."))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
+        columns = ", ".join(_quoted(c.name) for c in manifest.columns)
+        if not manifest.files():
+            empty = ", ".join(f"NULL AS {_quoted(c.name)}" for c in manifest.columns)
+            empty += ", 0::BIGINT AS row_version"
+            connection.execute(f"CREATE VIEW {domain}.{table} AS SELECT {empty} WHERE false")
+            return
+        keys = [_quoted(k) for k in manifest.key]
+        everything = f"{columns}, row_version"
+        if not manifest.l0 and not manifest.history:
+            body = f"SELECT {everything} FROM {self._read(manifest.base)} WHERE NOT _deleted"
+        else:
+            # The few recent rows are deduplicated; the base is only checked against them.
+            fresh = self._read(manifest.l0 + manifest.history)
+            body = (
+                f"WITH fresh AS (SELECT * FROM {fresh} QUALIFY row_number() OVER "
+                f"(PARTITION BY {', '.join(keys)} ORDER BY row_version DESC) = 1) "
+                f"SELECT {everything} FROM fresh WHERE NOT _deleted"
+            )
+            if manifest.base:
+                same = " AND ".join(f"f.{k} = b.{k}" for k in keys)
+                body += (
+                    f" UNION ALL BY NAME SELECT {everything} FROM {self._read(manifest.base)} b "
+                    f"WHERE NOT _deleted AND NOT EXISTS (SELECT 1 FROM fresh f WHERE {same})"
+                )
+        connection.execute(f"CREATE VIEW {domain}.{table} AS {body}")
+
+    def _read(self, refs: tuple[FileRef, ...]) -> str:
+        paths = ", ".join(f"'{self._path(ref)}'" for ref in refs)
+        return f"read_parquet([{paths}], union_by_name=true)"
+
+    def _lock_down(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        tables: dict[str, TableManifest],
+        limits: SqlLimits,
+    ) -> None:
+        allowed = ", ".join(f"'{self._path(r)}'" for m in tables.values() for r in m.files())
+        connection.execute(f"SET memory_limit='{limits.memory_mib}MiB'")
+        connection.execute(f"SET allowed_paths=[{allowed}]")
+        connection.execute("SET enable_external_access=false")
+        connection.execute("SET lock_configuration=true")
+
+    def _run(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        snapshot: Snapshot,
+        sql: str,
+        limits: SqlLimits,
+    ) -> SqlResult:
+        expired = threading.Event()
+
+        def interrupt() -> None:
+            expired.set()
+            connection.interrupt()
+
+        timer = threading.Timer(limits.timeout_s, interrupt)
+        timer.start()
+        try:
+            reader: Any = connection.execute(sql).to_arrow_reader(2048)
+            batches: list[Any] = []
+            count = 0
+            while count <= limits.rows:
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    break
+                batches.append(batch)
+                count += batch.num_rows
+            table = pa.Table.from_batches(batches, reader.schema)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if expired.is_set():
+                raise Unavailable(
+                    f"the query took longer than {limits.timeout_s:g} s",
+                    hint="ask for less, or raise the limit",
+                ) from None
+            raise Invalid(str(error)) from None
+        finally:
+            timer.cancel()
+        return SqlResult(table.slice(0, limits.rows), count > limits.rows, snapshot.generation)
+
+
+def _without_files(manifest: TableManifest) -> TableManifest:
+    return TableManifest(manifest.columns, manifest.key, manifest.shard)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,156 @@
+"""The log's own tables: its segments, and what became of each command.
+
+    commands   each idempotency key that was admitted, with a fingerprint of the
+               request: the stage that lets a command through once
+    outcomes   applied, or refused and why, under the same key
+    segments   the segments that make up the log, written by the commit itself
+
+A command is admitted once for each key within a day; after that the key is
+forgotten, on both engines alike. The domains' stages decide, and say so with a
+`Decided` fact, which the last stage records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from arco.log.envelope import Payload, encode_payload
+from arco.log.manifest import SegmentRef
+from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
+from arco.state.table import History, Key, Row, Table
+
+REMEMBERED = timedelta(days=1)
+
+
+class CommandRow(Row, frozen=True):
+    idempotency_key: str
+    event_id: str
+    type: str
+    fingerprint: str
+    received_at: datetime
+
+
+class OutcomeRow(Row, frozen=True):
+    idempotency_key: str
+    event_id: str
+    type: str
+    status: str
+    """applied or refused"""
+    code: str
+    message: str
+    decided_at: datetime
+
+
+class SegmentRow(Row, frozen=True):
+    first_position: int
+    last_position: int
+    path: str
+    sha256: str
+    bytes: int
+    first_received_at: datetime
+    last_received_at: datetime
+
+
+COMMANDS = Table(
+    "log",
+    "commands",
+    CommandRow,
+    key=["idempotency_key"],
+    history=History("received_at", REMEMBERED),
+)
+OUTCOMES = Table(
+    "log",
+    "outcomes",
+    OutcomeRow,
+    key=["idempotency_key"],
+    history=History("decided_at", REMEMBERED),
+)
+SEGMENTS = Table(
+    "log",
+    "segments",
+    SegmentRow,
+    key=["first_position"],
+    history=History("last_received_at", timedelta(hours=1)),
+)
+
+
+class Decided(Payload, frozen=True, kw_only=True):
+    """A stage has applied or refused a command."""
+
+    TYPE: ClassVar[str] = "log.decided"
+    command: str
+    status: str
+    code: str = ""
+    message: str = ""
+
+
+def applied(fact: Fact) -> Emit:
+    return Emit(Decided(command=fact.payload.TYPE, status="applied"))
+
+
+def refused(fact: Fact, code: str, message: str) -> Emit:
+    return Emit(Decided(command=fact.payload.TYPE, status="refused", code=code, message=message))
+
+
+def fingerprint(payload: Payload) -> str:
+    """Tells the same request from another one under the same idempotency key."""
+    return hashlib.sha256(
+        payload.TYPE.encode() + b"\0" + bytes(encode_payload(payload))
+    ).hexdigest()
+
+
+def _by_idempotency_key(fact: Fact) -> Key:
+    return (fact.idempotency_key,)
+
+
+def admission(commands: Iterable[type[Payload]]) -> Stage:
+    """The first stage: each command goes on to the domains once."""
+    keys = dict.fromkeys(commands, _by_idempotency_key)
+    return Stage("commands", (COMMANDS,), keys, _admit)
+
+
+def _admit(rows: Rows, fact: Fact) -> Iterator[Change]:
+    if rows.get(COMMANDS, fact.idempotency_key) is not None:
+        return
+    yield Put(
+        COMMANDS,
+        CommandRow(
+            fact.idempotency_key,
+            fact.id,
+            fact.payload.TYPE,
+            fingerprint(fact.payload),
+            fact.received_at,
+        ),
+    )
+    yield Emit(fact.payload)
+
+
+def _record(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case Decided() as decided:
+            yield Put(
+                OUTCOMES,
+                OutcomeRow(
+                    fact.idempotency_key,
+                    fact.id,
+                    decided.command,
+                    decided.status,
+                    decided.code,
+                    decided.message,
+                    fact.received_at,
+                ),
+            )
+
+
+OUTCOME_STAGE = Stage("outcomes", (OUTCOMES,), {Decided: _by_idempotency_key}, _record)
+
+
+def segment_row(ref: SegmentRef, first: datetime, last: datetime) -> SegmentRow:
+    return SegmentRow(ref.first, ref.last, ref.path, ref.sha256, ref.bytes, first, last)
+
+
+def segment_ref(row: SegmentRow) -> SegmentRef:
+    return SegmentRef(row.path, row.sha256, row.bytes, row.first_position, row.last_position)

@@ -1,0 +1,217 @@
+"""Tables: declared once, everything else follows.
+
+A table has a domain, a name, a row type (a frozen struct), a primary key and a
+shard key. The Arrow schema, the order of rows in files, the bucket of a row and
+the conversion between rows and columns are derived from the declaration.
+
+The shard key is made of the key's leading columns. Its hash picks one of 256
+logical buckets; files are sorted by bucket, then by key. Besides the declared
+columns every file has `row_version` (the position of the event that last changed
+the row), `_deleted` (a tombstone) and `_bucket`.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+import typing
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from arco.errors import Invalid
+from arco.log.manifest import ColumnSpec, TableManifest
+
+BUCKETS = 256
+SYSTEM_COLUMNS = ("row_version", "_deleted", "_bucket")
+
+Key = tuple[Any, ...]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Base of all rows."""
+
+
+R = TypeVar("R", bound=Row)
+Versioned = tuple[int, R | None]
+"""The position that last changed a row, and the row; None if that deleted it."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """Rows leave the hot table once `column` is older than `after`, by the log's time.
+
+    From then on folds do not see them (on either engine, merged or not), and
+    readers find them in files of one day each. A null in the column keeps a row.
+    """
+
+    column: str
+    after: timedelta
+
+    def has_left(self, row: Row, log_time: datetime) -> bool:
+        value = getattr(row, self.column)
+        return value is not None and value < log_time - self.after
+
+
+class Table(Generic[R]):
+    def __init__(
+        self,
+        domain: str,
+        name: str,
+        row: type[R],
+        *,
+        key: Sequence[str],
+        shard: int = 1,
+        history: History | None = None,
+    ) -> None:
+        self.domain = domain
+        self.name = name
+        self.row = row
+        self.key = tuple(key)
+        self.shard = shard
+        self.history = history
+        self.columns = tuple(row.__struct_fields__)
+        hints = typing.get_type_hints(row)
+        self._types = {column: _arrow_type(hints[column]) for column in self.columns}
+        self._maps = {c for c, t in self._types.items() if pa.types.is_map(t)}
+        self._defaults = _defaults(row)
+        self.schema = pa.schema(
+            [pa.field(c, self._types[c]) for c in self.columns]
+            + [("row_version", pa.int64()), ("_deleted", pa.bool_()), ("_bucket", pa.uint8())]
+        )
+        self._getters = [operator.attrgetter(c) for c in self.columns]
+        self._key_getters = [operator.attrgetter(c) for c in self.key]
+        self._check()
+
+    def _check(self) -> None:
+        if self.columns[: len(self.key)] != self.key:
+            raise Invalid(f"{self}: the key {self.key} must be the first columns of {self.row}")
+        if not 1 <= self.shard <= len(self.key):
+            raise Invalid(f"{self}: the shard key is 1 to {len(self.key)} leading key columns")
+        allowed = (pa.string(), pa.int64())
+        if any(self._types[c] not in allowed for c in self.key):
+            raise Invalid(f"{self}: key columns are text or integers")
+
+    def __str__(self) -> str:
+        return f"{self.domain}.{self.name}"
+
+    def key_of(self, row: R) -> Key:
+        return tuple([get(row) for get in self._key_getters])
+
+    def shard_text(self, key: Key) -> str:
+        return shard_text(key[: self.shard])
+
+    def bucket(self, key: Key) -> int:
+        return bucket_of(shard_text(key[: self.shard]))
+
+    def manifest(self) -> TableManifest:
+        """An empty table, as the domain manifest describes it."""
+        columns = tuple(ColumnSpec(c, str(self._types[c])) for c in self.columns)
+        return TableManifest(columns, self.key, self.shard)
+
+    def to_arrow(self, rows: Mapping[Key, Versioned[R]]) -> pa.Table:
+        """Rows and tombstones as columns, in file order."""
+        order = sorted([(self.bucket(key), key) for key in rows])
+        found = [rows[key] for _, key in order]
+        columns = [self._column(i, order, found) for i in range(len(self.columns))]
+        columns.append(pa.array([version for version, _ in found], pa.int64()))
+        columns.append(pa.array([row is None for _, row in found], pa.bool_()))
+        columns.append(pa.array([bucket for bucket, _ in order], pa.uint8()))
+        return pa.table(columns, schema=self.schema)
+
+    def _column(
+        self, i: int, order: Sequence[tuple[int, Key]], found: Sequence[Versioned[R]]
+    ) -> pa.Array:
+        column = self.columns[i]
+        if i < len(self.key):
+            return pa.array([key[i] for _, key in order], self._types[column])
+        get = self._getters[i]
+        values = [None if row is None else get(row) for _, row in found]
+        if column in self._maps:
+            values = [None if v is None else sorted(v.items()) for v in values]
+        return pa.array(values, self._types[column])
+
+    def row_at(self, batch: pa.RecordBatch, i: int) -> R:
+        """One row of a file. Columns that the file does not have yet get their defaults."""
+        values = []
+        for column in self.columns:
+            at = batch.schema.get_field_index(column)
+            value = self._defaults.get(column) if at < 0 else batch.column(at)[i].as_py()
+            values.append(self._value(column, value))
+        return self.row(*values)
+
+    def rows_of(self, table: pa.Table | pa.RecordBatch) -> Iterable[R]:
+        columns = []
+        for column in self.columns:
+            if table.schema.get_field_index(column) < 0:
+                columns.append([self._defaults.get(column)] * table.num_rows)
+            else:
+                values = table.column(column).to_pylist()
+                columns.append([self._value(column, v) for v in values])
+        return map(self.row, *columns)
+
+    def versioned(self, table: pa.Table | pa.RecordBatch) -> dict[Key, Versioned[R]]:
+        """All rows of a file by key, tombstones as None."""
+        versions = table.column("row_version").to_pylist()
+        deleted = table.column("_deleted").to_pylist()
+        keys = zip(*[table.column(c).to_pylist() for c in self.key], strict=True)
+        rows = self.rows_of(table)
+        return {
+            key: (version, None if gone else row)
+            for key, version, gone, row in zip(keys, versions, deleted, rows, strict=True)
+        }
+
+    def _value(self, column: str, value: Any) -> Any:
+        if value is None and column in self._defaults:
+            return self._defaults[column]
+        return dict(value) if column in self._maps and value is not None else value
+
+
+def shard_text(parts: Sequence[object]) -> str:
+    return (
+        parts[0] if len(parts) == 1 and isinstance(parts[0], str) else "\x1f".join(map(str, parts))
+    )
+
+
+def bucket_of(shard: str) -> int:
+    """The logical bucket of a shard key: the low byte of the CRC-32 of its UTF-8 text."""
+    return zlib.crc32(shard.encode()) & 0xFF
+
+
+_ARROW: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+    bytes: pa.binary(),
+    datetime: pa.timestamp("us"),
+    date: pa.date32(),
+}
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    if hint in _ARROW:
+        return _ARROW[hint]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = [a for a in args if a is not type(None)]
+        return _arrow_type(inner)
+    if origin in (list, tuple):
+        return pa.list_(_arrow_type(args[0]))
+    if origin is dict:
+        return pa.map_(_arrow_type(args[0]), _arrow_type(args[1]))
+    raise Invalid(f"{hint} is not a column type")
+
+
+def _defaults(row: type[Row]) -> dict[str, Any]:
+    """Defaults for columns that a file lacks, or in which it has null."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(row):
+        if field.default is not msgspec.NODEFAULT:
+            found[field.name] = field.default
+        elif field.default_factory is not msgspec.NODEFAULT:
+            found[field.name] = field.default_factory()
+    return found

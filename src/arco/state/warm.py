@@ -1,0 +1,173 @@
+"""Warm state: the rows that a committer has at hand, keyed by generation.
+
+Only the buckets that a batch touches are loaded. A bucket is a sorted slice of
+the files, and on top of it the rows that changed since. When another process
+commits, its L0 files are laid over the buckets that are loaded; when files are
+merely merged, nothing changes here, because no row did. Everything is bounded:
+the least recently used buckets go first, and come back from the files.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from arco.log.commit import Domains
+from arco.log.manifest import FileRef, TableManifest
+from arco.state.parquet import Files, one_batch
+from arco.state.runs import bucket_slice, find, latest, prefix_range
+from arco.state.table import Key, Table, Versioned
+
+Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
+
+ROW_BYTES = 500
+"""What one changed row is taken to cost in memory."""
+
+
+class _Bucket:
+    __slots__ = ("batch", "changed")
+
+    def __init__(self, batch: pa.RecordBatch | None) -> None:
+        self.batch = batch
+        self.changed: dict[Key, Versioned[Any]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        files = 0 if self.batch is None else self.batch.nbytes
+        return files + ROW_BYTES * len(self.changed)
+
+
+class Warm:
+    def __init__(self, files: Files, *, budget_bytes: int = 192 << 20) -> None:
+        self._files = files
+        self._budget = budget_bytes
+        self._position = 0
+        self._tables: dict[str, TableManifest] = {}
+        self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
+
+    def reset(self) -> None:
+        """Forget everything, because history was rewritten or we do not know."""
+        self._position = 0
+        self._tables = {}
+        self._buckets.clear()
+
+    def advance(self, domains: Domains, position: int) -> None:
+        """Bring what is loaded from the generation it is at to another, newer one."""
+        tables = {
+            f"{name}.{table}": manifest
+            for name, domain in domains.items()
+            for table, manifest in domain.tables.items()
+        }
+        if position != self._position:
+            self._overlay(tables)
+        self._tables = tables
+        self._position = position
+
+    def _overlay(self, tables: Mapping[str, TableManifest]) -> None:
+        for table in {table for table, _ in self._buckets}:
+            manifest = tables.get(str(table))
+            if manifest is None:
+                continue
+            if any(ref.versions[1] > self._position for ref in manifest.base):
+                self._drop(table)  # merged before we saw it: simpler to load again
+                continue
+            for ref in manifest.l0:
+                if ref.versions[1] > self._position:
+                    self._lay(table, ref)
+
+    def _lay(self, table: Table[Any], ref: FileRef) -> None:
+        for batch in self._files.batches(ref):
+            for key, (version, row) in table.versioned(batch).items():
+                bucket = self._buckets.get((table, table.bucket(key)))
+                if bucket is not None and version > self._position:
+                    known = bucket.changed.get(key)
+                    if known is None or known[0] < version:
+                        bucket.changed[key] = (version, row)
+
+    def _drop(self, table: Table[Any]) -> None:
+        for at in [at for at in self._buckets if at[0] is table]:
+            del self._buckets[at]
+
+    def apply(self, changes: Changes, domains: Domains, position: int) -> None:
+        """Take over what this process itself has just committed on top of this state."""
+        for table, changed in changes.items():
+            for key, versioned in changed.items():
+                bucket = self._buckets.get((table, table.bucket(key)))
+                if bucket is not None:
+                    bucket.changed[key] = versioned
+        self._position = position
+        self.advance(domains, position)
+        self._shrink()
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        bucket = self._bucket(table, table.bucket(key))
+        found = bucket.changed.get(key)
+        if found is not None or bucket.batch is None:
+            return found
+        at = find(bucket.batch, table.key, key)
+        if at < 0:
+            return None
+        found = self._versioned(table, bucket.batch, at)
+        bucket.changed[key] = found  # the next look costs nothing
+        return found
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
+        bucket = self._bucket(table, table.bucket(shard))
+        found: dict[Key, Versioned[Any]] = {}
+        if bucket.batch is not None:
+            for at in range(*prefix_range(bucket.batch, table.key, shard)):
+                versioned = self._versioned(table, bucket.batch, at)
+                found[table.key_of(versioned[1])] = versioned
+        for key, versioned in bucket.changed.items():
+            if key[: table.shard] == shard:
+                found[key] = versioned
+        yield from found.items()
+
+    def _versioned(self, table: Table[Any], batch: pa.RecordBatch, at: int) -> Versioned[Any]:
+        return batch.column("row_version")[at].as_py(), table.row_at(batch, at)
+
+    def _bucket(self, table: Table[Any], number: int) -> _Bucket:
+        at = (table, number)
+        found = self._buckets.get(at)
+        if found is None:
+            found = self._buckets[at] = _Bucket(self._load(table, number))
+        else:
+            self._buckets.move_to_end(at)
+        return found
+
+    def _load(self, table: Table[Any], number: int) -> pa.RecordBatch | None:
+        manifest = self._tables.get(str(table))
+        if manifest is None:
+            return None
+        slices = [
+            part
+            for ref in manifest.base + manifest.l0
+            for batch in self._files.batches(ref, number)
+            if (part := bucket_slice(batch, number)).num_rows
+        ]
+        if not slices:
+            return None
+        return one_batch(latest(slices, table.key, keep_deleted=False))
+
+    def _shrink(self) -> None:
+        total = sum(bucket.nbytes for bucket in self._buckets.values())
+        if total <= self._budget:
+            return
+        for (table, _), bucket in self._buckets.items():
+            self._consolidate(table, bucket)
+        total = sum(bucket.nbytes for bucket in self._buckets.values())
+        while total > self._budget and self._buckets:
+            _, dropped = self._buckets.popitem(last=False)
+            total -= dropped.nbytes
+
+    def _consolidate(self, table: Table[Any], bucket: _Bucket) -> None:
+        """Turn changed rows into columns: a tenth of the memory, a slower look."""
+        if not bucket.changed:
+            return
+        parts = [] if bucket.batch is None else [pa.Table.from_batches([bucket.batch])]
+        parts.append(table.to_arrow(bucket.changed))
+        bucket.batch = one_batch(latest(parts, table.key, keep_deleted=False))
+        bucket.changed = {}

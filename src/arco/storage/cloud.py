@@ -1,0 +1,266 @@
+"""S3, GCS and Azure through obstore: one store, since obstore makes them alike.
+
+Three things are worth knowing.
+
+A create that the server applied, and whose response was lost, is retried by the
+client and comes back as `AlreadyExists` for the writer's own bytes. It is
+passed on as such: only the caller knows an id by which to recognise its own.
+
+Not every server lists in the order of the keys' bytes: some S3-compatible ones
+and Azure accounts with hierarchical namespaces walk a tree, where `a/b` comes
+before `a.b`. Listings from those are collected and sorted here; only AWS and
+GCS, which promise the order, are streamed.
+
+obstore starts threads of its own and hangs after fork: use spawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+import obstore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from arco.errors import AlreadyExists, Denied, Error, Invalid, NotFound, Unavailable
+from arco.storage import keys
+from arco.storage.port import Mode, Object, ObjectMeta
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta as ObstoreMeta
+    from obstore.store import RetryConfig
+
+Option: TypeAlias = str | bool
+_Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+CLIENTS: Mapping[str, type[_Client]] = {
+    "s3": S3Store,
+    "gs": GCSStore,
+    "az": AzureStore,
+}
+
+_HTTP_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "proxy_url",
+        "root_certificate",
+        "timeout",
+    }
+)
+_HTTP_DEFAULTS: Mapping[str, Option] = {"connect_timeout": "5s", "timeout": "30s"}
+# With the time-outs above, no call takes much longer than a minute to say Unavailable.
+_RETRY: RetryConfig = {
+    "max_retries": 3,
+    "retry_timeout": timedelta(seconds=30),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=3),
+        "base": 2,
+    },
+}
+
+
+class CloudStore:
+    """A bucket, or the part of it below a prefix.
+
+    `options` are obstore's, by name (`endpoint`, `region`, `access_key_id`,
+    `account_name`, ...) and of its HTTP client (`timeout`, `allow_http`, ...);
+    what is not given comes from the environment. They may hold secrets, so they
+    are never shown.
+    """
+
+    parallelism = 32
+
+    def __init__(self, scheme: str, bucket: str, prefix: str, **options: Option) -> None:
+        keys.check_prefix(prefix)
+        self._bucket_url = f"{scheme}://{bucket}"
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._options = options
+        self._client = _connect(scheme, bucket, options)
+        self._in_order = scheme == "gs" or (scheme == "s3" and "endpoint" not in options)
+
+    @property
+    def url(self) -> str:
+        return f"{self._bucket_url}/{self._prefix}".rstrip("/")
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """With `url`, all that `open_store` needs in another process. Holds secrets."""
+        return dict(self._options)
+
+    def __repr__(self) -> str:
+        return f"CloudStore({self.url})"
+
+    def get(self, path: str) -> Object:
+        key = self._key(path)
+        try:
+            found = obstore.get(self._client, key)
+            data = found.bytes().to_bytes()
+        except Exception as error:
+            raise _mapped(error, path) from error
+        return Object(data, self._meta(found.meta))
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        keys.check_range(path, start, length)
+        key = self._key(path)
+        data = b""
+        failure: Error | None = None
+        if length:
+            try:
+                data = obstore.get_range(self._client, key, start=start, length=length).to_bytes()
+            except Exception as error:
+                failure = _mapped(error, path)
+                if not isinstance(failure, Unavailable):
+                    raise failure from error
+            if len(data) == length:
+                return data
+        # Backends differ in how they say "past the end", so we look for ourselves.
+        size = self.head(path).size
+        if start + length > size:
+            raise keys.past_the_end(path, start, length, size)
+        if length:
+            raise failure or Unavailable(f"{path}: {len(data)} bytes came instead of {length}")
+        return data
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        key = self._key(path)
+        try:
+            # In one request, always: only that is atomic and can carry the condition.
+            obstore.put(self._client, key, data, mode=mode.value, use_multipart=False)
+        except Exception as error:
+            raise _mapped(error, path) from error
+
+    def head(self, path: str) -> ObjectMeta:
+        key = self._key(path)
+        try:
+            return self._meta(obstore.head(self._client, key))
+        except Exception as error:
+            raise _mapped(error, path) from error
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        keys.check_prefix(prefix)
+        if start_after is not None:
+            keys.check_prefix(start_after)
+        if self._in_order:
+            return self._stream(prefix, start_after or "")
+        return self._collected(prefix, start_after or "")
+
+    def delete(self, path: str) -> None:
+        key = self._key(path)
+        try:
+            obstore.delete(self._client, key)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise _mapped(error, path) from error
+
+    def sign(self, path: str, expiry: timedelta) -> str:
+        key = self._key(path)
+        try:
+            url = obstore.sign(self._client, "GET", key, expiry)
+        except Exception as error:
+            raise _mapped(error, path) from error
+        if isinstance(self._client, AzureStore) and "%" in urlsplit(url).path:
+            # obstore 0.12 signs the encoded path, and Azure verifies the decoded one.
+            raise Invalid(
+                f"{path}: obstore signs no names for Azure that a URL has to encode",
+                hint="serve this object's bytes through the API",
+            )
+        return url
+
+    def _key(self, path: str) -> str:
+        keys.check_key(path)
+        key = self._prefix + path
+        if self._prefix:
+            keys.check_key(key)
+        return key
+
+    def _meta(self, meta: ObstoreMeta) -> ObjectMeta:
+        # Headers give whole seconds and some listings give more: one object, one time.
+        moment = meta["last_modified"].astimezone(UTC).replace(tzinfo=None, microsecond=0)
+        return ObjectMeta(meta["path"][len(self._prefix) :], meta["size"], moment)
+
+    def _stream(self, prefix: str, after: str) -> Iterator[ObjectMeta]:
+        for meta in self._listed(prefix, max(after, _just_before(prefix))):
+            if meta.path.startswith(prefix):
+                if meta.path > after:
+                    yield meta
+            elif meta.path > prefix:
+                return
+
+    def _collected(self, prefix: str, after: str) -> Iterator[ObjectMeta]:
+        found = [
+            meta
+            for meta in self._listed(prefix, "")
+            if meta.path > after and meta.path.startswith(prefix)
+        ]
+        found.sort(key=attrgetter("path"))
+        yield from found
+
+    def _listed(self, prefix: str, offset: str) -> Iterator[ObjectMeta]:
+        """What lies in the directory of `prefix`: obstore takes whole segments only."""
+        directory = self._prefix + prefix.rpartition("/")[0]
+        offset = self._prefix + offset if offset else ""
+        try:
+            pages = obstore.list(
+                self._client, directory or None, offset=offset or None, chunk_size=1000
+            )
+            for page in pages:
+                for meta in page:
+                    yield self._meta(meta)
+        except Exception as error:
+            raise _mapped(error, prefix or self.url) from error
+
+
+def _just_before(prefix: str) -> str:
+    """A name below every key with `prefix`, and above as many others as is simple to say."""
+    start, last = prefix[:-1], prefix[-1:]
+    if "1" <= last <= "9" or "b" <= last <= "z" or "B" <= last <= "Z":
+        return f"{start}{chr(ord(last) - 1)}~"
+    return start.rstrip("/")
+
+
+def _connect(scheme: str, bucket: str, options: Mapping[str, Option]) -> _Client:
+    config: dict[str, Any] = {k: v for k, v in options.items() if k not in _HTTP_OPTIONS}
+    http: dict[str, Any] = {k: v for k, v in options.items() if k in _HTTP_OPTIONS}
+    client: Any = CLIENTS[scheme]
+    try:
+        made: _Client = client(
+            bucket, config=config, client_options={**_HTTP_DEFAULTS, **http}, retry_config=_RETRY
+        )
+    except (exceptions.BaseError, ValueError) as error:
+        raise Invalid(
+            f"{scheme}://{bucket} cannot be opened: {_first_line(error)}",
+            hint="check the options' names, and the credentials in the environment",
+        ) from None
+    return made
+
+
+def _mapped(error: Exception, path: str) -> Error:
+    """obstore's error in our terms, by its type. Ours pass through."""
+    reason = f"{path}: {_first_line(error)}"
+    match error:
+        case Error():
+            return error
+        case FileNotFoundError():
+            return NotFound(f"{path} does not exist", hint="or its bucket does not")
+        case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
+            return AlreadyExists(f"{path} exists")
+        case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError():
+            return Denied(reason, hint="check the credentials, and what they may do here")
+        case exceptions.InvalidPathError() | exceptions.NotSupportedError():
+            return Invalid(reason)
+        case exceptions.BaseError():
+            return Unavailable(reason, hint="the store did not answer as it should; try again")
+    raise error
+
+
+def _first_line(error: Exception) -> str:
+    """Without the debug part below it, which is long and shows request headers."""
+    return str(error).partition("\n")[0][:300]

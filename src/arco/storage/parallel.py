@@ -1,0 +1,52 @@
+"""Several store calls at once, as many as the store says are worth it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from arco.storage.port import Store
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def each(store: Store, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
+    """`[call(item) for item in items]`, in threads. The first error is raised at the end.
+
+    Items go to the threads in slices, because a future for each would cost more
+    than a call on a local disk. Nested use would wait for its own threads: don't.
+    """
+    todo = list(items)
+    width = min(store.parallelism, len(todo))
+    if width <= 1:
+        return [call(item) for item in todo]
+    slices = [todo[i::width] for i in range(width)]
+    pool = _pool(store.parallelism)
+    futures = [pool.submit(_run, call, part) for part in slices[1:]]
+    error: BaseException | None = None
+    results: list[list[B]] = []
+    try:
+        results.append(_run(call, slices[0]))
+    except BaseException as raised:
+        error = raised
+    for future in futures:
+        try:
+            results.append(future.result())
+        except BaseException as raised:
+            error = error or raised
+    if error is not None:
+        raise error
+    merged: list[B] = [results[i % width][i // width] for i in range(len(todo))]
+    return merged
+
+
+def _run(call: Callable[[A], B], items: list[A]) -> list[B]:
+    return [call(item) for item in items]
+
+
+@functools.cache
+def _pool(width: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(width, thread_name_prefix="store")

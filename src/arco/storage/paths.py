@@ -1,0 +1,60 @@
+"""The layout of a workspace, spelled in this module alone.
+
+Paths are relative to `{tenant}/{workspace}/`, which `ScopedStore` adds. Numbers
+are padded to twenty digits, so that the order of names is the order of numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+INBOX = "ledger/inbox/"
+SEGMENTS = "ledger/segments/"
+REJECTED = "ledger/rejected/"
+MANIFESTS = "manifests/"
+HINT = "manifests/head.json"
+FLOOR = "manifests/floor.json"
+PINS = "manifests/pins/"
+STATE = "state/"
+LEASES = "leases/"
+
+_ROOT = re.compile(r"manifests/(\d{20})\.json")
+
+
+def inbox(name: str) -> str:
+    return f"{INBOX}{name}.json"
+
+
+def inbox_name(path: str) -> str:
+    """The batch's name from its path in the inbox (whatever a stranger put there)."""
+    return path.removeprefix(INBOX).removesuffix(".json")
+
+
+def rejected(name: str) -> str:
+    return f"{REJECTED}{name}.json"
+
+
+def segment(first: int, last: int, nonce: str) -> str:
+    return f"{SEGMENTS}{first:020d}-{last:020d}-{nonce}.parquet"
+
+
+def root(generation: int) -> str:
+    return f"{MANIFESTS}{generation:020d}.json"
+
+
+def root_generation(path: str) -> int | None:
+    """The generation that a path names, or None if it is no root manifest."""
+    found = _ROOT.fullmatch(path)
+    return int(found[1]) if found else None
+
+
+def domain(name: str, generation: int, nonce: str) -> str:
+    return f"{MANIFESTS}{name}/{generation:020d}-{nonce}.json"
+
+
+def state_file(domain: str, table: str, level: str, stem: str) -> str:
+    return f"{STATE}{domain}/{table}/{level}/{stem}.parquet"
+
+
+def pin(name: str) -> str:
+    return f"{PINS}{name}.json"

@@ -1,0 +1,70 @@
+"""The storage port: the few operations that everything above is built on.
+
+The one that matters is `put(..., Mode.CREATE)`: *create this object only if it
+is absent*. Commits, claims, leases and idempotency keys are all made of it.
+
+What every backend promises, and the conformance suite checks:
+
+- An object becomes visible whole, or not at all; a successful put is durable.
+- Of any number of concurrent creates of one path exactly one succeeds; the
+  others raise `AlreadyExists`.
+- Reads and listings see every write that returned before they began.
+- `list` yields paths in ascending order of their UTF-8 bytes.
+- `delete` of an absent object succeeds.
+- `Unavailable` from a write means *unknown*: it may have taken effect.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+
+class Mode(enum.Enum):
+    CREATE = "create"
+    OVERWRITE = "overwrite"
+
+
+class ObjectMeta(NamedTuple):
+    path: str
+    size: int
+    last_modified: datetime
+    """The store's clock, not the writer's: UTC without a zone."""
+
+
+class Object(NamedTuple):
+    data: bytes
+    meta: ObjectMeta
+
+
+class Store(Protocol):
+    @property
+    def parallelism(self) -> int:
+        """How many calls are worth having under way at once."""
+
+    @property
+    def url(self) -> str:
+        """Names this store for people and for `open_store` in another process."""
+
+    def get(self, path: str) -> Object:
+        """The whole object. Raises NotFound."""
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`. Raises NotFound, and Invalid past the end."""
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        """Write an object whole. CREATE raises AlreadyExists where there is one."""
+
+    def head(self, path: str) -> ObjectMeta:
+        """Size and time of an object. Raises NotFound."""
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """Objects whose path starts with `prefix` (a plain string prefix), in order."""
+
+    def delete(self, path: str) -> None:
+        """Remove an object. Removing what is not there is not an error."""
+
+    def sign(self, path: str, expiry: timedelta) -> str:
+        """A URL that lets its bearer GET this object until `expiry` has passed."""

@@ -1,0 +1,88 @@
+"""One workspace's part of a store: what everything above storage is given.
+
+Nothing that is said to a `ScopedStore` can name an object outside its
+`{tenant}/{workspace}/`, in plain or in disguise, and nothing that it answers
+shows one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+from arco.errors import Corrupt, Invalid
+from arco.storage import keys
+from arco.storage.cloud import Option
+from arco.storage.port import Mode, Object, ObjectMeta, Store
+
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+class ScopedStore:
+    """Paths, given and returned, are relative to the workspace."""
+
+    def __init__(self, store: Store, tenant: str, workspace: str) -> None:
+        for what, name in (("tenant", tenant), ("workspace", workspace)):
+            if _ID.fullmatch(name) is None:
+                raise Invalid(
+                    f"{name[:100]!r} cannot name a {what}",
+                    hint="use up to 63 of a-z, 0-9, '-' and '_', a letter or a digit first",
+                )
+        self.tenant = tenant
+        self.workspace = workspace
+        self._store = store
+        self._prefix = f"{tenant}/{workspace}/"
+
+    @property
+    def parallelism(self) -> int:
+        return self._store.parallelism
+
+    @property
+    def url(self) -> str:
+        """The workspace's own; `{url}/{path}` names an object for Spark and for people."""
+        return f"{self._store.url.rstrip('/')}/{self.tenant}/{self.workspace}"
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """With `url`, all that `open_store` needs in another process. May hold secrets."""
+        return dict(getattr(self._store, "options", {}))
+
+    def get(self, path: str) -> Object:
+        found = self._store.get(self._whole(path))
+        return Object(found.data, self._relative(found.meta))
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        return self._store.get_range(self._whole(path), start, length)
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        self._store.put(self._whole(path), data, mode)
+
+    def head(self, path: str) -> ObjectMeta:
+        return self._relative(self._store.head(self._whole(path)))
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        keys.check_scoped_prefix(prefix)
+        if start_after is not None:
+            keys.check_scoped_prefix(start_after)
+            start_after = self._prefix + start_after
+        return map(self._relative, self._store.list(self._prefix + prefix, start_after))
+
+    def delete(self, path: str) -> None:
+        self._store.delete(self._whole(path))
+
+    def sign(self, path: str, expiry: timedelta) -> str:
+        return self._store.sign(self._whole(path), expiry)
+
+    def _whole(self, path: str) -> str:
+        keys.check_scoped(path)
+        return self._prefix + path
+
+    def _relative(self, meta: ObjectMeta) -> ObjectMeta:
+        path, size, last_modified = meta
+        if not path.startswith(self._prefix):
+            raise Corrupt(
+                f"the store answered {path!r} when asked about {self._prefix}",
+                hint="report this: the storage backend does not respect prefixes",
+            )
+        return ObjectMeta(path[len(self._prefix) :], size, last_modified)

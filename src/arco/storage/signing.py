@@ -1,0 +1,197 @@
+"""Signed URLs for the stores that have no server of their own, and what answers them.
+
+A signed URL lets its bearer GET one object until it expires, as a cloud's
+presigned URL does, so that the browser's way to the files is the same
+everywhere. Keys rotate: put the new one first, and keep the old ones in the
+list until the URLs that they signed have expired.
+
+    {base_url}/signed/{path}?expires=1767225600&key_id=2026a&signature=...
+
+`respond` decides the whole answer; an HTTP server only forwards to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+from arco.clock import Clock
+from arco.errors import Denied, Error, Invalid
+from arco.storage.port import Store
+
+SIGNED = "/signed/"
+
+_MIN_SECRET_BYTES = 16
+_MAX_EXPIRY = timedelta(days=7)
+_PARAMETERS = ("expires", "key_id", "signature")
+_RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII)
+_STATUS = {"invalid": 400, "denied": 403, "not_found": 404, "unavailable": 503}
+
+
+class SigningKey(NamedTuple):
+    id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"SigningKey(id={self.id!r}, secret=***)"
+
+
+class Signer:
+    """Signs with the first key and accepts all of them."""
+
+    def __init__(self, base_url: str, signing_keys: Sequence[SigningKey], clock: Clock) -> None:
+        if not signing_keys:
+            raise Invalid("a signer needs a key", hint="give it at least one SigningKey")
+        for key in signing_keys:
+            if len(key.secret) < _MIN_SECRET_BYTES:
+                raise Invalid(f"signing key {key.id} is short: use {_MIN_SECRET_BYTES} bytes")
+        self._base_url = base_url.rstrip("/")
+        self._current = signing_keys[0]
+        self._secrets = {key.id: key.secret for key in signing_keys}
+        self._clock = clock
+
+    def sign(self, path: str, expiry: timedelta) -> str:
+        if not timedelta(0) < expiry <= _MAX_EXPIRY:
+            raise Invalid(f"a signed URL cannot live for {expiry}", hint="use up to seven days")
+        expires = str(math.ceil(_unix(self._clock.now() + expiry)))
+        values = (expires, self._current.id, _signature(self._current.secret, path, expires))
+        query = urlencode(dict(zip(_PARAMETERS, values, strict=True)))
+        return f"{self._base_url}{SIGNED}{quote(path)}?{query}"
+
+    def verify(self, url: str, now: datetime) -> str:
+        """The path of the object that `url` grants at `now`. Raises Denied.
+
+        `url` may lack its scheme and host: what an HTTP request names is enough.
+        The signature is checked before the expiry: who cannot sign learns nothing.
+        """
+        parts = urlsplit(url)
+        _, found, encoded = parts.path.partition(SIGNED)
+        if not found:
+            raise Denied("this is not a signed URL")
+        path = _decoded(encoded)
+        query = parse_qs(parts.query, keep_blank_values=True)
+        expires, key_id, signature = (_single(query, name) for name in _PARAMETERS)
+        secret = self._secrets.get(key_id)
+        if secret is None:
+            raise Denied(f"{path}: its URL was signed with a key that is not in use")
+        if not hmac.compare_digest(_signature(secret, path, expires).encode(), signature.encode()):
+            raise Denied(f"{path}: the signature does not match the URL")
+        if _unix(now) >= int(expires):
+            raise Denied(f"{path}: the URL has expired", hint="ask for a new one")
+        return path
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def respond(
+    store: Store,
+    signer: Signer,
+    target: str,
+    *,
+    range_header: str | None,
+    origin: str | None,
+    now: datetime,
+    origins: Sequence[str] = ("*",),
+) -> Response:
+    """The answer to GET `target`, path and query as they stood in the request.
+
+    `store` is the one that signed: it sees whole paths, with tenant and workspace.
+    Only the objects' bytes are served, never as something that a browser would run.
+    """
+    try:
+        path = signer.verify(target, now)
+        answer = _whole(store, path) if range_header is None else _part(store, path, range_header)
+    except Error as error:
+        body = str(error).encode()
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
+        answer = Response(_STATUS.get(error.kind, 500), headers, body)
+    return answer._replace(headers=answer.headers | _cors(origin, origins))
+
+
+def preflight(origin: str | None, origins: Sequence[str] = ("*",)) -> Response:
+    """The answer to OPTIONS: browsers ask before they send a Range to another origin."""
+    headers = {"Content-Length": "0"} | _cors(origin, origins)
+    if "Access-Control-Allow-Origin" in headers:
+        headers["Access-Control-Allow-Methods"] = "GET"
+        headers["Access-Control-Allow-Headers"] = "Range"
+        headers["Access-Control-Max-Age"] = "3600"
+    return Response(204, headers, b"")
+
+
+def _whole(store: Store, path: str) -> Response:
+    data = store.get(path).data
+    return Response(200, _bytes_headers(len(data)), data)
+
+
+def _part(store: Store, path: str, range_header: str) -> Response:
+    """RFC 9110: one range is honoured, and a header that makes no sense is ignored."""
+    match = _RANGE.fullmatch(range_header.strip())
+    if match is None:
+        return _whole(store, path)
+    first, last, suffix = match.groups()
+    if first and last and int(last) < int(first):
+        return _whole(store, path)
+    size = store.head(path).size
+    if suffix is not None:
+        start, end = max(size - int(suffix), 0), size
+    else:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+    if start >= end:
+        headers = {"Content-Range": f"bytes */{size}", "Content-Length": "0"}
+        return Response(416, headers, b"")
+    data = store.get_range(path, start, end - start)
+    content_range = f"bytes {start}-{end - 1}/{size}"
+    return Response(206, _bytes_headers(len(data)) | {"Content-Range": content_range}, data)
+
+
+def _bytes_headers(size: int) -> dict[str, str]:
+    return {
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(size),
+        "Content-Type": "application/octet-stream",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _cors(origin: str | None, origins: Sequence[str]) -> dict[str, str]:
+    headers = {"Vary": "Origin"}
+    if origin is not None and ("*" in origins or origin in origins):
+        headers["Access-Control-Allow-Origin"] = origin
+        headers["Access-Control-Expose-Headers"] = "Accept-Ranges, Content-Length, Content-Range"
+    return headers
+
+
+def _signature(secret: bytes, path: str, expires: str) -> str:
+    # No key has a line break in it, so the parts cannot run into one another.
+    message = f"GET\n{path}\n{expires}".encode(errors="surrogatepass")
+    digest = hmac.new(secret, message, hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _single(query: dict[str, list[str]], name: str) -> str:
+    match query.get(name):
+        case [value]:
+            return value
+    raise Denied(f"the URL needs one parameter {name!r}", hint="ask for a new one")
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        return unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise Denied("the path of the URL is not UTF-8 text") from None
+
+
+def _unix(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()

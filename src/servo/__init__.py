@@ -1,0 +1,1 @@
+"""What users import to declare data assets."""

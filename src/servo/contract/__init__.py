@@ -1,0 +1,1 @@
+"""Wire types that every process, and every language, must agree on."""

@@ -1,0 +1,162 @@
+"""Ids that two processes, or two languages, compute without asking each other.
+
+Three derivations, and no others:
+
+* `part_`: SHA-256 of `{asset_id}:{partition key}`. An asset id is a ULID and
+  holds no `:`, so the first one separates.
+* `task_`, `edge_` and the fingerprints: SHA-256 of the canonical JSON of an
+  object with one member for each part, and `kind`, so that neither two ways of
+  cutting a text nor two sorts of id can share a hash. A plan's fingerprint alone
+  is the hash of the spec itself: what is stored is what is hashed.
+* Attempts and queues: SHA-256 of a readable text, `dispatch:{run}:{task}:{attempt}`
+  or `timer:{kind}:{run}:{task}:{attempt}:{due}`, which is stored beside the id.
+  The parts are checked to hold no `:`.
+
+Prefixed ids keep the first 16 hex digits (64 bits: they are unique within a
+workspace's assets), attempts 32; fingerprints keep all 64.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from servo.contract.canonical import fingerprint
+from servo.contract.keys import AssetId, AttemptId, EdgeId, PartitionId, TaskId, asset_id
+from servo.contract.partition import PartitionKey
+from servo.errors import Invalid
+
+_PART = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_QUEUE_NAME_DIGITS = 26  # of 5 bits each: 130 bits
+
+
+def partition_id(asset: AssetId, key: PartitionKey) -> PartitionId:
+    return PartitionId(f"part_{_sha256(f'{asset_id(asset)}:{key}').hex()[:16]}")
+
+
+def task_id(asset: AssetId, key: PartitionKey, code_version: str) -> TaskId:
+    """A task of a plan: this code, for this partition of this asset."""
+    parts = {
+        "kind": "task",
+        "asset": asset_id(asset),
+        "partition": str(key),
+        "code_version": code_version,
+    }
+    return TaskId(f"task_{fingerprint(parts)[:16]}")
+
+
+def transform_fingerprint(language: str, source: str, config: object = None) -> str:
+    """What a transformation does: `source` is the code's text or its digest."""
+    return fingerprint(
+        {"kind": "transform", "language": language, "source": source, "config": config}
+    )
+
+
+def dependency_fingerprint(
+    source: AssetId, target: AssetId, mapping: object, transform: str, parameter: str
+) -> str:
+    """What one asset's use of another means.
+
+    `mapping` is the partition mapping as canonical JSON can hold it, `transform`
+    the target's transform fingerprint, `parameter` the input's name. Two inputs
+    that read one asset through different mappings are two dependencies.
+    """
+    return fingerprint(
+        {
+            "kind": "dependency",
+            "source": asset_id(source),
+            "target": asset_id(target),
+            "mapping": mapping,
+            "transform": _checked_fingerprint(transform, "transform"),
+            "parameter": parameter,
+        }
+    )
+
+
+def edge_id(source: AssetId, target: AssetId, dependency: str) -> EdgeId:
+    """An edge of the lineage graph; `dependency` is its dependency fingerprint."""
+    parts = {
+        "kind": "edge",
+        "source": asset_id(source),
+        "target": asset_id(target),
+        "dependency": _checked_fingerprint(dependency, "dependency"),
+    }
+    return EdgeId(f"edge_{fingerprint(parts)[:16]}")
+
+
+def plan_fingerprint(spec: object) -> str:
+    """SHA-256 of the spec's canonical JSON. Lists count in their order: sort them first."""
+    return fingerprint(spec)
+
+
+def dispatch_key(run: str, task: str, attempt: int) -> str:
+    """The readable name of an attempt, as stored: `dispatch:{run}:{task}:{attempt}`."""
+    return f"dispatch:{_part(run, 'run')}:{_part(task, 'task')}:{_count(attempt, 'attempt', 1)}"
+
+
+def timer_key(kind: str, run: str, task: str, attempt: int, due_s: int) -> str:
+    """The readable name of a timer, as stored; `due_s` is in seconds since 1970."""
+    return (
+        f"timer:{_part(kind, 'timer kind')}:{_part(run, 'run')}:{_part(task, 'task')}"
+        f":{_count(attempt, 'attempt', 1)}:{_count(due_s, 'due time', 0)}"
+    )
+
+
+def attempt_id(run: str, task: str, attempt: int) -> AttemptId:
+    """The same for every dispatcher and every redelivery of an attempt (from 1)."""
+    return AttemptId(f"att_{_sha256(dispatch_key(run, task, attempt)).hex()[:32]}")
+
+
+def dispatch_name(run: str, task: str, attempt: int, *, redelivery: int = 0) -> str:
+    """The queue's name for one delivery of an attempt.
+
+    A queue forgets a name only after hours, so sending an attempt again takes the
+    next `redelivery` number: under the old name it would be dropped in silence.
+    """
+    return "d_" + _queue_digits(dispatch_key(run, task, attempt), redelivery)
+
+
+def timer_name(
+    kind: str, run: str, task: str, attempt: int, due_s: int, *, redelivery: int = 0
+) -> str:
+    """The queue's name for one delivery of a timer; `redelivery` as in `dispatch_name`."""
+    return "t_" + _queue_digits(timer_key(kind, run, task, attempt, due_s), redelivery)
+
+
+def version_label(number: int) -> str:
+    """`v_00042`: what people call a partition's 42nd version. At least five digits."""
+    return f"v_{_count(number, 'version', 1):05d}"
+
+
+def _queue_digits(key: str, redelivery: int) -> str:
+    """Lower-case RFC 4648 base32 of SHA-256(`{key}:{redelivery}`), its first 26 digits."""
+    digest = _sha256(f"{key}:{_count(redelivery, 'redelivery', 0)}")
+    return base64.b32encode(digest).decode("ascii")[:_QUEUE_NAME_DIGITS].lower()
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8")).digest()
+
+
+def _part(text: str, what: str) -> str:
+    if _PART.fullmatch(text) is None:
+        raise Invalid(
+            f"{text!r} cannot name a {what}", hint="1 to 128 characters of A-Z a-z 0-9 _ -"
+        )
+    return text
+
+
+def _count(number: int, what: str, least: int) -> int:
+    if type(number) is not int or number < least:
+        raise Invalid(f"{number!r} is not a valid {what}", hint=f"an integer from {least}")
+    return number
+
+
+def _checked_fingerprint(text: str, what: str) -> str:
+    if _FINGERPRINT.fullmatch(text) is None:
+        raise Invalid(
+            f"{text!r} is not a {what} fingerprint", hint="64 lower-case hex digits of a SHA-256"
+        )
+    return text

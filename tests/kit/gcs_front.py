@@ -1,0 +1,176 @@
+"""What fake-gcs-server lacks of GCS's XML API, which obstore speaks.
+
+Uploads, deletions and listings are translated to the JSON API, which the server
+has; reads pass through. The condition of a create stays the server's to decide:
+it becomes `ifGenerationMatch` of a multipart upload (with `uploadType=media`
+this version of the server ignores it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from xml.sax.saxutils import escape
+
+_BOUNDARY = "arco-gcs-front"
+
+
+@contextlib.contextmanager
+def gcs_front(server: str) -> Iterator[str]:
+    """The address of a front to the fake-gcs-server at `server`."""
+    parts = urlsplit(server)
+    assert parts.hostname and parts.port
+
+    class Handler(_Handler):
+        upstream = (str(parts.hostname), int(parts.port or 0))
+
+    front = _Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=front.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{front.server_address[1]}"
+    finally:
+        front.shutdown()
+        front.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    upstream: tuple[str, int]
+
+    def do_GET(self) -> None:
+        bucket, name, query = self._target()
+        if name:
+            self._pass_on(bucket, name)
+        else:
+            self._list(bucket, query)
+
+    def do_HEAD(self) -> None:
+        bucket, name, _ = self._target()
+        self._pass_on(bucket, name)
+
+    def do_PUT(self) -> None:
+        bucket, name, _ = self._target()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        query = {"uploadType": "multipart", "name": name}
+        if (generation := self.headers.get("x-goog-if-generation-match")) is not None:
+            query["ifGenerationMatch"] = generation
+        status, _, answer = self._ask(
+            "POST",
+            f"/upload/storage/v1/b/{quote(bucket)}/o?{urlencode(query)}",
+            _multipart(name, body),
+            {"Content-Type": f"multipart/related; boundary={_BOUNDARY}"},
+        )
+        headers = {}
+        if status == 200:
+            made = json.loads(answer)
+            headers = {"ETag": made["etag"], "x-goog-generation": made["generation"]}
+        self._answer(status, headers, b"")
+
+    def do_DELETE(self) -> None:
+        bucket, name, _ = self._target()
+        path = f"/storage/v1/b/{quote(bucket)}/o/{quote(name, safe='')}"
+        status, _, answer = self._ask("DELETE", path)
+        self._answer(204 if status == 200 else status, {}, b"" if status == 200 else answer)
+
+    def _list(self, bucket: str, query: dict[str, str]) -> None:
+        renamed = {
+            "prefix": query.get("prefix"),
+            "delimiter": query.get("delimiter"),
+            "pageToken": query.get("continuation-token"),
+            "maxResults": query.get("max-keys"),
+            "startOffset": query.get("start-after"),
+        }
+        given = urlencode({name: value for name, value in renamed.items() if value})
+        status, _, answer = self._ask("GET", f"/storage/v1/b/{quote(bucket)}/o?{given}")
+        if status != 200:
+            return self._answer(status, {}, answer)
+        found = json.loads(answer)
+        # startOffset includes the name itself, start-after does not.
+        items = [it for it in found.get("items", []) if it["name"] != query.get("start-after")]
+        body = _list_xml(bucket, items, found.get("prefixes", []), found.get("nextPageToken"))
+        return self._answer(200, {"Content-Type": "application/xml"}, body)
+
+    def _pass_on(self, bucket: str, name: str) -> None:
+        wanted = {"Range": self.headers["Range"]} if "Range" in self.headers else {}
+        path = f"/{quote(bucket)}/{quote(name)}"
+        status, headers, body = self._ask(self.command, path, headers=wanted)
+        kept = ("Content-Range", "Content-Type", "ETag", "Last-Modified", "x-goog-generation")
+        passed = {key: value for key in kept if (value := headers.get(key))}
+        size = headers.get("Content-Length") if self.command == "HEAD" else None
+        self._answer(status, passed, body, size)
+
+    def _target(self) -> tuple[str, str, dict[str, str]]:
+        parts = urlsplit(self.path)
+        bucket, _, name = parts.path.lstrip("/").partition("/")
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        return unquote(bucket), unquote(name), query
+
+    def _ask(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPConnection(*self.upstream, timeout=30)
+        try:
+            connection.request(method, path, body or None, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def _answer(
+        self, status: int, headers: dict[str, str], body: bytes, size: str | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", size or str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _multipart(name: str, body: bytes) -> bytes:
+    about = json.dumps({"name": name, "contentType": "application/octet-stream"})
+    return b"".join(
+        [
+            f"--{_BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{about}\r\n".encode(),
+            f"--{_BOUNDARY}\r\nContent-Type: application/octet-stream\r\n\r\n".encode(),
+            body,
+            f"\r\n--{_BOUNDARY}--\r\n".encode(),
+        ]
+    )
+
+
+def _list_xml(
+    bucket: str, items: list[dict[str, str]], prefixes: list[str], token: str | None
+) -> bytes:
+    contents = "".join(
+        f"<Contents><Key>{escape(item['name'])}</Key><Size>{item['size']}</Size>"
+        f"<LastModified>{item['updated']}</LastModified><ETag>{escape(item['etag'])}</ETag>"
+        "</Contents>"
+        for item in items
+    )
+    common = "".join(
+        f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>" for prefix in prefixes
+    )
+    more = f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if token else ""
+    return (
+        f"<?xml version='1.0' encoding='UTF-8'?><ListBucketResult><Name>{escape(bucket)}</Name>"
+        f"<IsTruncated>{'true' if token else 'false'}</IsTruncated>{contents}{common}{more}"
+        "</ListBucketResult>"
+    ).encode()
