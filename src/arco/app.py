@@ -14,16 +14,23 @@ from arco.catalog.commands import CatalogCommands
 from arco.catalog.reader import CatalogReader
 from arco.clock import Clock, SystemClock
 from arco.log.append import Ledger, Signal
-from arco.log.commit import Committer, Publisher
+from arco.log.commit import Committed, Committer, Publisher
 from arco.log.envelope import EventTypes, Payload
-from arco.log.head import AGE_GATE, Manifests
+from arco.log.head import AGE_GATE, Head, Manifests
 from arco.log.inbox import Inbox, Limits
 from arco.state import system
+from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor
 from arco.state.fold import Chain
+from arco.state.fsck import Checker, FsckReport
+from arco.state.gc import Collector, GcReport, Retention
 from arco.state.merge import Merger
 from arco.state.parquet import Files
+from arco.state.pins import Pins
 from arco.state.project import StateProjector
+from arco.state.rebuild import EmbeddedEngine, Engine, Rebuild, Rebuilder
+from arco.state.replay import Progress, silent
+from arco.state.rollback import Rollback, RolledBack
 from arco.state.snapshot import At, Snapshot
 from arco.state.table import Table
 from arco.state.tier1 import Tier1
@@ -33,7 +40,7 @@ from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
 from servo.contract.ulid import system_ulids
 
-EVENTS: tuple[type[Payload], ...] = catalog_events.EVENTS
+EVENTS: tuple[type[Payload], ...] = (*catalog_events.EVENTS, RolledBack)
 """Every event type that this program knows."""
 
 
@@ -104,6 +111,61 @@ class Workspace:
 
     def read_catalog(self, at: At | None = None) -> CatalogReader:
         return CatalogReader(self.snapshot(at))
+
+    @property
+    def pins(self) -> Pins:
+        return Pins(self.manifests, self.clock)
+
+    def fsck(self, *, deep: bool = True, progress: Progress = silent) -> FsckReport:
+        checker = Checker(self.manifests, self.files, self.pins, self.tables)
+        return checker.check(deep=deep, progress=progress)
+
+    def gc(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = True,
+        progress: Progress = silent,
+    ) -> GcReport:
+        collector = Collector(self.manifests, self.files, self.pins, self.clock)
+        return collector.collect(retention, dry_run=dry_run, progress=progress)
+
+    def rebuild(
+        self, engine: Engine | None = None, *, publish: bool = True, progress: Progress = silent
+    ) -> Rebuild:
+        """Fold the log again; the embedded engine unless another is given."""
+        embedded = EmbeddedEngine(self.chain, self.types, self.files, self.clock, self.ids)
+        rebuilder = Rebuilder(self.publisher, self.files, self.clock, self.ids)
+        return rebuilder.rebuild(
+            self.snapshot(), engine or embedded, publish=publish, progress=progress
+        )
+
+    def backup(self, target: Store, *, progress: Progress = silent) -> CopyReport:
+        """Commit what waits in the inbox, and copy the head to a store of the same scope."""
+        while isinstance(self.committer.commit(), Committed):
+            pass
+        return back_up(
+            self.manifests, self.files, self.pins, target, nonce=self.ids(), progress=progress
+        )
+
+    def restore(
+        self, backup: Store, *, generation: int | None = None, progress: Progress = silent
+    ) -> CopyReport:
+        """Fill this workspace, which must be empty, from a backup."""
+        return restore(
+            backup,
+            self.store,
+            self.tenant,
+            self.name,
+            self.clock,
+            generation=generation,
+            progress=progress,
+        )
+
+    def rollback(self, generation: int, *, reason: str, actor: str = "") -> Head:
+        """Publish the state of an older generation as a new one."""
+        rollback = Rollback(self.publisher, self.pins, self.clock, self.ids)
+        return rollback.roll_back(generation, reason=reason, actor=actor)
 
     def compactor(self, stop: threading.Event, **settings: Any) -> Compactor:
         return Compactor(self.committer, self.merger, self.signal, stop, **settings)

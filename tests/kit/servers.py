@@ -226,7 +226,10 @@ def _azurite_home(node: Path) -> Path:
     if home.exists():
         return home
     _log.warning("installing azurite into %s", home)
-    caches.mkdir(parents=True, exist_ok=True)
+    try:
+        caches.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotStart(f"azurite cannot be installed: {error}") from error
     # Beside its place, then renamed: nobody sees it half installed.
     with tempfile.TemporaryDirectory(prefix="installing-", dir=caches) as draft:
         for name in ("package.json", "package-lock.json", ".npmrc"):

@@ -96,7 +96,6 @@ class Group(NamedTuple):
 class _Footer(NamedTuple):
     metadata: pq.FileMetaData
     groups: tuple[Group, ...]
-    raw: bytes
 
 
 class Files:
@@ -147,8 +146,7 @@ class Files:
             return found
         group = footer.groups[i]
         raw = self.store.get_range(ref.path, group.start, group.length)
-        parts = [(group.start, raw), (ref.bytes - ref.footer_bytes, footer.raw)]
-        source = pa.PythonFile(_Parts(ref.bytes, parts), mode="r")
+        source = pa.PythonFile(_Part(ref.bytes, group.start, raw), mode="r")
         return self._keep((ref.path, i), _read(source, ref, footer.metadata, [i]))
 
     def _cached(self, at: tuple[str, int]) -> pa.RecordBatch | None:
@@ -187,9 +185,9 @@ class Files:
         except Invalid:
             raise Corrupt(f"{ref.path} is shorter than {ref.bytes} bytes") from None
         verified(raw, ref.footer_sha256, ref.path)
-        parts = [(ref.bytes - ref.footer_bytes, raw)]
-        metadata = pq.read_metadata(pa.PythonFile(_Parts(ref.bytes, parts), mode="r"))
-        footer = _Footer(metadata, _groups(metadata), raw)
+        # A footer alone will do: nothing else is looked at before a row group is read.
+        metadata = pq.read_metadata(pa.BufferReader(raw))
+        footer = _Footer(metadata, _groups(metadata))
         with self._lock:
             self._footers[ref.path] = footer
             while len(self._footers) > 4096:
@@ -242,22 +240,23 @@ def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
     return tuple(found)
 
 
-class _Parts:
-    """A file of which only some byte ranges are at hand."""
+class _Part:
+    """A file of which only one range of bytes is at hand."""
 
-    def __init__(self, size: int, parts: list[tuple[int, bytes]]) -> None:
+    def __init__(self, size: int, start: int, data: bytes) -> None:
         self._size = size
-        self._parts = parts
+        self._start = start
+        self._data = data
         self._at = 0
         self.closed = False
 
     def read(self, n: int = -1) -> bytes:
         length = self._size - self._at if n < 0 else min(n, self._size - self._at)
-        at, self._at = self._at, self._at + length
-        for start, data in self._parts:
-            if start <= at and at + length <= start + len(data):
-                return data[at - start : at - start + length]
-        raise OSError(f"bytes {at}..{at + length} were not fetched")
+        begin = self._at - self._start
+        if begin < 0 or begin + length > len(self._data):
+            raise OSError(f"bytes {self._at}..{self._at + length} were not fetched")
+        self._at += length
+        return self._data[begin : begin + length]
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = (0, self._at, self._size)[whence] + offset

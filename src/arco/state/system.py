@@ -52,6 +52,8 @@ class SegmentRow(Row, frozen=True):
     bytes: int
     first_received_at: datetime
     last_received_at: datetime
+    rolled_back_to: int | None = None
+    """Of a rollback, the last position that still counts before it."""
 
 
 COMMANDS = Table(
@@ -148,8 +150,12 @@ def _record(rows: Rows, fact: Fact) -> Iterator[Change]:
 OUTCOME_STAGE = Stage("outcomes", (OUTCOMES,), {Decided: _by_idempotency_key}, _record)
 
 
-def segment_row(ref: SegmentRef, first: datetime, last: datetime) -> SegmentRow:
-    return SegmentRow(ref.first, ref.last, ref.path, ref.sha256, ref.bytes, first, last)
+def segment_row(
+    ref: SegmentRef, first: datetime, last: datetime, rolled_back_to: int | None = None
+) -> SegmentRow:
+    return SegmentRow(
+        ref.first, ref.last, ref.path, ref.sha256, ref.bytes, first, last, rolled_back_to
+    )
 
 
 def segment_ref(row: SegmentRow) -> SegmentRef:

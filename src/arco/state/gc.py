@@ -1,0 +1,158 @@
+"""GC: removes what no kept generation refers to. A dry run unless told otherwise.
+
+A generation is kept while it is above the floor, is pinned, or is the head. The
+floor rises past generations that stopped being current longer ago than both the
+retention and the age gate. Then, in this order:
+
+    1. write the new floor      nobody may open what lies below it from now on
+    2. read the pins            see pins.py for why in this order
+    3. mark                     everything that kept generations refer to
+    4. sweep                    root manifests, domain manifests, then files
+
+An object is swept only if nothing marked it *and* it is older than the age gate:
+what an attempt in flight has written is younger, because attempts give up at a
+tenth of the gate. Segments are the log: those that the head knows stay for ever.
+One delete that fails never stops the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from arco.clock import Clock
+from arco.log.commit import delete_quietly
+from arco.log.head import Head, Manifests
+from arco.log.manifest import Floor, encode
+from arco.state.parquet import Files
+from arco.state.pins import Pins
+from arco.state.replay import Progress, segments, silent
+from arco.state.snapshot import Snapshot
+from arco.storage import paths
+from arco.storage.parallel import each
+from arco.storage.port import Mode, ObjectMeta, Store
+
+
+class Retention(msgspec.Struct, frozen=True):
+    generations: timedelta = timedelta(days=7)
+    """How long a generation stays after another took its place."""
+    at_least: int = 10
+    """Generations that stay however old they are."""
+    rejected: timedelta = timedelta(days=30)
+
+
+class Doomed(msgspec.Struct, frozen=True):
+    path: str
+    bytes: int
+    why: str
+
+
+class GcReport(msgspec.Struct, frozen=True):
+    dry_run: bool
+    floor: int
+    head: int
+    kept_generations: int
+    doomed: list[Doomed]
+    failed: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(d.bytes for d in self.doomed)
+
+
+class Collector:
+    def __init__(self, manifests: Manifests, files: Files, pins: Pins, clock: Clock) -> None:
+        self._manifests = manifests
+        self._store: Store = manifests.store
+        self._files = files
+        self._pins = pins
+        self._clock = clock
+
+    def collect(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = True,
+        progress: Progress = silent,
+    ) -> GcReport:
+        retention = retention or Retention()
+        head = self._manifests.head()
+        if head.generation == 0:
+            return GcReport(dry_run, 0, 0, 0, [], 0)
+        floor = self._floor(head, retention)
+        if not dry_run and floor > self._manifests.floor():
+            self._store.put(paths.FLOOR, encode(Floor(floor)), Mode.OVERWRITE)
+        kept = self._kept(floor, head, progress)
+        marked = self._mark(kept, head, progress)
+        doomed = list(self._sweepable(marked, retention))
+        failed = 0
+        if not dry_run:
+            failed = self._sweep(doomed, progress)
+        return GcReport(dry_run, floor, head.generation, len(kept), doomed, failed)
+
+    def _floor(self, head: Head, retention: Retention) -> int:
+        current = self._manifests.floor()
+        age = max(retention.generations, self._manifests.age_gate)
+        cutoff = self._clock.now() - age
+        newer = self._manifests.first_where(
+            lambda h: h.manifest.published_at > cutoff, current, head
+        )
+        # The generation before the first newer one was current at the cutoff.
+        wanted = head.generation if newer is None else newer.generation - 1
+        return max(current, min(wanted, head.generation - retention.at_least), 1)
+
+    def _kept(self, floor: int, head: Head, progress: Progress) -> list[Head]:
+        numbers = {*range(floor, head.generation + 1)}
+        pinned = {pin.generation for pin in self._pins.active()}
+        found: list[Head] = []
+        wanted = sorted(numbers | pinned)
+        for start in range(0, len(wanted), 256):
+            part = wanted[start : start + 256]
+            found += [h for h in each(self._store, self._manifests.find, part) if h is not None]
+            progress("reading kept generations", min(start + 256, len(wanted)), len(wanted))
+        return found
+
+    def _mark(self, kept: list[Head], head: Head, progress: Progress) -> set[str]:
+        marked: set[str] = set()
+        refs = {}
+        for generation in kept:
+            marked.add(paths.root(generation.generation))
+            refs.update({ref.path: ref for ref in generation.manifest.domains.values()})
+            if generation.manifest.segment is not None:
+                marked.add(generation.manifest.segment.path)
+        for done, (path, ref) in enumerate(refs.items(), 1):
+            marked.add(path)
+            for table in self._manifests.domain(ref).tables.values():
+                marked.update(file.path for file in table.files())
+            progress("marking what they refer to", done, len(refs))
+        snapshot = Snapshot(self._manifests, self._files, head)
+        marked.update(row.path for row in segments(snapshot))
+        return marked
+
+    def _sweepable(self, marked: set[str], retention: Retention) -> Iterator[Doomed]:
+        limit = self._clock.now() - self._manifests.age_gate
+        for meta in self._old(paths.MANIFESTS, limit):
+            if meta.path in marked or meta.path in (paths.HINT, paths.FLOOR):
+                continue
+            if not meta.path.startswith(paths.PINS):
+                why = "generation" if paths.root_generation(meta.path) else "domain manifest"
+                yield Doomed(meta.path, meta.size, why)
+        for prefix, why in ((paths.STATE, "table file"), (paths.SEGMENTS, "abandoned segment")):
+            for meta in self._old(prefix, limit):
+                if meta.path not in marked:
+                    yield Doomed(meta.path, meta.size, why)
+        for meta in self._old(paths.REJECTED, self._clock.now() - retention.rejected):
+            yield Doomed(meta.path, meta.size, "rejected batch")
+
+    def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
+        return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
+
+    def _sweep(self, doomed: Iterable[Doomed], progress: Progress) -> int:
+        todo = [d.path for d in doomed]
+        failed = 0
+        for start in range(0, len(todo), 256):
+            failed += delete_quietly(self._store, todo[start : start + 256])
+            progress("deleting", min(start + 256, len(todo)), len(todo))
+        return failed

@@ -1,0 +1,68 @@
+"""Pins: generations that GC must keep, for a backup, a rollback, or a person.
+
+GC raises the floor before it looks at the pins. Whoever needs an old generation
+pins it first, and then looks at the floor. So either GC sees the pin, or the
+other one sees that it came too late; never neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from arco.clock import Clock
+from arco.errors import Invalid, NotFound
+from arco.log.head import Manifests
+from arco.log.manifest import decode, encode
+from arco.storage import paths
+from arco.storage.port import Mode
+
+
+class Pin(msgspec.Struct, frozen=True):
+    name: str
+    generation: int
+    reason: str
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+class Pins:
+    def __init__(self, manifests: Manifests, clock: Clock) -> None:
+        self._manifests = manifests
+        self._store = manifests.store
+        self._clock = clock
+
+    def pin(self, name: str, generation: int, reason: str, *, ttl: timedelta | None = None) -> Pin:
+        """Keep a generation, until `ttl` has passed or it is released."""
+        if not name or not all(c.isalnum() or c in "-_" for c in name):
+            raise Invalid(f"{name!r} cannot name a pin", hint="letters, digits, - and _")
+        now = self._clock.now()
+        pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
+        self._store.put(paths.pin(name), encode(pin), Mode.OVERWRITE)
+        kept = generation >= self._manifests.floor() or self._pinned_otherwise(pin)
+        if not kept or self._manifests.find(generation) is None:
+            self.release(name)
+            raise NotFound(
+                f"generation {generation} was collected",
+                hint=f"the oldest that is kept is {self._manifests.floor()}",
+            )
+        return pin
+
+    def _pinned_otherwise(self, pin: Pin) -> bool:
+        return any(p.generation == pin.generation for p in self.active() if p.name != pin.name)
+
+    def release(self, name: str) -> None:
+        self._store.delete(paths.pin(name))
+
+    def all(self) -> Iterator[Pin]:
+        for meta in self._store.list(paths.PINS):
+            try:
+                yield decode(self._store.get(meta.path).data, Pin, meta.path)
+            except NotFound:
+                continue
+
+    def active(self) -> list[Pin]:
+        now = self._clock.now()
+        return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]

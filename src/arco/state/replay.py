@@ -1,0 +1,83 @@
+"""Reading the log back: its segments, in order, without what was rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.errors import Corrupt
+from arco.log import segment
+from arco.log.envelope import EventTypes, Recorded
+from arco.state.snapshot import Snapshot
+from arco.state.system import SEGMENTS, SegmentRow, segment_ref
+from arco.storage.port import Store
+
+Progress = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is."""
+
+Span = tuple[int, int]
+
+
+def silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+def segments(snapshot: Snapshot) -> list[SegmentRow]:
+    """Every segment of the log at a generation. Raises Corrupt if positions are not dense."""
+    found = sorted(snapshot.all(SEGMENTS), key=lambda row: row.first_position)
+    expected = 1
+    for row in found:
+        if row.first_position != expected:
+            raise Corrupt(
+                f"the log jumps from position {expected - 1} to {row.first_position}",
+                hint="a segment is missing from log.segments: restore from a backup",
+            )
+        expected = row.last_position + 1
+    if expected - 1 != snapshot.position:
+        raise Corrupt(f"the log ends at {expected - 1}, the manifest says {snapshot.position}")
+    return found
+
+
+def voided(found: Sequence[SegmentRow]) -> list[Span]:
+    """Positions that rollbacks have taken back, as inclusive spans, newest first.
+
+    A rollback that was itself rolled back counts for nothing.
+    """
+    spans: list[Span] = []
+    for row in reversed(found):
+        if row.rolled_back_to is None or is_void(row.first_position, spans):
+            continue
+        spans.append((row.rolled_back_to + 1, row.first_position))
+    return spans
+
+
+def is_void(position: int, spans: Sequence[Span]) -> bool:
+    return any(low <= position <= high for low, high in spans)
+
+
+def read_segment(store: Store, row: SegmentRow, spans: Sequence[Span]) -> pa.Table:
+    """The events of a segment that still count."""
+    table = segment.read_table(store, segment_ref(row))
+    for low, high in spans:
+        if low <= row.last_position and row.first_position <= high:
+            position = table.column("position")
+            gone = pc.and_(pc.greater_equal(position, low), pc.less_equal(position, high))
+            table = table.filter(pc.invert(gone))
+    return table
+
+
+def read_log(
+    snapshot: Snapshot, types: EventTypes, *, first: int = 1, progress: Progress = silent
+) -> Iterator[Recorded]:
+    """The events that count, from a position on, up to the snapshot's."""
+    found = segments(snapshot)
+    spans = voided(found)
+    for row in found:
+        if row.last_position >= first:
+            table = read_segment(snapshot.files.store, row, spans)
+            for recorded in segment.decode(table, types):
+                if recorded.position >= first:
+                    yield recorded
+            progress("reading the log", row.last_position, snapshot.position)

@@ -1,0 +1,118 @@
+"""Stores for tests: by name, openable in any process, and behind HTTP for signed URLs."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arco.clock import Clock, SystemClock
+from arco.storage.local import LocalStore
+from arco.storage.memory import MemoryStore
+from arco.storage.open import open_store
+from arco.storage.port import Store
+from arco.storage.scoped import ScopedStore
+from arco.storage.signing import Signer, SigningKey, preflight, respond
+from tests.kit.faulty import FaultyStore
+
+SIGNING_KEYS = (SigningKey("new", b"n" * 32), SigningKey("old", b"o" * 32))
+
+
+class ManualClock:
+    """Moves only when told to, or when somebody sleeps on it."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1)) -> None:
+        self._start = start
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._start).total_seconds()
+
+    def sleep(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+
+class Address(NamedTuple):
+    """A store that another process can open."""
+
+    kind: str
+    url: str
+    options: Mapping[str, str | bool]
+
+    def open(self, signer: Signer | None = None) -> Store:
+        match self.kind:
+            case "memory":
+                return MemoryStore(SystemClock(), signer)
+            case "local":
+                return self._local(signer)
+            case "local-named":
+                store = self._local(signer)
+                store._nameless = False  # as on a file system without O_TMPFILE
+                return store
+            case "scoped":
+                return ScopedStore(self._local(signer), "acme", "dev")
+            case "faulty":
+                return FaultyStore(self._local(signer), random.Random(0))
+        return open_store(self.url, **self.options)
+
+    def _local(self, signer: Signer | None) -> LocalStore:
+        return LocalStore(Path(self.url.removeprefix("file://")), signer)
+
+
+@contextlib.contextmanager
+def serving(address: Address, clock: Clock) -> Iterator[Store]:
+    """`address`, opened so that its signed URLs are answered on loopback meanwhile.
+
+    Whoever answers opens the store below any scope: signed paths are whole.
+    """
+    holder: dict[str, Any] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            answer = respond(
+                holder["store"],
+                holder["signer"],
+                self.path,
+                range_header=self.headers.get("Range"),
+                origin=self.headers.get("Origin"),
+                now=clock.now(),
+            )
+            self._send(answer.status, answer.headers, answer.body)
+
+        def do_OPTIONS(self) -> None:
+            answer = preflight(self.headers.get("Origin"))
+            self._send(answer.status, answer.headers, answer.body)
+
+        def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    signer = Signer(f"http://127.0.0.1:{server.server_address[1]}", SIGNING_KEYS, clock)
+    store = address.open(signer)
+    whole = address._replace(kind="local").open() if address.kind == "scoped" else store
+    holder.update(store=whole, signer=signer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield store
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
