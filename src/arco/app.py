@@ -21,6 +21,7 @@ from arco.log.inbox import Inbox, Limits
 from arco.state import system
 from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor
+from arco.state.diff import RowDiff, diff
 from arco.state.fold import Chain
 from arco.state.fsck import Checker, FsckReport
 from arco.state.gc import Collector, GcReport, Retention
@@ -32,9 +33,11 @@ from arco.state.rebuild import EmbeddedEngine, Engine, Rebuild, Rebuilder
 from arco.state.replay import Progress, silent
 from arco.state.rollback import Rollback, RolledBack
 from arco.state.snapshot import At, Snapshot
+from arco.state.sql import SqlEngine, SqlLimits
 from arco.state.table import Table
 from arco.state.tier1 import Tier1
 from arco.state.warm import Warm
+from arco.storage.lease import Leases
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
@@ -85,14 +88,23 @@ class Workspace:
         self.manifests = Manifests(store, tenant, name, self.clock, age_gate=age_gate)
         self.files = Files(store, budget_bytes=cache_budget_bytes)
         self.ledger = Ledger(
-            store, self.manifests, self.clock, self.ids, source=source, signal=self.signal
+            store,
+            self.manifests,
+            self.clock,
+            self.ids,
+            self.types,
+            source=source,
+            signal=self.signal,
         )
         self.publisher = Publisher(store, self.manifests, self.clock, self.ids, rng=rng)
         warm = Warm(self.files, budget_bytes=warm_budget_bytes)
         projector = StateProjector(self.manifests, self.chain, warm, self.ids)
         inbox = Inbox(store, self.types, limits=limits)
         self.committer = Committer(self.publisher, inbox, projector, self.clock, self.ids)
-        self.merger = Merger(self.publisher, self.tables, self.files, self.clock, self.ids)
+        self.leases = Leases(store, self.clock, source, self.ids)
+        self.merger = Merger(
+            self.publisher, self.tables, self.files, self.clock, self.ids, self.leases
+        )
         self.tier1 = Tier1(self.ledger, self.committer, self.snapshot)
         self.catalog = CatalogCommands(self.tier1, self.snapshot, actor)
 
@@ -111,6 +123,15 @@ class Workspace:
 
     def read_catalog(self, at: At | None = None) -> CatalogReader:
         return CatalogReader(self.snapshot(at))
+
+    def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
+        """An engine for SQL over snapshots of this workspace; close it after use."""
+        return SqlEngine(self.tables, limits)
+
+    def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
+        """What changed in the domains' tables between two generations."""
+        tables = [table for table in self.tables if table.domain != "log"]
+        return diff(self.snapshot(before), self.snapshot(after), tables)
 
     @property
     def pins(self) -> Pins:
@@ -135,7 +156,7 @@ class Workspace:
     ) -> Rebuild:
         """Fold the log again; the embedded engine unless another is given."""
         embedded = EmbeddedEngine(self.chain, self.types, self.files, self.clock, self.ids)
-        rebuilder = Rebuilder(self.publisher, self.files, self.clock, self.ids)
+        rebuilder = Rebuilder(self.publisher, self.files, self.clock, self.ids, self.leases)
         return rebuilder.rebuild(
             self.snapshot(), engine or embedded, publish=publish, progress=progress
         )

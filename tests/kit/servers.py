@@ -73,6 +73,7 @@ def seaweedfs() -> Iterator[Backend]:
         command = [
             str(weed), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}",
             "-s3", f"-s3.config={config}", "-master.telemetry=false",
+            "-s3.port.iceberg=0", "-s3.port.lance=0",  # on fixed ports otherwise
             "-master.volumeSizeLimitMB=64", "-volume.max=20",
             *(f"-{name}.port={port}" for name, port in ports.items()),
             *(f"-{name}.port.grpc={port}" for name, port in grpc.items()),

@@ -71,7 +71,7 @@ def test_sleeper_who_creates_a_removed_number_does_not_hold_it() -> None:
                     bob.release(lease)
             return iter(found)
 
-        get, put, delete = store.get, store.put, store.delete  # type: ignore[assignment]
+        get, put, delete = store.get, store.put, store.delete
 
     slept: list[bool] = []
     bob = leases(store, clock, "bob")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arco.errors import Corrupt, Invalid, Unavailable
-from arco.storage.cloud import CloudStore
+from arco.storage.cloud import CloudStore, Option
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.open import open_store, options_of, probe
@@ -18,7 +18,11 @@ from arco.storage.port import Mode
 from arco.storage.scoped import ScopedStore
 from tests.kit.stores import ManualClock
 
-S3 = {"region": "us-east-1", "access_key_id": "id", "secret_access_key": "planted-secret"}
+S3: dict[str, Option] = {
+    "region": "us-east-1",
+    "access_key_id": "id",
+    "secret_access_key": "planted-secret",
+}
 
 
 def test_path_and_file_url_open_the_same_store(tmp_path: Path) -> None:
@@ -113,7 +117,12 @@ def silent_server() -> Iterator[str]:
 
 def test_server_that_never_answers_is_unavailable_within_bounds() -> None:
     with silent_server() as endpoint:
-        options = {**S3, "endpoint": endpoint, "timeout": "300ms", "allow_http": True}
+        options: dict[str, Option] = {
+            **S3,
+            "endpoint": endpoint,
+            "timeout": "300ms",
+            "allow_http": True,
+        }
         store = open_store("s3://bucket", **options)
         began = time.monotonic()
         with pytest.raises(Unavailable):
@@ -126,7 +135,21 @@ def test_server_that_never_answers_is_unavailable_within_bounds() -> None:
 def test_unreachable_server_is_unavailable_and_its_error_shows_no_secret() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    options = {**S3, "endpoint": f"http://127.0.0.1:{port}", "allow_http": True}
+    endpoint = f"http://127.0.0.1:{port}"
+    options: dict[str, Option] = {**S3, "endpoint": endpoint, "allow_http": True}
     with pytest.raises(Unavailable) as caught:
         list(open_store("s3://bucket", **options).list("a/"))
     assert "planted-secret" not in str(caught.value)
+
+
+def test_only_servers_that_promise_the_order_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def streamed(url: str, **options: Option) -> bool:
+        store = open_store(url, **options)
+        assert isinstance(store, CloudStore)
+        return store._in_order
+
+    assert streamed("s3://bucket", **S3)
+    assert not streamed("s3://bucket", **S3, endpoint="https://minio.test")
+    assert not streamed("az://container", account_name="a", account_key="a2V5")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://minio.test")
+    assert not streamed("s3://bucket", **S3)

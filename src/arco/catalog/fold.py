@@ -228,7 +228,6 @@ def _remove(rows: Rows, asset_id: str) -> Iterator[Change]:
     yield Delete(ASSETS, (asset_id,))
     for column in rows.scan(COLUMNS, asset_id):
         yield Delete(COLUMNS, (asset_id, column.column_id))
-    yield Delete(ASSET_STATS, (asset_id,))
 
 
 def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
@@ -244,6 +243,8 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
 
 
 def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
+    # Of all observations the one with the greatest id stays, whatever else happens to the
+    # asset: so they may come in any order, late, and twice, and the row is the same.
     known = rows.get(ASSET_STATS, e.asset_id)
     if known is None or known.observed_by < fact.id:
         yield Put(

@@ -21,8 +21,10 @@ from arco.clock import Clock
 from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unavailable
 from arco.log.envelope import (
     MAX_EVENT_BYTES,
+    MAX_VERSION,
     Batch,
     Event,
+    EventTypes,
     Payload,
     encode_batch,
     make_event,
@@ -68,6 +70,7 @@ class Ledger:
         manifests: Manifests,
         clock: Clock,
         ids: Callable[[], str],
+        types: EventTypes,
         *,
         source: str = "arco",
         signal: Signal | None = None,
@@ -77,6 +80,7 @@ class Ledger:
         self._manifests = manifests
         self._clock = clock
         self._ids = ids
+        self._types = types
         self._source = source
         self._signal = signal
         self._attempts = attempts
@@ -123,23 +127,29 @@ class Ledger:
             raise Invalid(f"event {event.id} belongs to {event.tenant_id}/{event.workspace_id}")
         if not event.id or not event.type:
             raise Invalid("an event needs an id and a type")
+        if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
+            raise Invalid(f"event {event.id}: version {event.version} or time is out of range")
         if len(event.data) > MAX_EVENT_BYTES:
             raise Invalid(
                 f"event {event.id} ({event.type}) has {len(event.data)} bytes of data; "
                 f"the limit is {MAX_EVENT_BYTES}",
                 hint="store large values as an object and refer to it",
             )
+        try:
+            self._types.decode(event.type, event.version, event.data)
+        except Corrupt as error:
+            raise Invalid(f"event {event.id}: {error.message}") from None
 
     def _put(self, name: str, raw: bytes) -> None:
         path = paths.inbox(name)
+        began = self._clock.now() - CLOCK_SKEW  # before the put, which may hang for minutes
         try:
             self._store.put(path, raw)
         except (Unavailable, AlreadyExists) as error:
-            self._settle(name, raw, error)
+            self._settle(name, raw, error, began)
 
-    def _settle(self, name: str, raw: bytes, error: Exception) -> None:
+    def _settle(self, name: str, raw: bytes, error: Exception, began: datetime) -> None:
         """Find out what became of a put that gave no clear answer; repeat it if nothing did."""
-        began = self._clock.now() - CLOCK_SKEW
         for attempt in range(self._attempts):
             self._clock.sleep(0.05 * 2**attempt)
             try:

@@ -23,6 +23,7 @@ BATCH_FORMAT = 1
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 8 << 20
 MAX_EVENT_BYTES = 1 << 20
+MAX_VERSION = (1 << 31) - 1
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,10 @@ _batches = msgspec.json.Decoder(Batch)
 
 
 def encode_payload(payload: Payload) -> msgspec.Raw:
-    return msgspec.Raw(_encoder.encode(payload))
+    try:
+        return msgspec.Raw(_encoder.encode(payload))
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{payload.TYPE} has text that UTF-8 cannot hold: {error}") from None
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -95,8 +99,9 @@ def decode_batch(raw: bytes, tenant: str, workspace: str) -> Batch:
     if len(raw) > MAX_BATCH_BYTES:
         raise Corrupt(f"{len(raw)} bytes; the limit is {MAX_BATCH_BYTES}")
     try:
+        raw.decode()  # `data` is not looked into, and must be text all the same
         batch = _batches.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"not a batch of events: {error}") from None
     if batch.format != BATCH_FORMAT:
         raise Corrupt(f"batch format {batch.format}; this program reads {BATCH_FORMAT}")
@@ -110,6 +115,9 @@ def decode_batch(raw: bytes, tenant: str, workspace: str) -> Batch:
             )
         if not event.id or not event.type or len(event.data) > MAX_EVENT_BYTES:
             raise Corrupt(f"event {event.id!r} has no id, no type, or too much data")
+        # What a column of the log cannot hold would stop every commit from here on.
+        if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
+            raise Corrupt(f"event {event.id}: version {event.version} or time is out of range")
     return batch
 
 
@@ -136,7 +144,7 @@ class EventTypes:
             return None
         try:
             return self._decoders[type_].decode(data)  # type: ignore[no-any-return]
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"data of {type_} version {version}: {error}") from None
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from arco.errors import AlreadyExists, Corrupt, NotFound
+from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from arco.log.envelope import Event, EventTypes, Payload, decode_batch
 from arco.log.head import Head
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import Object, ObjectMeta, Store
+
+log = logging.getLogger(__name__)
 
 
 class ReceivedBatch(msgspec.Struct, frozen=True):
@@ -59,10 +62,14 @@ class Inbox:
         behind a flood.
         """
         pending = set(head.manifest.pending_cleanup)
-        listed = list(self._store.list(paths.INBOX))
-        present = {paths.inbox_name(meta.path): meta for meta in listed}
-        wanted = [present[n] for n in names if n in present]
-        wanted += [meta for name, meta in present.items() if name not in set(names)]
+        listed = self._store.list(paths.INBOX)
+        present = {
+            paths.inbox_name(meta.path): meta for meta in listed if meta.path.endswith(".json")
+        }
+        # Notifications may come twice; a batch must not.
+        first = dict.fromkeys(name for name in names if name in present)
+        wanted = [present[name] for name in first]
+        wanted += [meta for name, meta in present.items() if name not in first]
         fresh = [meta for meta in wanted if paths.inbox_name(meta.path) not in pending]
         leftovers = tuple(sorted(pending & present.keys()))
         return self._read(head, self._within_limits(fresh), leftovers)
@@ -81,7 +88,7 @@ class Inbox:
         taken = Taken([], [], leftovers)
         for meta, found in zip(metas, each(self._store, self._get, metas), strict=True):
             if found is None:
-                continue  # another committer took and deleted it: our head is stale
+                continue  # see `_get`
             name, received_at = paths.inbox_name(meta.path), found.meta.last_modified
             try:
                 events = self._decode(head, found.data)
@@ -94,6 +101,9 @@ class Inbox:
         try:
             return self._store.get(meta.path)
         except NotFound:
+            return None  # another committer took and deleted it: our head is stale
+        except Invalid:
+            log.warning("%r lies in the inbox and cannot be the name of a batch", meta.path)
             return None
 
     def _decode(self, head: Head, raw: bytes) -> list[tuple[Event, Payload | None]]:

@@ -146,7 +146,7 @@ def decode(raw: bytes, cls: type[T], path: str) -> T:
     """Parse a manifest, failing closed: Unreadable if newer, Corrupt if broken."""
     try:
         version = _decoder(_Version).decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path} is not a manifest: {error}", hint="run `servo admin fsck`") from None
     unknown = set(version.requires) - FEATURES
     if version.format > FORMAT or unknown:
@@ -156,7 +156,7 @@ def decode(raw: bytes, cls: type[T], path: str) -> T:
         )
     try:
         return _decoder(cls).decode(raw)  # type: ignore[no-any-return]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path}: {error}", hint="run `servo admin fsck`") from None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -36,18 +37,16 @@ SCHEMA = pa.schema(
         ("data", pa.string()),
     ]
 )
-_PLAIN = [f.name for f in SCHEMA if f.name not in ("position", "received_at", "time", "data")]
 
 
 def to_table(events: Sequence[Recorded]) -> pa.Table:
-    envelopes = [recorded.event for recorded in events]
-    columns: dict[str, list[object]] = {
-        name: [getattr(event, name) for event in envelopes] for name in _PLAIN
-    }
+    envelopes = [msgspec.structs.astuple(recorded.event) for recorded in events]
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(Event.__struct_fields__, zip(*envelopes, strict=True), strict=True)
+    )
     columns["position"] = [recorded.position for recorded in events]
     columns["received_at"] = [recorded.received_at for recorded in events]
-    columns["time"] = [event.time for event in envelopes]
-    columns["data"] = [bytes(event.data) for event in envelopes]
+    columns["data"] = [bytes(data) for data in columns["data"]]
     return pa.table([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
 
 

@@ -94,7 +94,9 @@ def _copy(
     source: Manifests, files: Files, head: Head, target: Store, progress: Progress
 ) -> CopyReport:
     items = list(_items(source, files, head))
-    present = {meta.path: meta.size for p in ("ledger/", "state/", "manifests/") for meta in target.list(p)}
+    present = {
+        meta.path: meta.size for p in ("ledger/", "state/", "manifests/") for meta in target.list(p)
+    }
     todo = [item for item in items if present.get(item.path) != item.bytes]
     store = source.store
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from arco.errors import Conflict, Fenced, Unavailable
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
+from arco.log.head import Head
 from arco.state.merge import Merger
 
 log = logging.getLogger(__name__)
@@ -29,13 +31,16 @@ class Compactor:
         *,
         interval_s: float = 1.0,
         merge_interval_s: float = 1.0,
+        announce: Callable[[Head, int], None] = lambda head, events: None,
     ) -> None:
+        """`announce` is told of each generation that this publishes, and its events."""
         self._committer = committer
         self._merger = merger
         self._signal = signal
         self._stop = stop
         self._interval_s = interval_s
         self._merge_interval_s = merge_interval_s
+        self._announce = announce
 
     def run(self) -> None:
         """Commit and merge until `stop` is set; what was appended before that is committed."""
@@ -55,6 +60,7 @@ class Compactor:
         try:
             while isinstance(outcome := self._committer.commit(names or ()), Committed):
                 total += outcome.events
+                self._announce(outcome.head, outcome.events)
                 names = None
         except (Unavailable, Conflict, Fenced) as error:
             log.warning("will try to commit again: %s", error)
@@ -63,6 +69,7 @@ class Compactor:
     def _merge_loop(self) -> None:
         while not self._stop.wait(self._merge_interval_s):
             try:
-                self._merger.merge()
+                if (head := self._merger.merge()) is not None:
+                    self._announce(head, 0)
             except (Unavailable, Conflict, Fenced) as error:
                 log.warning("will try to merge again: %s", error)

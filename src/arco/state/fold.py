@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from arco.errors import Invalid
+from arco.errors import Error, Invalid
 from arco.log.envelope import Payload, Recorded
 from arco.state.table import Key, Row, Table, Versioned
 
@@ -89,6 +89,8 @@ class Rows:
     def __init__(self, source: RowSource) -> None:
         self._source = source
         self.changes: dict[Table[Any], dict[Key, Versioned[Any]]] = {}
+        self._known: dict[Table[Any], dict[Key, Versioned[Any] | None]] = {}
+        """Every row that was looked at, as it is now: the source is asked once for each."""
         self._shards: dict[Table[Any], dict[Key, set[Key]]] = {}
         self.now: datetime = datetime.min
         """received_at of the fact being folded."""
@@ -103,10 +105,11 @@ class Rows:
         return 0 if found is None or found[1] is None else found[0]
 
     def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
-        changed = self.changes.get(table)
-        found = None if changed is None else changed.get(key)
-        if found is None:
-            found = self._source.get(table, key)
+        known = self._known.setdefault(table, {})
+        if key in known:
+            found = known[key]
+        else:
+            found = known[key] = self._source.get(table, key)
         if found is not None and table.history is not None:
             row = found[1]
             if row is not None and table.history.has_left(row, self.now):
@@ -134,12 +137,11 @@ class Rows:
             row: Row | None = change.row
         else:
             key, row = change.key, None
-            if table.history is not None:
-                raise Invalid(f"{table} has history: its rows leave, they are not deleted")
         found = self.versioned(table, key)
         if (found[1] if found is not None else None) == row:
             return
         self.changes.setdefault(table, {})[key] = (position, row)
+        self._known[table][key] = (position, row)
         if table.shard < len(table.key):
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
@@ -222,7 +224,11 @@ def fold_stage(
         rows.now = fact.received_at
         try:
             changes = list(stage.fold(rows, fact))
+            for change in changes:
+                _check(change)
         except Exception as error:
+            if isinstance(error, Error) and not isinstance(error, Invalid):
+                raise  # committed rows could not be read: that is no defect of this fold
             log.exception("%s could not fold position %d", stage.name, fact.position)
             kind = fact.payload.TYPE
             failures.append(Failure(stage.name, fact.position, kind, repr(error)))
@@ -233,6 +239,14 @@ def fold_stage(
             else:
                 rows.apply(change, fact.position)
     return derived
+
+
+def _check(change: Change) -> None:
+    """Refuse what could not be written: it would stop this commit, and every one after it."""
+    if isinstance(change, Put):
+        change.table.check(change.row)
+    elif isinstance(change, Delete) and change.table.history is not None:
+        raise Invalid(f"{change.table} has history: its rows leave, they are not deleted")
 
 
 def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from arco.clock import Clock
@@ -29,8 +29,12 @@ from arco.state.parquet import Files
 from arco.state.project import with_table
 from arco.state.rewrite import Rewriter, Swap
 from arco.state.table import Table
+from arco.storage.lease import Leases
 
 log = logging.getLogger(__name__)
+
+LEASE = "merge"
+LEASE_TTL = timedelta(minutes=1)
 
 
 class Plan(NamedTuple):
@@ -73,41 +77,52 @@ class Merger:
         files: Files,
         clock: Clock,
         ids: Callable[[], str],
+        leases: Leases,
     ) -> None:
         self._publisher = publisher
+        self._leases = leases
         self._manifests: Manifests = publisher.manifests
         self._tables = tuple(tables)
         self._clock = clock
         self._rewriter = Rewriter(files, clock, ids)
 
     def merge(self, *, everything: bool = False) -> Head | None:
-        """Merge what is due (or everything, into the base); None if nothing was published."""
+        """Merge what is due (or everything, into the base); None if nothing was published.
+
+        Of several mergers one does the work: the others find the lease taken.
+        """
         began = self._publisher.begin()
         head = self._manifests.head()
-        swaps = []
-        for table in self._tables:
-            swap = self._merge_table(table, head, everything)
-            if swap is not None:
-                swaps.append(swap)
-        if not swaps:
+        todo = [
+            (table, due) for table in self._tables if (due := self._due(table, head, everything))
+        ]
+        if not todo:
             return None
-        return self._publisher.publish(lambda head: self._propose(head, swaps), began)
+        lease = self._leases.acquire(LEASE, LEASE_TTL)
+        if lease is None:
+            log.info("somebody else is merging")
+            return None
+        try:
+            swaps = [self._rewrite(table, head, due) for table, due in todo]
+            return self._publisher.publish(lambda head: self._propose(head, swaps), began)
+        finally:
+            self._leases.release(lease)
 
-    def _merge_table(self, table: Table[Any], head: Head, everything: bool) -> Swap | None:
+    def _due(self, table: Table[Any], head: Head, everything: bool) -> Plan | None:
         ref = head.manifest.domains.get(table.domain)
         domain = None if ref is None else self._manifests.domain(ref)
         manifest = None if domain is None else domain.tables.get(table.name)
         if domain is None or manifest is None:
             return None
         if everything:
-            todo = Plan(manifest.l0, True) if manifest.l0 else None
-        else:
-            todo = plan(manifest, domain.limits, self._clock.now())
-        if todo is None:
-            return None
-        if todo.into_base:
-            return self._rewriter.into_base(table, manifest, todo.l0, head.manifest.log_time)
-        return self._rewriter.into_run(table, todo.l0)
+            return Plan(manifest.l0, True) if manifest.l0 else None
+        return plan(manifest, domain.limits, self._clock.now())
+
+    def _rewrite(self, table: Table[Any], head: Head, due: Plan) -> Swap:
+        if not due.into_base:
+            return self._rewriter.into_run(table, due.l0)
+        manifest = self._manifests.domains(head)[table.domain].tables[table.name]
+        return self._rewriter.into_base(table, manifest, due.l0, head.manifest.log_time)
 
     def _propose(self, head: Head, swaps: Sequence[Swap]) -> Proposal | None:
         domains = dict(self._manifests.domains(head))

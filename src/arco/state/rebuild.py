@@ -7,8 +7,8 @@ memory is bounded too.
 What was committed while the rebuild ran stays: L0 files that came since are kept
 on top of the rebuilt base. A merge into the base in the meantime is different:
 it has dropped tombstones that the rebuilt rows would need. Then the rebuild is
-void and has to start again (the compactor stays out of the way while the lease
-`merge` is held).
+void and has to start again. A rebuild that is to be published holds the lease
+that merges hold, so that this is rare.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.clock import Clock
-from arco.errors import Conflict
+from arco.errors import Conflict, Contended
 from arco.log.commit import Proposal, Publisher, delete_quietly
 from arco.log.envelope import EventTypes, Recorded
 from arco.log.head import Head
 from arco.log.manifest import DomainManifest, FileRef, TableManifest
+from arco.state.diff import diff_rows
 from arco.state.fold import Chain, Failure, fold
+from arco.state.merge import LEASE
 from arco.state.parquet import Files
 from arco.state.project import Projected, with_table
 from arco.state.replay import Progress, read_log, silent
-from arco.state.rewrite import Rewriter, write_file
+from arco.state.rewrite import Rewriter, only_grew, write_file
 from arco.state.snapshot import Snapshot, scan
-from arco.state.table import Key, Row, Table
+from arco.state.table import Table
 from arco.state.warm import Warm
+from arco.storage.lease import Leases
 from arco.storage.parallel import each
 
 BATCH = 20_000
@@ -142,9 +144,15 @@ def _batched(log: Iterator[Recorded], size: int) -> Iterator[list[Recorded]]:
 
 class Rebuilder:
     def __init__(
-        self, publisher: Publisher, files: Files, clock: Clock, ids: Callable[[], str]
+        self,
+        publisher: Publisher,
+        files: Files,
+        clock: Clock,
+        ids: Callable[[], str],
+        leases: Leases,
     ) -> None:
         self._publisher = publisher
+        self._leases = leases
         self._files = files
         self._clock = clock
         self._ids = ids
@@ -153,6 +161,20 @@ class Rebuilder:
         self, snapshot: Snapshot, engine: Engine, *, publish: bool, progress: Progress = silent
     ) -> Rebuild:
         """Fold the log up to `snapshot` again; compare; publish if asked and if different."""
+        if not publish:
+            return self._rebuild(snapshot, engine, False, progress)
+        # An attempt lives for a tenth of the age gate at most, and so does the lease.
+        lease = self._leases.acquire(LEASE, self._publisher.manifests.age_gate / 10)
+        if lease is None:
+            raise Contended("a merge or another rebuild is under way", hint="try again soon")
+        try:
+            return self._rebuild(snapshot.refresh(), engine, True, progress)
+        finally:
+            self._leases.release(lease)
+
+    def _rebuild(
+        self, snapshot: Snapshot, engine: Engine, publish: bool, progress: Progress
+    ) -> Rebuild:
         began = self._publisher.begin()
         rebuilt = engine(snapshot, progress)
         differences = []
@@ -168,15 +190,11 @@ class Rebuilder:
         else:
             for manifest in rebuilt.tables.values():
                 delete_quietly(self._files.store, [ref.path for ref in manifest.files()])
-        return Rebuild(
-            snapshot.generation,
-            rebuilt.events,
-            differences,
-            [f"{f.stage} at {f.position} ({f.type}): {f.error}" for f in rebuilt.failures],
-            published,
-        )
+        failures = [f"{f.stage} at {f.position} ({f.type}): {f.error}" for f in rebuilt.failures]
+        return Rebuild(snapshot.generation, rebuilt.events, differences, failures, published)
 
     def _propose(self, head: Head, snapshot: Snapshot, tables: Tables) -> Proposal:
+        self._check_only_grew(snapshot.generation, head.generation)
         domains = dict(self._publisher.manifests.domains(head))
         for table, rebuilt in tables.items():
             domain = domains.get(table.domain, DomainManifest(table.domain, 0, {}))
@@ -195,12 +213,21 @@ class Rebuilder:
             pending=head.manifest.pending_cleanup,
         )
 
+    def _check_only_grew(self, since: int, until: int) -> None:
+        """Raise Conflict if a rollback, or another rebuild, was published in between."""
+        for generation in range(since + 1, until + 1):
+            kind = self._publisher.manifests.read(generation).manifest.kind
+            if kind not in ("events", "merge"):
+                raise Conflict(
+                    f"generation {generation} is a {kind}: what was rebuilt counts no more",
+                    hint="run the rebuild again",
+                )
+
     def _committed_since(
         self, table: Table[Any], then: TableManifest, live: TableManifest, position: int
     ) -> tuple[FileRef, ...]:
         """L0 files with what was committed after `position`."""
-        known = {ref.path for ref in then.files()}
-        if any(ref.path not in known for ref in live.base + live.history):
+        if not only_grew(then, live):
             raise Conflict(
                 f"{table} was merged while the rebuild ran",
                 hint="run the rebuild again; pause compactors if it happens again",
@@ -223,28 +250,18 @@ def compare(
     files: Files, table: Table[Any], live: TableManifest, rebuilt: TableManifest
 ) -> Difference:
     """Row for row, versions included."""
-    columns = [*table.columns, "row_version"]
-    a, b = (_comparable(scan(files, m, table), table, columns) for m in (live, rebuilt))
-    if a.equals(b):
-        return Difference(str(table), b.num_rows, 0, 0, 0, [])
-    left, right = _by_key(table, a), _by_key(table, b)
-    missing = sorted(right.keys() - left.keys())
-    extra = sorted(left.keys() - right.keys())
-    changed = sorted(k for k in left.keys() & right.keys() if left[k] != right[k])
-    samples = [f"missing {k}" for k in missing[:3]] + [f"extra {k}" for k in extra[:3]]
-    samples += [f"changed {k}: {left[k]} is not {right[k]}" for k in changed[:3]]
-    return Difference(str(table), b.num_rows, len(missing), len(extra), len(changed), samples)
-
-
-def _by_key(table: Table[Any], rows: pa.Table) -> dict[Key, tuple[int, Row]]:
-    versions = rows.column("row_version").to_pylist()
-    found = zip(versions, table.rows_of(rows), strict=True)
-    return {table.key_of(row): (version, row) for version, row in found}
-
-
-def _comparable(rows: pa.Table, table: Table[Any], columns: list[str]) -> pa.Table:
-    for name in columns:
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, table.schema.field(name).type))
-    schema = pa.schema([table.schema.field(name) for name in columns])
-    return rows.select(columns).cast(schema).combine_chunks()
+    after = scan(files, rebuilt, table)
+    found = diff_rows(table, scan(files, live, table), after, versions=True)
+    samples = [f"missing {key}" for key in found.added[:3]]
+    samples += [f"extra {key}" for key in found.removed[:3]]
+    samples += [
+        f"changed {key}: {found.before[key]} is not {found.after[key]}" for key in found.changed[:3]
+    ]
+    return Difference(
+        str(table),
+        after.num_rows,
+        len(found.added),
+        len(found.removed),
+        len(found.changed),
+        samples,
+    )

@@ -50,6 +50,24 @@ def _ordered(refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
     return tuple(sorted(refs, key=lambda ref: ref.buckets))
 
 
+def only_grew(then: TableManifest, live: TableManifest) -> bool:
+    """Whether all that changed since `then` can be seen in `live`'s L0 files.
+
+    Files that came, and files that were joined into a run, have every row and every
+    tombstone. A merge into the base ends tombstones: after one, the files do not
+    tell any more that a row of `then` was deleted.
+    """
+    if {ref.path for ref in then.base} != {ref.path for ref in live.base}:
+        return False
+    there = {ref.path for ref in live.l0}
+    return all(ref.path in there or _covered(ref, live.l0) for ref in then.l0)
+
+
+def _covered(ref: FileRef, l0: Sequence[FileRef]) -> bool:
+    low, high = ref.versions
+    return any(run.versions[0] <= low and high <= run.versions[1] for run in l0)
+
+
 class Rewriter:
     def __init__(self, files: Files, clock: Clock, ids: Callable[[], str]) -> None:
         self._files = files
@@ -82,8 +100,8 @@ class Rewriter:
             removed |= {ref.path for ref in old}
             stays = self._split_history(table, rows, log_time, leaving)
             base += [self._write(table, part, "base") for part in file_sized(stays)]
-        history = self._write_history(table, manifest, leaving, removed)
-        return Swap(table, frozenset(removed), tuple(base), (), tuple(history))
+        history = tuple(self._write_history(table, manifest, leaving, removed))
+        return Swap(table, frozenset(removed), tuple(base), (), history)
 
     def _split_history(
         self, table: Table[Any], rows: pa.Table, log_time: datetime, leaving: list[pa.Table]

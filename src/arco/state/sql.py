@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from arco.errors import Invalid, Unavailable
 from arco.log.manifest import FileRef, TableManifest, verified
 from arco.state.snapshot import Snapshot
+from arco.state.table import Table
 from arco.storage.parallel import each
 
 
@@ -38,7 +40,9 @@ class SqlResult(msgspec.Struct, frozen=True):
 class SqlEngine:
     """Runs queries. Fetched files stay in a temporary directory until `close`."""
 
-    def __init__(self, limits: SqlLimits | None = None) -> None:
+    def __init__(self, tables: Sequence[Table[Any]] = (), limits: SqlLimits | None = None) -> None:
+        """`tables` are there for queries even where a snapshot has nothing in them yet."""
+        self._declared = {str(table): table.manifest() for table in tables}
         self.limits = limits or SqlLimits()
         self._dir = tempfile.TemporaryDirectory(prefix="arco-sql-")
 
@@ -55,18 +59,20 @@ class SqlEngine:
         """Run one SELECT. Raises Invalid for anything else, and for what DuckDB refuses."""
         limits = limits or self.limits
         with duckdb.connect(":memory:") as connection:
-            tables = self._referenced(connection, snapshot, sql)
+            known = {**self._declared, **snapshot.tables()}
+            for name, manifest in known.items():
+                self._create_view(connection, name, _without_files(manifest))
+            tables = self._referenced(connection, known, sql)
             self._fetch(snapshot, tables)
-            for name, manifest in snapshot.tables().items():
-                known = manifest if name in tables else _without_files(manifest)
-                self._create_view(connection, name, known)
+            for name, manifest in tables.items():
+                self._create_view(connection, name, manifest)
             self._lock_down(connection, tables, limits)
             return self._run(connection, snapshot, sql, limits)
 
     def _referenced(
-        self, connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, sql: str
+        self, connection: duckdb.DuckDBPyConnection, known: dict[str, TableManifest], sql: str
     ) -> dict[str, TableManifest]:
-        """The snapshot's tables that a query names; Invalid if it is not one SELECT."""
+        """The tables that a query names; Invalid if it is not one SELECT."""
         try:
             statements = connection.extract_statements(sql)
         except duckdb.Error as error:
@@ -82,7 +88,7 @@ class SqlEngine:
         except duckdb.Error as error:
             raise Invalid(str(error)) from None
         plain = {name.replace('"', "").lower() for name in named}
-        return {n: m for n, m in snapshot.tables().items() if n in plain}
+        return {n: m for n, m in known.items() if n in plain}
 
     def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
         wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
@@ -106,9 +112,13 @@ class SqlEngine:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
         columns = ", ".join(_quoted(c.name) for c in manifest.columns)
         if not manifest.files():
-            empty = ", ".join(f"NULL AS {_quoted(c.name)}" for c in manifest.columns)
+            empty = ", ".join(
+                f"NULL::{_duckdb_type(c.type)} AS {_quoted(c.name)}" for c in manifest.columns
+            )
             empty += ", 0::BIGINT AS row_version"
-            connection.execute(f"CREATE VIEW {domain}.{table} AS SELECT {empty} WHERE false")
+            connection.execute(
+                f"CREATE OR REPLACE VIEW {domain}.{table} AS SELECT {empty} WHERE false"
+            )
             return
         keys = [_quoted(k) for k in manifest.key]
         everything = f"{columns}, row_version"
@@ -128,7 +138,7 @@ class SqlEngine:
                     f" UNION ALL BY NAME SELECT {everything} FROM {self._read(manifest.base)} b "
                     f"WHERE NOT _deleted AND NOT EXISTS (SELECT 1 FROM fresh f WHERE {same})"
                 )
-        connection.execute(f"CREATE VIEW {domain}.{table} AS {body}")
+        connection.execute(f"CREATE OR REPLACE VIEW {domain}.{table} AS {body}")
 
     def _read(self, refs: tuple[FileRef, ...]) -> str:
         paths = ", ".join(f"'{self._path(ref)}'" for ref in refs)
@@ -162,7 +172,7 @@ class SqlEngine:
         timer = threading.Timer(limits.timeout_s, interrupt)
         timer.start()
         try:
-            reader: Any = connection.execute(sql).to_arrow_reader(2048)
+            reader: Any = connection.sql(sql).to_arrow_reader(2048)
             batches: list[Any] = []
             count = 0
             while count <= limits.rows:
@@ -179,7 +189,9 @@ class SqlEngine:
                     f"the query took longer than {limits.timeout_s:g} s",
                     hint="ask for less, or raise the limit",
                 ) from None
-            raise Invalid(str(error)) from None
+            known = ", ".join({**self._declared, **snapshot.tables()})
+            missing = isinstance(error, duckdb.CatalogException)
+            raise Invalid(str(error), hint=f"the tables are {known}" if missing else "") from None
         finally:
             timer.cancel()
         return SqlResult(table.slice(0, limits.rows), count > limits.rows, snapshot.generation)
@@ -187,6 +199,25 @@ class SqlEngine:
 
 def _without_files(manifest: TableManifest) -> TableManifest:
     return TableManifest(manifest.columns, manifest.key, manifest.shard)
+
+
+_DUCKDB = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "bool": "BOOLEAN",
+    "double": "DOUBLE",
+    "binary": "BLOB",
+    "timestamp[us]": "TIMESTAMP",
+    "date32[day]": "DATE",
+    "map<string, string>": "MAP(VARCHAR, VARCHAR)",
+}
+
+
+def _duckdb_type(arrow: str) -> str:
+    """DuckDB's name for a column's type, as the manifest spells it."""
+    if arrow.startswith("list<"):
+        return _duckdb_type(arrow.removesuffix(">").partition(": ")[2]) + "[]"
+    return _DUCKDB.get(arrow, "VARCHAR")
 
 
 def _quoted(name: str) -> str:

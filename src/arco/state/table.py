@@ -82,8 +82,9 @@ class Table(Generic[R]):
             [pa.field(c, self._types[c]) for c in self.columns]
             + [("row_version", pa.int64()), ("_deleted", pa.bool_()), ("_bucket", pa.uint8())]
         )
-        self._getters = [operator.attrgetter(c) for c in self.columns]
+        self._shard_is_text = shard == 1 and self._types[self.key[0]] == pa.string()
         self._key_getters = [operator.attrgetter(c) for c in self.key]
+        self._ints = [c for c in self.columns if self._types[c] == pa.int64()]
         self._check()
 
     def _check(self) -> None:
@@ -98,6 +99,13 @@ class Table(Generic[R]):
     def __str__(self) -> str:
         return f"{self.domain}.{self.name}"
 
+    def check(self, row: R) -> None:
+        """Raise Invalid for a number that its column cannot hold; JSON has no limit."""
+        for column in self._ints:
+            value = getattr(row, column)
+            if value is not None and not -(1 << 63) <= value < 1 << 63:
+                raise Invalid(f"{self}.{column} cannot hold {value}")
+
     def key_of(self, row: R) -> Key:
         return tuple([get(row) for get in self._key_getters])
 
@@ -105,6 +113,8 @@ class Table(Generic[R]):
         return shard_text(key[: self.shard])
 
     def bucket(self, key: Key) -> int:
+        if self._shard_is_text:  # of most tables, and this is asked for every row
+            return bucket_of(key[0])
         return bucket_of(shard_text(key[: self.shard]))
 
     def manifest(self) -> TableManifest:
@@ -115,24 +125,20 @@ class Table(Generic[R]):
     def to_arrow(self, rows: Mapping[Key, Versioned[R]]) -> pa.Table:
         """Rows and tombstones as columns, in file order."""
         order = sorted([(self.bucket(key), key) for key in rows])
-        found = [rows[key] for _, key in order]
-        columns = [self._column(i, order, found) for i in range(len(self.columns))]
-        columns.append(pa.array([version for version, _ in found], pa.int64()))
-        columns.append(pa.array([row is None for _, row in found], pa.bool_()))
-        columns.append(pa.array([bucket for bucket, _ in order], pa.uint8()))
-        return pa.table(columns, schema=self.schema)
+        nothing = (None,) * (len(self.columns) - len(self.key))
+        values = []
+        for bucket, key in order:
+            version, row = rows[key]
+            cells = key + nothing if row is None else msgspec.structs.astuple(row)
+            values.append((*cells, version, row is None, bucket))
+        columns = zip(*values, strict=True) if values else [()] * len(self.schema)
+        arrays = map(self._array, self.schema, columns)
+        return pa.table(list(arrays), schema=self.schema)
 
-    def _column(
-        self, i: int, order: Sequence[tuple[int, Key]], found: Sequence[Versioned[R]]
-    ) -> pa.Array:
-        column = self.columns[i]
-        if i < len(self.key):
-            return pa.array([key[i] for _, key in order], self._types[column])
-        get = self._getters[i]
-        values = [None if row is None else get(row) for _, row in found]
-        if column in self._maps:
+    def _array(self, field: pa.Field, values: Sequence[Any]) -> pa.Array:
+        if field.name in self._maps:
             values = [None if v is None else sorted(v.items()) for v in values]
-        return pa.array(values, self._types[column])
+        return pa.array(values, field.type)
 
     def row_at(self, batch: pa.RecordBatch, i: int) -> R:
         """One row of a file. Columns that the file does not have yet get their defaults."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from arco.log.commit import Domains
 from arco.log.manifest import FileRef, TableManifest
 from arco.state.parquet import Files, one_batch
+from arco.state.rewrite import only_grew
 from arco.state.runs import bucket_slice, find, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
 
@@ -71,8 +72,8 @@ class Warm:
             manifest = tables.get(str(table))
             if manifest is None:
                 continue
-            if any(ref.versions[1] > self._position for ref in manifest.base):
-                self._drop(table)  # merged before we saw it: simpler to load again
+            if not only_grew(self._tables.get(str(table), table.manifest()), manifest):
+                self._drop(table)  # merged before we saw it: only the files know
                 continue
             for ref in manifest.l0:
                 if ref.versions[1] > self._position:

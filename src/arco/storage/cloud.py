@@ -16,6 +16,7 @@ obstore starts threads of its own and hangs after fork: use spawn.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from operator import attrgetter
@@ -26,7 +27,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from arco.errors import AlreadyExists, Denied, Error, Invalid, NotFound, Unavailable
+from arco.errors import AlreadyExists, Corrupt, Denied, Error, Invalid, NotFound, Unavailable
 from arco.storage import keys
 from arco.storage.port import Mode, Object, ObjectMeta
 
@@ -83,7 +84,7 @@ class CloudStore:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._options = options
         self._client = _connect(scheme, bucket, options)
-        self._in_order = scheme == "gs" or (scheme == "s3" and "endpoint" not in options)
+        self._in_order = _lists_in_order(self._client)
 
     @property
     def url(self) -> str:
@@ -187,7 +188,14 @@ class CloudStore:
         return ObjectMeta(meta["path"][len(self._prefix) :], meta["size"], moment)
 
     def _stream(self, prefix: str, after: str) -> Iterator[ObjectMeta]:
+        last = ""
         for meta in self._listed(prefix, max(after, _just_before(prefix))):
+            if meta.path <= last:
+                raise Corrupt(
+                    f"{self.url} lists {meta.path!r} after {last!r}",
+                    hint="this server does not list in order; name its endpoint in the options",
+                )
+            last = meta.path
             if meta.path.startswith(prefix):
                 if meta.path > after:
                     yield meta
@@ -216,6 +224,14 @@ class CloudStore:
                     yield self._meta(meta)
         except Exception as error:
             raise _mapped(error, prefix or self.url) from error
+
+
+def _lists_in_order(client: _Client) -> bool:
+    """GCS, and AWS itself: not another server that is spoken to as if it were AWS."""
+    if isinstance(client, S3Store):
+        elsewhere = any(name.upper().startswith("AWS_ENDPOINT") for name in os.environ)
+        return "endpoint" not in client.config and not elsewhere
+    return isinstance(client, GCSStore)
 
 
 def _just_before(prefix: str) -> str:

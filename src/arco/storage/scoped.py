@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from arco.errors import Corrupt, Invalid
 from arco.storage import keys
-from arco.storage.cloud import Option
 from arco.storage.port import Mode, Object, ObjectMeta, Store
+
+if TYPE_CHECKING:
+    from arco.storage.cloud import Option
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 

@@ -1,0 +1,57 @@
+# Everything here works on a fresh Debian machine with Python 3.11+, git and make.
+# `make setup` is part of every other target; it is quick when nothing is missing.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+UV := .tools/bin/uv
+PY := .venv/bin/python
+WORKERS ?= 2
+BENCHMARKS := append commit read rebuild
+
+export UV_PYTHON_DOWNLOADS = never
+export PYTHONDONTWRITEBYTECODE = 1
+
+.PHONY: setup java test lint format bench demo clean
+
+setup: .venv/.installed java
+
+# uv comes from PyPI, into an environment of its own, so that neither the system's
+# Python nor its "externally managed" mark is in the way.
+.tools/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Arco needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
+	@$(PYTHON) -m venv .tools 2>/dev/null \
+	  || { rm -rf .tools; apt-get update -qq && apt-get install -y -qq python3-venv \
+	       && $(PYTHON) -m venv .tools; }
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+
+.venv/.installed: .tools/bin/uv pyproject.toml uv.lock
+	@$(UV) sync --quiet --locked --all-extras --python $(PYTHON)
+	@touch $@
+
+java:
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] \
+	  || { echo "installing Java, which Spark needs"; \
+	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
+
+test: setup lint
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+format: setup
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+bench: setup
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
+
+demo: setup
+	@$(PY) -m arco.cli.demo
+
+clean:
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

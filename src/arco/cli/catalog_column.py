@@ -1,0 +1,108 @@
+"""`servo catalog column`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from arco.cli.catalog_options import (
+    WRITES,
+    AssetArgument,
+    Description,
+    acknowledge,
+    column,
+    something,
+)
+from arco.cli.options import command, group
+from arco.cli.session import Session
+
+app = group("column", "The columns of assets.")
+
+Name = Annotated[str, typer.Argument(metavar="COLUMN", help="The column.")]
+Pii = Annotated[
+    str | None, typer.Option(metavar="KIND", help="Personal data: email, phone, custom:..., ...")
+]
+Sensitivity = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted."),
+]
+
+
+@command(
+    app,
+    "add",
+    example="servo catalog column add sales.orders email:string --pii email",
+    takes=WRITES,
+)
+def add(
+    session: Session,
+    key: AssetArgument,
+    spec: Annotated[str, typer.Argument(metavar="NAME:TYPE[:not_null]", help="The new column.")],
+    description: Description = None,
+    pii: Pii = None,
+    sensitivity: Sensitivity = None,
+) -> None:
+    """Add a column to an asset."""
+    import msgspec
+
+    added = msgspec.structs.replace(
+        column(spec),
+        description=description or "",
+        pii=pii or "",
+        sensitivity=sensitivity or "",
+    )
+    catalog = session.open().catalog
+    done = catalog.add_column(key, added, idempotency_key=session.idempotency_key)
+    acknowledge(session, done, f"added {added.name} to {key}", asset=key, column=added.name)
+
+
+@command(
+    app,
+    "update",
+    example="servo catalog column update sales.orders email --sensitivity restricted",
+    takes=WRITES,
+)
+def update(
+    session: Session,
+    key: AssetArgument,
+    name: Name,
+    new_name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Another name; its id stays.")
+    ] = None,
+    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Its type.")] = None,
+    nullable: Annotated[
+        bool | None, typer.Option("--nullable/--not-null", help="Whether it may be null.")
+    ] = None,
+    description: Description = None,
+    pii: Pii = None,
+    sensitivity: Sensitivity = None,
+) -> None:
+    """Change what is given. An empty text empties a field."""
+    something(
+        name=new_name,
+        type=type_,
+        nullable=nullable,
+        description=description,
+        pii=pii,
+        sensitivity=sensitivity,
+    )
+    done = session.open().catalog.update_column(
+        key,
+        name,
+        name=new_name,
+        type=type_,
+        nullable=nullable,
+        description=description,
+        pii=pii,
+        sensitivity=sensitivity,
+        idempotency_key=session.idempotency_key,
+    )
+    acknowledge(session, done, f"updated {name} of {key}", asset=key, column=new_name or name)
+
+
+@command(app, "drop", example="servo catalog column drop sales.orders email", takes=WRITES)
+def drop(session: Session, key: AssetArgument, name: Name) -> None:
+    """Drop a column from an asset."""
+    done = session.open().catalog.drop_column(key, name, idempotency_key=session.idempotency_key)
+    acknowledge(session, done, f"dropped {name} of {key}", asset=key, column=name)

@@ -1,0 +1,165 @@
+"""Reading the log for people: from its end, from a position, and one line to an event."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+from rich.syntax import Syntax
+from rich.text import Text
+
+from arco.cli import render
+from arco.cli.failures import visible
+from arco.cli.times import short
+from arco.log import segment
+from arco.log.envelope import EventTypes, Recorded
+from arco.state.replay import Span, is_void, read_segment, segments, voided
+from arco.state.snapshot import Snapshot
+from arco.state.system import OUTCOMES, SegmentRow
+from arco.storage.port import Store
+
+DIGEST = 160
+UNTYPED = EventTypes(())
+"""Data stays as it is: an event of any type can be shown."""
+
+Wanted = Callable[[str], bool]
+
+
+class Entry(NamedTuple):
+    recorded: Recorded
+    void: bool
+    """Whether a rollback has taken it back."""
+
+
+def of_types(patterns: Sequence[str]) -> Wanted:
+    if not patterns:
+        return lambda type_: True
+    return lambda type_: any(fnmatch.fnmatchcase(type_, pattern) for pattern in patterns)
+
+
+def newest(snapshot: Snapshot, count: int, wanted: Wanted = of_types(())) -> list[Entry]:
+    """The last `count` events, in order, reading no more segments than that takes."""
+    rows = segments(snapshot)
+    spans = voided(rows)
+    found: list[Entry] = []
+    for row in reversed(rows):
+        if len(found) >= count:
+            break
+        found = [*_entries(snapshot.files.store, row, spans, wanted), *found]
+    return found[len(found) - count :] if len(found) > count else found
+
+
+def since(
+    snapshot: Snapshot, first: int, wanted: Wanted = of_types(()), limit: int | None = None
+) -> Iterator[Entry]:
+    """Events from a position on, up to the snapshot's."""
+    rows = segments(snapshot)
+    spans = voided(rows)
+    left = limit
+    for row in rows:
+        if row.last_position < first:
+            continue
+        for entry in _entries(snapshot.files.store, row, spans, wanted):
+            if entry.recorded.position < first:
+                continue
+            if left == 0:
+                return
+            yield entry
+            left = None if left is None else left - 1
+
+
+def _entries(
+    store: Store, row: SegmentRow, spans: Sequence[Span], wanted: Wanted
+) -> Iterator[Entry]:
+    for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
+        if wanted(recorded.event.type):
+            yield Entry(recorded, is_void(recorded.position, spans))
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """An event as JSON: its place in the log, and its envelope whole."""
+    recorded, void = entry
+    envelope = {name: getattr(recorded.event, name) for name in recorded.event.__struct_fields__}
+    place = {"position": recorded.position, "received_at": recorded.received_at, "void": void}
+    found: dict[str, Any] = render.plain(place | envelope)
+    return found
+
+
+def outcome(snapshot: Snapshot, entry: Entry) -> dict[str, Any] | None:
+    """What was decided about a command, if that is remembered and was about this event."""
+    event = entry.recorded.event
+    row = snapshot.get(OUTCOMES, event.key)
+    if row is None or row.event_id != event.id:
+        return None
+    return {"status": row.status, "code": row.code, "message": row.message}
+
+
+def one_line(entry: Entry) -> Text:
+    recorded, void = entry
+    event = recorded.event
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{recorded.position:>6}{'~' if void else ' '} ", "bold")
+    line.append(f"{short(recorded.received_at)}  ", "dim")
+    line.append(f"{visible(event.type):<26} ", "cyan")
+    line.append(f"{visible(event.actor) or '–':<8} ", "green")
+    line.append(digest(json.loads(bytes(event.data))))
+    if void:
+        line.stylize("strike dim")
+    return line
+
+
+def digest(data: object) -> str:
+    """Data in one line: what is empty is left out, what is long is cut."""
+    if not isinstance(data, dict):
+        return _cut(visible(json.dumps(data, ensure_ascii=False)))
+    parts = [f"{key}={_short(value)}" for key, value in data.items() if value not in _EMPTY]
+    return _cut(visible(" ".join(parts)).replace("\n", " "))
+
+
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def _short(value: object) -> str:
+    match value:
+        case str():
+            return value if value and " " not in value else json.dumps(value, ensure_ascii=False)
+        case list() if value and isinstance(value[0], dict):
+            names = [str(item.get("name", "…")) for item in value]
+            return f"[{','.join(names)}]"
+        case list():
+            return f"[{','.join(map(str, value))}]"
+        case dict():
+            return "{" + ",".join(f"{k}={_short(v)}" for k, v in value.items() if v != "") + "}"
+        case _:
+            return json.dumps(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= DIGEST else text[: DIGEST - 1] + "…"
+
+
+def whole(entry: Entry, decided: dict[str, Any] | None) -> list[RenderableType]:
+    shown = document(entry)
+    data = shown.pop("data")
+    if not shown.pop("void"):
+        shown["outcome"] = None if decided is None else _said(decided)
+    else:
+        shown["outcome"] = "rolled back: it counts for nothing"
+    shown["data"] = ""
+    known = {
+        name: value for name, value in shown.items() if value not in (None, "") or name == "data"
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    body: RenderableType = Text(visible(text))
+    if render.console().is_terminal:
+        body = Syntax(visible(text), "json", theme="ansi_dark", background_color="default")
+    return [render.fields({k: str(v) for k, v in known.items()}), body]
+
+
+def _said(decided: dict[str, Any]) -> str:
+    if not decided["code"]:
+        return str(decided["status"])
+    return f"{decided['status']}: {decided['message']} ({decided['code']})"

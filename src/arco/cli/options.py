@@ -1,0 +1,118 @@
+"""What every command takes, declared once.
+
+`command` registers a function as a command. The function's first parameter is
+the `Session`; the options that choose a workspace and an output, and those named
+in `takes`, are added to the ones it declares itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from arco.cli.failures import BROKEN_PIPE
+from arco.cli.session import Session
+
+Handler = Callable[..., None]
+
+_COMMON: dict[str, Any] = {
+    "store": Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store: a path, s3://, gs:// or az://. [ARCO_STORE]"),
+    ],
+    "tenant": Annotated[
+        str | None, typer.Option(metavar="NAME", help="The tenant. [ARCO_TENANT; default]")
+    ],
+    "workspace": Annotated[
+        str | None, typer.Option(metavar="NAME", help="The workspace. [ARCO_WORKSPACE; main]")
+    ],
+    "json": Annotated[bool, typer.Option("--json", help="Answer in JSON.")],
+    "debug": Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error. [ARCO_DEBUG]")
+    ],
+}
+_GROUPS: dict[str, dict[str, Any]] = {
+    "at": {
+        "generation": Annotated[
+            int | None,
+            typer.Option("--generation", "-g", min=0, metavar="N", help="Read this generation."),
+        ],
+        "as_of": Annotated[
+            str | None,
+            typer.Option(
+                metavar="TIME",
+                help="Read what was current then: 2026-01-31T12:00Z (UTC), or 15m, 2h, 3d ago.",
+            ),
+        ],
+    },
+    "actor": {
+        "actor": Annotated[
+            str | None,
+            typer.Option(metavar="NAME", help="Who does this. [ARCO_ACTOR; the OS user]"),
+        ],
+    },
+    "key": {
+        "idempotency_key": Annotated[
+            str,
+            typer.Option(metavar="KEY", help="Doing it again with the same key changes nothing."),
+        ],
+    },
+}
+_DEFAULTS = {"json": False, "debug": False, "idempotency_key": ""}
+
+
+def group(name: str, help: str) -> typer.Typer:
+    """A command that only holds others."""
+    return typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+def command(
+    app: typer.Typer, name: str, *, example: str, takes: Sequence[str] = ()
+) -> Callable[[Handler], Handler]:
+    """Register a function as the command `name` of `app`. Its docstring is the help."""
+
+    def register(function: Handler) -> Handler:
+        added = {k: v for each in takes for k, v in _GROUPS[each].items()} | _COMMON
+        runner = _runner(function, frozenset(added))
+        runner.__signature__ = _signature(function, added)  # type: ignore[attr-defined]
+        app.command(name, help=_help(function, example))(runner)
+        return function
+
+    return register
+
+
+def _runner(function: Handler, added: frozenset[str]) -> Handler:
+    def run(**given: Any) -> None:
+        session = Session(**{name: given.pop(name) for name in added})
+        try:
+            function(session, **given)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read us has seen enough. Nothing is left to flush at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
+
+    run.__name__ = function.__name__
+    return run
+
+
+def _signature(function: Handler, added: dict[str, Any]) -> inspect.Signature:
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [parameter.replace(kind=keyword) for parameter in own]
+    parameters += [
+        inspect.Parameter(name, keyword, default=_DEFAULTS.get(name), annotation=annotation)
+        for name, annotation in added.items()
+    ]
+    return inspect.Signature(parameters)
+
+
+def _help(function: Handler, example: str) -> str:
+    lines = "\n".join(f"  {line}" for line in example.strip().split("\n"))
+    title = "Examples" if "\n" in example.strip() else "Example"
+    return f"{inspect.getdoc(function)}\n\n\b\n{title}:\n{lines}"

@@ -1,0 +1,174 @@
+"""How answers look: one JSON document for machines, tables and lines for people.
+
+Text from the workspace is never taken as markup, and its control characters are
+spelled out: nothing that is stored can drive a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from arco.cli.failures import visible
+from arco.cli.times import iso, short
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+@cache
+def console() -> Console:
+    return _Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+@cache
+def errors() -> Console:
+    return _Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def document(value: object) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def line(value: object) -> None:
+    """One line of JSON, at once."""
+    print(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+def plain(value: object) -> Any:
+    """`value` as JSON knows it. Times are UTC, with a Z."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime():
+            return iso(value)
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case msgspec.Raw():
+            return json.loads(bytes(value))
+        case msgspec.Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case Iterable():
+            return [plain(item) for item in value]
+        case _:
+            return str(value)
+
+
+def show(*renderables: RenderableType) -> None:
+    """Print to stdout, without blanks at the ends of lines."""
+    out = console()
+    with out.capture() as captured:
+        for renderable in renderables:
+            out.print(renderable)
+    text = captured.get()
+    sys.stdout.write("\n".join(part.rstrip(" ") for part in text.split("\n")))
+
+
+def say(text: str, style: str = "") -> None:
+    """One line for a person; it wraps only where the terminal does."""
+    console().print(Text(visible(text), style), soft_wrap=True)
+
+
+def out(text: Text) -> None:
+    """One line, at once: cut to a terminal's width, whole everywhere else."""
+    console().print(text, soft_wrap=not console().is_terminal)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Something beside the answer, on stderr."""
+    errors().print(Text("note: ", "bold yellow") + Text(visible(text)), soft_wrap=True)
+
+
+def cell(value: object) -> Text:
+    match value:
+        case Text():
+            return value
+        case None:
+            return Text("–", "dim")
+        case bool():
+            return Text("yes" if value else "no")
+        case int():
+            return Text(f"{value:,}")
+        case datetime():
+            return Text(short(value))
+        case _:
+            return Text(visible(str(value)))
+
+
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> Table:
+    """Columns under headers. `right` are flush right; `whole` are never folded."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in headers:
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name in whole or name in right,
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*map(cell, row))
+    return made
+
+
+def fields(values: Mapping[str, object]) -> Table:
+    """A name and a value to a line."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in values.items():
+        made.add_row(Text(name), cell(value))
+    return made
+
+
+def title(text: str) -> Text:
+    return Text(f"\n{visible(text)}", "bold cyan")
+
+
+def pairs(values: Mapping[str, str]) -> str | None:
+    return ", ".join(f"{key}={value}" for key, value in values.items()) or None
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

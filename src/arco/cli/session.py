@@ -1,0 +1,90 @@
+"""What every command is given: the workspace that was chosen, and how to answer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arco.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from arco.app import Workspace
+    from arco.config import Config
+    from arco.state.snapshot import At
+    from arco.storage.scoped import ScopedStore
+
+
+@dataclass(frozen=True)
+class Session:
+    store: str | None = None
+    tenant: str | None = None
+    workspace: str | None = None
+    json: bool = False
+    debug: bool = False
+    actor: str | None = None
+    idempotency_key: str = ""
+    generation: int | None = None
+    as_of: str | None = None
+
+    def config(self) -> Config:
+        from arco.config import Settings, resolve
+
+        options = Settings(self.store, self.tenant, self.workspace)
+        return resolve(options, os.environ, Path.cwd())
+
+    def open(self, *, create: bool = False) -> Workspace:
+        """The workspace. A local store must be there already unless `create`."""
+        from arco.app import Workspace
+
+        config = self.config()
+        if not create:
+            require_directory(config)
+        return Workspace.open(
+            config.store, config.tenant, config.workspace, source="servo", actor=self.who()
+        )
+
+    def beside(self, url: str) -> ScopedStore:
+        """The same workspace's place on another store."""
+        from arco.storage.open import open_store
+        from arco.storage.scoped import ScopedStore
+
+        config = self.config()
+        return ScopedStore(open_store(url), config.tenant, config.workspace)
+
+    def who(self) -> str:
+        """The actor that events name: the option, the environment, or the OS user."""
+        return self.actor or os.environ.get("ARCO_ACTOR") or _os_user()
+
+    def at(self) -> At | None:
+        """The generation that a read asks for; None for the newest."""
+        from arco.cli.times import parse_time
+        from arco.clock import SystemClock
+        from arco.state.snapshot import AsOf, Generation
+
+        if self.generation is not None and self.as_of is not None:
+            raise Invalid("--generation and --as-of exclude each other", hint="give one of them")
+        if self.generation is not None:
+            return Generation(self.generation)
+        if self.as_of is not None:
+            return AsOf(parse_time(self.as_of, SystemClock().now()))
+        return None
+
+
+def require_directory(config: Config) -> None:
+    """Refuse a mistyped path: a local store would quietly be made there."""
+    directory = config.directory
+    if directory is not None and not directory.is_dir():
+        raise NotFound(
+            f"there is no store at {directory}",
+            hint=f"check the path, or make one: servo admin init --store {config.store}",
+        )
+
+
+def _os_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

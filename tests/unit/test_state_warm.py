@@ -1,0 +1,112 @@
+"""Warm state is never out of step with the files, whoever changed them."""
+
+from __future__ import annotations
+
+import pytest
+
+from arco.app import Workspace
+from arco.catalog.events import NamespaceCreated, NamespaceDropped, NamespaceUpdated
+from arco.catalog.tables import NAMESPACES
+from arco.errors import Corrupt, Unavailable
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from tests.kit.clocks import SimClock
+from tests.kit.hooks import HookStore
+from tests.kit.model import check_against_model, state_of
+from tests.kit.workspace import corrupt, make_workspace
+
+
+def outcome_of(w: Workspace, event_id: str) -> str:
+    return str(state_of(w)["log.outcomes"][(event_id,)][1]["status"])
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.store = MemoryStore(self.clock)
+        self.a = make_workspace(self.store, 1, clock=self.clock)
+        self.b = make_workspace(self.store, 2, clock=self.clock)
+
+    def do(self, w: Workspace, payload: NamespaceCreated | NamespaceDropped) -> str:
+        receipt = w.ledger.append([payload])
+        w.committer.commit()
+        return outcome_of(w, receipt.event_ids[0])
+
+
+@pytest.mark.parametrize("merged_before", [True, False], ids=["in the base", "in L0 only"])
+@pytest.mark.parametrize("others", [0, 3])
+def test_row_that_another_process_deleted_and_merged_away_is_gone(
+    merged_before: bool, others: int
+) -> None:
+    at = Pair()
+    for n in range(others):
+        at.do(at.a, NamespaceCreated(namespace=f"other{n}"))
+    at.do(at.a, NamespaceCreated(namespace="sales"))
+    if merged_before:
+        at.a.merger.merge(everything=True)
+    at.do(at.b, NamespaceDropped(namespace="sales"))
+    at.b.merger.merge(everything=True)
+    assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
+    check_against_model(at.a)
+
+
+def test_run_merged_by_another_process_is_laid_over() -> None:
+    at = Pair()
+    at.do(at.a, NamespaceCreated(namespace="sales"))
+    for n in range(60):
+        at.b.ledger.append([NamespaceUpdated(namespace="sales", description=str(n))])
+        at.b.committer.commit()
+    at.b.ledger.append([NamespaceDropped(namespace="sales")])
+    at.b.committer.commit()
+    assert at.b.merger.merge() is not None
+    assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
+    check_against_model(at.a)
+
+
+def test_rollback_by_another_process_is_noticed() -> None:
+    at = Pair()
+    at.do(at.a, NamespaceCreated(namespace="sales"))
+    at.do(at.a, NamespaceCreated(namespace="ops"))
+    at.b.rollback(1, reason="test")
+    assert at.do(at.a, NamespaceCreated(namespace="ops")) == "applied"
+    assert at.do(at.a, NamespaceCreated(namespace="sales")) == "refused"
+
+
+def test_outage_while_rows_are_loaded_fails_the_commit_and_skips_no_event() -> None:
+    at = Pair()
+    at.do(at.a, NamespaceCreated(namespace="sales"))
+    hooks = HookStore(at.store)
+    w = make_workspace(hooks, 3, clock=at.clock)
+    w.ledger.append([NamespaceUpdated(namespace="sales", description="new")])
+    hooks.fail("get", f"{paths.STATE}catalog/namespaces/")
+    with pytest.raises(Unavailable):
+        w.committer.commit()
+    w.committer.commit()
+    assert w.read_catalog().namespace("sales").description == "new"
+    assert not w.snapshot().head.manifest.skipped
+
+
+def test_damaged_rows_fail_the_commit_and_skip_no_event() -> None:
+    at = Pair()
+    at.do(at.a, NamespaceCreated(namespace="sales"))
+    (path,) = [m.path for m in at.store.list(f"{paths.STATE}catalog/namespaces/")]
+    good = at.store.get(path).data
+    corrupt(at.store, path, good[:-1] + b"?")
+    w = make_workspace(at.store, 3, clock=at.clock)
+    w.ledger.append([NamespaceUpdated(namespace="sales", description="new")])
+    with pytest.raises(Corrupt, match=path):
+        w.committer.commit()
+    corrupt(at.store, path, good)
+    w.committer.commit()
+    assert w.read_catalog().namespace("sales").description == "new"
+
+
+def test_budget_of_nothing_changes_no_answer() -> None:
+    clock = SimClock()
+    w = make_workspace(clock=clock, warm_budget_bytes=0, cache_budget_bytes=0)
+    w.catalog.create_namespace("sales")
+    for n in range(5):
+        w.catalog.create_asset(f"sales.a{n}")
+    assert w.read_catalog().namespace("sales").assets == 5
+    assert w.snapshot().get(NAMESPACES, "sales") is not None
+    check_against_model(w)
