@@ -9,7 +9,7 @@ WORKERS ?= 2
 BENCHMARKS := append commit read rebuild
 
 export UV_PYTHON_DOWNLOADS = never
-export PYTHONDONTWRITEBYTECODE = 1
+export UV_COMPILE_BYTECODE = 1
 
 .PHONY: setup java test lint format bench demo clean
 

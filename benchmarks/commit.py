@@ -26,7 +26,6 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from arco.app import Workspace
-from arco.catalog.tables import ASSET_STATS, ASSETS
 from benchmarks.workload import (
     arguments,
     asset_ids,
@@ -43,7 +42,7 @@ from servo.contract.ulid import system_ulids
 
 PRODUCERS = 4
 BATCH = 100
-KEYS = 10_000
+KEYS = 100_000
 
 spawn = multiprocessing.get_context("spawn")
 
@@ -99,8 +98,10 @@ def insert_all(at: Path, number: int, batches: int, ready: Any) -> None:
 def compact(at: Path, ready: Any, finished: Any) -> None:
     stop = threading.Event()
     workspace = open_workspace(at)
-    ready.wait()
     compactor = workspace.compactor(stop, interval_s=0.01)
+    workspace.ledger.append(observations(asset_ids(1), 1, 0))
+    compactor.drain()  # what a process does once: pyarrow looks for pandas on its first array
+    ready.wait()
     running = threading.Thread(target=compactor.run)
     running.start()
     finished.wait()
@@ -120,18 +121,16 @@ def produced(target: Callable[..., None], at: Path, batches: int, ready: Any) ->
 
 def arco_rate(at: Path, batches: int) -> float:
     """Events per second, from the first append to the commit that shows the last."""
-    fill(open_workspace(at), asset_ids(KEYS), (ASSETS,))
     ready, finished = spawn.Barrier(PRODUCERS + 2), spawn.Event()
     compactor = spawn.Process(target=compact, args=(at, ready, finished))
     compactor.start()
     producers = produced(append_all, at, batches, ready)
     workspace, total = open_workspace(at), PRODUCERS * batches * BATCH
-    last = KEYS + total
     ready.wait()
     began = time.perf_counter()
     for process in producers:
         process.join()
-    while workspace.snapshot().position < last:
+    while workspace.snapshot().position < total + 1:
         time.sleep(0.002)
     elapsed = time.perf_counter() - began
     finished.set()
@@ -175,7 +174,7 @@ def growth(at: Path, rounds: int, small: int, large: int) -> dict[str, object]:
     sizes = {size: asset_ids(size, seed=size) for size in (small, large)}
     workspaces = {size: open_workspace(at / f"rows-{size}") for size in sizes}
     for size, ids in sizes.items():
-        fill(workspaces[size], ids, (ASSETS, ASSET_STATS))
+        fill(workspaces[size], ids)
     times: dict[int, list[float]] = {size: [] for size in sizes}
     for number in range(rounds + 5):
         for size, ids in sizes.items():
@@ -189,13 +188,13 @@ def growth(at: Path, rounds: int, small: int, large: int) -> dict[str, object]:
     }
 
 
-def compact_and_weigh(at: Path, last: int, weight: Any) -> None:
+def compact_and_weigh(at: Path, total: int, weight: Any) -> None:
     workspace = open_workspace(at)
     stop = threading.Event()
     compactor = workspace.compactor(stop, interval_s=0.01, merge_interval_s=0.2)
     running = threading.Thread(target=compactor.run)
     running.start()
-    while workspace.snapshot().position < last:
+    while workspace.snapshot().position < total:
         time.sleep(0.1)
     stop.set()
     running.join()
@@ -211,11 +210,10 @@ def peak_rss_mib() -> float:
 
 def memory(at: Path, events: int, keys: int) -> dict[str, object]:
     ids, workspace = asset_ids(keys), open_workspace(at / "memory")
-    fill(workspace, ids, (ASSETS,))
     for number in range(events // 1_000):
         workspace.ledger.append(observations(ids, 1_000, number))
     weight = spawn.Value("d", 0.0)
-    process = spawn.Process(target=compact_and_weigh, args=(at / "memory", keys + events, weight))
+    process = spawn.Process(target=compact_and_weigh, args=(at / "memory", events, weight))
     process.start()
     seconds, _ = timed(process.join)
     progress(f"{events:,} events committed in {seconds:.1f} s with {weight.value:.0f} MiB")
@@ -225,7 +223,6 @@ def memory(at: Path, events: int, keys: int) -> dict[str, object]:
 def curve(at: Path, commits: int) -> dict[str, object]:
     """The median commit, hundred by hundred: it must not grow with their number."""
     ids, workspace = asset_ids(KEYS), open_workspace(at / "curve")
-    fill(workspace, ids, (ASSETS,))
     rng = random.Random(3)
     times = [commit_once(workspace, ids, 10, rng.getrandbits(32)) for _ in range(commits)]
     step = max(1, commits // 20)

@@ -15,8 +15,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from arco.app import Workspace
-from arco.catalog.tables import ASSET_STATS, ASSETS
+from arco.catalog.tables import ASSET_STATS
 from arco.state.snapshot import Snapshot
 from benchmarks.workload import (
     arguments,
@@ -24,7 +23,6 @@ from benchmarks.workload import (
     counted,
     fill,
     folder,
-    observations,
     open_workspace,
     progress,
     report,
@@ -37,13 +35,6 @@ LOOKUPS = 200
 def look_up(snapshot: Snapshot, keys: list[str]) -> None:
     for key in keys:
         assert snapshot.get(ASSET_STATS, key) is not None
-
-
-def merge(workspace: Workspace, ids: list[str]) -> None:
-    """Touch every bucket, so that the base is what a merge makes of it."""
-    workspace.ledger.append(observations(ids, 5_000, 6))
-    workspace.committer.commit()
-    workspace.merger.merge(everything=True)
 
 
 def warm(
@@ -77,8 +68,7 @@ def measure(at: Path, small: int, large: int, rounds: int) -> dict[str, object]:
     snapshots = {}
     for size in ids:
         workspace = open_workspace(at / f"rows-{size}")
-        fill(workspace, ids[size], (ASSETS, ASSET_STATS))
-        merge(workspace, ids[size])
+        fill(workspace, ids[size])
         snapshots[size] = workspace.snapshot()
     found = warm(snapshots, ids, rounds)
     amount, requests = cold(at / f"rows-{large}", random.Random(5).choices(ids[large], k=21))

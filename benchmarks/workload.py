@@ -16,20 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-
-import msgspec
+from typing import ParamSpec, TypeVar
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
-from arco.catalog.tables import ASSET_STATS, AssetRow, AssetStatsRow
-from arco.log.commit import Proposal
-from arco.log.manifest import DomainManifest, FileRef
-from arco.state.project import with_table
-from arco.state.rewrite import ROWS_PER_FILE, write_file
-from arco.state.table import BUCKETS, Row, Table
+from arco.log.commit import Committed
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Object, ObjectMeta, Store
 from arco.storage.scoped import ScopedStore
@@ -39,6 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TENANT, NAME = "bench", "work"
+FILL_BATCH = 10_000
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -102,63 +96,20 @@ def open_workspace(at: Path) -> Workspace:
     return Workspace.open(f"file://{at}", TENANT, NAME)
 
 
-def fill(workspace: Workspace, ids: Sequence[str], tables: Sequence[Table[Any]]) -> None:
-    """One row for each id in each of the tables, in the base: as after a merge.
-
-    The files are written as a rebuild would write them, because creating a million
-    assets through the log is not what is measured here.
-    """
+def fill(workspace: Workspace, ids: Sequence[str]) -> None:
+    """One row for each id, merged into the base."""
+    rng = random.Random(2)
     began = time.perf_counter()
-    now = workspace.clock.now()
-    domain = DomainManifest("catalog", 0, {})
-    for table in tables:
-        base = tuple(_base(workspace, table, ids, now))
-        manifest = msgspec.structs.replace(table.manifest(), base=base)
-        domain = with_table(domain, table.name, manifest)
-    proposal = Proposal(
-        kind="rebuild", domains={"catalog": domain}, position=len(ids), log_time=now
-    )
-    workspace.publisher.publish(lambda head: proposal)
-    names = ", ".join(table.name for table in tables)
-    progress(f"{len(ids):,} rows of {names} in {time.perf_counter() - began:.1f} s")
+    for start in range(0, len(ids), FILL_BATCH):
+        workspace.ledger.append([observed(i, rng) for i in ids[start : start + FILL_BATCH]])
+        drain(workspace)
+    workspace.merger.merge(everything=True)
+    progress(f"{len(ids):,} rows in {time.perf_counter() - began:.1f} s")
 
 
-def _base(
-    workspace: Workspace, table: Table[Any], ids: Sequence[str], now: datetime
-) -> Iterator[FileRef]:
-    """Files of whole buckets, a part of the buckets at a time to spare memory."""
-    numbered: dict[int, list[tuple[int, str]]] = {}
-    for number, asset_id in enumerate(ids, 1):
-        numbered.setdefault(table.bucket((asset_id,)), []).append((number, asset_id))
-    width = BUCKETS // max(1, len(ids) // ROWS_PER_FILE)
-    for start in range(0, BUCKETS, width):
-        part = [each for b in range(start, start + width) for each in numbered.get(b, ())]
-        rows = {(i,): (number, _row(table, number, i, now)) for number, i in part}
-        if rows:
-            columns = table.to_arrow(rows)
-            yield write_file(workspace.files, table, columns, "base", workspace.ids(), now)
-
-
-def _row(table: Table[Any], number: int, asset_id: str, now: datetime) -> Row:
-    if table is ASSET_STATS:
-        return AssetStatsRow(asset_id, number, number * 113, number % 64, "", now)
-    return AssetRow(
-        asset_id=asset_id,
-        namespace=f"team_{number % 97}",
-        name=f"asset_{number}",
-        kind="table",
-        format="parquet",
-        location=f"data/team_{number % 97}/asset_{number}",
-        description="",
-        owners=[f"team-{number % 97}@example.com"],
-        tags={},
-        properties={},
-        previous_names=[],
-        created_at=now,
-        created_by="bench",
-        updated_at=now,
-        updated_by="bench",
-    )
+def drain(workspace: Workspace) -> None:
+    while isinstance(workspace.committer.commit(), Committed):
+        pass
 
 
 class CountingStore:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from arco.errors import Invalid, NotFound
+from arco.errors import Invalid
 
 FILE = "arco.toml"
 TENANT = "default"
@@ -68,12 +68,12 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def resolve(options: Settings, env: Mapping[str, str], directory: Path) -> Config:
-    """Option over environment over file. Raises NotFound if nothing names a store."""
+    """Option over environment over file. Raises Invalid if nothing names a store."""
     path = find_file(directory)
     from_file = Settings() if path is None else read_file(path)
     settings = options.over(from_env(env)).over(from_file)
     if settings.store is None:
-        raise NotFound(
+        raise Invalid(
             "no store was named",
             hint=f"give --store, set ARCO_STORE, or write `store = ...` under [workspace] "
             f"in {FILE if path is None else path}",

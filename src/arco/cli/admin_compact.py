@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,53 +29,31 @@ def compact(
         float, typer.Option(min=0.01, metavar="S", help="How often to look at the inbox.")
     ] = 1.0,
 ) -> None:
-    """Commit what is in the inbox, and merge beside that, until told to stop.
+    """Commit what is in the inbox, until told to stop.
 
-    SIGTERM and Ctrl-C let it finish: what was appended before is committed. Any
-    number of these may run on one workspace, and each may be killed at any time.
+    It merges beside that. SIGTERM and Ctrl-C let it finish: what was appended
+    before is committed. Any number of these may run on one workspace, and each
+    may be killed at any time.
     """
     workspace = session.open()
     stop = threading.Event()
-    announce(workspace, lambda head: _said(session, head))
-    compactor = workspace.compactor(stop, interval_s=interval, merge_interval_s=interval)
+    compactor = workspace.compactor(
+        stop,
+        interval_s=interval,
+        merge_interval_s=interval,
+        announce=lambda head, events: _said(session, head, events),
+    )
     if once:
         compactor.drain()
-        workspace.merger.merge()
+        if (merged := workspace.merger.merge()) is not None:
+            _said(session, merged, 0)
+        _end(session, workspace)
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _begin(session, workspace)
     compactor.run()
     _end(session, workspace)
-
-
-def announce(workspace: Workspace, said: Callable[[Head], None]) -> None:
-    """Have each generation that this process commits or merges said."""
-    from arco.log.commit import Committed, Committer, Outcome
-    from arco.state.merge import Merger
-
-    class Announcing(Committer):
-        def __init__(self, inner: Committer) -> None:
-            self._inner = inner
-
-        def commit(self, names: Sequence[str] = ()) -> Outcome:
-            outcome = self._inner.commit(names)
-            if isinstance(outcome, Committed):
-                said(outcome.head)
-            return outcome
-
-    class AnnouncingMerger(Merger):
-        def __init__(self, inner: Merger) -> None:
-            self._inner = inner
-
-        def merge(self, *, everything: bool = False) -> Head | None:
-            head = self._inner.merge(everything=everything)
-            if head is not None:
-                said(head)
-            return head
-
-    workspace.committer = Announcing(workspace.committer)
-    workspace.merger = AnnouncingMerger(workspace.merger)
 
 
 def _begin(session: Session, workspace: Workspace) -> None:
@@ -99,14 +76,12 @@ def _end(session: Session, workspace: Workspace) -> None:
         render.say(f"the inbox is empty; stopped at generation {generation}")
 
 
-def _said(session: Session, head: Head) -> None:
+def _said(session: Session, head: Head, events: int) -> None:
     from rich.text import Text
 
     from arco.cli import render
 
     manifest = head.manifest
-    segment = manifest.segment
-    events = segment.last - segment.first + 1 if segment else 0
     if session.json:
         render.line(
             {
@@ -123,10 +98,10 @@ def _said(session: Session, head: Head) -> None:
         return
     text = Text(f"{manifest.generation:>6}  ", "bold")
     text.append(f"{render.cell(manifest.published_at)}  ", "dim")
-    if segment is None:
-        text.append(manifest.kind)
+    if events or manifest.rejected:
+        text.append(f"{render.count(events, 'event')}, to position {manifest.position:,}")
     else:
-        text.append(f"{render.count(events, 'event')}, to position {segment.last:,}")
+        text.append(manifest.kind)
     if manifest.rejected:
         text.append(f", {render.count(len(manifest.rejected), 'batch', 'batches')} rejected", "red")
     if manifest.skipped:

@@ -26,10 +26,11 @@ def backup(
     session: Session,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="Another store.")],
 ) -> None:
-    """Copy the newest generation, with the whole log, to another store.
+    """Copy the newest generation to another store.
 
-    What waits in the inbox is committed first. What is there already is not
-    copied again: a second backup to the same place copies what is new.
+    The whole log goes with it. What waits in the inbox is committed first. What
+    is there already is not copied again: a second backup to the same place
+    copies what is new.
     """
     from arco.cli.progress import progress
 
@@ -47,7 +48,10 @@ def restore(
         int | None, typer.Option(min=1, metavar="N", help="An older backup at the same place.")
     ] = None,
 ) -> None:
-    """Fill an empty workspace from a backup of one with the same tenant and name."""
+    """Fill an empty workspace from a backup.
+
+    The backup is of a workspace with the same tenant and name.
+    """
     from arco.cli.progress import progress
     from arco.config import Config
 

@@ -55,7 +55,7 @@ def snapshot(
         typer.Option(min=1, metavar="N", help="List the last N generations instead."),
     ] = None,
 ) -> None:
-    """Show one generation: its place in the log, and the files of its tables."""
+    """Show one generation: its position, and the files of its tables."""
     workspace = session.open()
     found = workspace.snapshot(session.at())
     if history is not None:
@@ -160,10 +160,14 @@ def _show_history(session: Session, manifests: Iterator[RootManifest]) -> None:
     if session.json:
         render.document({"generations": rows})
         return
-    headers = [name.removesuffix("_at") for name in SUMMARY]
-    right = [name for name in headers if name not in ("kind", "published")]
-    values = [tuple(row.values()) for row in rows]
-    render.show(render.table(headers, values, right=right, whole=["published"]))
+    headers = ("generation", "kind", "published", "position", "events", "batches", "")
+    right = ("generation", "position", "events", "batches")
+    values = [(*list(row.values())[:-2], _remarks(row)) for row in rows]
+    render.show(render.table(headers, values, right=right, whole=["kind", "published"]))
+
+
+def _remarks(row: dict[str, Any]) -> str:
+    return ", ".join(f"{row[what]} {what}" for what in ("rejected", "skipped") if row[what])
 
 
 def _summary(manifest: RootManifest) -> dict[str, Any]:
@@ -187,7 +191,10 @@ def merge(
         bool, typer.Option("--all", help="Merge all tables into their base, due or not.")
     ] = False,
 ) -> None:
-    """Rewrite small table files into fewer, larger ones; the rows stay the same."""
+    """Rewrite small table files into fewer, larger ones.
+
+    The rows stay the same. Without --all, only what is due is merged.
+    """
     from arco.cli import render
 
     head = session.open().merger.merge(everything=everything)

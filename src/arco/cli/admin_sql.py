@@ -121,4 +121,4 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
         empty = "" if name in present else "  (nothing in it yet)"
         render.show(render.title(name + empty))
         rows = [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
-        render.show(render.table(("column", "type", ""), rows))
+        render.show(render.columns(rows))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from arco.cli import (
     admin_compact,
     admin_copy,
+    admin_diff,
     admin_init,
     admin_log,
     admin_pins,
@@ -26,15 +28,16 @@ from arco.cli import (
     catalog_namespace,
 )
 from arco.cli.failures import INTERRUPTED, Failure, failure_of, report, show_traceback
-from arco.cli.options import group
-from arco.errors import Error
+from arco.cli.options import group, help_without_command
 
-app = group("servo", "Arco from the command line: a data platform that lives in files.")
+HELP = "Arco from the command line: a data platform that lives in files."
+app = group("servo", HELP)
 
 admin = group("admin", "Look after a workspace: its log, its state, its files.")
 for module in (
     admin_init,
     admin_snapshot,
+    admin_diff,
     admin_sql,
     admin_upkeep,
     admin_copy,
@@ -61,43 +64,54 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    help_without_command(context)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+def main() -> NoReturn:
+    """Run the command that the process was started with, and end the process.
+
+    It ends without tearing libraries down: Arrow's threads may abort a process
+    that exits right after a read (apache/arrow#34314). All that needs closing has
+    been closed by then.
+    """
+    code = run(sys.argv[1:])
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def run(given: Sequence[str]) -> int:
+    """Run one command; its exit code."""
     debug = "--debug" in given or bool(os.environ.get("ARCO_DEBUG"))
     if not debug:
         warnings.simplefilter("ignore")
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        code: Any = app(given, prog_name="servo", standalone_mode=False)
+        code: Any = app(list(given), prog_name="servo", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.TyperException as error:
         return report(_usage(error), as_json="--json" in given, color=_color())
     except Exception as error:
         if debug:
             show_traceback(error)
-        if not isinstance(error, Error) and isinstance(error, MemoryError):
-            raise
         return report(failure_of(error), as_json="--json" in given, color=_color())
 
 
 def _usage(error: typer.TyperException) -> Failure:
     context = getattr(error, "ctx", None)
     path = "servo" if context is None else context.command_path
-    return Failure("invalid", error.format_message(), f"see {path} --help")
+    message = error.format_message().replace("Value error, ", "")
+    return Failure("invalid", message, f"see {path} --help")
 
 
 def _color() -> bool:

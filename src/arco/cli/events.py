@@ -76,7 +76,12 @@ def _entries(
 ) -> Iterator[Entry]:
     for recorded in segment.decode(read_segment(store, row, ()), UNTYPED):
         if wanted(recorded.event.type):
-            yield Entry(recorded, is_void(recorded.position, spans))
+            yield Entry(recorded, _taken_back(recorded.position, spans))
+
+
+def _taken_back(position: int, spans: Sequence[Span]) -> bool:
+    """Whether a rollback voids it. The span of a rollback ends with the rollback itself."""
+    return is_void(position, [span for span in spans if span[1] != position])
 
 
 def document(entry: Entry) -> dict[str, Any]:
@@ -115,26 +120,29 @@ def digest(data: object) -> str:
     """Data in one line: what is empty is left out, what is long is cut."""
     if not isinstance(data, dict):
         return _cut(visible(json.dumps(data, ensure_ascii=False)))
-    parts = [f"{key}={_short(value)}" for key, value in data.items() if value not in _EMPTY]
+    parts = [f"{key}={brief(value)}" for key, value in data.items() if value not in _EMPTY]
     return _cut(visible(" ".join(parts)).replace("\n", " "))
 
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
-def _short(value: object) -> str:
+def brief(value: object) -> str:
+    """A value in a few characters."""
     match value:
         case str():
             return value if value and " " not in value else json.dumps(value, ensure_ascii=False)
-        case list() if value and isinstance(value[0], dict):
-            names = [str(item.get("name", "…")) for item in value]
-            return f"[{','.join(names)}]"
-        case list():
-            return f"[{','.join(map(str, value))}]"
+        case list() | tuple():
+            return f"[{','.join(map(_item, value))}]"
         case dict():
-            return "{" + ",".join(f"{k}={_short(v)}" for k, v in value.items() if v != "") + "}"
+            return "{" + ",".join(f"{k}={brief(v)}" for k, v in value.items() if v != "") + "}"
         case _:
-            return json.dumps(value)
+            return json.dumps(render.plain(value))
+
+
+def _item(value: object) -> str:
+    """Of a list: things that have a name go by it."""
+    return str(value["name"]) if isinstance(value, dict) and "name" in value else brief(value)
 
 
 def _cut(text: str) -> str:

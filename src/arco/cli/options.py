@@ -68,7 +68,15 @@ _DEFAULTS = {"json": False, "debug": False, "idempotency_key": ""}
 
 def group(name: str, help: str) -> typer.Typer:
     """A command that only holds others."""
-    return typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+    app = typer.Typer(name=name, rich_markup_mode=None, invoke_without_command=True)
+    app.callback(help=help)(help_without_command)
+    return app
+
+
+def help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
 
 
 def command(

@@ -141,6 +141,14 @@ def table(
     return made
 
 
+def columns(rows: Iterable[Sequence[object]]) -> Table:
+    """Columns without headers."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        made.add_row(*map(cell, row))
+    return made
+
+
 def fields(values: Mapping[str, object]) -> Table:
     """A name and a value to a line."""
     made = Table.grid(padding=(0, 2, 0, 0))

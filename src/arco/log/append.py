@@ -94,12 +94,13 @@ class Ledger:
         correlation_id: str | None = None,
         causation_id: str | None = None,
         traceparent: str | None = None,
+        time: datetime | None = None,
     ) -> Event:
         """Wrap a payload for this workspace."""
         return make_event(
             payload,
             id=self._ids(),
-            time=self._clock.now(),
+            time=time or self._clock.now(),
             source=self._source,
             tenant=self._manifests.tenant,
             workspace=self._manifests.workspace,
@@ -112,7 +113,8 @@ class Ledger:
 
     def append(self, events: Sequence[Event | Payload]) -> Receipt:
         """Make events durable. Raises Invalid, or Unavailable with the outcome unknown."""
-        wrapped = [e if isinstance(e, Event) else self.event(e) for e in events]
+        now = self._clock.now()
+        wrapped = [e if isinstance(e, Event) else self.event(e, time=now) for e in events]
         for event in wrapped:
             self._validate(event)
         batch = Batch(batch=self._ids(), events=wrapped)

@@ -28,9 +28,10 @@ Why each step is where it is:
   never mistaken for a new batch.
 - *A writer that slept.* GC may have removed number n+1 in the meantime, and
   creating it again would fork history. An attempt older than a tenth of the age
-  gate gives up. One that fell asleep right before its put looks at the hint
-  afterwards: if that is beyond it and is no descendant of it, the commit is void;
-  it withdraws its manifest and touches nothing else.
+  gate gives up. One that fell asleep right before its put lists the manifests
+  afterwards (the hint will not do: it may be lost, or have gone back): if there
+  are numbers beyond its own, and the next one is not its child, the commit is
+  void; it withdraws its manifest and touches nothing else.
 
 Merges, rebuilds and rollbacks publish through the same `Publisher`: they have no
 events, and swap files instead.
@@ -226,15 +227,11 @@ class Publisher:
         delete_quietly(self.store, map(paths.inbox, created.manifest.pending_cleanup))
 
     def _withdraw_if_void(self, created: Head) -> None:
-        hint = self.manifests.hint()
-        if hint is None or hint.generation < created.generation:
+        newest = self.manifests.listed(created)
+        if newest is None or newest.generation == created.generation:
             return
-        if hint.generation == created.generation:
-            void = hint.sha256 != created.sha256
-        else:
-            child = self.manifests.find(created.generation + 1)
-            void = child is None or child.manifest.parent_sha256 != created.sha256
-        if void:
+        child = self.manifests.find(created.generation + 1)
+        if child is None or child.manifest.parent_sha256 != created.sha256:
             self.store.delete(paths.root(created.generation))
             raise Fenced(
                 f"generation {created.generation} was history already; this commit is void",

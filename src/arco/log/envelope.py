@@ -26,7 +26,7 @@ MAX_EVENT_BYTES = 1 << 20
 MAX_VERSION = (1 << 31) - 1
 
 
-class Payload(msgspec.Struct, frozen=True, kw_only=True):
+class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The `data` of one type of event. Subclasses set TYPE, and VERSION as they grow.
 
     A command is a payload that the fold may refuse, and that is applied once
@@ -38,7 +38,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     COMMAND: ClassVar[bool] = False
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: str
     type: str
     version: int = 1
@@ -179,7 +179,7 @@ def make_event(
     )
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event with its place in the log: what folds are given.
 
     `received_at` is the log's own time: the store's last-modified of the batch,

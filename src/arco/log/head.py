@@ -108,7 +108,7 @@ class Manifests:
         newest = max(candidates, key=lambda h: h.generation, default=None)
         if newest is not None and self._recent(newest):
             return newest
-        return self._listed(newest)
+        return self.listed(newest)
 
     def _recent(self, head: Head) -> bool:
         return self.clock.now() - head.manifest.published_at < self.age_gate / 10
@@ -117,7 +117,7 @@ class Manifests:
         hint = self.hint()
         return None if hint is None else self.find(hint.generation)
 
-    def _listed(self, above: Head | None) -> Head | None:
+    def listed(self, above: Head | None) -> Head | None:
         """The newest generation by a listing, which is what we do when in doubt."""
         after = None if above is None else paths.root(above.generation)
         newest = None

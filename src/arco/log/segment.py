@@ -68,7 +68,11 @@ def read_table(store: Store, ref: SegmentRef) -> pa.Table:
     """A segment's events as Arrow, verified against its reference."""
     raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
     try:
-        table = pq.read_table(pa.BufferReader(raw), schema=SCHEMA)
+        # The bytes are here already. Arrow's own threads would only outlive the call, and
+        # abort a process that ends right after it (apache/arrow#34314).
+        table = pq.read_table(
+            pa.BufferReader(raw), schema=SCHEMA, use_threads=False, pre_buffer=False
+        )
     except pa.ArrowInvalid as error:
         raise Corrupt(f"{ref.path} is not a segment: {error}") from None
     if table.num_rows != ref.last - ref.first + 1:

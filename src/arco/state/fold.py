@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from arco.errors import Error, Invalid
 from arco.log.envelope import Payload, Recorded
 from arco.state.table import Key, Row, Table, Versioned
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Row)
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """An event of the log, or what an earlier stage derived from one."""
 
     position: int
@@ -48,17 +50,17 @@ class Fact(NamedTuple):
     payload: Payload
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True, gc=False):
     table: Table[Any]
     row: Row
 
 
-class Delete(NamedTuple):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     table: Table[Any]
     key: Key
 
 
-class Emit(NamedTuple):
+class Emit(msgspec.Struct, frozen=True, gc=False):
     payload: Payload
 
 
@@ -235,7 +237,7 @@ def fold_stage(
             continue
         for change in changes:
             if isinstance(change, Emit):
-                derived.append(fact._replace(payload=change.payload))
+                derived.append(msgspec.structs.replace(fact, payload=change.payload))
             else:
                 rows.apply(change, fact.position)
     return derived

@@ -7,6 +7,7 @@ time, memory and rows.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from arco.errors import Invalid, Unavailable
-from arco.log.manifest import FileRef, TableManifest, verified
+from arco.log.manifest import FileRef, TableManifest
 from arco.state.snapshot import Snapshot
 from arco.state.table import Table
 from arco.storage.parallel import each
@@ -60,47 +61,28 @@ class SqlEngine:
         limits = limits or self.limits
         with duckdb.connect(":memory:") as connection:
             known = {**self._declared, **snapshot.tables()}
-            for name, manifest in known.items():
-                self._create_view(connection, name, _without_files(manifest))
-            tables = self._referenced(connection, known, sql)
-            self._fetch(snapshot, tables)
-            for name, manifest in tables.items():
-                self._create_view(connection, name, manifest)
-            self._lock_down(connection, tables, limits)
-            return self._run(connection, snapshot, sql, limits)
-
-    def _referenced(
-        self, connection: duckdb.DuckDBPyConnection, known: dict[str, TableManifest], sql: str
-    ) -> dict[str, TableManifest]:
-        """The tables that a query names; Invalid if it is not one SELECT."""
-        try:
-            statements = connection.extract_statements(sql)
-        except duckdb.Error as error:
-            raise Invalid(str(error)) from None
-        if len(statements) != 1:
-            raise Invalid(f"expected one statement, found {len(statements)}")
-        allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-        if statements[0].type not in allowed:
-            kind = statements[0].type.name
-            raise Invalid(f"{kind} is not allowed", hint="a snapshot is read-only: use SELECT")
-        try:
-            named = connection.get_table_names(sql, qualified=True)
-        except duckdb.Error as error:
-            raise Invalid(str(error)) from None
-        plain = {name.replace('"', "").lower() for name in named}
-        return {n: m for n, m in known.items() if n in plain}
+            tables = _named(known, sql)
+            try:
+                _refuse_all_but_select(connection.extract_statements(sql))
+                self._fetch(snapshot, tables)
+                for name, manifest in tables.items():
+                    self._create_view(connection, name, manifest)
+                self._lock_down(connection, tables, limits)
+                return self._run(connection, snapshot, sql, limits)
+            except duckdb.CatalogException as error:
+                raise Invalid(str(error), hint=f"the tables are {', '.join(known)}") from None
+            except duckdb.Error as error:
+                raise Invalid(str(error)) from None
 
     def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
         wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
-        store = snapshot.files.store
 
         def fetch(ref: FileRef) -> None:
-            raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
             partial = self._path(ref).with_suffix(f".{threading.get_ident()}")
-            partial.write_bytes(raw)
+            partial.write_bytes(snapshot.files.raw(ref))
             partial.rename(self._path(ref))
 
-        each(store, fetch, wanted)
+        each(snapshot.files.store, fetch, wanted)
 
     def _path(self, ref: FileRef) -> Path:
         return Path(self._dir.name) / f"{ref.sha256}.parquet"
@@ -110,39 +92,36 @@ class SqlEngine:
     ) -> None:
         domain, table = (_quoted(part) for part in name.split("."))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
-        columns = ", ".join(_quoted(c.name) for c in manifest.columns)
-        if not manifest.files():
-            empty = ", ".join(
-                f"NULL::{_duckdb_type(c.type)} AS {_quoted(c.name)}" for c in manifest.columns
-            )
-            empty += ", 0::BIGINT AS row_version"
-            connection.execute(
-                f"CREATE OR REPLACE VIEW {domain}.{table} AS SELECT {empty} WHERE false"
-            )
-            return
-        keys = [_quoted(k) for k in manifest.key]
-        everything = f"{columns}, row_version"
-        if not manifest.l0 and not manifest.history:
-            body = f"SELECT {everything} FROM {self._read(manifest.base)} WHERE NOT _deleted"
+        if manifest.files():
+            body = self._select(manifest)
         else:
-            # The few recent rows are deduplicated; the base is only checked against them.
-            fresh = self._read(manifest.l0 + manifest.history)
-            body = (
-                f"WITH fresh AS (SELECT * FROM {fresh} QUALIFY row_number() OVER "
-                f"(PARTITION BY {', '.join(keys)} ORDER BY row_version DESC) = 1) "
-                f"SELECT {everything} FROM fresh WHERE NOT _deleted"
-            )
-            if manifest.base:
-                same = " AND ".join(f"f.{k} = b.{k}" for k in keys)
-                body += (
-                    f" UNION ALL BY NAME SELECT {everything} FROM {self._read(manifest.base)} b "
-                    f"WHERE NOT _deleted AND NOT EXISTS (SELECT 1 FROM fresh f WHERE {same})"
-                )
-        connection.execute(f"CREATE OR REPLACE VIEW {domain}.{table} AS {body}")
+            body = _no_rows(manifest)
+        connection.execute(f"CREATE VIEW {domain}.{table} AS {body}")
 
-    def _read(self, refs: tuple[FileRef, ...]) -> str:
+    def _select(self, manifest: TableManifest) -> str:
+        """For each key the newest row. The few recent rows are deduplicated; the base is
+        only checked against them."""
+        columns = ", ".join([*(_quoted(c.name) for c in manifest.columns), "row_version"])
+        base = f"SELECT {columns} FROM {self._read(manifest, manifest.base)} b WHERE NOT _deleted"
+        recent = manifest.l0 + manifest.history
+        if not recent:
+            return base
+        keys = [_quoted(k) for k in manifest.key]
+        body = (
+            f"WITH fresh AS (SELECT * FROM {self._read(manifest, recent)} QUALIFY row_number() "
+            f"OVER (PARTITION BY {', '.join(keys)} ORDER BY row_version DESC) = 1) "
+            f"SELECT {columns} FROM fresh WHERE NOT _deleted"
+        )
+        if manifest.base:
+            same = " AND ".join(f"f.{k} = b.{k}" for k in keys)
+            body += f" UNION ALL {base} AND NOT EXISTS (SELECT 1 FROM fresh f WHERE {same})"
+        return body
+
+    def _read(self, manifest: TableManifest, refs: tuple[FileRef, ...]) -> str:
+        """The files' rows, with every column of the table: older files may lack some."""
         paths = ", ".join(f"'{self._path(ref)}'" for ref in refs)
-        return f"read_parquet([{paths}], union_by_name=true)"
+        files = f"SELECT * FROM read_parquet([{paths}], union_by_name=true)"
+        return f"({files} UNION ALL BY NAME {_no_rows(manifest)})"
 
     def _lock_down(
         self,
@@ -183,22 +162,35 @@ class SqlEngine:
                 batches.append(batch)
                 count += batch.num_rows
             table = pa.Table.from_batches(batches, reader.schema)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except (duckdb.Error, pa.ArrowException, OSError):
             if expired.is_set():
                 raise Unavailable(
                     f"the query took longer than {limits.timeout_s:g} s",
                     hint="ask for less, or raise the limit",
                 ) from None
-            known = ", ".join({**self._declared, **snapshot.tables()})
-            missing = isinstance(error, duckdb.CatalogException)
-            raise Invalid(str(error), hint=f"the tables are {known}" if missing else "") from None
+            raise
         finally:
             timer.cancel()
         return SqlResult(table.slice(0, limits.rows), count > limits.rows, snapshot.generation)
 
 
-def _without_files(manifest: TableManifest) -> TableManifest:
-    return TableManifest(manifest.columns, manifest.key, manifest.shard)
+def _named(known: dict[str, TableManifest], sql: str) -> dict[str, TableManifest]:
+    """The tables whose name occurs in the text of a query: at worst, one too many."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    return {n: manifest for n, manifest in known.items() if n.partition(".")[2] in words}
+
+
+def _refuse_all_but_select(statements: Sequence[Any]) -> None:
+    if len(statements) != 1:
+        raise Invalid(f"expected one statement, found {len(statements)}")
+    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        kind = statements[0].type.name
+        raise Invalid(f"{kind} is not allowed", hint="a snapshot is read-only: use SELECT")
+
+
+def _no_rows(manifest: TableManifest) -> str:
+    columns = [f"NULL::{_duckdb_type(c.type)} AS {_quoted(c.name)}" for c in manifest.columns]
+    return f"SELECT {', '.join(columns)}, NULL::BIGINT AS row_version WHERE false"
 
 
 _DUCKDB = {

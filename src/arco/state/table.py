@@ -16,7 +16,7 @@ import operator
 import types
 import typing
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -27,13 +27,14 @@ from arco.errors import Invalid
 from arco.log.manifest import ColumnSpec, TableManifest
 
 BUCKETS = 256
+EPOCH = datetime(1970, 1, 1)
 SYSTEM_COLUMNS = ("row_version", "_deleted", "_bucket")
 
 Key = tuple[Any, ...]
 
 
-class Row(msgspec.Struct, frozen=True):
-    """Base of all rows."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """Base of all rows. They form no cycles, and are too many for the collector to walk."""
 
 
 R = TypeVar("R", bound=Row)
@@ -142,12 +143,22 @@ class Table(Generic[R]):
 
     def row_at(self, batch: pa.RecordBatch, i: int) -> R:
         """One row of a file. Columns that the file does not have yet get their defaults."""
-        values = []
-        for column in self.columns:
-            at = batch.schema.get_field_index(column)
-            value = self._defaults.get(column) if at < 0 else batch.column(at)[i].as_py()
-            values.append(self._value(column, value))
-        return self.row(*values)
+        return self.reader(batch)(i)
+
+    def reader(self, batch: pa.RecordBatch) -> Callable[[int], R]:
+        """`row_at` for many looks at one batch: its columns are taken apart once."""
+        cells = [self._cell(batch, column) for column in self.columns]
+        return lambda i: self.row(*[cell(i) for cell in cells])
+
+    def _cell(self, batch: pa.RecordBatch, column: str) -> Callable[[int], Any]:
+        at = batch.schema.get_field_index(column)
+        if at < 0:
+            return lambda i: self._defaults.get(column)
+        values = batch.column(at)
+        if values.type == _ARROW[datetime]:
+            values = values.view(pa.int64())
+            return lambda i: self._value(column, _moment(values[i].as_py()))
+        return lambda i: self._value(column, values[i].as_py())
 
     def rows_of(self, table: pa.Table | pa.RecordBatch) -> Iterable[R]:
         columns = []
@@ -155,7 +166,7 @@ class Table(Generic[R]):
             if table.schema.get_field_index(column) < 0:
                 columns.append([self._defaults.get(column)] * table.num_rows)
             else:
-                values = table.column(column).to_pylist()
+                values = _pylist(table.column(column))
                 columns.append([self._value(column, v) for v in values])
         return map(self.row, *columns)
 
@@ -180,6 +191,17 @@ def shard_text(parts: Sequence[object]) -> str:
     return (
         parts[0] if len(parts) == 1 and isinstance(parts[0], str) else "\x1f".join(map(str, parts))
     )
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    """What `as_py` makes of a timestamp, in a fifth of the time."""
+    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
+
+
+def _pylist(values: pa.ChunkedArray | pa.Array) -> list[Any]:
+    if values.type == _ARROW[datetime]:
+        return [_moment(v) for v in values.cast(pa.int64()).to_pylist()]
+    return values.to_pylist()  # type: ignore[no-any-return]
 
 
 def bucket_of(shard: str) -> int:

@@ -19,7 +19,7 @@ from arco.log.commit import Domains
 from arco.log.manifest import FileRef, TableManifest
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
-from arco.state.runs import bucket_slice, find, latest, prefix_range
+from arco.state.runs import bucket_slice, index_of, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
 
 Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
@@ -29,16 +29,28 @@ ROW_BYTES = 500
 
 
 class _Bucket:
-    __slots__ = ("batch", "changed")
+    """Rows in columns, taken apart once for many looks, and the rows changed since."""
 
-    def __init__(self, batch: pa.RecordBatch | None) -> None:
+    __slots__ = ("_keys", "_nbytes", "_row_at", "_versions", "batch", "changed")
+
+    def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.changed: dict[Key, Versioned[Any]] = {}
+        self._keys = [batch.column(c) for c in table.key]
+        self._versions = batch.column("row_version")
+        self._row_at = table.reader(batch)
+        self._nbytes: int = batch.nbytes
 
     @property
     def nbytes(self) -> int:
-        files = 0 if self.batch is None else self.batch.nbytes
-        return files + ROW_BYTES * len(self.changed)
+        return self._nbytes + ROW_BYTES * len(self.changed)
+
+    def find(self, key: Key) -> int:
+        """The index of a key among the columns, or -1."""
+        return index_of(self._keys, key)
+
+    def versioned(self, at: int) -> Versioned[Any]:
+        return self._versions[at].as_py(), self._row_at(at)
 
 
 class Warm:
@@ -106,43 +118,32 @@ class Warm:
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         bucket = self._bucket(table, table.bucket(key))
         found = bucket.changed.get(key)
-        if found is not None or bucket.batch is None:
-            return found
-        at = find(bucket.batch, table.key, key)
-        if at < 0:
-            return None
-        found = self._versioned(table, bucket.batch, at)
-        bucket.changed[key] = found  # the next look costs nothing
+        if found is None and (at := bucket.find(key)) >= 0:
+            found = bucket.changed[key] = bucket.versioned(at)  # the next look costs nothing
         return found
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
         bucket = self._bucket(table, table.bucket(shard))
         found: dict[Key, Versioned[Any]] = {}
-        if bucket.batch is not None:
-            for at in range(*prefix_range(bucket.batch, table.key, shard)):
-                versioned = self._versioned(table, bucket.batch, at)
-                found[table.key_of(versioned[1])] = versioned
+        for at in range(*prefix_range(bucket.batch, table.key, shard)):
+            versioned = bucket.versioned(at)
+            found[table.key_of(versioned[1])] = versioned
         for key, versioned in bucket.changed.items():
             if key[: table.shard] == shard:
                 found[key] = versioned
         yield from found.items()
 
-    def _versioned(self, table: Table[Any], batch: pa.RecordBatch, at: int) -> Versioned[Any]:
-        return batch.column("row_version")[at].as_py(), table.row_at(batch, at)
-
     def _bucket(self, table: Table[Any], number: int) -> _Bucket:
         at = (table, number)
         found = self._buckets.get(at)
         if found is None:
-            found = self._buckets[at] = _Bucket(self._load(table, number))
+            found = self._buckets[at] = _Bucket(table, self._load(table, number))
         else:
             self._buckets.move_to_end(at)
         return found
 
-    def _load(self, table: Table[Any], number: int) -> pa.RecordBatch | None:
-        manifest = self._tables.get(str(table))
-        if manifest is None:
-            return None
+    def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
+        manifest = self._tables.get(str(table), table.manifest())
         slices = [
             part
             for ref in manifest.base + manifest.l0
@@ -150,25 +151,22 @@ class Warm:
             if (part := bucket_slice(batch, number)).num_rows
         ]
         if not slices:
-            return None
+            return one_batch(table.schema.empty_table())
         return one_batch(latest(slices, table.key, keep_deleted=False))
 
     def _shrink(self) -> None:
         total = sum(bucket.nbytes for bucket in self._buckets.values())
         if total <= self._budget:
             return
-        for (table, _), bucket in self._buckets.items():
-            self._consolidate(table, bucket)
+        for at, bucket in list(self._buckets.items()):
+            if bucket.changed:
+                self._buckets[at] = self._consolidated(at[0], bucket)
         total = sum(bucket.nbytes for bucket in self._buckets.values())
         while total > self._budget and self._buckets:
             _, dropped = self._buckets.popitem(last=False)
             total -= dropped.nbytes
 
-    def _consolidate(self, table: Table[Any], bucket: _Bucket) -> None:
-        """Turn changed rows into columns: a tenth of the memory, a slower look."""
-        if not bucket.changed:
-            return
-        parts = [] if bucket.batch is None else [pa.Table.from_batches([bucket.batch])]
-        parts.append(table.to_arrow(bucket.changed))
-        bucket.batch = one_batch(latest(parts, table.key, keep_deleted=False))
-        bucket.changed = {}
+    def _consolidated(self, table: Table[Any], bucket: _Bucket) -> _Bucket:
+        """Changed rows turned into columns: a tenth of the memory, a slower look."""
+        parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
+        return _Bucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))

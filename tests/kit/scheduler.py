@@ -1,0 +1,115 @@
+"""Several processes on one store, interleaved at every store call, as a seed decides.
+
+Each actor runs in a thread of its own, but only one of them ever runs: at each
+store call it hands the baton back, and the scheduler's seeded generator picks who
+goes on. So an interleaving is a function of the seed, and a failure can be
+replayed. An actor can be killed at any such point, like a process: from then on
+its store answers nothing but `Crash`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from arco.storage.port import Store
+from tests.kit.faulty import Crash, _Wrapper
+
+T = TypeVar("T")
+_STUCK_S = 120.0
+
+
+class Actor:
+    """One process. `incarnation` counts how often it was started."""
+
+    def __init__(self, scheduler: Scheduler, name: str, body: Callable[[Actor], None]) -> None:
+        self.name = name
+        self.incarnation = 0
+        self.killed = False
+        self.ended = False
+        self.failure: BaseException | None = None
+        self._scheduler = scheduler
+        self._body = body
+        self._go = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            while True:
+                self.incarnation += 1
+                self.killed = False
+                try:
+                    self._body(self)
+                    return
+                except Crash:
+                    continue  # a supervisor starts it again
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self.ended = True
+            self._scheduler._back.release()
+
+    def pause(self) -> None:
+        """Let others run; called by the actor itself."""
+        if self.killed:
+            raise Crash(self.name)
+        self._scheduler._back.release()
+        self._go.acquire()
+        if self.killed:
+            raise Crash(self.name)
+
+
+class TurnStore(_Wrapper):
+    """The store as one actor sees it: every call is a chance for somebody else."""
+
+    def __init__(self, inner: Store, actor: Actor) -> None:
+        super().__init__(inner)
+        self._actor = actor
+
+    def _call(self, op: str, path: str, act: Callable[[], T]) -> T:
+        self._actor.pause()
+        self._actor._scheduler.trace.append((self._actor.name, op, path))
+        return act()
+
+
+class Scheduler:
+    def __init__(self, rng: random.Random, *, kill_rate: float = 0.0) -> None:
+        self._rng = rng
+        self._kill_rate = kill_rate
+        self._back = threading.Semaphore(0)
+        self._actors: list[Actor] = []
+        self.trace: list[tuple[str, str, str]] = []
+        self.between: Callable[[], None] = lambda: None
+        """Called between any two steps, for example to move the clock."""
+
+    def spawn(self, name: str, body: Callable[[Actor], None]) -> None:
+        self._actors.append(Actor(self, name, body))
+
+    def run(self) -> None:
+        """Until every actor has ended. Raises the first failure."""
+        for actor in self._actors:
+            actor._thread.start()
+        while waiting := [a for a in self._actors if not a.ended]:
+            actor = self._rng.choice(waiting)
+            if self._rng.random() < self._kill_rate:
+                actor.killed = True
+            actor._go.release()
+            if not self._back.acquire(timeout=_STUCK_S):
+                raise TimeoutError(f"{actor.name} does not give the baton back")
+            if actor.failure is not None:
+                self._stop()
+                raise actor.failure
+            self.between()
+
+    def _stop(self) -> None:
+        """Let the other threads end, for the process must not keep them."""
+        for actor in self._actors:
+            actor._body = lambda _: None
+        for actor in self._actors:
+            while not actor.ended:
+                actor.killed = True
+                actor._go.release()
+                self._back.acquire(timeout=_STUCK_S)
