@@ -205,10 +205,17 @@ def check(sim: Simulation) -> None:
 
 
 def check_answers(sim: Simulation) -> None:
-    """Of those who raced for a name exactly one got it."""
+    """Of those who raced for a name exactly one got it.
+
+    A key is remembered for a day. Who sleeps for longer between two tries is
+    refused by its own first try, at worst; never are there two winners.
+    """
     for n in range(4):
         found = sorted(v for key, v in sim.answers.items() if key.endswith(f"-{n}"))
-        assert found == ["applied", "namespace_exists"], (n, sim.answers)
+        expected = [["applied", "namespace_exists"]]
+        if sim.sleepy:
+            expected.append(["namespace_exists", "namespace_exists"])
+        assert found in expected, (n, sim.answers)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -109,14 +109,28 @@ def test_plain_values_are_what_json_knows() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 20, "5.0 MiB"), (1 << 50, "1024.0 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (1 << 50, "1024.0 TiB"),
+    ],
 )
 def test_sizes_have_a_unit(count: int, text: str) -> None:
     assert render.size(count) == text
 
 
 def test_digest_leaves_out_what_is_empty() -> None:
-    data = {"a": "", "b": None, "c": [], "d": {}, "e": 0, "f": False, "g": "two words"}
+    data: dict[str, object] = {
+        "a": "",
+        "b": None,
+        "c": [],
+        "d": {},
+        "e": 0,
+        "f": False,
+        "g": "two words",
+    }
     assert digest(data) == 'e=0 f=false g="two words"'
 
 
@@ -155,6 +169,12 @@ def test_many_columns_become_records() -> None:
     lines = text_of(sqltable.fitted(table, 80), 80)
     assert lines[:2] == ["-- row 1 --", "column_0   0"]
     assert len(lines) == 21
+
+
+def test_many_columns_without_rows_are_named() -> None:
+    table = pa.table({f"column_{n}": pa.array([], pa.int64()) for n in range(20)})
+    assert text_of(sqltable.fitted(table, 500), 500)[0].startswith("column_0  column_1")
+    assert text_of(sqltable.fitted(table, 80), 80)[0].startswith("column_0, column_1, ")
 
 
 def test_columns_of_one_name_stay_apart_in_json() -> None:

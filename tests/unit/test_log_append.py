@@ -12,6 +12,7 @@ from arco.catalog.events import AssetObserved, NamespaceCreated
 from arco.errors import AlreadyExists, Corrupt, Invalid, Unavailable
 from arco.log.append import Ledger
 from arco.log.envelope import MAX_EVENT_BYTES
+from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -123,6 +124,21 @@ def test_batch_consumed_while_its_put_hung_for_minutes_is_not_put_again(at: Sett
     assert inbox_names(at.memory) == []
     at.other.committer.commit()
     assert at.logged() == list(receipt)
+
+
+def test_writer_that_slept_past_what_gc_keeps_does_not_put_its_batch_again(at: Setting) -> None:
+    def consumed_and_collected() -> None:
+        for _ in range(4):
+            at.other.ledger.append([FACT])
+            at.other.committer.commit()
+            at.clock.suspend(timedelta(days=2))
+        at.other.gc(Retention(generations=timedelta(days=1), at_least=1), dry_run=False)
+        assert at.other.manifests.find(1) is None
+
+    with pytest.raises(Unavailable, match="may or may not"):
+        _append_with_lost_response(at, consumed_and_collected)
+    assert inbox_names(at.memory) == []
+    assert len(at.logged()) == 5
 
 
 def _append_with_lost_response(

@@ -98,7 +98,9 @@ def _print(session: Session, entry: Entry) -> None:
 @command(app, "show", example="servo admin log show 42")
 def show(
     session: Session,
-    position: Annotated[int, typer.Argument(min=1, help="Its position in the log.")],
+    position: Annotated[
+        int, typer.Argument(min=1, metavar="POSITION", help="Its position in the log.")
+    ],
 ) -> None:
     """Show one event whole, and what was decided about it."""
     from arco.cli import events, render

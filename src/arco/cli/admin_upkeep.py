@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import os
-import shutil
+import contextlib
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,10 +13,8 @@ import typer
 from arco.cli.failures import DIFFERENT
 from arco.cli.options import command
 from arco.cli.session import Session
-from arco.errors import Unavailable
 
 if TYPE_CHECKING:
-    from arco.app import Workspace
     from arco.state.fsck import FsckReport
     from arco.state.gc import GcReport
     from arco.state.rebuild import Engine, Rebuild
@@ -96,6 +91,9 @@ def rebuild(
     engine: Annotated[
         EngineName, typer.Option(help="What folds the log: this process, or Spark.")
     ] = EngineName.embedded,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Where Spark runs, with --engine spark.")
+    ] = "local[*]",
     check: Annotated[
         bool, typer.Option("--check", help="Compare only; exit code 1 if anything differs.")
     ] = False,
@@ -108,8 +106,7 @@ def rebuild(
     from arco.cli.progress import progress
 
     workspace = session.open()
-    chosen = None if engine is EngineName.embedded else spark_engine(workspace)
-    with progress() as report:
+    with folding(engine, master) as chosen, progress() as report:
         found = workspace.rebuild(chosen, publish=not check, progress=report)
     if session.json:
         tables = [render.plain(d) | {"same": d.same} for d in found.differences]
@@ -121,23 +118,21 @@ def rebuild(
         raise typer.Exit(DIFFERENT)
 
 
-def spark_engine(workspace: Workspace) -> Engine:
-    """Raises Unavailable, with what to install, if Spark cannot run here."""
-    hint = "install it: pip install 'arco[spark]', and a Java runtime (17 or newer)"
-    if importlib.util.find_spec("pyspark") is None:
-        raise Unavailable("the Spark engine needs pyspark, which is not installed", hint=hint)
-    home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        raise Unavailable(
-            "the Spark engine needs Java, which is neither at JAVA_HOME nor on the PATH",
-            hint="install a Java runtime (17 or newer), or set JAVA_HOME",
-        )
+@contextlib.contextmanager
+def folding(engine: EngineName, master: str) -> Iterator[Engine | None]:
+    """The engine to fold with; None is the embedded one."""
+    if engine is EngineName.embedded:
+        yield None
+        return
+    from arco.app import chain
+    from arco.spark.rebuild import SparkEngine
+    from arco.spark.session import open_session
+
+    session = open_session(master)
     try:
-        module: Any = importlib.import_module("arco.spark.rebuild")
-    except ImportError as error:
-        raise Unavailable(f"the Spark engine cannot be loaded: {error}", hint=hint) from error
-    engine: Engine = module.SparkEngine(workspace)
-    return engine
+        yield SparkEngine(chain, session)
+    finally:
+        session.stop()
 
 
 def _show_rebuild(found: Rebuild, check: bool) -> None:

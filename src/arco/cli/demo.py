@@ -124,10 +124,8 @@ def race(stage: Stage) -> None:
     generations = open_workspace().snapshot().generation - before
     counts = Counter(outcome for outcome, _ in results)
     stage.say(f"{counts['won']} won, {counts['refused']} were refused, each with its reason;")
-    stage.say(
-        f"the catalog says it is [bold]{asset.tags['by']}[/]'s. {WRITERS} commands shared "
-        f"{generations} commits."
-    )
+    shared = render.count(generations, "commit")
+    stage.say(f"the catalog says [bold]{asset.tags['by']}[/]. All {WRITERS} shared {shared}.")
 
 
 def flood(stage: Stage, asset_id: str) -> int:

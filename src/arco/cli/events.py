@@ -103,17 +103,24 @@ def outcome(snapshot: Snapshot, entry: Entry) -> dict[str, Any] | None:
 
 
 def one_line(entry: Entry) -> Text:
+    """An event in one line; on a narrow terminal, its data is on a second one."""
     recorded, void = entry
     event = recorded.event
-    line = Text(no_wrap=True, overflow="ellipsis")
+    line = Text()
     line.append(f"{recorded.position:>6}{'~' if void else ' '} ", "bold")
     line.append(f"{short(recorded.received_at)}  ", "dim")
     line.append(f"{visible(event.type):<26} ", "cyan")
     line.append(f"{visible(event.actor) or '–':<8} ", "green")
+    if _narrow():
+        line.append("\n        ")
     line.append(digest(json.loads(bytes(event.data))))
     if void:
         line.stylize("strike dim")
     return line
+
+
+def _narrow() -> bool:
+    return render.console().is_terminal and render.console().width < 120
 
 
 def digest(data: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -29,14 +30,25 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+def _console(*, stderr: bool) -> Console:
+    plain = bool(os.environ.get("NO_COLOR"))
+    return _Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=None if plain else "auto",  # not even bold
+    )
+
+
 @cache
 def console() -> Console:
-    return _Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _console(stderr=False)
 
 
 @cache
 def errors() -> Console:
-    return _Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return _console(stderr=True)
 
 
 def document(value: object) -> None:
@@ -95,7 +107,10 @@ def say(text: str, style: str = "") -> None:
 
 def out(text: Text) -> None:
     """One line, at once: cut to a terminal's width, whole everywhere else."""
-    console().print(text, soft_wrap=not console().is_terminal)
+    if console().is_terminal:
+        console().print(text, no_wrap=True, overflow="ellipsis")
+    else:
+        console().print(text, soft_wrap=True)
     sys.stdout.flush()
 
 

@@ -94,6 +94,8 @@ def _shared(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 def _records(names: list[str], cells: list[list[str]], width: int) -> Fitted:
+    if not cells:
+        return Fitted(Text(", ".join(names), "bold"), False)
     room = width - max(map(len, names)) - GAP
     parts: list[RenderableType] = []
     for number, row in enumerate(cells, 1):

@@ -25,6 +25,7 @@ What makes two engines agree, row for row:
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -91,7 +92,7 @@ class Rows:
     def __init__(self, source: RowSource) -> None:
         self._source = source
         self.changes: dict[Table[Any], dict[Key, Versioned[Any]]] = {}
-        self._known: dict[Table[Any], dict[Key, Versioned[Any] | None]] = {}
+        self._known: defaultdict[Table[Any], dict[Key, Versioned[Any] | None]] = defaultdict(dict)
         """Every row that was looked at, as it is now: the source is asked once for each."""
         self._shards: dict[Table[Any], dict[Key, set[Key]]] = {}
         self.now: datetime = datetime.min
@@ -107,7 +108,7 @@ class Rows:
         return 0 if found is None or found[1] is None else found[0]
 
     def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
-        known = self._known.setdefault(table, {})
+        known = self._known[table]
         if key in known:
             found = known[key]
         else:

@@ -1,0 +1,126 @@
+"""A session at the terminal, kept as a file. To update it, see `test_cli_help.py`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from arco.app import Workspace
+from arco.catalog.events import AssetObserved
+from arco.cli import app
+from tests.e2e.golden import check_golden, normalised
+
+
+class Terminal:
+    """Types commands into this process, and keeps what is seen."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], directory: Path) -> None:
+        self._capsys = capsys
+        self._directory = directory
+        self.seen: list[str] = []
+
+    def type(self, line: str) -> None:
+        code = app.run(shlex.split(line)[1:])
+        out, err = self._capsys.readouterr()
+        shown = f"$ {line}\n{out}{err}"
+        self.seen.append(shown + (f"[exit {code}]\n" if code else ""))
+
+    def text(self) -> str:
+        return normalised("\n".join(self.seen), directory=str(self._directory))
+
+
+@pytest.fixture
+def terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Terminal:
+    for name in [name for name in os.environ if name.startswith("ARCO_")]:
+        if name != "ARCO_UPDATE_GOLDEN":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("ARCO_ACTOR", "ana")
+    monkeypatch.chdir(tmp_path)
+    return Terminal(capsys, tmp_path)
+
+
+CATALOG = r"""
+servo catalog namespace list
+servo admin init --store lake --save
+servo catalog namespace list
+servo catalog namespace create sales --owner ana --tag tier=gold --description 'What we sold'
+servo catalog asset create sales.orders --column id:bigint:not_null --column mail:string
+servo catalog asset create sales.orders
+servo catalog asset show sales.order
+servo catalog column add sales.orders amount:double --description 'how much'
+servo catalog column update sales.orders mail --name email --pii email --sensitivity restricted
+servo catalog column drop sales.orders mail
+servo catalog asset update sales.orders --tag pii=yes --owner ana --owner bo
+servo catalog asset rename sales.orders purchases
+servo catalog asset list
+servo catalog asset show sales.purchases
+servo catalog namespace show sales
+servo catalog namespace list
+servo catalog namespace drop sales
+servo catalog asset drop sales.purchases
+"""
+
+ADMIN = r"""
+servo admin log tail -n 3
+servo admin log show 2
+servo admin snapshot
+servo admin snapshot --history 3
+servo admin diff 2 3
+servo admin sql "SELECT namespace, name, tags, owners, created_at FROM catalog.assets"
+servo admin sql "SELECT * FROM catalog.assets WHERE name = 'orders'"
+servo admin sql "SELECT * FROM range(5)" --limit 2
+servo admin sql "SELECT repeat('x', 100) AS long, 1 AS one"
+servo admin sql --tables
+servo admin sql "SELECT nope FROM catalog.assets"
+servo admin fsck
+servo admin rebuild --check
+servo admin pin quarter-end 2 --reason 'the books' --days 90
+servo admin pins
+servo admin unpin quarter-end
+servo admin merge
+servo admin merge --all
+servo admin gc
+servo admin backup backup
+servo admin rollback 3 --reason 'wrong workspace'
+servo admin log tail -n 4
+servo admin restore backup --store copy
+servo admin rejected
+servo admin rejected broken
+servo admin compact --once
+servo admin fsck
+"""
+
+
+def type_all(terminal: Terminal, lines: str) -> None:
+    for line in lines.strip().splitlines():
+        terminal.type(line)
+
+
+def prepare(workspace: Workspace, facts: Sequence[AssetObserved] = ()) -> None:
+    workspace.catalog.create_namespace("sales", owners=["ana"])
+    orders = workspace.catalog.create_asset("sales.orders", tags={"tier": "gold"})
+    workspace.catalog.update_asset("sales.orders", owners=["ana", "bo"], description="All of them")
+    fact = AssetObserved(asset_id=orders.event_id, row_count=1200, size_bytes=64_000)
+    workspace.ledger.append([fact])
+    workspace.committer.commit()
+    workspace.store.put("ledger/inbox/broken.json", b'{"hello": 1}')
+    workspace.committer.commit()
+
+
+def test_session_with_the_catalog(terminal: Terminal) -> None:
+    type_all(terminal, CATALOG)
+    check_golden("session_catalog.txt", terminal.text())
+
+
+def test_session_of_an_administrator(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCO_STORE", "lake")
+    prepare(Workspace.open("lake", "default", "main", actor="ana"))
+    type_all(terminal, ADMIN)
+    check_golden("session_admin.txt", terminal.text())

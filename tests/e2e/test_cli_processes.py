@@ -1,0 +1,105 @@
+"""Commands that live for a while, and how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arco.catalog.events import AssetObserved
+from tests.e2e.conftest import Servo, populate
+
+
+def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """What a process prints, up to the line that has `text`."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"{text!r} never came; it said {lines} and {process.communicate()[1]}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_compactor_drains_and_ends_well_when_told(servo: Servo, number: signal.Signals) -> None:
+    workspace = servo.open()
+    process = servo.start("admin", "compact", "--json", "--interval", "5")
+    lines_until(process, "started")
+    workspace.ledger.append([AssetObserved(asset_id="a", row_count=1, size_bytes=1)])
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    published, stopped = map(json.loads, out.splitlines())
+    assert (published["state"], published["events"], published["position"]) == ("published", 1, 1)
+    assert stopped == {"state": "stopped", "generation": 1}
+
+
+def test_killed_compactor_loses_nothing(servo: Servo) -> None:
+    workspace = servo.open()
+    process = servo.start("admin", "compact", "--json", "--interval", "0.02")
+    lines_until(process, "started")
+    ids: set[str] = set()
+    for number in range(200):
+        fact = AssetObserved(asset_id="a", row_count=number, size_bytes=1)
+        ids.update(workspace.ledger.append([fact]).event_ids)
+        if number == 150:
+            process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    servo.text("admin", "compact", "--once")
+    log = servo.text("admin", "log", "tail", "-n", "1000", "--json").splitlines()
+    assert sorted(json.loads(line)["id"] for line in log) == sorted(ids)
+    assert servo.json("admin", "fsck")["clean"] is True
+
+
+def test_follow_shows_events_as_they_come_and_ends_quietly(servo: Servo) -> None:
+    workspace = servo.open()
+    populate(workspace)
+    process = servo.start("admin", "log", "tail", "-n", "1", "--follow", "--interval", "0.05")
+    assert len(lines_until(process, "asset_observed")) == 1
+    workspace.catalog.create_namespace("news")
+    assert "namespace=news" in lines_until(process, "namespace_created")[-1]
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 0
+
+
+def test_reader_that_leaves_is_no_error(servo: Servo) -> None:
+    workspace = servo.open()
+    facts = [AssetObserved(asset_id="a", row_count=n, size_bytes=1) for n in range(5_000)]
+    workspace.ledger.append(facts)
+    workspace.committer.commit()
+    process = servo.start("admin", "log", "tail", "-n", "5000", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 141
+
+
+def test_demo_runs_and_leaves_a_sound_workspace(servo: Servo, tmp_path: Path) -> None:
+    place = tmp_path / "demo"
+    command = [sys.executable, "-m", "arco.cli.demo", "--dir", str(place)]
+    done = subprocess.run(command, env=servo.env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 won, 7 were refused" in done.stdout
+    assert "Lost: 0. Twice: 0." in done.stdout
+    assert "the same, row for row" in done.stdout
+    assert servo.json("admin", "fsck", "--store", str(place / "lake"))["clean"] is True
+
+
+def test_demo_does_not_touch_what_is_not_its_own(servo: Servo, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("dear to me")
+    command = [sys.executable, "-m", "arco.cli.demo", "--dir", str(tmp_path / "mine")]
+    done = subprocess.run(command, env=servo.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "is no former demo" in done.stderr
+    assert (tmp_path / "mine" / "file").read_text() == "dear to me"
