@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +37,7 @@ from arco.state.sql import SqlEngine, SqlLimits
 from arco.state.table import Table
 from arco.state.tier1 import Tier1
 from arco.state.warm import Warm
+from arco.storage.cloud import Option
 from arco.storage.lease import Leases
 from arco.storage.open import open_store
 from arco.storage.port import Store
@@ -109,9 +110,20 @@ class Workspace:
         self.catalog = CatalogCommands(self.tier1, self.snapshot, actor)
 
     @classmethod
-    def open(cls, url: str, tenant: str, name: str, **settings: Any) -> Workspace:
-        """The workspace at a store's URL (`file:///…`, `s3://…`, `gs://…`, `az://…`)."""
-        store = ScopedStore(open_store(url), tenant, name)
+    def open(
+        cls,
+        url: str,
+        tenant: str,
+        name: str,
+        *,
+        options: Mapping[str, Option] | None = None,
+        **settings: Any,
+    ) -> Workspace:
+        """The workspace at a store's URL (`file:///…`, `s3://…`, `gs://…`, `az://…`).
+
+        `options` go to the store's client; by default it asks the environment.
+        """
+        store = ScopedStore(open_store(url, **(options or {})), tenant, name)
         return cls(store, tenant, name, **settings)
 
     @property

@@ -9,7 +9,11 @@ from typing import Any
 
 from arco.app import Workspace
 from arco.clock import Clock
+from arco.log.commit import Proposal
 from arco.log.envelope import Event, make_event
+from arco.log.head import Head
+from arco.log.manifest import TableManifest
+from arco.state.project import with_table
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
@@ -78,3 +82,23 @@ def to_events(w: Workspace, steps: list[Step], ids: Callable[[], str]) -> list[E
         )
         for step in steps
     ]
+
+
+def sabotage(w: Workspace) -> None:
+    """Publish a state that is not what the log says: two tables are empty."""
+
+    def propose(head: Head) -> Proposal:
+        domain = w.manifests.domains(head)["catalog"]
+        for name in ("assets", "columns"):
+            known = domain.tables[name]
+            domain = with_table(domain, name, TableManifest(known.columns, known.key, known.shard))
+        root = head.manifest
+        return Proposal(
+            kind="merge",
+            domains={"catalog": domain},
+            position=root.position,
+            log_time=root.log_time,
+            pending=root.pending_cleanup,
+        )
+
+    assert w.publisher.publish(propose) is not None

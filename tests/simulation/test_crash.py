@@ -21,12 +21,9 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved, Column, NamespaceCreated
 from arco.errors import Error
-from arco.log.commit import Committed, Proposal
+from arco.log.commit import Committed
 from arco.log.envelope import decode_batch
-from arco.log.head import Head
-from arco.log.manifest import TableManifest
 from arco.state.gc import Retention
-from arco.state.project import with_table
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
@@ -36,7 +33,7 @@ from tests.kit.histories import History, random_draw
 from tests.kit.hooks import HookStore
 from tests.kit.invariants import check_at_rest, check_snapshot
 from tests.kit.model import read_log
-from tests.kit.workspace import clone, make_workspace, to_events
+from tests.kit.workspace import clone, make_workspace, sabotage, to_events
 
 T = TypeVar("T")
 RETENTION = Retention(generations=timedelta(days=1), at_least=2)
@@ -154,26 +151,6 @@ def collect(w: Workspace, told: Told) -> None:
     clock.advance(timedelta(days=2))
     report = w.gc(RETENTION, dry_run=False)
     assert report.doomed and not report.failed
-
-
-def sabotage(w: Workspace) -> None:
-    """Publish a state that is not what the log says: two tables are empty."""
-
-    def propose(head: Head) -> Proposal:
-        domain = w.manifests.domains(head)["catalog"]
-        for name in ("assets", "columns"):
-            known = domain.tables[name]
-            domain = with_table(domain, name, TableManifest(known.columns, known.key, known.shard))
-        root = head.manifest
-        return Proposal(
-            kind="merge",
-            domains={"catalog": domain},
-            position=root.position,
-            log_time=root.log_time,
-            pending=root.pending_cleanup,
-        )
-
-    assert w.publisher.publish(propose) is not None
 
 
 def rebuild(w: Workspace, told: Told) -> None:

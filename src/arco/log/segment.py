@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arco.errors import Corrupt
+from arco.errors import Corrupt, NotFound
 from arco.log.envelope import Event, EventTypes, Recorded
 from arco.log.manifest import SegmentRef, verified
 from arco.storage.port import Store
@@ -66,7 +66,10 @@ def encode(events: Sequence[Recorded]) -> bytes:
 
 def read_table(store: Store, ref: SegmentRef) -> pa.Table:
     """A segment's events as Arrow, verified against its reference."""
-    raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
+    try:
+        raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
+    except NotFound:
+        raise Corrupt(f"{ref.path} is missing", hint="restore it from a backup") from None
     try:
         # The bytes are here already. Arrow's own threads would only outlive the call, and
         # abort a process that ends right after it (apache/arrow#34314).

@@ -5,7 +5,9 @@ floor rises past generations that stopped being current longer ago than both the
 retention and the age gate. Then, in this order:
 
     1. write the new floor      nobody may open what lies below it from now on
-    2. read the pins            see pins.py for why in this order
+    2. read the pins, then the head again
+                                see pins.py for why in this order; a rollback lets go of
+                                its pin when what it pinned has become part of the head
     3. mark                     everything that kept generations refer to
     4. sweep                    root manifests, domain manifests, then files
 
@@ -84,7 +86,9 @@ class Collector:
         floor = self._floor(head, retention)
         if not dry_run and floor > self._manifests.floor():
             self._store.put(paths.FLOOR, encode(Floor(floor)), Mode.OVERWRITE)
-        kept = self._kept(floor, head, progress)
+        pinned = {pin.generation for pin in self._pins.active()}
+        head = self._manifests.head()
+        kept = self._kept({*range(floor, head.generation + 1)} | pinned, progress)
         marked = self._mark(kept, head, progress)
         doomed = list(self._sweepable(marked, retention))
         failed = 0
@@ -103,11 +107,9 @@ class Collector:
         wanted = head.generation if newer is None else newer.generation - 1
         return max(current, min(wanted, head.generation - retention.at_least), 1)
 
-    def _kept(self, floor: int, head: Head, progress: Progress) -> list[Head]:
-        numbers = {*range(floor, head.generation + 1)}
-        pinned = {pin.generation for pin in self._pins.active()}
+    def _kept(self, numbers: set[int], progress: Progress) -> list[Head]:
         found: list[Head] = []
-        wanted = sorted(numbers | pinned)
+        wanted = sorted(numbers)
         for start in range(0, len(wanted), 256):
             part = wanted[start : start + 256]
             found += [h for h in each(self._store, self._manifests.find, part) if h is not None]

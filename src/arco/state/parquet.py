@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -38,17 +38,18 @@ def encode(
 ) -> tuple[bytes, FileRef]:
     """A table in file order as Parquet, with its reference."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         sink,
+        table.schema,
         compression="zstd",
         compression_level=1,
-        row_group_size=ROWS_PER_GROUP,
         use_dictionary=False,  # zstd finds what repeats, in less time and space
         write_statistics=[*key, "row_version", "_bucket"],
         write_page_checksum=True,
         store_schema=False,
-    )
+    ) as writer:
+        for rows in _whole_buckets(table):
+            writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
     raw = sink.getvalue().to_pybytes()
     footer = int.from_bytes(raw[-8:-4], "little") + 8
     versions = pc.min_max(table.column("row_version")).as_py()
@@ -67,6 +68,20 @@ def encode(
         day=day,
     )
     return raw, ref
+
+
+def _whole_buckets(table: pa.Table) -> Iterator[pa.Table]:
+    """Parts of up to ROWS_PER_GROUP rows, or of one bucket: a look-up reads one of them."""
+    if table.num_rows <= ROWS_PER_GROUP:
+        yield table
+        return
+    start = size = 0
+    for entry in pc.value_counts(table.column("_bucket")).to_pylist():
+        if size and size + entry["counts"] > ROWS_PER_GROUP:
+            yield table.slice(start, size)
+            start, size = start + size, 0
+        size += entry["counts"]
+    yield table.slice(start, size)
 
 
 def _shard_range(table: pa.Table, shard: Sequence[str]) -> tuple[str, str]:
@@ -152,7 +167,7 @@ class Files:
         if found is not None:
             return found
         group = footer.groups[i]
-        raw = self.store.get_range(ref.path, group.start, group.length)
+        raw = self._range(ref, group.start, group.length)
         source = pa.PythonFile(_Part(ref.bytes, group.start, raw), mode="r")
         return self._keep((ref.path, i), _read(source, ref, footer.metadata, [i]))
 
@@ -174,17 +189,20 @@ class Files:
                 self._used -= dropped.nbytes
         return batch
 
+    def _range(self, ref: FileRef, start: int, length: int) -> bytes:
+        try:
+            return self.store.get_range(ref.path, start, length)
+        except NotFound:
+            raise _missing(ref) from None
+        except Invalid:
+            raise Corrupt(f"{ref.path} is shorter than {ref.bytes} bytes") from None
+
     def _footer(self, ref: FileRef) -> _Footer:
         with self._lock:
             found = self._footers.get(ref.path)
         if found is not None:
             return found
-        try:
-            raw = self.store.get_range(ref.path, ref.bytes - ref.footer_bytes, ref.footer_bytes)
-        except NotFound:
-            raise _missing(ref) from None
-        except Invalid:
-            raise Corrupt(f"{ref.path} is shorter than {ref.bytes} bytes") from None
+        raw = self._range(ref, ref.bytes - ref.footer_bytes, ref.footer_bytes)
         verified(raw, ref.footer_sha256, ref.path)
         # A footer alone will do: nothing else is looked at before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))

@@ -101,7 +101,7 @@ class Rollback:
     ) -> dict[str, DomainManifest]:
         """The target's tables, except the list of segments: the log goes on."""
         current = self._manifests.domains(head)
-        domains = {name: DomainManifest(name, 0, {}) for name in current}
+        domains = {name: DomainManifest(name, 0, {}) for name in (*current, "log")}
         domains.update(self._manifests.domains(target))
         row = system.segment_row(
             ref, recorded.received_at, recorded.received_at, target.manifest.position

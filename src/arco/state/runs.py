@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arco.state.columns import values
 from arco.state.table import Key
 
 
-def lower_bound(columns: Sequence[pa.Array], key: Key, low: int, high: int) -> int:
+def lower_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int) -> int:
     """The first index in low..high whose leading columns are not below `key`."""
     if len(columns) == 1:
-        column, value = columns[0], key[0]
-        while low < high:
-            middle = (low + high) // 2
-            if column[middle].as_py() < value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect.bisect_left(columns[0], key[0], low, high)
     while low < high:
         middle = (low + high) // 2
-        if tuple([column[middle].as_py() for column in columns]) < key:
+        if tuple([column[middle] for column in columns]) < key:
             low = middle + 1
         else:
             high = middle
@@ -33,7 +28,7 @@ def lower_bound(columns: Sequence[pa.Array], key: Key, low: int, high: int) -> i
 
 def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
     """The rows of one bucket, without copying."""
-    buckets = [batch.column("_bucket")]
+    buckets = [values(batch.column("_bucket"))]
     start = lower_bound(buckets, (bucket,), 0, batch.num_rows)
     end = lower_bound(buckets, (bucket + 1,), start, batch.num_rows)
     return batch.slice(start, end - start)
@@ -41,24 +36,24 @@ def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
 
 def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
     """The index of a key in a slice of one bucket, or -1."""
-    return index_of([batch.column(c) for c in key_columns], key)
+    return index_of([values(batch.column(c)) for c in key_columns], key)
 
 
-def index_of(columns: Sequence[pa.Array], key: Key) -> int:
+def index_of(columns: Sequence[Sequence[Any]], key: Key) -> int:
     """The index of a key in the key columns of one bucket, or -1."""
     rows = len(columns[0])
     at = lower_bound(columns, key, 0, rows)
-    if at < rows and tuple([c[at].as_py() for c in columns]) == key:
+    if at < rows and tuple([column[at] for column in columns]) == key:
         return at
     return -1
 
 
 def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key) -> tuple[int, int]:
     """The rows of a slice of one bucket whose key starts with `prefix`."""
-    columns = [batch.column(c) for c in key_columns[: len(prefix)]]
+    columns = [values(batch.column(c)) for c in key_columns[: len(prefix)]]
     start = lower_bound(columns, prefix, 0, batch.num_rows)
     end = start
-    while end < batch.num_rows and tuple([c[end].as_py() for c in columns]) == prefix:
+    while end < batch.num_rows and tuple([column[end] for column in columns]) == prefix:
         end += 1
     return start, end
 

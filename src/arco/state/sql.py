@@ -99,23 +99,32 @@ class SqlEngine:
         connection.execute(f"CREATE VIEW {domain}.{table} AS {body}")
 
     def _select(self, manifest: TableManifest) -> str:
-        """For each key the newest row. The few recent rows are deduplicated; the base is
-        only checked against them."""
+        """For each key the newest row: L0 before the base, the base before history.
+
+        The few recent rows are deduplicated; the base is only checked against them. A
+        key that was used again after its row had left is in history too.
+        """
         columns = ", ".join([*(_quoted(c.name) for c in manifest.columns), "row_version"])
-        base = f"SELECT {columns} FROM {self._read(manifest, manifest.base)} b WHERE NOT _deleted"
-        recent = manifest.l0 + manifest.history
-        if not recent:
-            return base
         keys = [_quoted(k) for k in manifest.key]
-        body = (
-            f"WITH fresh AS (SELECT * FROM {self._read(manifest, recent)} QUALIFY row_number() "
-            f"OVER (PARTITION BY {', '.join(keys)} ORDER BY row_version DESC) = 1) "
-            f"SELECT {columns} FROM fresh WHERE NOT _deleted"
-        )
-        if manifest.base:
-            same = " AND ".join(f"f.{k} = b.{k}" for k in keys)
-            body += f" UNION ALL {base} AND NOT EXISTS (SELECT 1 FROM fresh f WHERE {same})"
-        return body
+        newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY row_version DESC)"
+        named = {"l0": manifest.l0, "base": manifest.base, "history": manifest.history}
+        levels: dict[str, str] = {}
+        for level, refs in named.items():
+            if refs:
+                rows = f"SELECT * FROM {self._read(manifest, refs)}"
+                levels[level] = rows if level == "base" else f"{rows} QUALIFY {newest} = 1"
+        parts, above = [], []
+        for level in levels:
+            hidden = [
+                f" AND NOT EXISTS (SELECT 1 FROM {other} WHERE "
+                + " AND ".join(f"{other}.{k} = {level}.{k}" for k in keys)
+                + ")"
+                for other in above
+            ]
+            parts.append(f"SELECT {columns} FROM {level} WHERE NOT _deleted{''.join(hidden)}")
+            above.append(level)
+        named_rows = ", ".join(f"{level} AS ({rows})" for level, rows in levels.items())
+        return f"WITH {named_rows} {' UNION ALL '.join(parts)}"
 
     def _read(self, manifest: TableManifest, refs: tuple[FileRef, ...]) -> str:
         """The files' rows, with every column of the table: older files may lack some."""

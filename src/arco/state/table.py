@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from arco.errors import Invalid
 from arco.log.manifest import ColumnSpec, TableManifest
+from arco.state import columns
 
 BUCKETS = 256
 EPOCH = datetime(1970, 1, 1)
@@ -154,11 +155,13 @@ class Table(Generic[R]):
         at = batch.schema.get_field_index(column)
         if at < 0:
             return lambda i: self._defaults.get(column)
-        values = batch.column(at)
-        if values.type == _ARROW[datetime]:
-            values = values.view(pa.int64())
-            return lambda i: self._value(column, _moment(values[i].as_py()))
-        return lambda i: self._value(column, values[i].as_py())
+        array = batch.column(at)
+        if array.null_count == 0 and array.type in (pa.string(), pa.int64()):
+            return columns.values(array).__getitem__
+        if array.null_count == 0 and array.type == _ARROW[datetime]:
+            moments = columns.values(array.view(pa.int64()))
+            return lambda i: EPOCH + timedelta(microseconds=moments[i])
+        return lambda i: self._value(column, array[i].as_py())
 
     def rows_of(self, table: pa.Table | pa.RecordBatch) -> Iterable[R]:
         columns = []
@@ -193,14 +196,11 @@ def shard_text(parts: Sequence[object]) -> str:
     )
 
 
-def _moment(microseconds: int | None) -> datetime | None:
-    """What `as_py` makes of a timestamp, in a fifth of the time."""
-    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
-
-
 def _pylist(values: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """`to_pylist`, which takes five times as long for timestamps."""
     if values.type == _ARROW[datetime]:
-        return [_moment(v) for v in values.cast(pa.int64()).to_pylist()]
+        microseconds = values.cast(pa.int64()).to_pylist()
+        return [None if v is None else EPOCH + timedelta(microseconds=v) for v in microseconds]
     return values.to_pylist()  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,134 @@
+"""Starts the processes of a busy workspace, kills them, and looks at what is left."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from arco.log.commit import Committed
+from arco.state.replay import read_log
+from tests.integration.roles import NAMESPACES, Setup
+from tests.kit.invariants import check_chain, check_snapshot
+
+ROOT = Path(__file__).parents[2]
+
+
+class Member:
+    """One process, which is started again whenever it ends."""
+
+    def __init__(self, setup: Setup, role: str, number: int) -> None:
+        self.role = role
+        self.name = f"{role}{number}"
+        self.kills = 0
+        self._setup = setup
+        self._log = Path(setup.folder) / f"{self.name}.log"
+        self._starts = 0
+        self.start()
+
+    def start(self) -> None:
+        self._starts += 1
+        name = f"{self.name}_{self._starts}"  # a new life has a file and a chance of its own
+        raw = msgspec.json.encode(self._setup).decode()
+        with open(self._log, "a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.roles", self.role, name, raw],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.kills += 1
+
+    def watch(self) -> None:
+        """Start it again if it has given up."""
+        if self._process.poll() is not None:
+            self.start()
+
+    def wait(self) -> None:
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(
+                f"{self.name} did not stop: {self._log.read_text()[-2000:]}"
+            ) from None
+
+
+@contextmanager
+def at_work(setup: Setup, roles: dict[str, int]) -> Iterator[list[Member]]:
+    """A crew on a new workspace; told to stop, and waited for, at the end."""
+    workspace = setup.open()
+    for namespace in NAMESPACES:
+        workspace.catalog.create_namespace(namespace)
+    members = [Member(setup, role, n) for role, count in roles.items() for n in range(count)]
+    try:
+        yield members
+    finally:
+        (Path(setup.folder) / "stop").touch()
+        for member in members:
+            member.wait()
+
+
+def let_work(setup: Setup, members: list[Member], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        check_violations(setup)
+        for member in members:
+            member.watch()
+        time.sleep(0.2)
+
+
+def kill_now_and_then(
+    setup: Setup, members: list[Member], seconds: float, rng: random.Random
+) -> None:
+    """kill -9, at random instants, one after the other, each started again at once."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        let_work(setup, members, rng.uniform(0.1, 0.8))
+        victim = rng.choice(members)
+        victim.kill()
+        victim.start()
+
+
+def check_violations(setup: Setup) -> None:
+    found = Path(setup.folder) / "violations"
+    assert not found.exists(), found.read_text()
+
+
+def check_whole(setup: Setup) -> dict[str, int]:
+    """Everything acknowledged is there once; all checks are clean; a rebuild agrees."""
+    check_violations(setup)
+    workspace = setup.open()
+    while isinstance(workspace.committer.commit(), Committed):
+        pass
+    snapshot = workspace.snapshot()
+    logged = Counter(r.event.id for r in read_log(snapshot, workspace.types))
+    acknowledged = setup.acknowledged()
+    lost = [event for event in acknowledged if event not in logged]
+    twice = [event for event, count in logged.items() if count > 1]
+    assert not lost, f"{len(lost)} of {len(acknowledged)} acknowledged events are lost: {lost[:5]}"
+    assert not twice, f"{len(twice)} events are in the log twice: {twice[:5]}"
+    check_snapshot(snapshot)
+    check_chain(workspace)
+    report = workspace.fsck()
+    assert report.clean, [f for f in report.findings if f.severity == "error"][:10]
+    rebuilt = workspace.rebuild(publish=False)
+    assert rebuilt.same, rebuilt.differences
+    return {
+        "acknowledged": len(acknowledged),
+        "logged": sum(logged.values()),
+        "generations": snapshot.generation,
+        "floor": workspace.manifests.floor(),
+    }
