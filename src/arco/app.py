@@ -95,6 +95,7 @@ class Workspace:
             self.ids,
             self.types,
             source=source,
+            actor=actor,
             signal=self.signal,
         )
         self.publisher = Publisher(store, self.manifests, self.clock, self.ids, rng=rng)
@@ -106,8 +107,8 @@ class Workspace:
         self.merger = Merger(
             self.publisher, self.tables, self.files, self.clock, self.ids, self.leases
         )
-        self.tier1 = Tier1(self.ledger, self.committer, self.snapshot)
-        self.catalog = CatalogCommands(self.tier1, self.snapshot, actor)
+        self.tier1 = Tier1(self.ledger, self.committer, self.manifests, self.files, self.chain)
+        self.catalog = CatalogCommands(self.tier1, actor)
 
     @classmethod
     def open(

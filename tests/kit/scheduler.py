@@ -19,6 +19,7 @@ from tests.kit.faulty import Crash, _Wrapper
 
 T = TypeVar("T")
 _STUCK_S = 120.0
+_MAX_CALLS = 200_000
 
 
 class Actor:
@@ -102,6 +103,9 @@ class Scheduler:
             if actor.failure is not None:
                 self._stop()
                 raise actor.failure
+            if len(self.trace) > _MAX_CALLS:
+                self._stop()
+                raise TimeoutError(f"no end after {_MAX_CALLS} calls: {self.trace[-20:]}")
             self.between()
 
     def _stop(self) -> None:

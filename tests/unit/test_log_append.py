@@ -141,9 +141,7 @@ def test_writer_that_slept_past_what_gc_keeps_does_not_put_its_batch_again(at: S
     assert len(at.logged()) == 5
 
 
-def _append_with_lost_response(
-    at: Setting, meanwhile: Callable[[], object]
-) -> tuple[str, ...]:
+def _append_with_lost_response(at: Setting, meanwhile: Callable[[], object]) -> tuple[str, ...]:
     def lost() -> None:
         meanwhile()
         raise Unavailable("injected")
@@ -166,9 +164,7 @@ def test_another_batch_under_the_same_name_is_corrupt(at: Setting) -> None:
     twin = Ledger(at.memory, at.other.manifests, at.clock, at.writer.ids, at.writer.types)
     name = twin.append([FACT]).batch
     ids = iter(["E1", name])
-    ledger = Ledger(
-        at.memory, at.other.manifests, at.clock, lambda: next(ids), at.writer.types
-    )
+    ledger = Ledger(at.memory, at.other.manifests, at.clock, lambda: next(ids), at.writer.types)
     with pytest.raises(Corrupt, match=name):
         ledger.append([FACT])
 

@@ -65,7 +65,7 @@ def test_nothing_in_the_inbox_publishes_nothing(at: Setting) -> None:
 
 
 def test_commit_gives_dense_positions_and_names_its_parent(at: Setting) -> None:
-    ids = []
+    ids: list[str] = []
     for count in (1, 3, 2):
         ids += at.w.ledger.append([FACT] * count).event_ids
         committed(at.w)

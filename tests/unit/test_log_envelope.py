@@ -112,9 +112,9 @@ def test_unknown_type_and_newer_version_decode_to_nothing() -> None:
 
 def test_known_type_with_wrong_data_is_corrupt() -> None:
     types = EventTypes(EVENTS)
-    with pytest.raises(Corrupt, match="catalog.namespace_created version 1"):
+    with pytest.raises(Corrupt, match=r"catalog\.namespace_created version 1"):
         types.decode("catalog.namespace_created", 1, b'{"namespace": 7}')
-    with pytest.raises(Corrupt, match="catalog.namespace_created version 1"):
+    with pytest.raises(Corrupt, match=r"catalog\.namespace_created version 1"):
         types.decode("catalog.namespace_created", 1, b'{"namespace": "\xff"}')
 
 

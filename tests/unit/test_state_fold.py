@@ -134,7 +134,9 @@ def rows_of(result: Folded, table: Table[Any]) -> dict[Key, Any]:
 
 
 def test_row_has_the_position_of_the_event_that_last_changed_it() -> None:
-    result = folded(Said(who="ana", word="hi"), Said(who="bo", word="yo"), Said(who="ana", word="x"))
+    result = folded(
+        Said(who="ana", word="hi"), Said(who="bo", word="yo"), Said(who="ana", word="x")
+    )
     assert rows_of(result, PEOPLE) == {
         ("ana",): (3, Person("ana", "x")),
         ("bo",): (2, Person("bo", "yo")),
@@ -168,9 +170,9 @@ def test_defect_of_one_fold_skips_that_fact_whole_and_no_other() -> None:
         Said(who="ana", word="hi"), Said(who="bo", word="boom"), Said(who="cy", word="yo")
     )
     assert set(rows_of(result, PEOPLE)) == {("ana",), ("cy",)}
-    ((stage, position, kind, error),) = [tuple(f) for f in result.failures]
-    assert (stage, position, kind) == ("people", 2, "test.said")
-    assert "a defect" in error
+    (failure,) = result.failures
+    assert (failure.stage, failure.position, failure.type) == ("people", 2, "test.said")
+    assert "a defect" in failure.error
 
 
 def test_fact_that_makes_a_row_nobody_can_write_is_skipped_whole() -> None:

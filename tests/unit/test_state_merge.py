@@ -50,9 +50,9 @@ def at() -> Setting:
 
 
 def test_nothing_is_due_below_the_limits(at: Setting) -> None:
-    at.commits(50)
+    at.commits(49)
     assert at.w.merger.merge() is None
-    assert len(at.manifest().l0) == 50
+    assert len(at.manifest().l0) == 49
 
 
 def test_too_many_files_become_one(at: Setting) -> None:
@@ -174,7 +174,9 @@ def test_second_merge_of_the_same_files_is_dropped(at: Setting) -> None:
     at.commits(3)
     s = at.w.snapshot()
     mine = [
-        at.w.merger._rewriter.into_base(t, s.manifest(t), s.manifest(t).l0, s.head.manifest.log_time)
+        at.w.merger._rewriter.into_base(
+            t, s.manifest(t), s.manifest(t).l0, s.head.manifest.log_time
+        )
         for t in at.w.tables
         if s.manifest(t).l0
     ]

@@ -1,4 +1,8 @@
-"""Changing the catalog: each method validates, and has one command decided (Tier 1)."""
+"""Changing the catalog: each method validates, and has one command decided (Tier 1).
+
+Names become ids on the snapshot that Tier 1 provides: for a request that is repeated
+under its idempotency key, that is the one from before it was decided the first time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,6 @@ from arco.catalog.reader import CatalogReader
 from arco.catalog.tables import ColumnRow
 from arco.errors import Invalid, NotFound
 from arco.log.envelope import Payload
-from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from servo.contract.keys import AssetKey, check_name
 
@@ -39,15 +42,15 @@ PII = (
     "ip_address",
 )
 """The kinds of personal data; `custom:<word>` is allowed too."""
+Build = Callable[[CatalogReader], Payload]
 MAX_TEXT = 4_096
 MAX_ENTRIES = 200
 MAX_COLUMNS = 5_000
 
 
 class CatalogCommands:
-    def __init__(self, tier1: Tier1, snapshot: Callable[[], Snapshot], actor: str = "") -> None:
+    def __init__(self, tier1: Tier1, actor: str = "") -> None:
         self._tier1 = tier1
-        self._snapshot = snapshot
         self._actor = actor
 
     def create_namespace(
@@ -68,7 +71,7 @@ class CatalogCommands:
             tags=_map(tags, "tags"),
             properties=_map(properties, "properties"),
         )
-        return self._do(payload, idempotency_key)
+        return self._do(lambda _: payload, idempotency_key)
 
     def update_namespace(
         self,
@@ -81,7 +84,6 @@ class CatalogCommands:
         expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> Acknowledged:
-        self._reader().namespace(namespace)
         payload = NamespaceUpdated(
             namespace=namespace,
             description=None if description is None else _text(description, "description"),
@@ -90,11 +92,11 @@ class CatalogCommands:
             properties=None if properties is None else _map(properties, "properties"),
             expected_version=expected_version,
         )
-        return self._do(payload, idempotency_key)
+        return self._do(_in_namespace(namespace, payload), idempotency_key)
 
     def drop_namespace(self, namespace: str, *, idempotency_key: str = "") -> Acknowledged:
-        self._reader().namespace(namespace)
-        return self._do(NamespaceDropped(namespace=namespace), idempotency_key)
+        payload = NamespaceDropped(namespace=namespace)
+        return self._do(_in_namespace(namespace, payload), idempotency_key)
 
     def create_asset(
         self,
@@ -124,7 +126,7 @@ class CatalogCommands:
             properties=_map(properties, "properties"),
             columns=_columns(columns),
         )
-        return self._do(payload, idempotency_key)
+        return self._do(_in_namespace(key.namespace, payload), idempotency_key)
 
     def update_asset(
         self,
@@ -141,18 +143,22 @@ class CatalogCommands:
         idempotency_key: str = "",
     ) -> Acknowledged:
         """Change what is given. Maps and lists are replaced as a whole."""
-        payload = AssetUpdated(
-            asset_id=self._reader().asset_id(_key(key)),
-            kind=kind,
-            format=format,
-            location=location,
-            description=None if description is None else _text(description, "description"),
-            owners=None if owners is None else _owners(owners),
-            tags=None if tags is None else _map(tags, "tags"),
-            properties=None if properties is None else _map(properties, "properties"),
-            expected_version=expected_version,
-        )
-        return self._do(payload, idempotency_key)
+        key = _key(key)
+
+        def build(at: CatalogReader) -> Payload:
+            return AssetUpdated(
+                asset_id=at.asset_id(key),
+                kind=None if kind is None else _text(kind, "kind"),
+                format=None if format is None else _text(format, "format"),
+                location=None if location is None else _text(location, "location"),
+                description=None if description is None else _text(description, "description"),
+                owners=None if owners is None else _owners(owners),
+                tags=None if tags is None else _map(tags, "tags"),
+                properties=None if properties is None else _map(properties, "properties"),
+                expected_version=expected_version,
+            )
+
+        return self._do(build, idempotency_key)
 
     def rename_asset(
         self, key: AssetKey | str, new_name: str, *, idempotency_key: str = ""
@@ -160,27 +166,34 @@ class CatalogCommands:
         """Give an asset another name in its namespace. Its id, and all it has, stay."""
         key = _key(key)
         check_name(new_name, "asset name")
-        payload = AssetRenamed(
-            asset_id=self._reader().asset_id(key),
-            namespace=key.namespace,
-            name=key.name,
-            new_name=new_name,
-        )
-        return self._do(payload, idempotency_key)
+
+        def build(at: CatalogReader) -> Payload:
+            return AssetRenamed(
+                asset_id=at.asset_id(key),
+                namespace=key.namespace,
+                name=key.name,
+                new_name=new_name,
+            )
+
+        return self._do(build, idempotency_key)
 
     def drop_asset(self, key: AssetKey | str, *, idempotency_key: str = "") -> Acknowledged:
         key = _key(key)
-        payload = AssetDropped(
-            asset_id=self._reader().asset_id(key), namespace=key.namespace, name=key.name
-        )
-        return self._do(payload, idempotency_key)
+
+        def build(at: CatalogReader) -> Payload:
+            asset_id = at.asset_id(key)
+            return AssetDropped(asset_id=asset_id, namespace=key.namespace, name=key.name)
+
+        return self._do(build, idempotency_key)
 
     def add_column(
         self, key: AssetKey | str, column: Column, *, idempotency_key: str = ""
     ) -> Acknowledged:
+        key = _key(key)
         (checked,) = _columns([column])
-        asset_id = self._reader().asset_id(_key(key))
-        return self._do(ColumnAdded(asset_id=asset_id, column=checked), idempotency_key)
+        return self._do(
+            lambda at: ColumnAdded(asset_id=at.asset_id(key), column=checked), idempotency_key
+        )
 
     def update_column(
         self,
@@ -196,49 +209,67 @@ class CatalogCommands:
         idempotency_key: str = "",
     ) -> Acknowledged:
         """Change a column, found by its name; `name` renames it. Its id stays."""
-        row = self._column(_key(key), column)
-        _columns(
-            [
-                Column(
-                    name=row.name if name is None else name,
-                    type=row.type if type is None else type,
-                    pii=pii or "",
-                    sensitivity=sensitivity or "",
-                )
-            ]
+        key = _key(key)
+        checked = Column(
+            name=column if name is None else name,
+            type="unchanged" if type is None else type,
+            description="" if description is None else _text(description, "description"),
+            pii=pii or "",
+            sensitivity=sensitivity or "",
         )
-        payload = ColumnUpdated(
-            asset_id=row.asset_id,
-            column_id=row.column_id,
-            name=name,
-            type=type,
-            nullable=nullable,
-            description=None if description is None else _text(description, "description"),
-            pii=pii,
-            sensitivity=sensitivity,
-        )
-        return self._do(payload, idempotency_key)
+        _columns([checked])
+
+        def build(at: CatalogReader) -> Payload:
+            row = _column(at, key, column)
+            return ColumnUpdated(
+                asset_id=row.asset_id,
+                column_id=row.column_id,
+                name=name,
+                type=type,
+                nullable=nullable,
+                description=description,
+                pii=pii,
+                sensitivity=sensitivity,
+            )
+
+        return self._do(build, idempotency_key)
 
     def drop_column(
         self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
     ) -> Acknowledged:
-        row = self._column(_key(key), column)
-        payload = ColumnDropped(asset_id=row.asset_id, column_id=row.column_id)
-        return self._do(payload, idempotency_key)
+        key = _key(key)
 
-    def _column(self, key: AssetKey, name: str) -> ColumnRow:
-        columns = self._reader().asset(key).columns
-        for column in columns:
-            if column.name == name:
-                return column
-        known = ", ".join(column.name for column in columns)
-        raise NotFound(f"{key} has no column {name}", hint=f"it has: {known}")
+        def build(at: CatalogReader) -> Payload:
+            row = _column(at, key, column)
+            return ColumnDropped(asset_id=row.asset_id, column_id=row.column_id)
 
-    def _reader(self) -> CatalogReader:
-        return CatalogReader(self._snapshot())
+        return self._do(build, idempotency_key)
 
-    def _do(self, payload: Payload, idempotency_key: str) -> Acknowledged:
-        return self._tier1.execute(payload, idempotency_key=idempotency_key, actor=self._actor)
+    def _do(self, build: Build, idempotency_key: str) -> Acknowledged:
+        return self._tier1.execute(
+            lambda snapshot: build(CatalogReader(snapshot)),
+            idempotency_key=idempotency_key,
+            actor=self._actor,
+        )
+
+
+def _in_namespace(namespace: str, payload: Payload) -> Build:
+    """The payload, where the namespace is there; NotFound with a suggestion otherwise."""
+
+    def build(at: CatalogReader) -> Payload:
+        at.namespace(namespace)
+        return payload
+
+    return build
+
+
+def _column(at: CatalogReader, key: AssetKey, name: str) -> ColumnRow:
+    columns = at.asset(key).columns
+    for column in columns:
+        if column.name == name:
+            return column
+    known = ", ".join(column.name for column in columns)
+    raise NotFound(f"{key} has no column {name}", hint=f"it has: {known}" if known else "")
 
 
 def _key(key: AssetKey | str) -> AssetKey:
@@ -275,6 +306,8 @@ def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     for column in columns:
         if not column.name or not column.type:
             raise Invalid(f"column {column.name!r} needs a name and a type")
+        for what in ("name", "type", "description"):
+            _text(getattr(column, what), f"a column's {what}")
         if column.name in seen:
             raise Invalid(f"column {column.name} is there twice")
         if column.pii not in PII and not column.pii.startswith("custom:"):

@@ -73,9 +73,10 @@ class CatalogReader:
         return _did_you_mean(name, known) or "create it first"
 
     def _alike_asset(self, key: AssetKey) -> str:
+        if self.snapshot.get(NAMESPACES, key.namespace) is None:
+            return self._alike(key.namespace)
         known = [row.name for row in self.snapshot.rows(ASSET_NAMES, key.namespace)]
-        near = _did_you_mean(key.name, known)
-        return near or ("" if known else self._alike(key.namespace))
+        return _did_you_mean(key.name, known)
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:

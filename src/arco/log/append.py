@@ -73,6 +73,7 @@ class Ledger:
         types: EventTypes,
         *,
         source: str = "arco",
+        actor: str = "",
         signal: Signal | None = None,
         attempts: int = 4,
     ) -> None:
@@ -82,6 +83,7 @@ class Ledger:
         self._ids = ids
         self._types = types
         self._source = source
+        self._actor = actor
         self._signal = signal
         self._attempts = attempts
 
@@ -105,7 +107,7 @@ class Ledger:
             tenant=self._manifests.tenant,
             workspace=self._manifests.workspace,
             idempotency_key=idempotency_key,
-            actor=actor,
+            actor=actor or self._actor,
             correlation_id=correlation_id,
             causation_id=causation_id,
             traceparent=traceparent,

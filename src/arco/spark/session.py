@@ -35,9 +35,10 @@ def open_session(
         raise Unavailable(
             "Spark is not installed", hint="install it with: pip install 'arco[spark]'"
         ) from None
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    home = os.environ.get("JAVA_HOME", "")
+    if shutil.which(f"{home}/bin/java" if home else "java") is None:
         raise Unavailable(
-            "Spark needs Java, and there is none",
+            f"Spark needs Java, and there is none{f' in JAVA_HOME ({home})' if home else ''}",
             hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
         )
     # Executors must run the Python that has the project's packages.

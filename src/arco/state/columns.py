@@ -31,7 +31,7 @@ class _Texts(Sequence[str]):
         return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
 
 
-def values(column: pa.Array) -> Sequence[Any]:
+def values_of(column: pa.Array) -> Sequence[Any]:
     """A column without nulls of text, int64 or uint8, as keys and buckets are."""
     if len(column) == 0:
         return ()

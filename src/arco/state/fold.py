@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from arco.errors import Error, Invalid
+from arco.errors import Invalid
 from arco.log.envelope import Payload, Recorded
 from arco.state.table import Key, Row, Table, Versioned
 
@@ -86,6 +86,14 @@ class NoRows:
         return ()
 
 
+class _Unreadable(BaseException):
+    """Committed rows could not be read. No defect of a fold, and none may catch it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Rows:
     """What a fold may look at: committed rows, overlaid with what the batch changed."""
 
@@ -112,7 +120,10 @@ class Rows:
         if key in known:
             found = known[key]
         else:
-            found = known[key] = self._source.get(table, key)
+            try:
+                found = known[key] = self._source.get(table, key)
+            except Exception as error:
+                raise _Unreadable(error) from error
         if found is not None and table.history is not None:
             row = found[1]
             if row is not None and table.history.has_left(row, self.now):
@@ -121,7 +132,10 @@ class Rows:
 
     def scan(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, in the order of their keys."""
-        found = dict(self._source.scan(table, shard))
+        try:
+            found = dict(self._source.scan(table, shard))
+        except Exception as error:
+            raise _Unreadable(error) from error
         changed = self.changes.get(table, {})
         for key in self._shards.get(table, {}).get(shard, ()):
             found[key] = changed[key]
@@ -229,9 +243,9 @@ def fold_stage(
             changes = list(stage.fold(rows, fact))
             for change in changes:
                 _check(change)
+        except _Unreadable as unreadable:
+            raise unreadable.error from None
         except Exception as error:
-            if isinstance(error, Error) and not isinstance(error, Invalid):
-                raise  # committed rows could not be read: that is no defect of this fold
             log.exception("%s could not fold position %d", stage.name, fact.position)
             kind = fact.payload.TYPE
             failures.append(Failure(stage.name, fact.position, kind, repr(error)))

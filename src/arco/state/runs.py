@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.state.columns import values
+from arco.state.columns import values_of
 from arco.state.table import Key
 
 
@@ -28,7 +28,7 @@ def lower_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int)
 
 def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
     """The rows of one bucket, without copying."""
-    buckets = [values(batch.column("_bucket"))]
+    buckets = [values_of(batch.column("_bucket"))]
     start = lower_bound(buckets, (bucket,), 0, batch.num_rows)
     end = lower_bound(buckets, (bucket + 1,), start, batch.num_rows)
     return batch.slice(start, end - start)
@@ -36,7 +36,7 @@ def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
 
 def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
     """The index of a key in a slice of one bucket, or -1."""
-    return index_of([values(batch.column(c)) for c in key_columns], key)
+    return index_of([values_of(batch.column(c)) for c in key_columns], key)
 
 
 def index_of(columns: Sequence[Sequence[Any]], key: Key) -> int:
@@ -50,7 +50,7 @@ def index_of(columns: Sequence[Sequence[Any]], key: Key) -> int:
 
 def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key) -> tuple[int, int]:
     """The rows of a slice of one bucket whose key starts with `prefix`."""
-    columns = [values(batch.column(c)) for c in key_columns[: len(prefix)]]
+    columns = [values_of(batch.column(c)) for c in key_columns[: len(prefix)]]
     start = lower_bound(columns, prefix, 0, batch.num_rows)
     end = start
     while end < batch.num_rows and tuple([column[end] for column in columns]) == prefix:

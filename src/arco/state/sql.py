@@ -113,7 +113,8 @@ class SqlEngine:
             if refs:
                 rows = f"SELECT * FROM {self._read(manifest, refs)}"
                 levels[level] = rows if level == "base" else f"{rows} QUALIFY {newest} = 1"
-        parts, above = [], []
+        parts: list[str] = []
+        above: list[str] = []
         for level in levels:
             hidden = [
                 f" AND NOT EXISTS (SELECT 1 FROM {other} WHERE "

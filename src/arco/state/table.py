@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from arco.errors import Invalid
 from arco.log.manifest import ColumnSpec, TableManifest
-from arco.state import columns
+from arco.state.columns import values_of
 
 BUCKETS = 256
 EPOCH = datetime(1970, 1, 1)
@@ -157,9 +157,9 @@ class Table(Generic[R]):
             return lambda i: self._defaults.get(column)
         array = batch.column(at)
         if array.null_count == 0 and array.type in (pa.string(), pa.int64()):
-            return columns.values(array).__getitem__
+            return values_of(array).__getitem__
         if array.null_count == 0 and array.type == _ARROW[datetime]:
-            moments = columns.values(array.view(pa.int64()))
+            moments = values_of(array.view(pa.int64()))
             return lambda i: EPOCH + timedelta(microseconds=moments[i])
         return lambda i: self._value(column, array[i].as_py())
 

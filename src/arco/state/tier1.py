@@ -3,21 +3,31 @@
 The caller reads its own write at the generation that it is given. Concurrent
 callers share commits: whoever wins takes the whole inbox, and each finds its own
 outcome under its idempotency key, whoever committed it.
+
+A command is folded over the newest snapshot before it is appended, by the same
+fold that will decide it. One that cannot succeed is refused there and leaves no
+trace. One that passes may still lose a race; then the log has it, and its refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
 from arco.errors import Conflict, Corrupt, Refused
 from arco.log.append import Ledger
 from arco.log.commit import Committer
-from arco.log.envelope import Payload
-from arco.state.snapshot import At as SnapshotAt
+from arco.log.envelope import Event, Payload, Recorded
+from arco.log.head import Manifests
+from arco.state.fold import Chain, fold
+from arco.state.parquet import Files
 from arco.state.snapshot import Generation, Snapshot
 from arco.state.system import COMMANDS, OUTCOMES, OutcomeRow, fingerprint
+from arco.state.table import Key, Table, Versioned
+
+Build = Callable[[Snapshot], Payload]
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
@@ -30,27 +40,57 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 class Tier1:
     def __init__(
-        self,
-        ledger: Ledger,
-        committer: Committer,
-        snapshot: Callable[[SnapshotAt | None], Snapshot],
+        self, ledger: Ledger, committer: Committer, manifests: Manifests, files: Files, chain: Chain
     ) -> None:
         self._ledger = ledger
         self._committer = committer
-        self._snapshot = snapshot
+        self._manifests = manifests
+        self._files = files
+        self._chain = chain
 
     def execute(
-        self, payload: Payload, *, idempotency_key: str = "", actor: str = ""
+        self, command: Payload | Build, *, idempotency_key: str = "", actor: str = ""
     ) -> Acknowledged:
-        """Have a command decided. Raises Refused, or Conflict if its key was used otherwise."""
-        before = self._snapshot(None)
+        """Have a command decided. Raises Refused, or Conflict if its key was used otherwise.
+
+        A command may be given as a function that makes it from a snapshot: the newest,
+        or, if the key was used before, the one that it was made from then, so that the
+        two can be compared.
+        """
+
+        def build(snapshot: Snapshot) -> Payload:
+            return command if isinstance(command, Payload) else command(snapshot)
+
+        before = Snapshot.open(self._manifests, self._files)
         if idempotency_key and before.get(OUTCOMES, idempotency_key) is not None:
-            return self._answer(before, payload, idempotency_key, "")
+            then = self._before_admission(before, idempotency_key)
+            return self._answer(before, build(then), idempotency_key, "")
+        payload = build(before)
         event = self._ledger.event(payload, idempotency_key=idempotency_key, actor=actor)
+        self._refuse_if_hopeless(before, event, payload)
         receipt = self._ledger.append([event])
         head = self._committer.commit_batch(receipt.batch, before.generation)
-        after = self._snapshot(Generation(head.generation))
+        after = Snapshot(self._manifests, self._files, head)
         return self._answer(after, payload, event.key, event.id)
+
+    def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
+        position, _ = snapshot.versioned(COMMANDS, (key,))
+        admitted = self._manifests.first_where(
+            lambda head: head.manifest.position >= position,
+            self._manifests.floor(),
+            snapshot.head,
+        )
+        assert admitted is not None
+        number = Generation(max(admitted.generation - 1, 0))
+        return Snapshot.open(self._manifests, self._files, number)
+
+    def _refuse_if_hopeless(self, at: Snapshot, event: Event, payload: Payload) -> None:
+        manifest = at.head.manifest
+        recorded = Recorded(manifest.position + 1, manifest.log_time, event, payload)
+        folded = fold(self._chain, _Committed(at), [recorded])
+        _, outcome = folded.changes.get(OUTCOMES, {}).get((event.key,), (0, None))
+        if outcome is not None:
+            _raise_if_refused(outcome)
 
     def _answer(self, at: Snapshot, payload: Payload, key: str, event_id: str) -> Acknowledged:
         admitted, outcome = at.get(COMMANDS, key), at.get(OUTCOMES, key)
@@ -64,10 +104,26 @@ class Tier1:
                 f"idempotency key {key!r} was used for another request ({admitted.type})",
                 hint="use a new key for a new request",
             )
-        return self._acknowledged(at, outcome, event_id)
+        _raise_if_refused(outcome)
+        return Acknowledged(at.generation, outcome.event_id, outcome.event_id != event_id)
 
-    def _acknowledged(self, at: Snapshot, outcome: OutcomeRow, event_id: str) -> Acknowledged:
-        if outcome.status == "refused":
-            raise Refused(outcome.code, outcome.message)
-        replayed = outcome.event_id != event_id
-        return Acknowledged(at.generation, outcome.event_id, replayed)
+
+def _raise_if_refused(outcome: OutcomeRow) -> None:
+    if outcome.status == "refused":
+        raise Refused(outcome.code, outcome.message)
+
+
+class _Committed:
+    """A snapshot, as the rows that a fold looks at."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        found = self._snapshot.versioned(table, key)
+        return found if found[0] else None
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
+        for row in self._snapshot.rows(table, *shard):
+            key = table.key_of(row)
+            yield key, self._snapshot.versioned(table, key)

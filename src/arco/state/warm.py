@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from arco.log.commit import Domains
 from arco.log.manifest import FileRef, TableManifest
-from arco.state.columns import values
+from arco.state.columns import values_of
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
 from arco.state.runs import bucket_slice, index_of, latest, prefix_range
@@ -37,7 +37,7 @@ class _Bucket:
     def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.changed: dict[Key, Versioned[Any]] = {}
-        self._keys = [values(batch.column(c)) for c in table.key]
+        self._keys = [values_of(batch.column(c)) for c in table.key]
         self._versions = batch.column("row_version")
         self._row_at = table.reader(batch)
         self._nbytes: int = batch.nbytes

@@ -1,0 +1,297 @@
+"""Every command of the catalog: what it does, what it refuses, what it does not accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from arco.app import Workspace
+from arco.catalog.commands import MAX_COLUMNS, MAX_ENTRIES, MAX_TEXT
+from arco.catalog.events import AssetObserved, Column
+from arco.catalog.tables import ASSET_STATS, ASSETS
+from arco.catalog.tables import COLUMNS as COLUMN_TABLE
+from arco.errors import Invalid, NotFound, Refused
+from servo.contract.keys import AssetKey
+from tests.kit.clocks import SimClock
+from tests.kit.model import check_against_model
+from tests.kit.workspace import make_workspace
+
+ORDERS = AssetKey("sales", "orders")
+COLUMNS = [Column(name="id", type="int", nullable=False), Column(name="email", type="string")]
+
+
+@pytest.fixture
+def w() -> Workspace:
+    w = make_workspace(clock=SimClock(), actor="ana")
+    w.catalog.create_namespace("sales", description="d", owners=["ana"], tags={"a": "b"})
+    w.catalog.create_asset(ORDERS, columns=COLUMNS, owners=["ana", "bo", "ana"])
+    return w
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(Refused) as caught:
+        call()
+    assert str(caught.value)
+    return caught.value.code
+
+
+def test_namespace_is_created_as_asked(w: Workspace) -> None:
+    row = w.read_catalog().namespace("sales")
+    assert (row.description, row.owners, row.tags, row.properties) == ("d", ["ana"], {"a": "b"}, {})
+    assert (row.assets, row.created_by, row.updated_by) == (1, "ana", "ana")
+    assert row.created_at == row.updated_at == w.clock.now()
+
+
+def test_namespace_update_changes_what_is_given_and_nothing_else(w: Workspace) -> None:
+    before = w.read_catalog().namespace("sales")
+    w.catalog.update_namespace("sales", description="", tags={})
+    after = w.read_catalog().namespace("sales")
+    assert (after.description, after.tags, after.owners) == ("", {}, before.owners)
+    w.catalog.update_namespace("sales", owners=[], properties={"x": "y"})
+    after = w.read_catalog().namespace("sales")
+    assert (after.owners, after.properties) == ([], {"x": "y"})
+
+
+def test_namespace_is_refused_twice_and_dropped_only_when_empty(w: Workspace) -> None:
+    assert refused(lambda: w.catalog.create_namespace("sales")) == "namespace_exists"
+    assert refused(lambda: w.catalog.drop_namespace("sales")) == "namespace_not_empty"
+    w.catalog.drop_asset(ORDERS)
+    w.catalog.drop_namespace("sales")
+    assert w.read_catalog().namespaces() == []
+    w.catalog.create_namespace("sales")
+    assert w.read_catalog().namespace("sales").description == ""
+
+
+def test_expected_version_guards_an_update(w: Workspace) -> None:
+    version = w.read_catalog().namespace_version("sales")
+    w.catalog.update_namespace("sales", description="one", expected_version=version)
+    late = lambda: w.catalog.update_namespace(  # noqa: E731
+        "sales", description="two", expected_version=version
+    )
+    assert refused(late) == "version_mismatch"
+    assert w.read_catalog().namespace("sales").description == "one"
+    asset = w.read_catalog().asset(ORDERS)
+    w.catalog.update_asset(ORDERS, description="one", expected_version=asset.version)
+    late = lambda: w.catalog.update_asset(  # noqa: E731
+        ORDERS, description="two", expected_version=asset.version
+    )
+    assert refused(late) == "version_mismatch"
+    assert w.read_catalog().asset(ORDERS).row.description == "one"
+
+
+def test_asset_is_created_with_its_columns_in_order(w: Workspace) -> None:
+    asset = w.read_catalog().asset(ORDERS)
+    assert (asset.row.kind, asset.row.format, asset.row.owners) == (
+        "table",
+        "parquet",
+        ["ana", "bo"],
+    )
+    assert [(c.name, c.type, c.ordinal, c.nullable) for c in asset.columns] == [
+        ("id", "int", 0, False),
+        ("email", "string", 1, True),
+    ]
+    assert len({c.column_id for c in asset.columns}) == 2
+
+
+def test_asset_s_id_is_that_of_the_event_that_made_it(w: Workspace) -> None:
+    done = w.catalog.create_asset("sales.items")
+    assert w.read_catalog().asset_id(AssetKey("sales", "items")) == done.event_id
+
+
+def test_asset_name_is_taken_once(w: Workspace) -> None:
+    assert refused(lambda: w.catalog.create_asset("sales.orders")) == "name_taken"
+    assert refused(lambda: w.catalog.create_asset("ops.orders")) == "namespace_not_found"
+    assert w.read_catalog().namespace("sales").assets == 1
+
+
+def test_asset_update_changes_what_is_given(w: Workspace) -> None:
+    w.catalog.update_asset(
+        ORDERS, kind="view", format="delta", location="s3://x", owners=["c"], tags={"t": "u"}
+    )
+    row = w.read_catalog().asset(ORDERS).row
+    assert (row.kind, row.format, row.location) == ("view", "delta", "s3://x")
+    assert (row.owners, row.tags, row.description) == (["c"], {"t": "u"}, "")
+
+
+def test_rename_keeps_id_columns_and_statistics(w: Workspace) -> None:
+    before = w.read_catalog().asset(ORDERS)
+    w.ledger.append([AssetObserved(asset_id=before.row.asset_id, row_count=5, size_bytes=6)])
+    w.catalog.rename_asset(ORDERS, "purchases")
+    w.catalog.rename_asset("sales.purchases", "sold")
+    after = w.read_catalog().asset(AssetKey("sales", "sold"))
+    assert after.row.asset_id == before.row.asset_id
+    assert after.row.previous_names == ["orders", "purchases"]
+    assert after.columns == before.columns
+    assert after.stats is not None and after.stats.row_count == 5
+    with pytest.raises(NotFound):
+        w.read_catalog().asset(ORDERS)
+    w.catalog.create_asset(ORDERS)
+    assert refused(lambda: w.catalog.rename_asset(ORDERS, "sold")) == "name_taken"
+    assert refused(lambda: w.catalog.rename_asset(ORDERS, "orders")) == "name_taken"
+
+
+def test_drop_takes_the_columns_with_it_and_frees_the_name(w: Workspace) -> None:
+    asset_id = w.read_catalog().asset_id(ORDERS)
+    w.catalog.drop_asset(ORDERS)
+    assert w.snapshot().all(ASSETS) == [] and w.snapshot().all(COLUMN_TABLE) == []
+    with pytest.raises(NotFound):
+        w.read_catalog().asset_by_id(asset_id)
+    assert w.read_catalog().namespace("sales").assets == 0
+    done = w.catalog.create_asset(ORDERS)
+    assert done.event_id != asset_id
+
+
+def test_columns_are_added_changed_and_dropped(w: Workspace) -> None:
+    w.catalog.add_column(ORDERS, Column(name="total", type="double"))
+    w.catalog.update_column(ORDERS, "email", name="mail", pii="email", sensitivity="restricted")
+    w.catalog.drop_column(ORDERS, "id")
+    w.catalog.add_column(ORDERS, Column(name="id", type="bigint"))
+    found = [(c.name, c.type, c.ordinal, c.pii) for c in w.read_catalog().asset(ORDERS).columns]
+    assert found == [
+        ("mail", "string", 1, "email"),
+        ("total", "double", 2, ""),
+        ("id", "bigint", 3, ""),
+    ]
+    assert refused(lambda: w.catalog.add_column(ORDERS, COLUMNS[0])) == "column_exists"
+    assert refused(lambda: w.catalog.update_column(ORDERS, "id", name="mail")) == "column_exists"
+    w.catalog.update_column(ORDERS, "id", name="id", nullable=False, description="key")
+    check_against_model(w)
+
+
+def test_newest_observation_counts_whatever_order_they_come_in(w: Workspace) -> None:
+    asset_id = w.read_catalog().asset_id(ORDERS)
+    old, new = (
+        w.ledger.event(AssetObserved(asset_id=asset_id, row_count=n, size_bytes=n)) for n in (1, 2)
+    )
+    for event in (new, old, new):
+        w.ledger.append([event])
+        w.committer.commit()
+    stats = w.read_catalog().asset(ORDERS).stats
+    assert stats is not None and (stats.row_count, stats.observed_by) == (2, new.id)
+
+
+def test_observation_that_comes_after_the_drop_or_twice_brings_no_asset_back(
+    w: Workspace,
+) -> None:
+    asset_id = w.read_catalog().asset_id(ORDERS)
+    event = w.ledger.event(AssetObserved(asset_id=asset_id, row_count=1, size_bytes=1))
+    w.catalog.drop_asset(ORDERS)
+    for _ in range(2):
+        w.ledger.append([event])
+        w.committer.commit()
+    assert w.read_catalog().assets("sales") == []
+    with pytest.raises(NotFound):
+        w.read_catalog().asset_by_id(asset_id)
+    assert [row.observed_by for row in w.snapshot().all(ASSET_STATS)] == [event.id]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.update_namespace("slaes"),
+        lambda c: c.drop_namespace("slaes"),
+        lambda c: c.update_asset("sales.ordres"),
+        lambda c: c.rename_asset("sales.ordres", "x"),
+        lambda c: c.drop_asset("sales.ordres"),
+        lambda c: c.add_column("sales.ordres", COLUMNS[0]),
+        lambda c: c.update_column("sales.orders", "emial", type="text"),
+        lambda c: c.drop_column("sales.orders", "emial"),
+    ],
+)
+def test_what_does_not_exist_is_not_found_with_a_hint(
+    w: Workspace, call: Callable[[object], object]
+) -> None:
+    before = w.snapshot().generation
+    with pytest.raises(NotFound) as caught:
+        call(w.catalog)
+    assert any(word in caught.value.hint for word in ("sales", "orders", "email"))
+    assert w.snapshot().generation == before
+
+
+LONG = "x" * (MAX_TEXT + 1)
+MANY = {f"k{n}": "v" for n in range(MAX_ENTRIES + 1)}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.create_namespace("Sales"),
+        lambda c: c.create_namespace(""),
+        lambda c: c.create_namespace("a.b"),
+        lambda c: c.create_namespace("ok", description=LONG),
+        lambda c: c.create_namespace("ok", description="\ud800"),
+        lambda c: c.create_namespace("ok", owners=[" "]),
+        lambda c: c.create_namespace("ok", tags=MANY),
+        lambda c: c.create_namespace("ok", tags={"": "x"}),
+        lambda c: c.create_namespace("ok", properties={"k": LONG}),
+        lambda c: c.update_namespace("sales", description=LONG),
+        lambda c: c.update_namespace("sales", owners=[""]),
+        lambda c: c.create_asset("orders"),
+        lambda c: c.create_asset("sales.Orders"),
+        lambda c: c.create_asset("sales.x", kind=LONG),
+        lambda c: c.create_asset("sales.x", format=LONG),
+        lambda c: c.create_asset("sales.x", location=LONG),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="", type="int")]),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="a", type="")]),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="a", type="int")] * 2),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="a", type="int", pii="nose")]),
+        lambda c: c.create_asset(
+            "sales.x", columns=[Column(name="a", type="int", sensitivity="?")]
+        ),
+        lambda c: c.create_asset("sales.x", columns=[Column(name=LONG, type="int")]),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="a", type=LONG)]),
+        lambda c: c.create_asset("sales.x", columns=[Column(name="a", type="t", description=LONG)]),
+        lambda c: c.create_asset(
+            "sales.x", columns=[Column(name=f"c{n}", type="int") for n in range(MAX_COLUMNS + 1)]
+        ),
+        lambda c: c.update_asset("sales.orders", kind=LONG),
+        lambda c: c.update_asset("sales.orders", format=LONG),
+        lambda c: c.update_asset("sales.orders", location=LONG),
+        lambda c: c.update_asset("sales.orders", description=LONG),
+        lambda c: c.update_asset("sales.orders", tags=MANY),
+        lambda c: c.rename_asset("sales.orders", "New Name"),
+        lambda c: c.add_column("sales.orders", Column(name="", type="int")),
+        lambda c: c.update_column("sales.orders", "id", name=""),
+        lambda c: c.update_column("sales.orders", "id", type=""),
+        lambda c: c.update_column("sales.orders", "id", pii="nose"),
+        lambda c: c.update_column("sales.orders", "id", sensitivity="?"),
+        lambda c: c.update_column("sales.orders", "id", description=LONG),
+    ],
+)
+def test_invalid_input_is_refused_before_anything_is_written(
+    w: Workspace, call: Callable[[object], object]
+) -> None:
+    before = w.snapshot().generation
+    with pytest.raises(Invalid):
+        call(w.catalog)
+    assert w.snapshot().generation == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.create_namespace("ops", idempotency_key="k"),
+        lambda c: c.create_asset("sales.new", idempotency_key="k"),
+        lambda c: c.update_namespace("sales", description="n", idempotency_key="k"),
+        lambda c: c.update_asset("sales.orders", description="n", idempotency_key="k"),
+        lambda c: c.rename_asset("sales.orders", "sold", idempotency_key="k"),
+        lambda c: c.drop_asset("sales.orders", idempotency_key="k"),
+        lambda c: c.drop_namespace("empty", idempotency_key="k"),
+        lambda c: c.add_column("sales.orders", Column(name="c", type="t"), idempotency_key="k"),
+        lambda c: c.update_column("sales.orders", "id", name="key", idempotency_key="k"),
+        lambda c: c.drop_column("sales.orders", "id", idempotency_key="k"),
+    ],
+)
+def test_every_command_can_be_repeated_under_its_key(
+    w: Workspace, call: Callable[[object], object]
+) -> None:
+    """A client that got no answer asks again: what it wanted done is done, once."""
+    w.catalog.create_namespace("empty")
+    first = call(w.catalog)
+    generation = w.snapshot().generation
+    second = call(w.catalog)
+    assert second.replayed and not first.replayed  # type: ignore[attr-defined]
+    assert second.event_id == first.event_id  # type: ignore[attr-defined]
+    assert w.snapshot().generation == generation
+    check_against_model(w)
