@@ -36,6 +36,7 @@ class Member:
     def start(self) -> None:
         self._starts += 1
         name = f"{self.name}_{self._starts}"  # a new life has a file and a chance of its own
+        self._ready = Path(self._setup.folder) / f"ready-{name}"
         raw = msgspec.json.encode(self._setup).decode()
         with open(self._log, "a") as log:
             self._process = subprocess.Popen(
@@ -44,6 +45,11 @@ class Member:
                 stdout=log,
                 stderr=log,
             )
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is past its imports, which nobody needs to see killed."""
+        return self._ready.exists()
 
     def kill(self) -> None:
         self._process.kill()
@@ -96,10 +102,12 @@ def kill_now_and_then(
     """kill -9, at random instants, one after the other, each started again at once."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        let_work(setup, members, rng.uniform(0.1, 0.8))
-        victim = rng.choice(members)
-        victim.kill()
-        victim.start()
+        let_work(setup, members, rng.uniform(0.3, 1.5))
+        ready = [member for member in members if member.ready]
+        if ready:
+            victim = rng.choice(ready)
+            victim.kill()
+            victim.start()
 
 
 def check_violations(setup: Setup) -> None:

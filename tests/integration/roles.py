@@ -164,6 +164,8 @@ ROLES = {role.__name__: role for role in (writer, compactor, merger, collector, 
 def main() -> int:
     role, name, raw = sys.argv[1:]
     setup = msgspec.convert(json.loads(raw), Setup)
+    setup.open().snapshot()
+    (Path(setup.folder) / f"ready-{name}").touch()
     try:
         ROLES[role](setup, name)
     except PASSING as error:

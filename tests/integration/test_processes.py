@@ -49,7 +49,7 @@ def test_kill_9_at_any_instant_loses_and_doubles_nothing(setup: Setup) -> None:
     roles = {"compactor": 2, "merger": 1, "collector": 1, "writer": 2, "reader": 1}
     with at_work(setup, roles) as members:
         kill_now_and_then(setup, members, SECONDS / 2, random.Random(seed))
-        assert sum(member.kills for member in members) > 0
+        assert sum(member.kills for member in members) > 5
     figures = check_whole(setup)
-    assert figures["acknowledged"] > 0, figures
+    assert figures["acknowledged"] > 0 and figures["generations"] > 5, figures
     print(figures)

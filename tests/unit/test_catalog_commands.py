@@ -101,7 +101,8 @@ def test_asset_s_id_is_that_of_the_event_that_made_it(w: Workspace) -> None:
 
 def test_asset_name_is_taken_once(w: Workspace) -> None:
     assert refused(lambda: w.catalog.create_asset("sales.orders")) == "name_taken"
-    assert refused(lambda: w.catalog.create_asset("ops.orders")) == "namespace_not_found"
+    with pytest.raises(NotFound, match="namespace ops"):
+        w.catalog.create_asset("ops.orders")
     assert w.read_catalog().namespace("sales").assets == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated, NamespaceUpdated
 from arco.errors import Refused
+from arco.state.gc import Retention
 from arco.state.system import COMMANDS, OUTCOMES, SEGMENTS
 from tests.kit.clocks import SimClock
 from tests.kit.model import check_against_model, state_of
@@ -103,6 +104,20 @@ def test_key_used_again_after_it_left_reads_as_its_newest_row_everywhere(at: Set
         assert engine.query(s, sql).table.to_pylist() == [{"received_at": at.clock.now()}]
         count = "SELECT count(*) AS n FROM log.commands"
         assert engine.query(s, count).table.to_pylist() == [{"n": len(s.all(COMMANDS))}]
+    check_against_model(at.w)
+
+
+def test_key_that_was_forgotten_is_a_new_key_to_tier1_even_after_gc(at: Setting) -> None:
+    payload = NamespaceUpdated(namespace="sales", description="from tier 1")
+    first = at.w.tier1.execute(payload, idempotency_key="monthly")
+    at.clock.advance(30 * DAY)
+    for n in range(4):
+        at.say(f"n{n}", str(n))
+    at.clock.advance(30 * DAY)
+    at.w.gc(Retention(generations=DAY, at_least=2), dry_run=False)
+    second = at.w.tier1.execute(payload, idempotency_key="monthly")
+    assert not second.replayed and second.event_id != first.event_id
+    assert at.w.read_catalog().namespace("sales").description == "from tier 1"
     check_against_model(at.w)
 
 

@@ -236,6 +236,15 @@ def fold_stage(
     stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[Failure]
 ) -> list[Fact]:
     """Fold facts, which are in order, into `rows`; the facts that this derived."""
+    try:
+        return _fold_stage(stage, rows, facts, failures)
+    except _Unreadable as unreadable:
+        raise unreadable.error from None
+
+
+def _fold_stage(
+    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[Failure]
+) -> list[Fact]:
     derived: list[Fact] = []
     for fact in facts:
         rows.now = fact.received_at
@@ -243,8 +252,6 @@ def fold_stage(
             changes = list(stage.fold(rows, fact))
             for change in changes:
                 _check(change)
-        except _Unreadable as unreadable:
-            raise unreadable.error from None
         except Exception as error:
             log.exception("%s could not fold position %d", stage.name, fact.position)
             kind = fact.payload.TYPE

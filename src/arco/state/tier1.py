@@ -24,7 +24,7 @@ from arco.log.head import Manifests
 from arco.state.fold import Chain, fold
 from arco.state.parquet import Files
 from arco.state.snapshot import Generation, Snapshot
-from arco.state.system import COMMANDS, OUTCOMES, OutcomeRow, fingerprint
+from arco.state.system import COMMANDS, OUTCOMES, REMEMBERED, OutcomeRow, fingerprint
 from arco.state.table import Key, Table, Versioned
 
 Build = Callable[[Snapshot], Payload]
@@ -62,7 +62,7 @@ class Tier1:
             return command if isinstance(command, Payload) else command(snapshot)
 
         before = Snapshot.open(self._manifests, self._files)
-        if idempotency_key and before.get(OUTCOMES, idempotency_key) is not None:
+        if idempotency_key and self._remembered(before, idempotency_key):
             then = self._before_admission(before, idempotency_key)
             return self._answer(before, build(then), idempotency_key, "")
         payload = build(before)
@@ -72,6 +72,12 @@ class Tier1:
         head = self._committer.commit_batch(receipt.batch, before.generation)
         after = Snapshot(self._manifests, self._files, head)
         return self._answer(after, payload, event.key, event.id)
+
+    def _remembered(self, at: Snapshot, key: str) -> bool:
+        """Whether the fold knows a key; one that it has forgotten is as good as new."""
+        outcome = at.get(OUTCOMES, key)
+        limit = self._manifests.clock.now() - REMEMBERED
+        return outcome is not None and outcome.decided_at >= limit
 
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
         position, _ = snapshot.versioned(COMMANDS, (key,))
