@@ -1,0 +1,118 @@
+"""Both engines fold the log to the same rows; either can repair a state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arco.app import Workspace, chain
+from arco.errors import Invalid
+from arco.log.commit import Committed
+from arco.log.envelope import Batch, encode_batch
+from arco.spark.rebuild import SparkEngine
+from arco.spark.session import open_session
+from arco.storage import paths
+from tests.kit.histories import history, random_draw
+from tests.kit.invariants import check_snapshot
+from tests.kit.model import check_against_model
+from tests.kit.servers import seaweedfs
+from tests.kit.workspace import make_workspace, sabotage, seeded_ulids, to_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    session = open_session("local[2]", conf=SMALL)
+    yield session
+    session.stop()
+
+
+def fill(workspace: Workspace, seed: int, steps: int) -> None:
+    """A random history, in random batches, some of them twice, with merges in between."""
+    rng = random.Random(seed)
+    ids = seeded_ulids(workspace.clock, seed)
+    events = to_events(workspace, history([random_draw(rng) for _ in range(steps)], ids), ids)
+    number = 0
+    while events:
+        size = rng.randint(1, 60)
+        part, events = events[:size], events[size:]
+        raw = encode_batch(Batch(batch="b", events=part))
+        for _ in range(rng.choice((1, 1, 2))):
+            workspace.store.put(paths.inbox(f"{seed:04d}-{number:06d}"), raw)
+            number += 1
+            if rng.random() < 0.7:
+                workspace.committer.commit()
+        if rng.random() < 0.2:
+            workspace.merger.merge(everything=True)
+    while isinstance(workspace.committer.commit(), Committed):
+        pass
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_spark_and_embedded_rebuilds_equal_the_live_state(
+    session: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    workspace = Workspace.open(str(tmp_path), "acme", "prod")
+    fill(workspace, seed, 400)
+    check_against_model(workspace)
+    embedded = workspace.rebuild(publish=False)
+    spark = workspace.rebuild(SparkEngine(chain, session), publish=False)
+    assert embedded.same and spark.same, (embedded.differences, spark.differences)
+    assert [d.rows for d in embedded.differences] == [d.rows for d in spark.differences]
+    assert sum(d.rows for d in spark.differences) > 100
+    assert embedded.events == spark.events == workspace.snapshot().position
+
+
+def test_spark_leaves_out_what_was_rolled_back(session: SparkSession, tmp_path: Path) -> None:
+    workspace = Workspace.open(str(tmp_path), "acme", "prod")
+    fill(workspace, 4, 100)
+    kept = workspace.snapshot().generation
+    fill(workspace, 5, 100)
+    workspace.rollback(kept, reason="a test")
+    fill(workspace, 6, 50)
+    spark = workspace.rebuild(SparkEngine(chain, session), publish=False)
+    embedded = workspace.rebuild(publish=False)
+    assert spark.same and embedded.same, (spark.differences, embedded.differences)
+
+
+def test_spark_repairs_a_state_that_is_not_the_fold_of_its_log(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    workspace = Workspace.open(str(tmp_path), "acme", "prod")
+    fill(workspace, 7, 200)
+    sabotage(workspace)
+    repaired = workspace.rebuild(SparkEngine(chain, session))
+    assert not repaired.same and repaired.published == workspace.snapshot().generation
+    check_snapshot(workspace.snapshot())
+    check_against_model(workspace)
+    assert workspace.fsck().clean
+    assert workspace.rebuild(publish=False).same
+
+
+def test_spark_rebuilds_a_workspace_on_s3_without_any_connector(session: SparkSession) -> None:
+    with seaweedfs() as backend:
+        workspace = Workspace.open(backend.url, "acme", "prod", options=backend.options)
+        fill(workspace, 8, 60)
+        spark = workspace.rebuild(SparkEngine(chain, session), publish=False)
+        assert spark.same and spark.events > 0, spark.differences
+
+
+def test_spark_refuses_a_store_that_only_this_process_has(session: SparkSession) -> None:
+    workspace = make_workspace()
+    fill(workspace, 9, 5)
+    with pytest.raises(Invalid, match="memory"):
+        workspace.rebuild(SparkEngine(chain, session), publish=False)
