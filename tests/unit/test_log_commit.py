@@ -9,7 +9,13 @@ from datetime import timedelta
 import pytest
 
 from arco.app import Workspace
-from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDropped
+from arco.catalog.events import (
+    AssetObserved,
+    AssetUpdated,
+    Column,
+    NamespaceCreated,
+    NamespaceDropped,
+)
 from arco.errors import Contended, Error, Fenced, NotFound, Unavailable
 from arco.log.commit import Committed, Nothing, Publisher
 from arco.log.inbox import Limits
@@ -21,7 +27,7 @@ from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
 from tests.kit.invariants import check_at_rest, check_chain
 from tests.kit.model import read_log, state_of
-from tests.kit.workspace import inbox_names, make_workspace
+from tests.kit.workspace import inbox_names, make_workspace, sabotage
 
 FACT = AssetObserved(asset_id="A", row_count=1, size_bytes=2)
 DAY = timedelta(days=1)
@@ -250,6 +256,20 @@ def test_rollback_in_between_makes_the_fold_run_again(at: Setting) -> None:
     committed(w)
     outcomes = {row["type"]: row["code"] for _, row in state_of(w)["log.outcomes"].values()}
     assert outcomes["catalog.namespace_dropped"] == "namespace_not_found"
+    assert w.rebuild(publish=False).same
+
+
+def test_rebuild_in_between_makes_the_fold_run_again(at: Setting) -> None:
+    """The first fold saw a state that a rebuild has mended since: its refusal is void."""
+    w = at.w
+    w.catalog.create_namespace("sales")
+    asset = w.catalog.create_asset("sales.orders", columns=[Column(name="c", type="int")])
+    sabotage(w)
+    event = w.ledger.append([AssetUpdated(asset_id=asset.event_id, description="new")])
+    at.hooks.before("put", paths.root(4), lambda: at.other.rebuild())
+    committed(w)
+    outcomes = state_of(w)["log.outcomes"]
+    assert outcomes[(event.event_ids[0],)][1]["status"] == "applied"
     assert w.rebuild(publish=False).same
 
 

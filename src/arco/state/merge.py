@@ -140,7 +140,7 @@ class Merger:
             return None
         return Proposal(
             kind="merge",
-            domains={name: domains[name] for name in changed},
+            domains={name: domains[name] for name in sorted(changed)},
             position=head.manifest.position,
             log_time=head.manifest.log_time,
             pending=head.manifest.pending_cleanup,

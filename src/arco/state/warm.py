@@ -81,7 +81,7 @@ class Warm:
         self._position = position
 
     def _overlay(self, tables: Mapping[str, TableManifest]) -> None:
-        for table in {table for table, _ in self._buckets}:
+        for table in dict.fromkeys(table for table, _ in self._buckets):
             manifest = tables.get(str(table))
             if manifest is None:
                 continue
