@@ -77,7 +77,7 @@ class Ratio(enum.Enum):
         b"bytes",
         Decimal("1.0"),
         dt.date(2025, 1, 15),
-        dt.datetime(2025, 1, 15),  # noqa: DTZ001
+        dt.datetime(2025, 1, 15),
         object(),
         LooseText("x"),
         Ratio.HALF,

@@ -265,6 +265,7 @@ def test_rebuild_in_between_makes_the_fold_run_again(at: Setting) -> None:
     w.catalog.create_namespace("sales")
     asset = w.catalog.create_asset("sales.orders", columns=[Column(name="c", type="int")])
     sabotage(w)
+    w = make_workspace(at.hooks, 3, clock=at.clock)  # which has seen nothing better
     event = w.ledger.append([AssetUpdated(asset_id=asset.event_id, description="new")])
     at.hooks.before("put", paths.root(4), lambda: at.other.rebuild())
     committed(w)
