@@ -198,7 +198,16 @@ def compact_and_weigh(at: Path, total: int, weight: Any) -> None:
         time.sleep(0.1)
     stop.set()
     running.join()
+    before = peak_rss_mib()
+    workspace.merger.merge(everything=True)  # so few large commits are not due for one
+    merged = sum(kind == "merge" for kind in _kinds(workspace))
     weight.value = peak_rss_mib()
+    progress(f"{before:.0f} MiB before the last of {merged} merges")
+
+
+def _kinds(workspace: Workspace) -> list[str]:
+    head = workspace.manifests.head()
+    return [workspace.manifests.read(g).manifest.kind for g in range(1, head.generation + 1)]
 
 
 def peak_rss_mib() -> float:

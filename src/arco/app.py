@@ -14,10 +14,11 @@ from arco.catalog.commands import CatalogCommands
 from arco.catalog.reader import CatalogReader
 from arco.clock import Clock, SystemClock
 from arco.log.append import Ledger, Signal
-from arco.log.commit import Committed, Committer, Publisher
+from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
 from arco.log.head import AGE_GATE, Head, Manifests
 from arco.log.inbox import Inbox, Limits
+from arco.log.publish import Publisher
 from arco.state import system
 from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor

@@ -9,10 +9,10 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated
-from arco.log.commit import Proposal
 from arco.log.envelope import Batch, encode_batch
 from arco.log.inbox import Rejection
 from arco.log.manifest import TableManifest
+from arco.log.publish import Proposal
 from arco.state.project import with_table
 from tests.e2e.conftest import Servo, names, populate
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from arco.app import Workspace
 from arco.clock import Clock
-from arco.log.commit import Proposal
 from arco.log.envelope import Event, make_event
 from arco.log.head import Head
 from arco.log.manifest import TableManifest
+from arco.log.publish import Proposal
 from arco.state.project import with_table
 from arco.storage import paths
 from arco.storage.memory import MemoryStore

@@ -17,9 +17,10 @@ from arco.catalog.events import (
     NamespaceDropped,
 )
 from arco.errors import Contended, Error, Fenced, NotFound, Unavailable
-from arco.log.commit import Committed, Nothing, Publisher
+from arco.log.commit import Committed, Nothing
 from arco.log.inbox import Limits
 from arco.log.manifest import Hint, decode
+from arco.log.publish import Publisher
 from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore

@@ -25,9 +25,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.clock import Clock
-from arco.log.commit import delete_quietly
 from arco.log.head import Head, Manifests
 from arco.log.manifest import Floor, encode
+from arco.log.publish import delete_quietly
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent

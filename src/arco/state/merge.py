@@ -22,9 +22,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from arco.clock import Clock
-from arco.log.commit import Proposal, Publisher
 from arco.log.head import Head, Manifests
 from arco.log.manifest import FileRef, L0Limits, TableManifest
+from arco.log.publish import Proposal, Publisher
 from arco.state.parquet import Files
 from arco.state.project import with_table
 from arco.state.rewrite import Rewriter, Swap

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from arco.log.commit import Domains, Projection
+from arco.log.commit import Projection
 from arco.log.envelope import Recorded
 from arco.log.head import Head, Manifests
 from arco.log.manifest import DomainManifest, FileRef, SegmentRef, TableManifest
+from arco.log.publish import Domains
 from arco.state import parquet, system
 from arco.state.fold import Chain, Failure, fold
 from arco.state.table import Key, Table, Versioned

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from arco.clock import Clock
 from arco.errors import Conflict, Contended
-from arco.log.commit import Proposal, Publisher, delete_quietly
 from arco.log.envelope import EventTypes, Recorded
 from arco.log.head import Head
 from arco.log.manifest import DomainManifest, FileRef, TableManifest
+from arco.log.publish import Proposal, Publisher, delete_quietly
 from arco.state.diff import diff_rows
 from arco.state.fold import Chain, Failure, fold
 from arco.state.merge import LEASE

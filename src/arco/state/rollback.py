@@ -17,10 +17,10 @@ import msgspec
 from arco.clock import Clock
 from arco.errors import Invalid
 from arco.log import segment as segments
-from arco.log.commit import Proposal, Publisher
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.log.head import Head
 from arco.log.manifest import DomainManifest, SegmentRef, sha256
+from arco.log.publish import Proposal, Publisher
 from arco.state import system
 from arco.state.pins import Pins
 from arco.state.project import Projected, with_table

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from arco.log.commit import Domains
 from arco.log.manifest import FileRef, TableManifest
+from arco.log.publish import Domains
 from arco.state.columns import values_of
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
