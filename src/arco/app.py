@@ -162,8 +162,11 @@ class Workspace:
         dry_run: bool = True,
         progress: Progress = silent,
     ) -> GcReport:
-        collector = Collector(self.manifests, self.files, self.pins, self.clock)
-        return collector.collect(retention, dry_run=dry_run, progress=progress)
+        collector = Collector(self.manifests, self.files, self.pins, self.clock, self.leases)
+        report = collector.collect(retention, dry_run=dry_run, progress=progress)
+        if not dry_run and isinstance(self.store, ScopedStore):
+            self.store.sweep(self.manifests.age_gate)
+        return report
 
     def rebuild(
         self, engine: Engine | None = None, *, publish: bool = True, progress: Progress = silent

@@ -10,6 +10,7 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved, NamespaceCreated
+from arco.errors import Unavailable
 from arco.log.commit import Committed, Nothing
 from arco.log.envelope import Batch, encode_batch
 from arco.log.inbox import Limits, Rejection
@@ -139,6 +140,32 @@ def test_rejected_batch_that_was_set_aside_before_a_crash_does_not_collide() -> 
         make_workspace(hooks, 1, clock=clock).committer.commit()
     assert memory.get(paths.rejected("bad"))
     assert committed(make_workspace(memory, 2, clock=clock)).head.manifest.rejected == ("bad",)
+
+
+def test_batch_that_cannot_be_read_just_now_waits_and_the_others_do_not() -> None:
+    clock = SimClock()
+    hooks = HookStore(MemoryStore(clock))
+    w = make_workspace(hooks, clock=clock)
+    receipts = [w.ledger.append([FACT]) for _ in range(3)]
+    hooks.fail("get", paths.inbox(receipts[1].batch))
+    assert committed(w).head.manifest.consumed == (receipts[0].batch, receipts[2].batch)
+    assert w.committer.commit_batch(receipts[1].batch, 0).generation == 2
+    assert logged(w) == [receipts[n].event_ids[0] for n in (0, 2, 1)]
+
+
+def test_inbox_that_cannot_be_read_at_all_is_an_outage_not_an_empty_inbox() -> None:
+    clock = SimClock()
+    hooks = HookStore(MemoryStore(clock))
+    w = make_workspace(hooks, clock=clock)
+    receipts = [w.ledger.append([FACT]) for _ in range(2)]
+    for fails in ("commit", "commit_batch"):
+        hooks.fail("get", paths.INBOX, times=2)
+        with pytest.raises(Unavailable):
+            if fails == "commit":
+                w.committer.commit()
+            else:
+                w.committer.commit_batch(receipts[0].batch, 0)
+    assert len(committed(w).head.manifest.consumed) == 2
 
 
 def test_same_notification_twice_is_folded_once(w: Workspace) -> None:

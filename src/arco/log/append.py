@@ -12,6 +12,7 @@ since the append began, and only then puts it again under the same name.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -43,11 +44,14 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Signal:
-    """Wakes a compactor in the same process, and tells it which batches are new."""
+    """Wakes a compactor in the same process, and tells it which batches are new.
+
+    The oldest names are forgotten where nobody listens: a listing finds the rest.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._names: list[str] = []
+        self._names: deque[str] = deque(maxlen=1_000)
 
     def notify(self, name: str) -> None:
         with self._condition:
@@ -59,7 +63,8 @@ class Signal:
         with self._condition:
             if not self._names:
                 self._condition.wait(timeout_s)
-            names, self._names = self._names, []
+            names = list(self._names)
+            self._names.clear()
             return names
 
 

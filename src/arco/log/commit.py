@@ -55,6 +55,7 @@ from arco.log.inbox import Inbox, Taken
 from arco.log.manifest import SegmentRef, sha256
 from arco.log.publish import Domains, Proposal, Publisher, delete_quietly
 from arco.storage import paths
+from arco.storage.own import put_own
 from arco.storage.parallel import each
 
 
@@ -198,7 +199,7 @@ class Committer:
         files = list(projection.files)
         if segment is not None:
             files.append((segment.path, raw))
-        each(self._store, lambda file: self._store.put(*file), files)
+        each(self._store, lambda file: put_own(self._store, *file), files)
         self._inbox.set_aside(taken.rejections)
         return _Attempt(head.manifest.position, head.generation, taken, events, segment, projection)
 

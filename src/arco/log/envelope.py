@@ -133,10 +133,6 @@ class EventTypes:
             name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
         }
 
-    def knows(self, type_: str, version: int) -> bool:
-        known = self._types.get(type_)
-        return known is not None and version <= known.VERSION
-
     def decode(self, type_: str, version: int, data: bytes | msgspec.Raw) -> Payload | None:
         """The typed payload; None for an unknown type or version. Raises Corrupt."""
         known = self._types.get(type_)

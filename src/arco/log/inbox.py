@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound
+from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unavailable
 from arco.log.envelope import Event, EventTypes, Payload, decode_batch
 from arco.log.head import Head
 from arco.storage import paths
@@ -86,22 +86,30 @@ class Inbox:
 
     def _read(self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...]) -> Taken:
         taken = Taken([], [], leftovers)
+        unread: Unavailable | None = None
         for meta, found in zip(metas, each(self._store, self._get, metas), strict=True):
             if found is None:
                 continue  # see `_get`
+            if isinstance(found, Unavailable):
+                unread = found
+                continue
             name, received_at = paths.inbox_name(meta.path), found.meta.last_modified
             try:
                 events = self._decode(head, found.data)
                 taken.batches.append(ReceivedBatch(name, received_at, events))
             except Corrupt as error:
                 taken.rejections.append(Rejection(name, error.message, received_at, found.data))
+        if unread is not None and not taken.batches and not taken.rejections:
+            raise unread
         return taken
 
-    def _get(self, meta: ObjectMeta) -> Object | None:
+    def _get(self, meta: ObjectMeta) -> Object | Unavailable | None:
         try:
             return self._store.get(meta.path)
         except NotFound:
             return None  # another committer took and deleted it: our head is stale
+        except Unavailable as error:
+            return error  # it waits for the next commit; the others need not
         except Invalid:
             log.warning("%r lies in the inbox and cannot be the name of a batch", meta.path)
             return None

@@ -26,6 +26,7 @@ from arco.log.manifest import (
     sha256,
 )
 from arco.storage import paths
+from arco.storage.own import put_own
 from arco.storage.parallel import each
 from arco.storage.port import Store
 
@@ -136,7 +137,7 @@ class Publisher:
             numbered = msgspec.structs.replace(manifest, generation=generation)
             raw = encode(numbered)
             ref = Ref(paths.domain(name, generation, self._ids()), sha256(raw), len(raw))
-            self.store.put(ref.path, raw)
+            put_own(self.store, ref.path, raw)
             self.manifests.remember(ref, numbered)
             return name, ref
 

@@ -216,10 +216,12 @@ def _place(counts: Iterable[tuple[str, str, int, int]]) -> dict[tuple[str, str, 
 
 
 def _void_count(spans: Iterable[Span]) -> int:
-    covered: set[int] = set()
-    for low, high in spans:
-        covered.update(range(low, high + 1))
-    return len(covered)
+    """How many positions the spans cover; they may overlap."""
+    count = reached = 0
+    for low, high in sorted(spans):
+        count += max(0, high - max(low - 1, reached))
+        reached = max(reached, high)
+    return count
 
 
 def _failure(line: Any) -> Failure:

@@ -41,6 +41,7 @@ class Compactor:
         self._interval_s = interval_s
         self._merge_interval_s = merge_interval_s
         self._announce = announce
+        self._failed: Exception | None = None
 
     def run(self) -> None:
         """Commit and merge until `stop` is set; what was appended before that is committed."""
@@ -48,22 +49,27 @@ class Compactor:
         merging.start()
         try:
             while not self._stop.is_set():
-                self.drain(self._signal.wait(self._interval_s))
-            self.drain()
+                self._try_to_drain(self._signal.wait(self._interval_s))
+            self._try_to_drain([])
         finally:
             self._stop.set()
             merging.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _try_to_drain(self, names: list[str]) -> None:
+        try:
+            self.drain(names)
+        except (Unavailable, Conflict, Fenced) as error:
+            log.warning("will try to commit again: %s", error)
 
     def drain(self, names: list[str] | None = None) -> int:
         """Commit until the inbox is empty; how many events that were."""
         total = 0
-        try:
-            while isinstance(outcome := self._committer.commit(names or ()), Committed):
-                total += outcome.events
-                self._announce(outcome.head, outcome.events)
-                names = None
-        except (Unavailable, Conflict, Fenced) as error:
-            log.warning("will try to commit again: %s", error)
+        while isinstance(outcome := self._committer.commit(names or ()), Committed):
+            total += outcome.events
+            self._announce(outcome.head, outcome.events)
+            names = None
         return total
 
     def _merge_loop(self) -> None:
@@ -73,3 +79,7 @@ class Compactor:
                     self._announce(head, 0)
             except (Unavailable, Conflict, Fenced) as error:
                 log.warning("will try to merge again: %s", error)
+            except Exception as error:
+                # Commits without merges would pile up files: the whole compactor ends.
+                self._failed = error
+                self._stop.set()

@@ -25,16 +25,21 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.clock import Clock
+from arco.errors import Contended
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Floor, encode
+from arco.log.manifest import Floor, Ref, encode
 from arco.log.publish import delete_quietly
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
+from arco.storage.lease import Leases
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
+
+LEASE = "gc"
+LEASE_TTL = timedelta(minutes=1)
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -65,8 +70,11 @@ class GcReport(msgspec.Struct, frozen=True):
 
 
 class Collector:
-    def __init__(self, manifests: Manifests, files: Files, pins: Pins, clock: Clock) -> None:
+    def __init__(
+        self, manifests: Manifests, files: Files, pins: Pins, clock: Clock, leases: Leases
+    ) -> None:
         self._manifests = manifests
+        self._leases = leases
         self._store: Store = manifests.store
         self._files = files
         self._pins = pins
@@ -79,7 +87,15 @@ class Collector:
         dry_run: bool = True,
         progress: Progress = silent,
     ) -> GcReport:
-        retention = retention or Retention()
+        if dry_run:
+            return self._collect(retention or Retention(), True, progress)
+        # Two at once would only delete the same, but one could put back the floor.
+        with self._leases.hold(LEASE, LEASE_TTL) as hold:
+            if hold is None:
+                raise Contended("another gc is under way", hint="try again when it has ended")
+            return self._collect(retention or Retention(), False, hold.keeping(progress))
+
+    def _collect(self, retention: Retention, dry_run: bool, progress: Progress) -> GcReport:
         head = self._manifests.head()
         if head.generation == 0:
             return GcReport(dry_run, 0, 0, 0, [], 0)
@@ -124,14 +140,18 @@ class Collector:
             refs.update({ref.path: ref for ref in generation.manifest.domains.values()})
             if generation.manifest.segment is not None:
                 marked.add(generation.manifest.segment.path)
-        for done, (path, ref) in enumerate(refs.items(), 1):
-            marked.add(path)
-            for table in self._manifests.domain(ref).tables.values():
-                marked.update(file.path for file in table.files())
-            progress("marking what they refer to", done, len(refs))
+        todo = list(refs.values())
+        for start in range(0, len(todo), 256):
+            for found in each(self._store, self._files_of, todo[start : start + 256]):
+                marked |= found
+            progress("marking what they refer to", min(start + 256, len(todo)), len(todo))
         snapshot = Snapshot(self._manifests, self._files, head)
         marked.update(row.path for row in segments(snapshot))
         return marked
+
+    def _files_of(self, ref: Ref) -> set[str]:
+        tables = self._manifests.domain(ref).tables.values()
+        return {ref.path, *(file.path for table in tables for file in table.files())}
 
     def _sweepable(self, marked: set[str], retention: Retention) -> Iterator[Doomed]:
         limit = self._clock.now() - self._manifests.age_gate

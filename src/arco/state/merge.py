@@ -98,15 +98,12 @@ class Merger:
         ]
         if not todo:
             return None
-        lease = self._leases.acquire(LEASE, LEASE_TTL)
-        if lease is None:
-            log.info("somebody else is merging")
-            return None
-        try:
+        with self._leases.hold(LEASE, LEASE_TTL) as hold:
+            if hold is None:
+                log.info("somebody else is merging")
+                return None
             swaps = [self._rewrite(table, head, due) for table, due in todo]
             return self._publisher.publish(lambda head: self._propose(head, swaps), began)
-        finally:
-            self._leases.release(lease)
 
     def _due(self, table: Table[Any], head: Head, everything: bool) -> Plan | None:
         ref = head.manifest.domains.get(table.domain)

@@ -152,12 +152,6 @@ class Files:
         except NotFound:
             raise _missing(ref) from None
 
-    def forget(self) -> None:
-        with self._lock:
-            self._batches.clear()
-            self._footers.clear()
-            self._used = 0
-
     def _whole(self, ref: FileRef) -> pa.RecordBatch:
         found = self._cached((ref.path, -1))
         return found if found is not None else self._keep((ref.path, -1), self.table(ref))
@@ -223,6 +217,8 @@ def _missing(ref: FileRef) -> Corrupt:
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise Invalid(f"{table.nbytes} bytes do not fit into one batch", hint="use larger shards")
     if batches:
         return batches[0]
     return pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -38,17 +38,33 @@ class Pins:
         """Keep a generation, until `ttl` has passed or it is released."""
         if not name or not all(c.isalnum() or c in "-_" for c in name):
             raise Invalid(f"{name!r} cannot name a pin", hint="letters, digits, - and _")
+        head = self._manifests.head().generation
+        if not 0 < generation <= head:
+            raise NotFound(f"there is no generation {generation}", hint=f"the newest is {head}")
         now = self._clock.now()
+        before = self._read(name)
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
         self._store.put(paths.pin(name), encode(pin), Mode.OVERWRITE)
         kept = generation >= self._manifests.floor() or self._pinned_otherwise(pin)
         if not kept or self._manifests.find(generation) is None:
-            self.release(name)
+            self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",
                 hint=f"the oldest that is kept is {self._manifests.floor()}",
             )
         return pin
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._store.get(paths.pin(name)).data
+        except NotFound:
+            return None
+
+    def _put_back(self, name: str, before: bytes | None) -> None:
+        if before is None:
+            self.release(name)
+        else:
+            self._store.put(paths.pin(name), before, Mode.OVERWRITE)
 
     def _pinned_otherwise(self, pin: Pin) -> bool:
         return any(p.generation == pin.generation for p in self.active() if p.name != pin.name)

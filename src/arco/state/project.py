@@ -55,10 +55,9 @@ class Projected:
             if domain is None:
                 domain = DomainManifest(table.domain, 0, {})
             known = domain.tables.get(table.name, table.manifest())
-            described = table.manifest()
-            grown = msgspec.structs.replace(
-                known, columns=described.columns, key=described.key, l0=(*known.l0, ref)
-            )
+            # Columns are only ever added; an older program must not take one away.
+            columns = dict.fromkeys((*table.manifest().columns, *known.columns))
+            grown = msgspec.structs.replace(known, columns=tuple(columns), l0=(*known.l0, ref))
             changed[table.domain] = with_table(domain, table.name, grown)
         return changed
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,9 +38,12 @@ from arco.state.snapshot import Snapshot, scan
 from arco.state.table import Table
 from arco.state.warm import Warm
 from arco.storage.lease import Leases
+from arco.storage.own import put_own
 from arco.storage.parallel import each
 
 BATCH = 20_000
+LEASE_TTL = timedelta(minutes=10)
+"""A stage of a large log on Spark may take minutes without a sign of progress."""
 L0_FILES = 12
 
 Tables = Mapping[Table[Any], TableManifest]
@@ -115,7 +118,7 @@ class EmbeddedEngine:
             failures += folded.failures
             events += len(batch)
             projected = Projected(folded.changes, (), self._ids, self._clock.now())
-            each(self._files.store, lambda f: self._files.store.put(*f), projected.files)
+            each(self._files.store, lambda f: put_own(self._files.store, *f), projected.files)
             domains.update(projected.domains(domains))
             warm.apply(folded.changes, domains, batch[-1].position)
             self._merge(domains, batch[-1].received_at, above=L0_FILES)
@@ -163,14 +166,10 @@ class Rebuilder:
         """Fold the log up to `snapshot` again; compare; publish if asked and if different."""
         if not publish:
             return self._rebuild(snapshot, engine, False, progress)
-        # An attempt lives for a tenth of the age gate at most, and so does the lease.
-        lease = self._leases.acquire(LEASE, self._publisher.manifests.age_gate / 10)
-        if lease is None:
-            raise Contended("a merge or another rebuild is under way", hint="try again soon")
-        try:
-            return self._rebuild(snapshot.refresh(), engine, True, progress)
-        finally:
-            self._leases.release(lease)
+        with self._leases.hold(LEASE, LEASE_TTL) as hold:
+            if hold is None:
+                raise Contended("a merge or another rebuild is under way", hint="try again soon")
+            return self._rebuild(snapshot.refresh(), engine, True, hold.keeping(progress))
 
     def _rebuild(
         self, snapshot: Snapshot, engine: Engine, publish: bool, progress: Progress

@@ -17,6 +17,7 @@ from arco.state.parquet import Files
 from arco.state.runs import latest
 from arco.state.table import BUCKETS, Table
 from arco.storage import paths
+from arco.storage.own import put_own
 
 ROWS_PER_FILE = 131_072
 
@@ -150,23 +151,37 @@ def write_file(
     """Put rows, which are in file order, as one file of a table."""
     path = paths.state_file(table.domain, table.name, level, f"{day}-{nonce}" if day else nonce)
     raw, ref = parquet.encode(rows, path, key=table.key, shard=table.shard, now=now, day=day)
-    files.store.put(path, raw)
+    put_own(files.store, path, raw)
     return ref
 
 
 def _pieces(base: Sequence[FileRef], touched: set[int]) -> Iterator[tuple[int, int, list[FileRef]]]:
-    """Ranges of buckets to rewrite, each with the base file in it; together they cover
-    every touched bucket, and never reach into a file that stays."""
+    """Ranges of buckets to rewrite, each with the base files in it; together they cover
+    every touched bucket, and never reach into a file that stays.
+
+    Neighbours that fit into one file become one: rows that are deleted, or leave for
+    history, would otherwise shatter a table into files of a few rows.
+    """
     low = 0
-    for ref in sorted(base, key=lambda ref: ref.buckets):
-        first, last = ref.buckets
-        if any(first <= bucket <= last for bucket in touched):
-            yield low, last, [ref]
+    for group in _neighbours(base):
+        first, last = group[0].buckets[0], group[-1].buckets[1]
+        if len(group) > 1 or any(first <= bucket <= last for bucket in touched):
+            yield low, last, group
         elif any(low <= bucket < first for bucket in touched):
             yield low, first - 1, []
         low = last + 1
     if any(low <= bucket for bucket in touched):
         yield low, BUCKETS - 1, []
+
+
+def _neighbours(base: Sequence[FileRef]) -> list[list[FileRef]]:
+    groups: list[list[FileRef]] = []
+    for ref in sorted(base, key=lambda ref: ref.buckets):
+        if groups and sum(r.rows for r in groups[-1]) + ref.rows <= ROWS_PER_FILE:
+            groups[-1].append(ref)
+        else:
+            groups.append([ref])
+    return groups
 
 
 def _between(rows: pa.Table, low: int, high: int) -> pa.Table:

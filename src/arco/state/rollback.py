@@ -25,6 +25,7 @@ from arco.state import system
 from arco.state.pins import Pins
 from arco.state.project import Projected, with_table
 from arco.storage import paths
+from arco.storage.own import put_own
 
 
 class RolledBack(Payload, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ class Rollback:
         position = recorded.position
         path = paths.segment(position, position, self._ids())
         ref = SegmentRef(path, sha256(raw), len(raw), position, position)
-        self._publisher.store.put(path, raw)
+        put_own(self._publisher.store, path, raw)
         return Proposal(
             kind="rollback",
             domains=self._domains(head, target, ref, recorded),
@@ -83,18 +84,17 @@ class Rollback:
         payload = RolledBack(
             generation=target.generation, position=target.manifest.position, reason=reason
         )
-        now = self._clock.now()
         event = make_event(
             payload,
             id=self._ids(),
-            time=now,
+            time=self._clock.now(),
             source="arco",
             tenant=head.manifest.tenant_id,
             workspace=head.manifest.workspace_id,
             actor=actor,
         )
-        received_at = max(now, head.manifest.log_time)
-        return Recorded(head.manifest.position + 1, received_at, event, payload)
+        # No batch, so no time of receipt from the store: the log's clock stands still.
+        return Recorded(head.manifest.position + 1, head.manifest.log_time, event, payload)
 
     def _domains(
         self, head: Head, target: Head, ref: SegmentRef, recorded: Recorded
@@ -109,7 +109,7 @@ class Rollback:
         changes = {system.SEGMENTS: {(ref.first,): (ref.last, row)}}
         projected = Projected(changes, (), self._ids, self._clock.now())
         for file in projected.files:
-            self._publisher.store.put(*file)
+            put_own(self._publisher.store, *file)
         log = projected.domains(current)[system.SEGMENTS.domain]
         name = system.SEGMENTS.name
         domains["log"] = with_table(domains["log"], name, log.tables[name])

@@ -114,10 +114,10 @@ class Snapshot:
         """One row by its key, reading only the row groups that may hold it."""
         return self.versioned(table, key)[1]
 
-    def versioned(self, table: Table[R], key: Key) -> Versioned[R]:
+    def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never was."""
         best: Versioned[R] = (0, None)
-        for batch in self._slices(table, table.bucket(key), key):
+        for batch in self._slices(table, key, history):
             at = find(batch, table.key, key)
             if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
                 deleted = batch.column("_deleted")[at].as_py()
@@ -126,17 +126,27 @@ class Snapshot:
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, in the order of their keys."""
+        found = self.rows_versioned(table, shard)
+        return [row for key in sorted(found) if (row := found[key][1]) is not None]
+
+    def rows_versioned(
+        self, table: Table[R], shard: Key, *, history: bool = True
+    ) -> dict[Key, Versioned[R]]:
+        """The rows of one shard key with their versions; None for those deleted."""
         best: dict[Key, Versioned[R]] = {}
-        for batch in self._slices(table, table.bucket(shard), shard):
+        for batch in self._slices(table, shard, history):
             start, end = prefix_range(batch, table.key, shard)
             for key, found in table.versioned(batch.slice(start, end - start)).items():
                 if key not in best or best[key][0] < found[0]:
                     best[key] = found
-        return [row for key in sorted(best) if (row := best[key][1]) is not None]
+        return best
 
-    def _slices(self, table: Table[Any], bucket: int, key: Key) -> Iterator[pa.RecordBatch]:
-        for ref in self.manifest(table).files():
-            if ref.buckets[0] <= bucket <= ref.buckets[1]:
+    def _slices(self, table: Table[Any], key: Key, history: bool) -> Iterator[pa.RecordBatch]:
+        bucket, shard = table.bucket(key), table.shard_text(key)
+        manifest = self.manifest(table)
+        for ref in manifest.files() if history else manifest.base + manifest.l0:
+            low, high = ref.shard
+            if ref.buckets[0] <= bucket <= ref.buckets[1] and low <= shard <= high:
                 for batch in self.files.batches(ref, bucket, key):
                     yield bucket_slice(batch, bucket)
 
@@ -189,7 +199,13 @@ def _as_of_row(manifests: Manifests, files: Files, at: AsOfRow[Any]) -> Snapshot
         row = Snapshot(manifests, files, head).get(at.table, *at.key)
         return row is not None and at.holds(row)
 
-    found = manifests.first_where(holds, manifests.floor(), manifests.head())
+    floor = manifests.floor()
+    found = manifests.first_where(holds, floor, manifests.head())
     if found is None:
         raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
+    if found.generation == floor > 1:
+        raise NotFound(
+            f"the generation of this was collected: {at.what}",
+            hint=f"it held at the oldest generation that is kept already, {floor}",
+        )
     return Snapshot(manifests, files, found)

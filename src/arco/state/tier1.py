@@ -23,7 +23,7 @@ from arco.log.envelope import Event, Payload, Recorded
 from arco.log.head import Manifests
 from arco.state.fold import Chain, fold
 from arco.state.parquet import Files
-from arco.state.snapshot import Generation, Snapshot
+from arco.state.snapshot import Snapshot
 from arco.state.system import COMMANDS, OUTCOMES, REMEMBERED, OutcomeRow, fingerprint
 from arco.state.table import Key, Table, Versioned
 
@@ -87,8 +87,9 @@ class Tier1:
             snapshot.head,
         )
         assert admitted is not None
-        number = Generation(max(admitted.generation - 1, 0))
-        return Snapshot.open(self._manifests, self._files, number)
+        earlier = self._manifests.find(admitted.generation - 1)
+        # After a restore there is nothing earlier: names that still mean the same will do.
+        return snapshot if earlier is None else Snapshot(self._manifests, self._files, earlier)
 
     def _refuse_if_hopeless(self, at: Snapshot, event: Event, payload: Payload) -> None:
         manifest = at.head.manifest
@@ -120,16 +121,14 @@ def _raise_if_refused(outcome: OutcomeRow) -> None:
 
 
 class _Committed:
-    """A snapshot, as the rows that a fold looks at."""
+    """A snapshot, as the rows that a fold looks at: without those that have left."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
-        found = self._snapshot.versioned(table, key)
+        found = self._snapshot.versioned(table, key, history=False)
         return found if found[0] else None
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
-        for row in self._snapshot.rows(table, *shard):
-            key = table.key_of(row)
-            yield key, self._snapshot.versioned(table, key)
+        yield from self._snapshot.rows_versioned(table, shard, history=False).items()

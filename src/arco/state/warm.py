@@ -58,6 +58,7 @@ class Warm:
     def __init__(self, files: Files, *, budget_bytes: int = 192 << 20) -> None:
         self._files = files
         self._budget = budget_bytes
+        self._loaded = 0
         self._position = 0
         self._tables: dict[str, TableManifest] = {}
         self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
@@ -138,7 +139,11 @@ class Warm:
         at = (table, number)
         found = self._buckets.get(at)
         if found is None:
-            found = self._buckets[at] = _Bucket(table, self._load(table, number))
+            found = _Bucket(table, self._load(table, number))
+            self._loaded += found.nbytes
+            if self._loaded > self._budget:
+                self._shrink()  # what goes is in the files; the fold has taken what it needs
+            self._buckets[at] = found
         else:
             self._buckets.move_to_end(at)
         return found
@@ -156,7 +161,7 @@ class Warm:
         return one_batch(latest(slices, table.key, keep_deleted=False))
 
     def _shrink(self) -> None:
-        total = sum(bucket.nbytes for bucket in self._buckets.values())
+        total = self._loaded = sum(bucket.nbytes for bucket in self._buckets.values())
         if total <= self._budget:
             return
         for at, bucket in list(self._buckets.items()):
@@ -166,6 +171,7 @@ class Warm:
         while total > self._budget and self._buckets:
             _, dropped = self._buckets.popitem(last=False)
             total -= dropped.nbytes
+        self._loaded = total
 
     def _consolidated(self, table: Table[Any], bucket: _Bucket) -> _Bucket:
         """Changed rows turned into columns: a tenth of the memory, a slower look."""

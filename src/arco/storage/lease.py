@@ -23,13 +23,22 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Contended, Corrupt, Fenced, Invalid, NotFound, Unavailable
+from arco.errors import (
+    AlreadyExists,
+    Contended,
+    Corrupt,
+    Error,
+    Fenced,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from arco.storage import paths
 from arco.storage.port import Mode, Store
 
@@ -68,6 +77,9 @@ class Leases:
         self._holder = holder
         self._new_nonce = new_nonce
 
+    def now(self) -> datetime:
+        return self._clock.now()
+
     def acquire(self, name: str, ttl: timedelta) -> Lease | None:
         """The lease, or None if somebody holds it. Raises Unavailable where nobody can say."""
         if _NAME.fullmatch(name) is None:
@@ -96,6 +108,22 @@ class Leases:
         ended = self._advance(lease.name, lease.number + 1, record)
         if ended is not None and ended.record != record:
             self.release(ended)  # a renewal of ours lay there, whose response was lost
+
+    @contextlib.contextmanager
+    def hold(self, name: str, ttl: timedelta) -> Iterator[Hold | None]:
+        """Hold a lease while work goes on; None if somebody else has it.
+
+        Letting go is best effort: what was done under the lease stays done.
+        """
+        lease = self.acquire(name, ttl)
+        if lease is None:
+            yield None
+            return
+        held = Hold(self, lease, ttl)
+        try:
+            yield held
+        finally:
+            held.let_go()
 
     def _top(self, name: str) -> tuple[int, Record | None]:
         for _ in range(_LOOKS):
@@ -148,6 +176,34 @@ class Leases:
         for number in numbers:
             with contextlib.suppress(Unavailable):  # the next holder removes it
                 self._store.delete(_path(name, number))
+
+
+class Hold:
+    """A lease that long work renews as it goes on."""
+
+    def __init__(self, leases: Leases, lease: Lease, ttl: timedelta) -> None:
+        self._leases = leases
+        self._lease = lease
+        self._ttl = ttl
+
+    def keep(self) -> None:
+        """Renew the lease once half of its term is over. One that was lost is lost."""
+        if self._leases.now() + self._ttl / 2 > self._lease.record.expires_at:
+            with contextlib.suppress(Error):
+                self._lease = self._leases.renew(self._lease, self._ttl)
+
+    def keeping(self, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
+        """`progress`, with the lease kept whenever there is some."""
+
+        def told(what: str, done: int, total: int) -> None:
+            self.keep()
+            progress(what, done, total)
+
+        return told
+
+    def let_go(self) -> None:
+        with contextlib.suppress(Error):
+            self._leases.release(self._lease)
 
 
 def _path(name: str, number: int) -> str:

@@ -77,6 +77,11 @@ class ScopedStore:
     def sign(self, path: str, expiry: timedelta) -> str:
         return self._store.sign(self._whole(path), expiry)
 
+    def sweep(self, older_than: timedelta) -> int:
+        """Remove what writers that died left behind, where the store leaves anything."""
+        sweep = getattr(self._store, "sweep", None)
+        return 0 if sweep is None else int(sweep(older_than))
+
     def _whole(self, path: str) -> str:
         keys.check_scoped(path)
         return self._prefix + path
