@@ -46,7 +46,7 @@ class Servo:
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         with self.start(*arguments, stdin=subprocess.PIPE) as process:
-            out, err = process.communicate(stdin, timeout=120)
+            out, err = process.communicate(stdin, timeout=400)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def text(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
