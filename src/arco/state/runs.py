@@ -36,14 +36,9 @@ def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
 
 def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
     """The index of a key in a slice of one bucket, or -1."""
-    return index_of([values_of(batch.column(c)) for c in key_columns], key)
-
-
-def index_of(columns: Sequence[Sequence[Any]], key: Key) -> int:
-    """The index of a key in the key columns of one bucket, or -1."""
-    rows = len(columns[0])
-    at = lower_bound(columns, key, 0, rows)
-    if at < rows and tuple([column[at] for column in columns]) == key:
+    columns = [values_of(batch.column(c)) for c in key_columns]
+    at = lower_bound(columns, key, 0, batch.num_rows)
+    if at < batch.num_rows and tuple([column[at] for column in columns]) == key:
         return at
     return -1
 
