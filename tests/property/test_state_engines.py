@@ -20,7 +20,7 @@ from tests.kit.histories import History, random_draw
 from tests.kit.model import check_against_model, state_of
 from tests.kit.workspace import NAME, TENANT, make_workspace, sabotage, to_events
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
