@@ -23,7 +23,7 @@ from arco.catalog.events import AssetObserved, Column, NamespaceCreated
 from arco.errors import Error
 from arco.log.commit import Committed
 from arco.log.envelope import decode_batch
-from arco.state.gc import Retention
+from arco.state.gc import LEASE_TTL, Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
@@ -285,6 +285,7 @@ def test_death_of_gc_leaves_everything_that_is_kept(world: World) -> None:
     def check(store: MemoryStore, clock: SimClock, told: Told) -> None:
         w = make_workspace(store, 7_000, clock=clock)
         check_at_rest(w, world.acknowledged)
+        clock.advance(LEASE_TTL)  # the dead one's lease ends
         assert not w.gc(RETENTION, dry_run=False).failed
         assert w.fsck().clean
 
