@@ -17,6 +17,8 @@ FLOOR = "manifests/floor.json"
 PINS = "manifests/pins/"
 STATE = "state/"
 LEASES = "leases/"
+LIVENESS = "liveness/"
+QUEUE = "queue/"
 
 _ROOT = re.compile(r"manifests/(\d{20})\.json")
 
@@ -58,3 +60,34 @@ def state_file(domain: str, table: str, level: str, stem: str) -> str:
 
 def pin(name: str) -> str:
     return f"{PINS}{name}.json"
+
+
+def plan(plan_id: str) -> str:
+    return f"plans/{plan_id}.json"
+
+
+def artifact(digest: str) -> str:
+    return f"artifacts/{digest}.zip"
+
+
+def manifest(digest: str) -> str:
+    """A project's manifest, by the SHA-256 of its canonical JSON."""
+    return f"artifacts/{digest}.json"
+
+
+def attempt_log(run: str, task: str, attempt: int) -> str:
+    return f"logs/{run}/{task}/{attempt}.log"
+
+
+def partition_folder(namespace: str, asset: str, partition: str) -> str:
+    """Where the versions of a partition lie; `partition` is a `path_segment`."""
+    return f"data/{namespace}/{asset}/{partition}"
+
+
+def output_commit(folder: str, run: str, task: str) -> str:
+    """Created only if absent: of several attempts of a task, one commits its output."""
+    return f"{folder}/_commits/{run}.{task}.json"
+
+
+def liveness(worker: str) -> str:
+    return f"{LIVENESS}{worker}.json"
