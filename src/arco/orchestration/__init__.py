@@ -1,0 +1,1 @@
+"""Runs: planned, folded, controlled."""

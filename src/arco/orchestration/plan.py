@@ -1,0 +1,143 @@
+"""Plans, as data.
+
+A plan has a *spec*, which follows from the request, the manifest and the snapshot
+alone (no clock, no random id), and a header, which is about this one plan. The
+spec's fingerprint is the same wherever it is made. Plans are stored whole under
+`plans/`; events carry only what the fold needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from servo.contract import canonical
+from servo.contract.manifest import Asset
+from servo.contract.task import MaterializationRef
+
+MAX_TASKS_PER_RUN = 100_000
+
+
+class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody asks for."""
+
+    selection: tuple[str, ...]
+    """`a.b`, `+a.b`, `a.b+`, `tag:k=v`, `tag:k`, `group:g`, `namespace.*`, `*`."""
+    exclude: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    """`date=2025-01-01..2025-01-31`, `region=eu`, `date=2025-01-01,2025-01-05`, …"""
+    force: bool = False
+    """Run also what is up to date."""
+    config: dict[str, str | int | bool | None] = {}
+    max_tasks: int = 10_000
+
+
+class Current(Struct, frozen=True, kw_only=True):
+    """The current good version of a partition."""
+
+    materialization_id: str
+    path: str
+    fingerprint: str
+
+
+class Known(Protocol):
+    """What the planner looks up: one snapshot's answers."""
+
+    def asset_id(self, key: str) -> str:
+        """The id of a deployed asset."""
+
+    def current(self, asset_id: str) -> Mapping[str, Current]:
+        """Every partition of an asset that has a good version, by the key's text."""
+
+    def dynamic_keys(self, name: str) -> list[str]:
+        """The keys of a dynamic dimension's set, sorted."""
+
+
+class PlannedInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    asset: str
+    parameter: str = ""
+    tasks: tuple[int, ...] = ()
+    """Tasks of this plan (their indexes) whose outputs are read."""
+    materializations: tuple[MaterializationRef, ...] = ()
+    """What exists already, and is read as it is now; sorted by partition."""
+
+
+class PlannedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    task_id: str
+    asset: str
+    asset_id: str
+    partition: str = ""
+    action: Literal["run", "reuse"] = "run"
+    reason: str = ""
+    """Why it is in the plan, and why it runs or not: a sentence for people."""
+    stage: int = 0
+    """0 for roots; otherwise one more than the greatest stage it depends on."""
+    depends_on: tuple[int, ...] = ()
+    """Indexes of the tasks it waits for, ascending; always smaller than its own."""
+    inputs: tuple[PlannedInput, ...] = ()
+    fingerprint: str = ""
+    """Of its inputs, where all are known now; empty where an upstream runs first."""
+    materialization_id: str = ""
+    """Of a reused task: what is current already."""
+    tenant: str = ""
+    """The value of its tenant dimension."""
+
+
+class PlanSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    manifest: str
+    """SHA-256 of the manifest."""
+    request: PlanRequest
+    tasks: tuple[PlannedTask, ...]
+    """In order: by stage, then asset key, then partition key."""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    plan_id: str
+    run_id: str
+    deployment_id: str
+    created_at: datetime
+    created_by: str
+    fingerprint: str
+    spec: PlanSpec
+
+
+_plans = msgspec.json.Decoder(Plan)
+
+
+def encode_plan(plan: Plan) -> bytes:
+    return msgspec.json.encode(plan)
+
+
+def decode_plan(data: bytes) -> Plan:
+    return _plans.decode(data)
+
+
+def spec_fingerprint(spec: PlanSpec) -> str:
+    return canonical.fingerprint(spec)
+
+
+def input_fingerprint(
+    asset: Asset,
+    partition: str,
+    config: Mapping[str, object],
+    inputs: Iterable[tuple[str, str, Iterable[str]]],
+) -> str:
+    """What a task would do: its code, its partition, its configuration, what it reads.
+
+    `inputs` are (parameter, asset key, materialization ids). Computed when planning
+    and, for inputs made in the same run, when dispatching; both must agree.
+    """
+    parts = {
+        "kind": "input",
+        "asset": asset.key,
+        "transform": asset.transform,
+        "partition": partition,
+        "config": {**asset.config, **config},
+        "inputs": sorted([p, key, *sorted(ids)] for p, key, ids in inputs),
+    }
+    return hashlib.sha256(canonical.encode(parts)).hexdigest()
