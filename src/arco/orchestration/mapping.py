@@ -1,0 +1,180 @@
+"""Which partitions of an input a partition reads.
+
+The upstream's dimensions are mapped one by one:
+
+* `identity`: the same value. The downstream must have the dimension, in the same
+  periods; its own start, end and zone do not matter, nor whether names are static,
+  dynamic or tenants.
+* `window`: the periods around it, clipped to the upstream's start and end: the first
+  days of a seven-day window read fewer. A window given for the input as a whole is for
+  its time dimensions; the others are mapped by identity.
+* `all`: every partition there is, that is in the plan or has been materialized.
+* `latest`: the greatest of those, for each combination of the other dimensions.
+
+Dimensions that only the downstream has are ignored: all its partitions read the same.
+Dimensions that only the upstream has need `all` or `latest`.
+
+A dependency without data (no parameter) asks for nothing but an order, so there what
+cannot be matched by value waits for all.
+
+`identity` and `window` are computed from the value; `all` and `latest` are looked up
+in an index of what exists, made once for an input. Neither looks at other partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+
+from msgspec import Struct
+
+from arco.orchestration.partitions import Calendar, Keys, Names, Point, Space, Value
+from servo.contract.manifest import AllUpstream, Identity, Input, Latest, Window
+from servo.contract.manifest import Mapping as DimensionMapping
+from servo.errors import Invalid
+from servo.suggest import did_you_mean
+
+
+class _Axis(Struct, frozen=True):
+    """An upstream dimension that follows from a downstream one."""
+
+    at: int
+    """Its place in the upstream's points."""
+    source: int
+    """Its place in the downstream's points."""
+    window: Window | None
+    keys: Keys
+
+    def values(self, value: Value) -> Sequence[Value]:
+        if self.window is None:
+            return (value,)
+        assert isinstance(self.keys, Calendar)
+        return self.keys.shift(value, self.window.start, self.window.end)
+
+
+class Resolver:
+    """One input of one asset: from its partitions to the input's."""
+
+    def __init__(
+        self,
+        reader: str,
+        each: Input,
+        downstream: Space,
+        upstream: Space,
+        existing: Callable[[], Iterable[Point]],
+    ) -> None:
+        """`existing` gives the upstream's points that are planned or materialized."""
+        rules = mappings(reader, each, downstream, upstream)
+        self.strict = all(isinstance(rule, Identity) for rule in rules)
+        """Whether each partition reads exactly one, which it cannot do without."""
+        self._axes = [
+            _Axis(at, downstream.names.index(keys.name), _window(rule), keys)
+            for at, (keys, rule) in enumerate(zip(upstream.dimensions, rules, strict=True))
+            if isinstance(rule, Identity | Window)
+        ]
+        self._sources = tuple(axis.source for axis in self._axes)
+        self._whole = self._sources == tuple(range(len(downstream.names)))
+        self._rules = rules
+        self._existing = existing
+        self._index: Mapping[Point, Sequence[Point]] | None = None
+
+    def relevant(self, point: Point) -> Point:
+        """The part of a downstream point that decides; equal parts read the same."""
+        return point if self._whole else tuple([point[source] for source in self._sources])
+
+    def resolve(self, relevant: Point) -> Sequence[Point]:
+        """The upstream's points, in order.
+
+        Where all is computed they need not exist; where some is looked up they do.
+        """
+        axes = [axis.values(value) for axis, value in zip(self._axes, relevant, strict=True)]
+        if len(self._axes) == len(self._rules):
+            return list(product(*axes))
+        if self._index is None:
+            self._index = self._indexed()
+        found = [self._index[fixed] for fixed in product(*axes) if fixed in self._index]
+        if len(found) == 1:
+            return found[0]
+        return sorted(point for points in found for point in points)
+
+    def _indexed(self) -> Mapping[Point, Sequence[Point]]:
+        """What exists by the values that are computed; of the latest, only those."""
+        fixed = [axis.at for axis in self._axes]
+        newest = [at for at, rule in enumerate(self._rules) if isinstance(rule, Latest)]
+        points: Iterable[Point] = self._existing()
+        if newest:
+            points = _latest(points, newest)
+        index: dict[Point, list[Point]] = {}
+        for point in sorted(points):
+            index.setdefault(tuple([point[at] for at in fixed]), []).append(point)
+        return index
+
+
+def _latest(points: Iterable[Point], newest: Sequence[int]) -> Iterable[Point]:
+    best: dict[Point, tuple[Point, Point]] = {}
+    for point in points:
+        rest = tuple([value for at, value in enumerate(point) if at not in newest])
+        rank = tuple([point[at] for at in newest])
+        if rest not in best or best[rest][0] < rank:
+            best[rest] = rank, point
+    return [point for _, point in best.values()]
+
+
+def _window(rule: DimensionMapping) -> Window | None:
+    return rule if isinstance(rule, Window) else None
+
+
+def mappings(
+    reader: str, each: Input, downstream: Space, upstream: Space
+) -> tuple[DimensionMapping, ...]:
+    """How each of the upstream's dimensions is mapped; Invalid if it cannot be so."""
+    for name in each.dimensions:
+        if name not in upstream.names:
+            raise Invalid(
+                f"{reader} maps the dimension {name!r} of {each.asset}, which has no such one",
+                hint=did_you_mean(name, upstream.names) or "leave it out of the mapping",
+            )
+    own = dict(zip(downstream.names, downstream.dimensions, strict=True))
+    return tuple(_mapping(reader, each, keys, own.get(keys.name)) for keys in upstream.dimensions)
+
+
+def _mapping(reader: str, each: Input, keys: Keys, own: Keys | None) -> DimensionMapping:
+    rule = each.dimensions.get(keys.name, each.mapping)
+    if isinstance(rule, Window) and isinstance(keys, Names) and keys.name not in each.dimensions:
+        rule = Identity()
+    if isinstance(rule, AllUpstream | Latest):
+        return rule
+    problem = _mismatch(keys, own) or _not_a_window(rule, keys)
+    if problem and not each.parameter:
+        return AllUpstream()
+    if problem:
+        raise Invalid(
+            f"{reader} cannot read {each.asset} by {_called(rule)} over {keys.name!r}: {problem}",
+            hint=f"map {keys.name!r} with all_upstream or latest, or change its partitions",
+        )
+    return rule
+
+
+def _called(rule: DimensionMapping) -> str:
+    return f"window({rule.start}, {rule.end})" if isinstance(rule, Window) else "identity"
+
+
+def _mismatch(keys: Keys, own: Keys | None) -> str:
+    if own is None:
+        return "it has no such dimension itself"
+    if isinstance(keys, Calendar) != isinstance(own, Calendar):
+        return "one of them is a time dimension, the other is not"
+    if isinstance(keys, Calendar) and isinstance(own, Calendar):
+        if keys.every != own.every:
+            return f"the input's is by {keys.every}, its own by {own.every}"
+        if keys.phase != own.phase:
+            return "their hours begin at different minutes"
+    return ""
+
+
+def _not_a_window(rule: DimensionMapping, keys: Keys) -> str:
+    if not isinstance(rule, Window):
+        return ""
+    if isinstance(keys, Names):
+        return "only time dimensions have windows"
+    return "it ends before it starts" if rule.end < rule.start else ""

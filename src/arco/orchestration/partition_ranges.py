@@ -1,0 +1,220 @@
+"""Partition ranges, as people write them: `date=2025-01-01..2025-01-31`.
+
+| text | which keys |
+|---|---|
+| `date=2025-01-01` | one |
+| `date=2025-01-01,2025-01-05` | several; so are two ranges for one dimension |
+| `date=2025-01-01..2025-01-31` | a range, both ends included |
+| `date=2025-01-01..`, `date=..2025-01-31` | from there to the latest; from the first to there |
+| `date=latest` | the latest complete period |
+| `date=all` | every complete period; every value |
+| `region=eu` | a value of a static, tenant or dynamic dimension |
+
+Periods are named by their keys, so a week by its Monday and a month by its first day
+(or `2025-01`). A range may also end with the last day of a week or a month. An hour is
+`2025-01-01T05`, in UTC like its key, unless an offset follows; a day stands for all
+hours of that day in the dimension's zone. A value that is spelled `all`, or holds a
+comma, is itself before it is anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+
+from msgspec import Struct
+
+from arco.orchestration.partitions import Calendar, Keys, Names, Ranges, merged
+from servo.errors import Invalid
+from servo.suggest import did_you_mean
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MONTH = re.compile(r"\d{4}-\d\d")
+_HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){0,2}(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
+
+
+class Picked(Struct, frozen=True):
+    """What of a range a dimension has, and the first thing it lacks."""
+
+    keys: Ranges
+    problem: Invalid | None = None
+
+
+def by_dimension(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """`name=range` texts, by their dimension's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, wanted = (part.strip() for part in text.partition("="))
+        if not equals or not name or not wanted:
+            raise Invalid(
+                f"{text!r} is not a partition range", hint="write date=2025-01-01..2025-01-31"
+            )
+        found[name] = (*found.get(name, ()), wanted)
+    return found
+
+
+def check_dimension(name: str, known: Iterable[str], where: str = "the selected assets") -> None:
+    known = sorted(set(known))
+    if name not in known:
+        all_of_them = f"they have: {', '.join(known)}" if known else "they have no partitions"
+        raise Invalid(
+            f"{where} have no dimension {name!r}", hint=did_you_mean(name, known) or all_of_them
+        )
+
+
+def choose(keys: Keys, *texts: str) -> Ranges:
+    """The keys that the texts name; Invalid if the dimension lacks one of them."""
+    found = [pick(keys, text) for text in texts]
+    for each in found:
+        if each.problem:
+            raise each.problem
+    return merged(numbers for each in found for numbers in each.keys)
+
+
+def pick(keys: Keys, text: str) -> Picked:
+    """As `choose`, but what the dimension lacks is reported, not raised.
+
+    Several assets may share a dimension's name: a key counts where it exists, and is
+    wrong only if it exists nowhere. What cannot be read at all is raised.
+    """
+    if isinstance(keys, Names) and keys.has(text):
+        return _pick_name(keys, text)
+    one = _pick_name if isinstance(keys, Names) else _pick_period
+    found = [one(keys, item.strip()) for item in text.split(",")]  # type: ignore[arg-type]
+    problem = next((each.problem for each in found if each.problem), None)
+    return Picked(merged(numbers for each in found for numbers in each.keys), problem)
+
+
+def latest(keys: Keys) -> Ranges:
+    """The last complete period (or the greatest value), or nothing if there is none yet."""
+    return merged([keys.every_key()[-1:]])
+
+
+# -- values -------------------------------------------------------------------------------
+
+
+def _pick_name(names: Names, item: str) -> Picked:
+    if names.has(item):
+        number = names.number(item)
+        return Picked((range(number, number + 1),))
+    if item == "all":
+        return Picked(merged([names.every_key()]))
+    if item == "latest" or ".." in item:
+        raise Invalid(
+            f"{names.name}={item}: {names.name!r} is not a time dimension, so it has no "
+            + ("latest key" if item == "latest" else "ranges"),
+            hint=f"name its values, as in {names.name}=a,b; or {names.name}=all",
+        )
+    return Picked((), _no_such_value(names, item))
+
+
+def _no_such_value(names: Names, item: str) -> Invalid:
+    some = ", ".join(names.values[:10]) + (", …" if len(names.values) > 10 else "")
+    listed = f"it has: {some}" if some else "it has no values yet"
+    return Invalid(
+        f"{names.name}={item}: {item!r} is not a value of {names.name!r}",
+        hint=did_you_mean(item, names.values) or listed,
+    )
+
+
+# -- periods ------------------------------------------------------------------------------
+
+
+def _pick_period(calendar: Calendar, item: str) -> Picked:
+    if item == "all":
+        return Picked(merged([calendar.every_key()]))
+    if item == "latest":
+        return Picked(latest(calendar), None if calendar.every_key() else _none_yet(calendar))
+    wanted = _range(calendar, item) if ".." in item else _period(calendar, item)
+    inside = range(max(wanted.start, calendar.first), min(wanted.stop, calendar.complete))
+    return Picked(merged([inside]), _outside(calendar, wanted, item))
+
+
+def _range(calendar: Calendar, item: str) -> range:
+    low, _, high = (part.strip() for part in item.partition(".."))
+    if not low and not high:
+        raise Invalid(
+            f"{calendar.name}={item} has no ends", hint=f"for all of them write {calendar.name}=all"
+        )
+    start = _period(calendar, low).start if low else calendar.first
+    if not high:
+        return range(start, max(calendar.complete, start + 1))
+    stop = _period(calendar, high, last_day=True).stop
+    if low and stop <= start:
+        raise Invalid(
+            f"{calendar.name}={item} runs backwards", hint=f"write {calendar.name}={high}..{low}"
+        )
+    return range(start, max(stop, start + 1)) if low else range(min(start, stop - 1), stop)
+
+
+def _period(calendar: Calendar, text: str, *, last_day: bool = False) -> range:
+    """The numbers that one key, or one day of hours, stands for."""
+    try:
+        if calendar.every == "hour" and _DAY.fullmatch(text):
+            return calendar.hours_of(date.fromisoformat(text))
+        value = _read(calendar, text)
+    except (ValueError, OverflowError):
+        raise _unreadable(calendar, text) from None
+    number = calendar.number(value)
+    if calendar.key(number) == value:
+        return range(number, number + 1)
+    if last_day and _is_last_day(calendar, number, value):
+        return range(number, number + 1)
+    raise Invalid(
+        f"{calendar.name}={text} does not begin a {calendar.every}",
+        hint=f"the {calendar.every} it lies in is {show(calendar, number)}",
+    )
+
+
+def _read(calendar: Calendar, text: str) -> date:
+    if calendar.every == "hour":
+        if not _HOUR.fullmatch(text):
+            raise ValueError(text)
+        instant = datetime.fromisoformat(text)
+        return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
+    if calendar.every == "month" and _MONTH.fullmatch(text):
+        return date.fromisoformat(f"{text}-01")
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
+def _is_last_day(calendar: Calendar, number: int, value: date) -> bool:
+    return calendar.every != "hour" and (calendar.key(number + 1) - value).days == 1
+
+
+def _outside(calendar: Calendar, wanted: range, item: str) -> Invalid | None:
+    what = f"{calendar.name}={item}"
+    if not calendar.every_key():
+        return _none_yet(calendar)
+    if wanted.start < calendar.first:
+        first = show(calendar, calendar.first)
+        return Invalid(f"{what} is before the first partition", hint=f"the first is {first}")
+    if wanted.stop <= calendar.complete:
+        return None
+    last = f"the last is {show(calendar, calendar.complete - 1)}"
+    if wanted.stop > calendar.bound:
+        return Invalid(f"{what} is after the end of {calendar.name!r}", hint=last)
+    return Invalid(f"{what} is not over yet", hint=f"{last}; a {calendar.every} counts when over")
+
+
+def _none_yet(calendar: Calendar) -> Invalid:
+    return Invalid(
+        f"{calendar.name!r} has no complete {calendar.every} yet",
+        hint=f"the first one is {show(calendar, calendar.first)}",
+    )
+
+
+def _unreadable(calendar: Calendar, text: str) -> Invalid:
+    shape = "2025-01-01T05 (in UTC), or a day" if calendar.every == "hour" else "2025-01-01"
+    return Invalid(
+        f"{calendar.name}={text}: {text!r} is not a {calendar.every}",
+        hint=f"write it like {shape}",
+    )
+
+
+def show(calendar: Calendar, number: int) -> str:
+    """A period's key as a range spells it."""
+    key = calendar.key(number)
+    return key.isoformat(timespec="minutes") if isinstance(key, datetime) else key.isoformat()

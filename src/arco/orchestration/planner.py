@@ -1,0 +1,169 @@
+"""The planner: from a request to tasks. Pure, and the same in every process.
+
+    selection ─► assets ─┐
+    partition ranges ────┼─► points ─► inputs found ─► run or reuse ─► numbered tasks
+    known, until ────────┘
+
+Nothing is planned that was not asked for. Of an asset's dimensions that the request
+does not name, a time dimension stands for its latest complete period and any other for
+all its values. A requested key counts for the assets that have it; it is Invalid if
+none of them does.
+
+`until` decides which periods are complete. The spec does not hold it, only the
+partitions that follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+
+import msgspec
+
+from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
+from arco.orchestration.partitions import Calendar, Keys, Ranges, Space, count, keys_of, merged
+from arco.orchestration.plan import MAX_TASKS_PER_RUN, Known, PlanRequest, PlanSpec
+from arco.orchestration.planner_tasks import Draft, Drafting
+from arco.orchestration.selection import Graph, select
+from servo.contract.manifest import Dimension, Manifest
+from servo.errors import Invalid
+
+
+def plan(
+    manifest: Manifest,
+    manifest_digest: str,
+    request: PlanRequest,
+    known: Known,
+    *,
+    until: datetime,
+) -> PlanSpec:
+    """The tasks that a request means. `until` is in UTC; later periods do not exist yet.
+
+    Raises Invalid, and plans nothing, if the selection or a range means nothing, if the
+    tasks are too many, if the assets read each other in a circle, or if an input is
+    neither in the plan nor materialized.
+    """
+    request = normalised(request)
+    graph = Graph(manifest)
+    chosen = select(graph, request.selection, request.exclude)
+    order = ordered(graph, chosen)
+
+    @cache
+    def keys(dimension: Dimension) -> Keys:
+        return keys_of(dimension, until, known.dynamic_keys)
+
+    @cache
+    def space(key: str) -> Space:
+        return Space.of(graph.assets[key], keys)
+
+    wanted = requested({key: space(key) for key in chosen}, request.partitions)
+    _check_count(wanted, request.max_tasks)
+    drafting = Drafting(graph.assets, request, known, space)
+    for key in order:
+        points = space(key).points(wanted[key])
+        drafting.add(Draft(graph.assets[key], known.asset_id(key), space(key), points), chosen[key])
+    return PlanSpec(manifest=manifest_digest, request=request, tasks=drafting.tasks())
+
+
+def normalised(request: PlanRequest) -> PlanRequest:
+    """The same request in one spelling: terms are sets, so they are sorted, each once."""
+    return msgspec.structs.replace(
+        request,
+        selection=_sorted_set(request.selection),
+        exclude=_sorted_set(request.exclude),
+        partitions=_sorted_set(request.partitions),
+    )
+
+
+def _sorted_set(terms: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({term.strip() for term in terms}))
+
+
+def ordered(graph: Graph, chosen: Iterable[str]) -> list[str]:
+    """The chosen assets, each after those of them that it reads."""
+    keys = set(chosen)
+    sorter = TopologicalSorter(
+        {key: [up for up in graph.upstream[key] if up in keys] for key in sorted(keys)}
+    )
+    try:
+        return list(sorter.static_order())
+    except CycleError as error:
+        raise _circle(error.args[1][:-1]) from None
+
+
+def _circle(cycle: Sequence[str]) -> Invalid:
+    """`cycle` lists each asset before the one that reads it."""
+    at = cycle.index(min(cycle))
+    whole = [*cycle[at:], *cycle[:at], cycle[at]]
+    return Invalid(
+        f"assets read each other in a circle: {' -> '.join(whole)}",
+        hint="remove one of these inputs, or select only a part of the circle",
+    )
+
+
+def requested(spaces: Mapping[str, Space], texts: Sequence[str]) -> dict[str, tuple[Ranges, ...]]:
+    """For each asset, the keys of each of its dimensions that the request means."""
+    wanted = by_dimension(texts)
+    names = [name for space in spaces.values() for name in space.names]
+    for name in wanted:
+        check_dimension(name, names)
+    chosen = {name: _named(spaces, name, ranges) for name, ranges in wanted.items()}
+    return {
+        key: tuple(
+            chosen[keys.name][key] if keys.name in chosen else _default(keys)
+            for keys in space.dimensions
+        )
+        for key, space in spaces.items()
+    }
+
+
+def _default(keys: Keys) -> Ranges:
+    return latest(keys) if isinstance(keys, Calendar) else merged([keys.every_key()])
+
+
+def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict[str, Ranges]:
+    """What the texts mean for each asset that has the dimension."""
+    having = {
+        key: space.dimensions[space.names.index(name)]
+        for key, space in sorted(spaces.items())
+        if name in space.names
+    }
+    found: dict[str, list[range]] = {key: [] for key in having}
+    for text in texts:
+        for key, ranges in _one_text(having, text).items():
+            found[key].extend(ranges)
+    return {key: merged(ranges) for key, ranges in found.items()}
+
+
+def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
+    found: dict[str, Ranges] = {}
+    problems: list[Invalid] = []
+    for key, keys in having.items():
+        try:
+            picked = pick(keys, text)
+        except Invalid as error:
+            raise Invalid(f"{key}: {error.message}", hint=error.hint) from None
+        found[key] = picked.keys
+        if picked.problem:
+            problems.append(Invalid(f"{key}: {picked.problem.message}", hint=picked.problem.hint))
+    if len(problems) == len(having):
+        raise problems[0]
+    return found
+
+
+def _check_count(wanted: Mapping[str, Sequence[Ranges]], max_tasks: int) -> None:
+    tasks = sum(count(ranges) for ranges in wanted.values())
+    most = min(max_tasks, MAX_TASKS_PER_RUN)
+    if tasks > most:
+        raise Invalid(
+            f"the plan would have {tasks:,} tasks, more than {most:,}",
+            hint="ask for fewer partitions or assets at a time"
+            + (f", or raise max_tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
+        )
+    if not tasks:
+        raise Invalid(
+            f"nothing to do: {', '.join(sorted(wanted)[:10])} have no such partitions yet",
+            hint="name the partitions, or wait until a period is over or a key is added",
+        )

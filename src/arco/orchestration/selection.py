@@ -1,0 +1,158 @@
+"""Selections: which assets a request means.
+
+| term | means |
+|---|---|
+| `sales.orders`, `orders` | one asset; without its namespace if only one has that name |
+| `sales.*`, `*` | all of a namespace; all there are |
+| `tag:tier=gold`, `tag:tier` | assets with that tag, of any value for the second |
+| `group:finance` | assets of a group |
+| `+x`, `x+`, `+x+` | with all it reads, directly or not; with all that reads it; both |
+| `2+x`, `x+1` | the same, at most so many steps away |
+
+A selection is the union of its terms, less the union of the excluded ones. It holds
+nothing else: an input of a selected asset is not selected for being one. A term that
+matches nothing is Invalid, so that a typing error is never an empty success.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from servo.contract.manifest import Asset, Manifest
+from servo.errors import Invalid
+from servo.suggest import did_you_mean
+
+_BODY: Final = re.compile(r"(?P<up>\d*\+)?(?P<body>.+?)(?P<down>\+\d*)?", re.DOTALL)
+
+
+class Graph:
+    """The assets of a manifest, and who reads whom."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.assets: dict[str, Asset] = {
+            asset.key: asset for asset in sorted(manifest.assets, key=lambda asset: asset.key)
+        }
+
+    @cached_property
+    def upstream(self) -> Mapping[str, tuple[str, ...]]:
+        """What each asset reads or waits for, of this manifest; never itself."""
+        return {key: self._inputs(key, asset) for key, asset in self.assets.items()}
+
+    @cached_property
+    def downstream(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {key: [] for key in self.assets}
+        for key, sources in self.upstream.items():
+            for source in sources:
+                found[source].append(key)
+        return {key: tuple(readers) for key, readers in found.items()}
+
+    def _inputs(self, key: str, asset: Asset) -> tuple[str, ...]:
+        sources = {each.asset for each in asset.inputs if each.asset != key}
+        return tuple(sorted(sources & self.assets.keys()))
+
+
+def select(graph: Graph, selection: Sequence[str], exclude: Sequence[str] = ()) -> dict[str, str]:
+    """The selected keys, sorted, each with the first of the sorted terms that means it."""
+    if not selection:
+        raise Invalid("nothing is selected", hint="name an asset, or * for all of them")
+    chosen: dict[str, str] = {}
+    for term in sorted(set(selection)):
+        for key in evaluate(graph, term):
+            chosen.setdefault(key, term)
+    without = {key for term in sorted(set(exclude)) for key in evaluate(graph, term)}
+    kept = {key: chosen[key] for key in sorted(chosen) if key not in without}
+    if not kept:
+        raise Invalid("nothing is selected: all of it is excluded", hint="exclude less")
+    return kept
+
+
+def evaluate(graph: Graph, term: str) -> frozenset[str]:
+    """The keys that one term means."""
+    match = _BODY.fullmatch(term.strip())
+    if match is None:
+        raise Invalid("an empty selection", hint="name an asset, or * for all of them")
+    seeds = _matching(graph, match["body"])
+    found = set(seeds)
+    if match["up"]:
+        found |= _reachable(graph.upstream, seeds, match["up"].removesuffix("+"))
+    if match["down"]:
+        found |= _reachable(graph.downstream, seeds, match["down"].removeprefix("+"))
+    return frozenset(found)
+
+
+def _reachable(edges: Mapping[str, tuple[str, ...]], seeds: Iterable[str], depth: str) -> set[str]:
+    """What lies at most `depth` steps away (any number, if empty), with the seeds."""
+    found = set(seeds)
+    border, steps = found, int(depth) if depth else len(edges)
+    while border and steps > 0:
+        border = {far for near in border for far in edges[near]} - found
+        found |= border
+        steps -= 1
+    return found
+
+
+def _matching(graph: Graph, body: str) -> list[str]:
+    if body == "*":
+        return _some(list(graph.assets), "there are no assets", "deploy a project first")
+    if body.startswith("tag:"):
+        return _tagged(graph, body.removeprefix("tag:"))
+    if body.startswith("group:"):
+        return _grouped(graph, body.removeprefix("group:"))
+    if body.endswith(".*"):
+        return _in_namespace(graph, body.removesuffix(".*"))
+    return [_named(graph, body)]
+
+
+def _tagged(graph: Graph, text: str) -> list[str]:
+    name, equals, value = text.partition("=")
+    found = [
+        key
+        for key, asset in graph.assets.items()
+        if name in asset.tags and (not equals or asset.tags[name] == value)
+    ]
+    tags = {f"{tag}={held}" for asset in graph.assets.values() for tag, held in asset.tags.items()}
+    known = tags if equals else {tag.partition("=")[0] for tag in tags}
+    return _some(found, f"no asset has the tag {text!r}", _known("tags", text, known))
+
+
+def _grouped(graph: Graph, group: str) -> list[str]:
+    found = [key for key, asset in graph.assets.items() if group and asset.group == group]
+    known = {asset.group for asset in graph.assets.values() if asset.group}
+    return _some(found, f"there is no group {group!r}", _known("groups", group, known))
+
+
+def _in_namespace(graph: Graph, namespace: str) -> list[str]:
+    found = [key for key in graph.assets if key.partition(".")[0] == namespace]
+    known = {key.partition(".")[0] for key in graph.assets}
+    return _some(
+        found, f"there is no namespace {namespace!r}", _known("namespaces", namespace, known)
+    )
+
+
+def _named(graph: Graph, name: str) -> str:
+    if name in graph.assets:
+        return name
+    same = [key for key in graph.assets if key.partition(".")[2] == name]
+    if len(same) == 1:
+        return same[0]
+    if same:
+        raise Invalid(f"{name!r} is ambiguous", hint=f"write one of: {', '.join(same)}")
+    known = set(graph.assets)
+    if "." not in name:
+        known |= {key.partition(".")[2] for key in graph.assets}
+    raise Invalid(f"there is no asset {name!r}", hint=_known("assets", name, known))
+
+
+def _some(found: list[str], message: str, hint: str) -> list[str]:
+    if not found:
+        raise Invalid(message, hint=hint)
+    return found
+
+
+def _known(what: str, text: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    listed = f"{what}: {', '.join(names[:10])}" if names else f"there are no {what}"
+    return did_you_mean(text, names) or listed
