@@ -13,12 +13,15 @@ from arco.catalog import fold as catalog_fold
 from arco.catalog.commands import CatalogCommands
 from arco.catalog.reader import CatalogReader
 from arco.clock import Clock, SystemClock
+from arco.execution import fold as execution_fold
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
 from arco.log.head import AGE_GATE, Head, Manifests
 from arco.log.inbox import Inbox, Limits
 from arco.log.publish import Publisher
+from arco.orchestration import events as orchestration_events
+from arco.orchestration import fold as orchestration_fold
 from arco.state import system
 from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor
@@ -45,14 +48,24 @@ from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
 from servo.contract.ulid import system_ulids
 
-EVENTS: tuple[type[Payload], ...] = (*catalog_events.EVENTS, RolledBack)
+EVENTS: tuple[type[Payload], ...] = (
+    *catalog_events.EVENTS,
+    *orchestration_events.EVENTS,
+    RolledBack,
+)
 """Every event type that this program knows."""
 
 
 def chain() -> Chain:
     """The stages of all domains, in their order."""
     commands = [event for event in EVENTS if event.COMMAND]
-    stages = (system.admission(commands), *catalog_fold.STAGES, system.OUTCOME_STAGE)
+    stages = (
+        system.admission(commands),
+        *orchestration_fold.STAGES,
+        *execution_fold.STAGES,
+        *catalog_fold.STAGES,
+        system.OUTCOME_STAGE,
+    )
     return Chain(stages, EVENTS)
 
 
@@ -101,9 +114,9 @@ class Workspace:
         )
         self.publisher = Publisher(store, self.manifests, self.clock, self.ids, rng=rng)
         warm = Warm(self.files, budget_bytes=warm_budget_bytes)
-        projector = StateProjector(self.manifests, self.chain, warm, self.ids)
+        self.projector = StateProjector(self.manifests, self.chain, warm, self.ids)
         inbox = Inbox(store, self.types, limits=limits)
-        self.committer = Committer(self.publisher, inbox, projector, self.clock, self.ids)
+        self.committer = Committer(self.publisher, inbox, self.projector, self.clock, self.ids)
         self.leases = Leases(store, self.clock, source, self.ids)
         self.merger = Merger(
             self.publisher, self.tables, self.files, self.clock, self.ids, self.leases

@@ -129,6 +129,28 @@ class AssetObserved(Payload, frozen=True, kw_only=True):
     files: int = 0
 
 
+class AssetDeclared(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: code declares this asset, under this name."""
+
+    TYPE: ClassVar[str] = "catalog.asset_declared"
+    asset_id: str
+    namespace: str
+    name: str
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    columns: tuple[Column, ...] = ()
+
+
+class AssetMoved(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: an asset gives up the name that it had."""
+
+    TYPE: ClassVar[str] = "catalog.asset_moved"
+    asset_id: str
+    namespace: str
+    name: str
+
+
 COMMANDS: tuple[type[Command], ...] = (
     NamespaceCreated,
     NamespaceUpdated,

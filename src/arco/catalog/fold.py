@@ -18,7 +18,9 @@ import msgspec
 
 from arco.catalog.events import (
     AssetCreated,
+    AssetDeclared,
     AssetDropped,
+    AssetMoved,
     AssetObserved,
     AssetRenamed,
     AssetUpdated,
@@ -73,6 +75,12 @@ class AssetReleased(Payload, frozen=True, kw_only=True):
     asset_id: str
 
 
+class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
+    """Derived: a declared asset has its name; this is what code says of it."""
+
+    TYPE: ClassVar[str] = "catalog.asset_described"
+
+
 def fold_directory(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
         case NamespaceCreated() as e:
@@ -87,6 +95,10 @@ def fold_directory(rows: Rows, fact: Fact) -> Iterator[Change]:
             yield from _rename(rows, fact, e)
         case AssetDropped() as e:
             yield from _release(rows, fact, e)
+        case AssetMoved() as e:
+            yield from _give_up(rows, e)
+        case AssetDeclared() as e:
+            yield from _declare(rows, fact, e)
 
 
 def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[Change]:
@@ -175,6 +187,45 @@ def _release(rows: Rows, fact: Fact, e: AssetDropped) -> Iterator[Change]:
     yield applied(fact)
 
 
+def _give_up(rows: Rows, e: AssetMoved) -> Iterator[Change]:
+    namespace = rows.get(NAMESPACES, e.namespace)
+    held = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if namespace is not None and held is not None and held.asset_id == e.asset_id:
+        yield Delete(ASSET_NAMES, (e.namespace, e.name))
+        yield Put(NAMESPACES, replace(namespace, assets=namespace.assets - 1))
+
+
+def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
+    """Code has the last word on names: a deployment was checked as a whole.
+
+    Somebody may have created an asset of that name by hand since the deployment
+    looked. Then that one goes: it has no data yet, and code would never find it.
+    """
+    held = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if held is None:
+        namespace = rows.get(NAMESPACES, e.namespace) or _declared_namespace(fact, e)
+        yield Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
+    elif held.asset_id != e.asset_id:
+        yield Emit(AssetReleased(asset_id=held.asset_id))
+    yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.name, e.asset_id))
+    yield Emit(AssetDescribed(**msgspec.structs.asdict(e)))
+
+
+def _declared_namespace(fact: Fact, e: AssetDeclared) -> NamespaceRow:
+    return NamespaceRow(
+        namespace=e.namespace,
+        description="",
+        owners=[],
+        tags={},
+        properties={},
+        assets=0,
+        created_at=fact.received_at,
+        created_by=fact.actor,
+        updated_at=fact.received_at,
+        updated_by=fact.actor,
+    )
+
+
 def fold_assets(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
         case AssetObserved() as e:
@@ -188,6 +239,8 @@ def fold_assets(rows: Rows, fact: Fact) -> Iterator[Change]:
                 yield Put(ASSETS, _touched(fact, row, change))
         case AssetReleased() as e:
             yield from _remove(rows, e.asset_id)
+        case AssetDescribed() as e:
+            yield from _describe(rows, fact, e)
         case AssetUpdated() as e:
             yield from _update_asset(rows, fact, e)
         case ColumnAdded() as e:
@@ -222,6 +275,56 @@ def _register(fact: Fact, e: AssetRegistered) -> Iterator[Change]:
     )
     for ordinal, column in enumerate(asset.columns):
         yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
+
+
+def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
+    row = rows.get(ASSETS, e.asset_id)
+    if row is None:
+        created = AssetCreated(
+            namespace=e.namespace,
+            name=e.name,
+            description=e.description,
+            owners=e.owners,
+            tags=e.tags,
+            columns=e.columns,
+        )
+        yield from _register(fact, AssetRegistered(asset_id=e.asset_id, asset=created))
+        return
+    moved = (row.namespace, row.name) != (e.namespace, e.name)
+    before = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
+    change = {
+        "namespace": e.namespace,
+        "name": e.name,
+        "previous_names": [*row.previous_names, before] if moved else row.previous_names,
+        "description": e.description,
+        "owners": list(e.owners),
+        "tags": e.tags,
+    }
+    if any(getattr(row, name) != value for name, value in change.items()):
+        yield Put(ASSETS, _touched(fact, row, change))
+    yield from _declare_columns(rows, fact, e)
+
+
+def _declare_columns(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
+    """Declared columns are added or updated by name; what code does not name stays."""
+    known = {column.name: column for column in rows.scan(COLUMNS, e.asset_id)}
+    ordinal = 1 + max((column.ordinal for column in known.values()), default=-1)
+    for column in e.columns:
+        row = known.get(column.name)
+        if row is None:
+            yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
+            ordinal += 1
+            continue
+        said = replace(
+            row,
+            type=column.type or row.type,
+            nullable=column.nullable,
+            description=column.description or row.description,
+            pii=column.pii or row.pii,
+            sensitivity=column.sensitivity or row.sensitivity,
+        )
+        if said != row:
+            yield Put(COLUMNS, replace(said, updated_at=fact.received_at))
 
 
 def _remove(rows: Rows, asset_id: str) -> Iterator[Change]:
@@ -372,6 +475,8 @@ DIRECTORY = Stage(
             AssetCreated,
             AssetRenamed,
             AssetDropped,
+            AssetMoved,
+            AssetDeclared,
         ),
         _by_namespace,
     ),
@@ -385,6 +490,7 @@ ASSETS_STAGE = Stage(
             AssetRegistered,
             AssetNameChanged,
             AssetReleased,
+            AssetDescribed,
             AssetUpdated,
             ColumnAdded,
             ColumnUpdated,

@@ -179,6 +179,19 @@ class Manifests:
             while len(self._domains) > self._cache_size:
                 self._domains.popitem(last=False)
 
+    def rewritten(self, since: int, head: Head) -> bool:
+        """Whether rows changed without an event between two generations, or that is unknown.
+
+        A rebuild and a rollback do that: what was derived from the older one is void.
+        """
+        if head.generation - since > 64:
+            return True  # not worth reading that many manifests
+        for generation in range(since + 1, head.generation + 1):
+            found = self.find(generation)
+            if found is None or found.manifest.kind not in ("events", "merge"):
+                return True
+        return False
+
     def domains(self, head: Head) -> dict[str, DomainManifest]:
         return {name: self.domain(ref) for name, ref in head.manifest.domains.items()}
 

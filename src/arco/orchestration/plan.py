@@ -20,7 +20,7 @@ from servo.contract import canonical
 from servo.contract.manifest import Asset
 from servo.contract.task import MaterializationRef
 
-MAX_TASKS_PER_RUN = 100_000
+MAX_TASKS_PER_RUN = 50_000
 
 
 class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -85,6 +85,8 @@ class StateProjector:
         self._warm = warm
         self._ids = ids
         self._lineage: Head | None = None
+        self.listeners: list[Callable[[Head, Changes], None]] = []
+        """Told of each commit of this process, with the rows that it changed."""
 
     def prepare(
         self, head: Head, events: Sequence[Recorded], segment: SegmentRef | None, now: datetime
@@ -101,21 +103,11 @@ class StateProjector:
         assert isinstance(projection, Projected)
         self._warm.apply(projection.changes, self._manifests.domains(head), head.manifest.position)
         self._lineage = head
+        for listen in self.listeners:
+            listen(head, projection.changes)
 
     def _catch_up(self, head: Head) -> None:
-        if self._lineage is None or self._rewritten(head):
+        if self._lineage is None or self._manifests.rewritten(self._lineage.generation, head):
             self._warm.reset()
         self._warm.advance(self._manifests.domains(head), head.manifest.position)
         self._lineage = head
-
-    def _rewritten(self, head: Head) -> bool:
-        """Whether a rebuild or a rollback lies between the warm state and the head."""
-        assert self._lineage is not None
-        since = self._lineage.generation
-        if head.generation - since > 64:
-            return True  # not worth reading that many manifests: load again
-        for generation in range(since + 1, head.generation + 1):
-            found = self._manifests.find(generation)
-            if found is None or found.manifest.kind not in ("events", "merge"):
-                return True
-        return False

@@ -154,6 +154,25 @@ class Snapshot:
         """All rows of a table, with their versions, in file order."""
         return scan(self.files, self.manifest(table), table)
 
+    def since(self, table: Table[R], position: int) -> Iterator[tuple[Key, R]]:
+        """The rows that changed after a position and are still there, each once.
+
+        Reads only files that hold something newer. Rows that were deleted since do not
+        show.
+        """
+        manifest = self.manifest(table)
+        newest: dict[Key, Versioned[R]] = {}
+        for ref in manifest.files():
+            if ref.versions[1] <= position:
+                continue
+            for batch in self.files.batches(ref):
+                for key, found in table.versioned(batch).items():
+                    if found[0] > position and (key not in newest or newest[key][0] < found[0]):
+                        newest[key] = found
+        for key, (_, row) in newest.items():
+            if row is not None:
+                yield key, row
+
     def all(self, table: Table[R]) -> list[R]:
         return list(table.rows_of(self.scan(table)))
 

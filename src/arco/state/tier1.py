@@ -11,7 +11,7 @@ trace. One that passes may still lose a race; then the log has it, and its refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -49,9 +49,16 @@ class Tier1:
         self._chain = chain
 
     def execute(
-        self, command: Payload | Build, *, idempotency_key: str = "", actor: str = ""
+        self,
+        command: Payload | Build,
+        *,
+        idempotency_key: str = "",
+        actor: str = "",
+        along: Sequence[Payload] = (),
     ) -> Acknowledged:
         """Have a command decided. Raises Refused, or Conflict if its key was used otherwise.
+
+        `along` are facts that belong to it: one batch with it, and after it in the log.
 
         A command may be given as a function that makes it from a snapshot: the newest,
         or, if the key was used before, the one that it was made from then, so that the
@@ -68,7 +75,7 @@ class Tier1:
         payload = build(before)
         event = self._ledger.event(payload, idempotency_key=idempotency_key, actor=actor)
         self._refuse_if_hopeless(before, event, payload)
-        receipt = self._ledger.append([event])
+        receipt = self._ledger.append([event, *along])
         head = self._committer.commit_batch(receipt.batch, before.generation)
         after = Snapshot(self._manifests, self._files, head)
         return self._answer(after, payload, event.key, event.id)

@@ -1,0 +1,99 @@
+"""A queue within one process. It dies with it; anti-entropy sends again what it held."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Sequence
+
+from arco.clock import Clock
+from arco.dispatch.queues.port import Delivery, Message
+
+
+class MemoryQueue:
+    def __init__(self, clock: Clock, claim_s: float = 60.0) -> None:
+        self._clock = clock
+        self._claim_s = claim_s
+        self._condition = threading.Condition()
+        self._waiting: list[tuple[int, int, str]] = []
+        self._messages: dict[str, Message] = {}
+        self._deliveries: dict[str, int] = {}
+        self._claims: dict[str, tuple[int, float]] = {}
+        """By name: the delivery that holds it, and until when."""
+        self._count = 0
+
+    def put(self, messages: Sequence[Message]) -> None:
+        with self._condition:
+            for message in messages:
+                if message.name not in self._messages:
+                    self._messages[message.name] = message
+                    self._wait(message)
+            self._condition.notify_all()
+
+    def take(self, limit: int, timeout_s: float) -> list[Delivery]:
+        with self._condition:
+            found = self._claim(limit)
+            if not found and timeout_s > 0:
+                self._condition.wait(timeout_s)
+                found = self._claim(limit)
+            return found
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        with self._condition:
+            until = self._clock.monotonic() + self._claim_s
+            for delivery in deliveries:
+                if self._is_claimed(delivery):
+                    self._claims[delivery.message.name] = (delivery.number, until)
+
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        self.withdraw([delivery.message.name for delivery in deliveries])
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        with self._condition:
+            for delivery in deliveries:
+                if self._is_claimed(delivery):
+                    del self._claims[delivery.message.name]
+                    self._wait(delivery.message)
+            self._condition.notify_all()
+
+    def withdraw(self, names: Sequence[str]) -> None:
+        with self._condition:
+            for name in names:
+                self._messages.pop(name, None)
+                self._claims.pop(name, None)
+                self._deliveries.pop(name, None)
+
+    def holds(self, name: str) -> bool:
+        with self._condition:
+            return name in self._messages
+
+    def _wait(self, message: Message) -> None:
+        self._count += 1
+        heapq.heappush(self._waiting, (-message.priority, self._count, message.name))
+
+    def _claim(self, limit: int) -> list[Delivery]:
+        self._expire()
+        found: list[Delivery] = []
+        until = self._clock.monotonic() + self._claim_s
+        while self._waiting and len(found) < limit:
+            _, _, name = heapq.heappop(self._waiting)
+            message = self._messages.get(name)
+            if message is None or name in self._claims:
+                continue  # withdrawn since
+            number = self._deliveries[name] = self._deliveries.get(name, 0) + 1
+            self._claims[name] = (number, until)
+            found.append(Delivery(message, number))
+        return found
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic()
+        if self._waiting or not self._claims:
+            return  # there is other work: no hurry
+        for name, (_, until) in list(self._claims.items()):
+            if until < now:
+                del self._claims[name]
+                self._wait(self._messages[name])
+
+    def _is_claimed(self, delivery: Delivery) -> bool:
+        name = delivery.message.name
+        return self._claims.get(name, (0, 0.0))[0] == delivery.number

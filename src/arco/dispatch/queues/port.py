@@ -1,0 +1,54 @@
+"""The queue port. Delivery is at least once, and in any order.
+
+What every queue promises, and one conformance suite checks:
+
+- A message that was put is delivered until somebody says that it is done.
+- While a worker keeps its claim, nobody else is given the message.
+- A claim that is neither renewed nor released ends by itself, and the message is
+  delivered again, with a greater `delivery`.
+- Putting a name that the queue has changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Message(Struct, frozen=True):
+    name: str
+    """`[A-Za-z0-9_-]`: names the delivery, and makes putting it twice harmless."""
+    body: bytes
+    priority: int = 0
+    """Greater is delivered first, as best effort."""
+
+
+class Delivery(Struct, frozen=True):
+    message: Message
+    number: int
+    """1 for the first; greater if a claim ended without an answer."""
+
+
+class Queue(Protocol):
+    def put(self, messages: Sequence[Message]) -> None:
+        """Have messages delivered. Raises Unavailable if that is unknown for some."""
+
+    def take(self, limit: int, timeout_s: float) -> list[Delivery]:
+        """Claim up to `limit` messages, waiting for the first no longer than `timeout_s`."""
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        """Keep claims. Best effort: a claim may have ended."""
+
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        """They were dealt with, and are not to be delivered again."""
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Let others have them, at once."""
+
+    def withdraw(self, names: Sequence[str]) -> None:
+        """Take messages back that nobody needs to see any more. Best effort."""
+
+    def holds(self, name: str) -> bool:
+        """Whether a message is waiting, or claimed."""

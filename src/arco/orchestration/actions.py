@@ -1,0 +1,36 @@
+"""What controllers want done. Data: `arco.dispatch` performs it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Enqueue(Struct, frozen=True):
+    """Send an attempt to the queue; a greater `redelivery` sends it again."""
+
+    run_id: str
+    task_id: str
+    attempt_id: str
+    redelivery: int = 0
+
+
+class FireTimer(Struct, frozen=True):
+    run_id: str
+    timer_id: str
+
+
+class LoseAttempt(Struct, frozen=True):
+    run_id: str
+    task_id: str
+    attempt_id: str
+    reason: str
+    worker_id: str = ""
+
+
+class Interrupt(Struct, frozen=True):
+    """Tell whoever runs an attempt to stop."""
+
+    attempt_id: str
+
+
+Action = Enqueue | FireTimer | LoseAttempt | Interrupt

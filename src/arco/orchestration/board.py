@@ -1,0 +1,146 @@
+"""The board: what is going on, in memory, for controllers to look at.
+
+It holds the rows of active runs, and is brought from one generation to the next by
+the rows that changed in between: those that this process has just committed are
+handed over, all others are read from the files that are new. Its cost follows
+activity; what has finished leaves it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from arco.orchestration import states
+from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
+from arco.state.snapshot import Snapshot
+from arco.state.table import Key, Table, Versioned
+
+TaskKey = tuple[str, str]
+Order = tuple[int, datetime, str, int, str]
+"""What goes first: priority, then the older run, then the plan's order."""
+
+Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
+
+
+class Board:
+    def __init__(self) -> None:
+        self.generation = -1
+        self.position = 0
+        self.log_time = datetime.min
+        self.runs: dict[str, RunRow] = {}
+        """Active runs."""
+        self.tasks: dict[str, dict[str, TaskRow]] = {}
+        """Their tasks."""
+        self.ready: dict[str, list[Order]] = {}
+        """By tenant, in the order in which they should go."""
+        self.in_flight: dict[TaskKey, TaskRow] = {}
+        self.in_flight_of: dict[str, int] = {}
+        """How many tasks of a tenant are in flight."""
+        self.timers: dict[Key, TimerRow] = {}
+        """Those that are scheduled."""
+
+    def task(self, run_id: str, task_id: str) -> TaskRow | None:
+        return self.tasks.get(run_id, {}).get(task_id)
+
+    # -- moving to another generation ----------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Start anew from a snapshot."""
+        self.__init__()  # type: ignore[misc]
+        for run in snapshot.all(RUNS):
+            if run.state in states.RUN_ACTIVE:
+                self._put_run(run)
+        for run_id in list(self.runs):
+            for task in snapshot.rows(TASKS, run_id):
+                self._put_task(task)
+            for timer in snapshot.rows(TIMERS, run_id):
+                self._put_timer(timer)
+        self._arrived(snapshot)
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Go on to a newer snapshot by what changed since."""
+        if self.generation < 0:
+            self.load(snapshot)
+            return
+        if snapshot.generation != self.generation:
+            tables: tuple[Table[Any], ...] = (RUNS, TASKS, TIMERS)
+            for table in tables:
+                self._take(table, (row for _, row in snapshot.since(table, self.position)))
+            self._arrived(snapshot)
+
+    def apply(self, changes: Changes, snapshot: Snapshot) -> None:
+        """Go on by one commit of this process, made on top of the board's generation."""
+        for table in (RUNS, TASKS, TIMERS):
+            rows = changes.get(table, {})
+            self._take(table, (row for _, row in rows.values() if row is not None))
+        self._arrived(snapshot)
+
+    def _arrived(self, snapshot: Snapshot) -> None:
+        self.generation = snapshot.generation
+        self.position = snapshot.position
+        self.log_time = snapshot.head.manifest.log_time
+
+    def _take(self, table: Table[Any], rows: Iterable[Any]) -> None:
+        if table is RUNS:
+            for row in rows:
+                self._put_run(row)
+        elif table is TASKS:
+            for row in rows:
+                if row.run_id in self.runs:
+                    self._put_task(row)
+        else:
+            for row in rows:
+                if row.run_id in self.runs:
+                    self._put_timer(row)
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def _put_run(self, row: RunRow) -> None:
+        if row.state in states.RUN_ACTIVE:
+            self.runs[row.run_id] = row
+            self.tasks.setdefault(row.run_id, {})
+        elif row.run_id in self.runs:
+            self._drop_run(row.run_id)
+
+    def _drop_run(self, run_id: str) -> None:
+        for task in self.tasks.pop(run_id).values():
+            self._unlist(run_id, task)
+        del self.runs[run_id]
+        for key in [key for key in self.timers if key[0] == run_id]:
+            del self.timers[key]
+
+    def _put_task(self, row: TaskRow) -> None:
+        tasks = self.tasks[row.run_id]
+        old = tasks.get(row.task_id)
+        if old is not None:
+            self._unlist(row.run_id, old)
+        tasks[row.task_id] = row
+        if row.state == states.READY:
+            insort(self.ready.setdefault(row.tenant, []), self._order(row))
+        elif row.state in states.IN_FLIGHT:
+            self.in_flight[row.run_id, row.task_id] = row
+            self.in_flight_of[row.tenant] = self.in_flight_of.get(row.tenant, 0) + 1
+
+    def _unlist(self, run_id: str, task: TaskRow) -> None:
+        if task.state == states.READY:
+            queue = self.ready[task.tenant]
+            at = bisect_left(queue, self._order(task))
+            del queue[at]
+            if not queue:
+                del self.ready[task.tenant]
+        elif task.state in states.IN_FLIGHT:
+            del self.in_flight[run_id, task.task_id]
+            self.in_flight_of[task.tenant] -= 1
+
+    def _order(self, task: TaskRow) -> Order:
+        run = self.runs[task.run_id]
+        return (-task.priority, run.created_at, run.run_id, task.index, task.task_id)
+
+    def _put_timer(self, row: TimerRow) -> None:
+        if row.state == "SCHEDULED":
+            self.timers[row.run_id, row.timer_id] = row
+        else:
+            self.timers.pop((row.run_id, row.timer_id), None)

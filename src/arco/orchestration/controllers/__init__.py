@@ -1,0 +1,1 @@
+"""Controllers: pure functions of what the board shows, and of the time, to actions."""

@@ -1,0 +1,19 @@
+"""Timers that are due: retries, and time-outs of tasks and runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from arco.orchestration.actions import FireTimer
+from arco.orchestration.board import Board
+
+
+def timers(board: Board, now: datetime) -> list[FireTimer]:
+    """What to fire now, the oldest first. Only to be asked when nothing waits in the inbox."""
+    due = [timer for timer in board.timers.values() if timer.fire_at <= now]
+    due.sort(key=lambda timer: (timer.fire_at, timer.timer_id))
+    return [FireTimer(timer.run_id, timer.timer_id) for timer in due]
+
+
+def next_due(board: Board) -> datetime | None:
+    return min((timer.fire_at for timer in board.timers.values()), default=None)

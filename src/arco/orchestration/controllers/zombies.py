@@ -1,0 +1,52 @@
+"""Attempts whose worker is dead, or has forgotten them.
+
+A worker that has work rewrites its liveness record. How long it has been silent is
+measured by the observer's own clock since the record last changed, so clocks that
+differ kill nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from arco.orchestration import states
+from arco.orchestration.actions import LoseAttempt
+from arco.orchestration.board import Board
+from arco.orchestration.limits import Timing
+
+
+class Alive(Struct, frozen=True):
+    """What is known of a worker."""
+
+    changed_at: datetime
+    """When its record was last seen to change, by the observer's clock."""
+    attempts: frozenset[str]
+    """The attempts that it says it works on."""
+
+
+def zombies(
+    board: Board, alive: Mapping[str, Alive], now: datetime, timing: Timing
+) -> list[LoseAttempt]:
+    silent = timedelta(seconds=timing.zombie_after_s)
+    found = []
+    for task in board.in_flight.values():
+        if task.state != states.RUNNING or task.started_at is None:
+            continue
+        worker = alive.get(task.worker_id)
+        if worker is None:
+            reason = f"worker {task.worker_id} left no sign of life"
+            overdue = now - task.started_at > silent
+        elif task.attempt_id not in worker.attempts:
+            reason = f"worker {task.worker_id} does not work on it any more"
+            overdue = now - task.started_at > silent
+        else:
+            reason = f"worker {task.worker_id} has been silent for {timing.zombie_after_s:g} s"
+            overdue = now - worker.changed_at > silent
+        if overdue:
+            found.append(
+                LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
+            )
+    return sorted(found, key=lambda lost: lost.attempt_id)

@@ -1,0 +1,187 @@
+"""What can happen to deployments, runs and tasks.
+
+| category | events | who |
+|---|---|---|
+| commands | DeploymentCreated, RunTriggered, RunCancelRequested, PartitionKeysChanged | people, schedules |
+| plan | TasksPlanned | whoever triggered the run |
+| acknowledgement | DispatchEnqueued | the dispatcher: the queue has it |
+| controller facts | TimerFired, AttemptLost | controllers |
+| worker facts | TaskStarted, TaskFinished | workers |
+
+A task that becomes ready, is skipped, or a run that ends: those are no events. The
+fold computes them, and they are rows. All facts may come twice, late and in any
+order; those about an attempt name it, and count only while it is the active one.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from arco.log.envelope import Payload
+from servo.contract.manifest import ColumnDef
+from servo.contract.task import TaskResult
+
+
+class Command(Payload, frozen=True, kw_only=True):
+    COMMAND: ClassVar[bool] = True
+
+
+class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    key: str
+    asset_id: str
+    transform: str = ""
+    renamed_from: str = ""
+    definition: str = ""
+    """Fingerprint of what the catalog shows; the next four fields are given when it changed."""
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    columns: tuple[ColumnDef, ...] = ()
+
+
+class DeploymentCreated(Command, frozen=True, kw_only=True):
+    """A project's manifest becomes the one that runs are planned from."""
+
+    TYPE: ClassVar[str] = "orchestration.deployment_created"
+    deployment_id: str
+    parent: str = ""
+    """The deployment that this was built on; refused if another has come in between."""
+    manifest: str
+    artifact: str
+    assets: tuple[DeployedAsset, ...]
+    schedules: int = 0
+    sensors: int = 0
+    message: str = ""
+    rollback_of: str = ""
+
+
+class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What the fold must know of an asset to decide about its tasks."""
+
+    key: str
+    asset_id: str
+    max_attempts: int = 3
+    delay_s: int = 60
+    max_delay_s: int = 3600
+    retry_on: tuple[str, ...] = ()
+    never_on: tuple[str, ...] = ()
+    timeout_s: int = 0
+    priority: int = 0
+
+
+class RunTriggered(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.run_triggered"
+    run_id: str
+    plan_id: str
+    plan_fingerprint: str
+    deployment_id: str
+    tasks_total: int
+    run_key: str = ""
+    request_fingerprint: str = ""
+    """Of what was asked for: the same `run_key` with another one is a conflict."""
+    trigger: str = "manual"
+    triggered_by: str = ""
+    selection: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    timeout_s: int = 0
+    priority: int = 0
+    retry_of: str = ""
+
+
+class TaskPlan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    task_id: str
+    asset: int
+    """Index into the assets beside it."""
+    partition: str = ""
+    deps: tuple[int, ...] = ()
+    """Indexes of tasks in the whole plan, all smaller than this task's own."""
+    reused: str = ""
+    """The materialization that makes it unnecessary."""
+    tenant: str = ""
+
+
+class TasksPlanned(Payload, frozen=True, kw_only=True):
+    """A slice of a run's plan. The run starts when all its tasks are there."""
+
+    TYPE: ClassVar[str] = "orchestration.tasks_planned"
+    run_id: str
+    first: int
+    """Index of the first of these tasks."""
+    assets: tuple[RunAsset, ...]
+    tasks: tuple[TaskPlan, ...]
+
+
+class RunCancelRequested(Command, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.run_cancel_requested"
+    run_id: str
+    force: bool = False
+    """Do not wait for the workers to stop."""
+    reason: str = ""
+
+
+class DispatchEnqueued(Payload, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.dispatch_enqueued"
+    run_id: str
+    task_id: str
+    attempt_id: str
+    redelivery: int = 0
+    queue_name: str = ""
+
+
+class TaskStarted(Payload, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.task_started"
+    run_id: str
+    task_id: str
+    attempt_id: str
+    worker_id: str
+
+
+class TaskFinished(Payload, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.task_finished"
+    result: TaskResult
+
+
+class TimerFired(Payload, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.timer_fired"
+    run_id: str
+    timer_id: str
+
+
+class AttemptLost(Payload, frozen=True, kw_only=True):
+    """Nobody works on an attempt any more, and nobody will report."""
+
+    TYPE: ClassVar[str] = "orchestration.attempt_lost"
+    run_id: str
+    task_id: str
+    attempt_id: str
+    reason: str
+    worker_id: str = ""
+
+
+class PartitionKeysChanged(Command, frozen=True, kw_only=True):
+    """Keys of a dynamic partition dimension come or go."""
+
+    TYPE: ClassVar[str] = "orchestration.partition_keys_changed"
+    keys: str
+    """The name of the set."""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+COMMANDS: tuple[type[Command], ...] = (
+    DeploymentCreated,
+    RunTriggered,
+    RunCancelRequested,
+    PartitionKeysChanged,
+)
+EVENTS: tuple[type[Payload], ...] = (
+    *COMMANDS,
+    TasksPlanned,
+    DispatchEnqueued,
+    TaskStarted,
+    TaskFinished,
+    TimerFired,
+    AttemptLost,
+)

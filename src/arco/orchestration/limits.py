@@ -1,0 +1,88 @@
+"""The limits and time-outs of orchestration, and how they must relate to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from arco.errors import Invalid
+from arco.orchestration.runs import TIMEOUT_GRACE_S
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    max_in_flight: int = 512
+    """Tasks of the workspace that are with the queue or a worker at a time."""
+    tenant_max_in_flight: int = 0
+    """The same for each tenant that has no quota of its own; 0: no limit."""
+    quotas: Mapping[str, int] = {}
+    """By tenant: tasks in flight."""
+    weights: Mapping[str, int] = {}
+    """By tenant: its share of what is free; 1 if it is not named."""
+
+    def quota(self, tenant: str) -> int:
+        own = self.quotas.get(tenant, self.tenant_max_in_flight)
+        return own if own > 0 else self.max_in_flight
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """All in seconds. `check` says how they must relate, and is called at start."""
+
+    interval_s: float = 1.0
+    """How often the orchestrator looks by itself, when nothing wakes it."""
+    linger_s: float = 0.05
+    """How long acknowledgements wait for something more urgent to go with."""
+    heartbeat_s: float = 5.0
+    """How often a worker that has work says so."""
+    zombie_after_s: float = 30.0
+    """A worker that was silent for so long is dead."""
+    claim_s: float = 60.0
+    """How long a worker has a message to itself without renewing its claim."""
+    redeliver_after_s: float = 60.0
+    """A task that nobody took, and that the queue has lost, is sent again."""
+    cancel_grace_s: float = 60.0
+    """A worker that was told to stop has this long."""
+    envelope_s: float = 86_400.0
+    """How long a signed envelope is good for."""
+
+    def check(self) -> Timing:
+        """Itself. Raises Invalid where two of these would defeat each other."""
+        rules = (
+            (self.interval_s > 0 and self.heartbeat_s > 0, "intervals must be above zero"),
+            (
+                self.zombie_after_s >= 3 * self.heartbeat_s,
+                "zombie_after_s must be at least three heartbeats: one may be late, one lost",
+            ),
+            (
+                self.zombie_after_s > 2 * self.interval_s,
+                "zombie_after_s must exceed two intervals: a worker must be seen alive twice",
+            ),
+            (
+                self.claim_s > self.zombie_after_s,
+                "claim_s must exceed zombie_after_s: the dead are declared before their work "
+                "is handed on, so that it is handed on once",
+            ),
+            (
+                self.redeliver_after_s > 2 * self.interval_s,
+                "redeliver_after_s must exceed two intervals",
+            ),
+            (self.linger_s <= self.interval_s, "linger_s must not exceed interval_s"),
+            (
+                self.envelope_s > self.claim_s + self.redeliver_after_s,
+                "envelope_s must exceed claim_s and redeliver_after_s together: a message that "
+                "is handed on must still be good",
+            ),
+            (
+                self.cancel_grace_s > self.heartbeat_s,
+                "cancel_grace_s must exceed heartbeat_s: workers hear of it with a heartbeat",
+            ),
+            (
+                2 * self.interval_s < TIMEOUT_GRACE_S,
+                f"interval_s must be below {TIMEOUT_GRACE_S / 2} s: a worker's own report of a "
+                "time-out comes before the timer's",
+            ),
+        )
+        broken = [text for holds, text in rules if not holds]
+        if broken:
+            raise Invalid("; ".join(broken), hint="see `Timing` in the configuration")
+        return self

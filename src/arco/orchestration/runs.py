@@ -1,0 +1,650 @@
+"""The fold of one run: its tasks, edges, timers and dispatches.
+
+A fact is folded over a `_Run`, which shows the rows of the run with the changes that
+this very fact has made so far, and hands them all over at the end. One report may
+set off a cascade (a failure skips everything below it), and the cascade is finished
+within the fact: no state between is ever seen.
+
+Readiness is per edge. An edge is resolved once, whoever says it again; a task is
+ready when as many of its edges succeeded as it has. What has no edge to an upstream
+that failed goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from arco.execution.events import OutputAccepted, OutputRejected
+from arco.log.envelope import Payload
+from arco.orchestration import states
+from arco.orchestration.events import (
+    AttemptLost,
+    DispatchEnqueued,
+    RunAsset,
+    RunCancelRequested,
+    RunTriggered,
+    TaskFinished,
+    TaskPlan,
+    TasksPlanned,
+    TaskStarted,
+    TimerFired,
+)
+from arco.orchestration.tables import (
+    DEP_SATISFACTION,
+    DISPATCH_OUTBOX,
+    RUNS,
+    TASKS,
+    TIMERS,
+    DepSatisfactionRow,
+    DispatchRow,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
+from arco.state.fold import Change, Emit, Fact, Put, Rows
+from arco.state.system import applied, refused
+from arco.state.table import EPOCH
+from servo.contract.identity import attempt_id, dispatch_key, dispatch_name, timer_key, timer_name
+from servo.contract.manifest import RETRIABLE
+from servo.contract.task import ErrorInfo, Materialization, TaskResult
+
+replace = msgspec.structs.replace
+
+TIMEOUT_GRACE_S = 30
+"""A worker ends its own task at the time-out; a timer does it this much later, if not."""
+
+_RESOLUTION = {
+    states.SUCCEEDED: "SUCCESS",
+    states.REUSED: "SUCCESS",
+    states.FAILED: "FAILED",
+    states.SKIPPED: "SKIPPED",
+    states.CANCELLED: "CANCELLED",
+}
+_CAUSE = {
+    "FAILED": "an upstream failed",
+    "SKIPPED": "an upstream failed",
+    "CANCELLED": "an upstream was cancelled",
+}
+_COUNTER = {
+    states.SUCCEEDED: "tasks_succeeded",
+    states.REUSED: "tasks_reused",
+    states.FAILED: "tasks_failed",
+    states.SKIPPED: "tasks_skipped",
+    states.CANCELLED: "tasks_cancelled",
+}
+
+
+class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
+    """Derived: its run key was free."""
+
+    TYPE = "orchestration.run_admitted"
+    COMMAND = False
+
+
+def fold_run(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case RunAdmitted() as e:
+            yield from _admit(rows, fact, e)
+        case RunCancelRequested() as e:
+            yield from _cancel(rows, fact, e)
+        case TasksPlanned(run_id=id) | DispatchEnqueued(run_id=id) | TaskStarted(run_id=id):
+            yield from _fold_active(rows, fact, id)
+        case TimerFired(run_id=id) | AttemptLost(run_id=id):
+            yield from _fold_active(rows, fact, id)
+        case TaskFinished(result=result):
+            yield from _fold_active(rows, fact, result.run_id)
+
+
+def _fold_active(rows: Rows, fact: Fact, run_id: str) -> Iterator[Change]:
+    row = rows.get(RUNS, run_id)
+    if row is None:
+        return
+    run = _Run(rows, fact, row)
+    match fact.payload:
+        case TasksPlanned() as e:
+            run.plan(e)
+        case DispatchEnqueued() as e:
+            run.enqueued(e)
+        case TaskStarted() as e:
+            run.started(e)
+        case TaskFinished(result=result):
+            run.finished(result)
+        case AttemptLost() as e:
+            run.lost(e)
+        case TimerFired() as e:
+            run.fire(e.timer_id)
+    yield from run.changes()
+
+
+def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
+    if rows.get(RUNS, e.run_id) is not None:
+        return
+    now = fact.received_at
+    row = RunRow(
+        run_id=e.run_id,
+        plan_id=e.plan_id,
+        plan_fingerprint=e.plan_fingerprint,
+        deployment_id=e.deployment_id,
+        run_key=e.run_key,
+        state=states.RUN_PLANNING,
+        trigger=e.trigger,
+        triggered_by=e.triggered_by or fact.actor,
+        selection=list(e.selection),
+        partitions=list(e.partitions),
+        priority=e.priority,
+        tasks_total=e.tasks_total,
+        tasks_planned=0,
+        tasks_succeeded=0,
+        tasks_reused=0,
+        tasks_failed=0,
+        tasks_skipped=0,
+        tasks_cancelled=0,
+        retries=0,
+        timeout_s=e.timeout_s,
+        timed_out=False,
+        retry_of=e.retry_of,
+        created_at=now,
+        started_at=None,
+        cancel_requested_at=None,
+        cancel_reason="",
+        finished_at=None,
+    )
+    run = _Run(rows, fact, row)
+    run.changed = True
+    if e.timeout_s:
+        run.schedule("run_timeout", "run", 1, now + timedelta(seconds=e.timeout_s))
+    yield from run.changes()
+
+
+def _cancel(rows: Rows, fact: Fact, e: RunCancelRequested) -> Iterator[Change]:
+    row = rows.get(RUNS, e.run_id)
+    if row is None:
+        yield refused(fact, "run_not_found", f"there is no run {e.run_id}")
+    elif row.state not in states.RUN_ACTIVE:
+        yield refused(fact, "run_finished", f"run {e.run_id} is {row.state} already")
+    else:
+        run = _Run(rows, fact, row)
+        run.cancel(e.reason, force=e.force)
+        yield from run.changes()
+        yield applied(fact)
+
+
+class _Run:
+    """The rows of a run while one fact is folded."""
+
+    def __init__(self, rows: Rows, fact: Fact, row: RunRow) -> None:
+        self._rows = rows
+        self._now = fact.received_at
+        self.row = row
+        self.changed = False
+        self._tasks: dict[str, TaskRow] = {}
+        self._edges: dict[tuple[str, str], DepSatisfactionRow] = {}
+        self._timers: dict[str, TimerRow] = {}
+        self._dispatches: dict[str, DispatchRow] = {}
+        self._emitted: list[Payload] = []
+
+    def changes(self) -> Iterator[Change]:
+        if self.changed:
+            yield Put(RUNS, self.row)
+        for task in self._tasks.values():
+            yield Put(TASKS, task)
+        for edge in self._edges.values():
+            yield Put(DEP_SATISFACTION, edge)
+        for timer in self._timers.values():
+            yield Put(TIMERS, timer)
+        for dispatch in self._dispatches.values():
+            yield Put(DISPATCH_OUTBOX, dispatch)
+        for payload in self._emitted:
+            yield Emit(payload)
+
+    # -- planning ------------------------------------------------------------------------
+
+    def plan(self, e: TasksPlanned) -> None:
+        if self.row.state != states.RUN_PLANNING or not e.tasks:
+            return
+        if self._task(e.tasks[0].task_id) is not None:
+            return  # these are there already
+        for index, plan in enumerate(e.tasks, e.first):
+            self._set(_planned(self.row, index, plan, e.assets[plan.asset]))
+        self._update(tasks_planned=self.row.tasks_planned + len(e.tasks))
+        if self.row.tasks_planned >= self.row.tasks_total:
+            self._activate()
+
+    def _activate(self) -> None:
+        """All tasks are there: give each its edges, and let those go that wait for nothing."""
+        earlier = self._rows.scan(TASKS, self.row.run_id)
+        tasks = sorted([*earlier, *self._tasks.values()], key=lambda task: task.index)
+        downstream: list[list[str]] = [[] for _ in tasks]
+        for task in tasks:
+            for upstream in task.upstream:
+                downstream[upstream].append(task.task_id)
+        self._update(state=states.RUN_RUNNING, started_at=self._now)
+        for task, below in zip(tasks, downstream, strict=True):
+            cause = "depends on others" if task.upstream else "depends on nothing"
+            self._set(replace(task, downstream=below, upstream=[]))
+            if not task.materialization_id:
+                self._move(task.task_id, cause)
+        for task in tasks:
+            if task.materialization_id:
+                self._end(self._known(task.task_id), "is up to date")
+
+    # -- what happens to attempts --------------------------------------------------------
+
+    def enqueued(self, e: DispatchEnqueued) -> None:
+        task = self._active(e.task_id, e.attempt_id)
+        state = task and states.after(task.state, "enqueued")
+        if task is None or state is None:
+            if task is not None and e.redelivery > task.redelivery:
+                self._set(replace(task, redelivery=e.redelivery))
+            return
+        at = self._now if e.redelivery or task.dispatched_at is None else task.dispatched_at
+        redelivery = max(task.redelivery, e.redelivery)
+        self._set(replace(task, state=state, dispatched_at=at, redelivery=redelivery))
+        self._dispatch(task, "CREATED", redelivery)
+
+    def started(self, e: TaskStarted) -> None:
+        task = self._active(e.task_id, e.attempt_id)
+        if task is None:
+            return
+        if task.state == states.RUNNING:
+            # Delivered again: whoever took it last is the one to watch.
+            self._set(replace(task, worker_id=e.worker_id))
+            return
+        now = self._now
+        self._set(
+            replace(task, state=states.RUNNING, started_at=now, worker_id=e.worker_id),
+        )
+        self._dispatch(task, "ACKED", task.redelivery)
+        if task.timeout_s:
+            self.schedule("task_timeout", task.task_id, task.attempt, _overdue(task, now))
+
+    def finished(self, result: TaskResult) -> None:
+        task = self._active(result.task_id, result.attempt_id)
+        if task is None:
+            self._too_late(result)
+            return
+        usage, made = result.usage, result.materialization
+        task = replace(
+            task,
+            worker_id=result.worker_id,
+            wall_ms=usage.wall_ms,
+            cpu_ms=usage.cpu_ms,
+            peak_memory_kib=usage.peak_memory_kib,
+        )
+        cancelling = self.row.state == states.RUN_CANCELLING
+        if result.outcome == "succeeded" and made is not None and not cancelling:
+            task = replace(
+                task,
+                materialization_id=made.materialization_id,
+                path=made.path,
+                adopted=result.adopted,
+                error_category="",
+                error_code="",
+                error_message="",
+                error_hint="",
+            )
+            self._end(task, "succeeded")
+            self._emitted.append(OutputAccepted(materialization=made))
+        elif result.outcome == "failed" and not cancelling:
+            self._failed(task, result.error or _UNEXPLAINED)
+        else:
+            if made is not None:
+                self._reject(made, "its run was cancelled before it finished")
+            self._end(_with_error(task, result.error), "attempt cancelled")
+
+    def _too_late(self, result: TaskResult) -> None:
+        task, made = self._task(result.task_id), result.materialization
+        if task is None or made is None or made.materialization_id == task.materialization_id:
+            return
+        if task.state == states.CANCELLED:
+            self._reject(made, "its task was cancelled before it finished")
+        else:
+            self._reject(made, f"attempt {result.attempt} was not the active one any more")
+
+    def _reject(self, made: Materialization, reason: str) -> None:
+        self._emitted.append(OutputRejected(materialization=made, reason=reason))
+
+    def lost(self, e: AttemptLost) -> None:
+        task = self._active(e.task_id, e.attempt_id)
+        if task is None:
+            return
+        error = ErrorInfo(
+            category="infrastructure",
+            code="infrastructure.worker_lost",
+            message=e.reason,
+            hint="look at the worker's own log: it was killed, or lost its store",
+            retriable=True,
+        )
+        if self.row.state == states.RUN_CANCELLING:
+            self._end(_with_error(task, error), "attempt cancelled")
+        else:
+            self._failed(task, error)
+
+    def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
+        task = _with_error(task, error)
+        if not will_retry(task, error):
+            self._end(task, "failed for good")
+            return
+        state = states.after(task.state, "failed, to be retried")
+        assert state is not None
+        due = self._now + timedelta(seconds=retry_delay_s(task))
+        self._close(task)
+        self._set(replace(task, state=state, retry_not_before=due))
+        self._update(retries=self.row.retries + 1)
+        self.schedule("retry", task.task_id, task.attempt, due)
+
+    # -- timers, and cancelling ----------------------------------------------------------
+
+    def fire(self, timer_id: str) -> None:
+        timer = self._rows.get(TIMERS, self.row.run_id, timer_id)
+        if timer is None or timer.state != "SCHEDULED":
+            return
+        self._timers[timer_id] = replace(timer, state="FIRED", ended_at=self._now)
+        if timer.kind == "run_timeout":
+            if self.row.state in states.RUN_ACTIVE:
+                self._update(timed_out=True)
+                self.cancel(f"the run took more than {self.row.timeout_s} s", force=False)
+            return
+        task = self._task(timer.task_id)
+        if task is None or task.attempt != timer.attempt:
+            return
+        if timer.kind == "retry" and task.state == states.RETRY_WAIT:
+            self._move(task.task_id, "retry is due")
+        elif timer.kind == "task_timeout" and task.state in states.ACTIVE_ATTEMPT:
+            self._time_out(task)
+
+    def _time_out(self, task: TaskRow) -> None:
+        error = ErrorInfo(
+            category="timeout",
+            code="timeout.task",
+            message=f"no result {TIMEOUT_GRACE_S} s after its time-out of {task.timeout_s} s",
+            hint="raise `timeout=`, or make the asset do less at once",
+            retriable=True,
+        )
+        if self.row.state == states.RUN_CANCELLING:
+            self._end(_with_error(task, error), "attempt cancelled")
+        else:
+            self._failed(task, error)
+
+    def cancel(self, reason: str, *, force: bool) -> None:
+        if self.row.state == states.RUN_PLANNING:
+            # Tasks that are still to come are ignored: the run has ended.
+            missing = self.row.tasks_total - self.row.tasks_planned
+            self._update(tasks_cancelled=missing)
+        if self.row.cancel_requested_at is None:
+            self._update(cancel_requested_at=self._now, cancel_reason=reason)
+        self._update(state=states.RUN_CANCELLING)
+        for task in self._rows.scan(TASKS, self.row.run_id):
+            current = self._known(task.task_id)
+            if current.state in states.IN_FLIGHT:
+                if force:
+                    self._end(current, "attempt cancelled")
+            elif current.state not in states.TERMINAL:
+                self._end(current, "run cancelled")
+        self._complete()
+
+    # -- moving tasks --------------------------------------------------------------------
+
+    def _move(self, task_id: str, cause: str) -> None:
+        """Take a task to a state that is not terminal, if the table has that road."""
+        task = self._known(task_id)
+        state = states.after(task.state, cause)
+        if state is None:
+            return
+        if state != states.READY:
+            self._set(replace(task, state=state))
+            return
+        number = task.attempt + 1
+        task = replace(
+            task,
+            state=state,
+            attempt=number,
+            attempt_id=attempt_id(self.row.run_id, task_id, number),
+            ready_at=self._now,
+            dispatched_at=None,
+            started_at=None,
+            retry_not_before=None,
+            redelivery=0,
+            worker_id="",
+        )
+        self._set(task)
+        self._dispatch(task, "PENDING", 0)
+
+    def _end(self, task: TaskRow, cause: str) -> None:
+        """Take a task to a terminal state, and everything below it where that leads."""
+        self._set(task)
+        ending = [(task.task_id, cause)]
+        while ending:
+            id, cause = ending.pop()
+            task = self._known(id)  # as it is by now: two upstreams may end it
+            state = states.after(task.state, cause)
+            if state is None:
+                continue
+            self._close(task)
+            self._set(replace(task, state=state, finished_at=self._now))
+            counter = _COUNTER[state]
+            self._update(**{counter: getattr(self.row, counter) + 1})
+            ending.extend(self._resolve(task, _RESOLUTION[state]))
+        self._complete()
+
+    def _resolve(self, task: TaskRow, resolution: str) -> Iterable[tuple[str, str]]:
+        """Settle the edges of a task that has ended; the tasks below that end with it."""
+        for id in task.downstream:
+            if not self._settle(task, id, resolution):
+                continue
+            if resolution != "SUCCESS":
+                yield id, _CAUSE[resolution]
+                continue
+            below = self._known(id)
+            below = replace(below, deps_satisfied=below.deps_satisfied + 1)
+            self._set(below)
+            if below.deps_satisfied == below.deps_total:
+                self._move(id, "all upstreams are good")
+
+    def _settle(self, task: TaskRow, downstream: str, resolution: str) -> bool:
+        """Whether an edge was open until now."""
+        edge = (task.task_id, downstream)
+        if edge in self._edges:
+            return False
+        if self._rows.get(DEP_SATISFACTION, self.row.run_id, *edge) is not None:
+            return False
+        self._edges[edge] = DepSatisfactionRow(
+            self.row.run_id, *edge, resolution, resolution == "SUCCESS", task.attempt, self._now
+        )
+        return True
+
+    def _complete(self) -> None:
+        row = self.row
+        if row.tasks_done < row.tasks_total or row.finished_at is not None:
+            return
+        if row.timed_out:
+            state = states.RUN_TIMED_OUT
+        elif row.cancel_requested_at is not None:
+            state = states.RUN_CANCELLED
+        elif row.tasks_failed:
+            state = states.RUN_FAILED
+        elif row.tasks_cancelled:
+            state = states.RUN_CANCELLED
+        else:
+            state = states.RUN_SUCCEEDED
+        self._update(state=state, finished_at=self._now)
+        if row.timeout_s:
+            due = row.created_at + timedelta(seconds=row.timeout_s)
+            self._unschedule("run_timeout", "run", 1, due)
+
+    # -- timers and dispatches beside the tasks ------------------------------------------
+
+    def schedule(self, kind: str, task_id: str, attempt: int, due: datetime) -> None:
+        parts = (kind, self.row.run_id, task_id, attempt, _epoch_s(due))
+        id = timer_key(*parts)
+        self._timers[id] = TimerRow(
+            run_id=self.row.run_id,
+            timer_id=id,
+            queue_name=timer_name(*parts),
+            kind=kind,
+            task_id="" if kind == "run_timeout" else task_id,
+            attempt=attempt,
+            fire_at=due,
+            state="SCHEDULED",
+            ended_at=None,
+        )
+
+    def _unschedule(self, kind: str, task_id: str, attempt: int, due: datetime) -> None:
+        id = timer_key(kind, self.row.run_id, task_id, attempt, _epoch_s(due))
+        timer = self._timers.get(id) or self._rows.get(TIMERS, self.row.run_id, id)
+        if timer is not None and timer.state == "SCHEDULED":
+            self._timers[id] = replace(timer, state="CANCELLED", ended_at=self._now)
+
+    def _dispatch(self, task: TaskRow, status: str, redelivery: int) -> None:
+        id = dispatch_key(self.row.run_id, task.task_id, task.attempt)
+        known = self._dispatches.get(id)
+        if known is None and status != "PENDING":
+            known = self._rows.get(DISPATCH_OUTBOX, self.row.run_id, id)
+        if known is not None:
+            if known.status == "ENDED" or (known.status == "ACKED" and status == "CREATED"):
+                return
+            ended = self._now if status == "ENDED" else None
+            name = known.queue_name
+            if redelivery != known.redelivery:
+                name = _queue_name(self.row.run_id, task, redelivery)
+            self._dispatches[id] = replace(
+                known, status=status, redelivery=redelivery, queue_name=name, ended_at=ended
+            )
+            return
+        self._dispatches[id] = DispatchRow(
+            run_id=self.row.run_id,
+            dispatch_id=id,
+            queue_name=_queue_name(self.row.run_id, task, redelivery),
+            task_id=task.task_id,
+            attempt=task.attempt,
+            attempt_id=task.attempt_id,
+            redelivery=redelivery,
+            status=status,
+            created_at=self._now,
+            ended_at=self._now if status == "ENDED" else None,
+        )
+
+    def _close(self, task: TaskRow) -> None:
+        """An attempt is over: nothing is to be sent or watched for it any more."""
+        if task.attempt == 0:
+            return
+        self._dispatch(task, "ENDED", task.redelivery)
+        if task.timeout_s and task.started_at is not None:
+            due = _overdue(task, task.started_at)
+            self._unschedule("task_timeout", task.task_id, task.attempt, due)
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def _task(self, task_id: str) -> TaskRow | None:
+        found = self._tasks.get(task_id)
+        return found or self._rows.get(TASKS, self.row.run_id, task_id)
+
+    def _known(self, task_id: str) -> TaskRow:
+        task = self._task(task_id)
+        assert task is not None, f"run {self.row.run_id} has no task {task_id}"
+        return task
+
+    def _active(self, task_id: str, attempt: str) -> TaskRow | None:
+        """The task, if this attempt of it is the one that may report."""
+        task = self._task(task_id)
+        if task is None or task.attempt_id != attempt or task.state not in states.ACTIVE_ATTEMPT:
+            return None
+        return task
+
+    def _set(self, task: TaskRow) -> None:
+        self._tasks[task.task_id] = task
+
+    def _update(self, **fields: object) -> None:
+        self.row = replace(self.row, **fields)
+        self.changed = True
+
+
+_UNEXPLAINED = ErrorInfo(
+    category="infrastructure", code="infrastructure.unexplained", message="failed without a reason"
+)
+
+
+def will_retry(task: TaskRow, error: ErrorInfo) -> bool:
+    """Whether a failed attempt is followed by another: `never_on`, then `retry_on`, then kind."""
+    if task.attempt >= task.max_attempts:
+        return False
+    names = {error.category, error.code, error.exception} - {""}
+    if names & set(task.never_on):
+        return False
+    return bool(names & set(task.retry_on)) or error.retriable or error.category in RETRIABLE
+
+
+def retry_delay_s(task: TaskRow) -> int:
+    """1 min, 2, 4 … up to an hour, by default."""
+    doubled = task.retry_delay_s << min(task.attempt - 1, 30)
+    return min(doubled, task.retry_max_delay_s)
+
+
+def _planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRow:
+    return TaskRow(
+        run_id=run.run_id,
+        task_id=plan.task_id,
+        index=index,
+        asset_key=asset.key,
+        asset_id=asset.asset_id,
+        partition_key=plan.partition,
+        tenant=plan.tenant,
+        state=states.PLANNED,
+        attempt=0,
+        attempt_id="",
+        max_attempts=asset.max_attempts,
+        deps_total=len(plan.deps),
+        deps_satisfied=0,
+        upstream=list(plan.deps),
+        downstream=[],
+        priority=asset.priority + run.priority,
+        timeout_s=asset.timeout_s,
+        retry_delay_s=asset.delay_s,
+        retry_max_delay_s=asset.max_delay_s,
+        retry_on=list(asset.retry_on),
+        never_on=list(asset.never_on),
+        redelivery=0,
+        worker_id="",
+        ready_at=None,
+        dispatched_at=None,
+        started_at=None,
+        finished_at=None,
+        retry_not_before=None,
+        materialization_id=plan.reused,
+        path="",
+        adopted=False,
+        error_category="",
+        error_code="",
+        error_message="",
+        error_hint="",
+        wall_ms=0,
+        cpu_ms=0,
+        peak_memory_kib=0,
+    )
+
+
+def _with_error(task: TaskRow, error: ErrorInfo | None) -> TaskRow:
+    if error is None:
+        return task
+    return replace(
+        task,
+        error_category=error.category,
+        error_code=error.code,
+        error_message=error.message,
+        error_hint=error.hint,
+    )
+
+
+def _overdue(task: TaskRow, started: datetime) -> datetime:
+    return started + timedelta(seconds=task.timeout_s + TIMEOUT_GRACE_S)
+
+
+def _queue_name(run_id: str, task: TaskRow, redelivery: int) -> str:
+    return dispatch_name(run_id, task.task_id, task.attempt, redelivery=redelivery)
+
+
+def _epoch_s(time: datetime) -> int:
+    return int((time - EPOCH).total_seconds())

@@ -1,0 +1,234 @@
+"""Orchestration's tables. Those of a run are sharded by the run.
+
+Rows of what has finished leave for history after two days: late reports about them
+then meet nothing, and change nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from arco.state.table import History, Row, Table
+
+KEPT_HOT = timedelta(days=2)
+RUN_KEYS_KEPT = timedelta(days=30)
+
+
+class DeploymentRow(Row, frozen=True):
+    project: str
+    deployment_id: str
+    number: int
+    manifest: str
+    artifact: str
+    assets: int
+    schedules: int
+    sensors: int
+    message: str
+    rollback_of: str
+    created_at: datetime
+    created_by: str
+
+
+class DeployedAssetRow(Row, frozen=True):
+    project: str
+    asset_key: str
+    asset_id: str
+    transform: str
+    definition: str
+    deployment_id: str
+    """The last that had it."""
+    active: bool
+    """Whether the current deployment has it."""
+    previous_keys: list[str]
+
+
+class ProjectRow(Row, frozen=True):
+    project: str
+    deployment_id: str
+    """The current one."""
+    number: int
+
+
+class RunKeyRow(Row, frozen=True):
+    run_key: str
+    run_id: str
+    fingerprint: str
+    received_at: datetime
+
+
+class RunRow(Row, frozen=True):
+    run_id: str
+    plan_id: str
+    plan_fingerprint: str
+    deployment_id: str
+    run_key: str
+    state: str
+    trigger: str
+    triggered_by: str
+    selection: list[str]
+    partitions: list[str]
+    priority: int
+    tasks_total: int
+    tasks_planned: int
+    tasks_succeeded: int
+    tasks_reused: int
+    tasks_failed: int
+    tasks_skipped: int
+    tasks_cancelled: int
+    retries: int
+    timeout_s: int
+    timed_out: bool
+    retry_of: str
+    created_at: datetime
+    started_at: datetime | None
+    cancel_requested_at: datetime | None
+    cancel_reason: str
+    finished_at: datetime | None
+
+    @property
+    def tasks_done(self) -> int:
+        return (
+            self.tasks_succeeded
+            + self.tasks_reused
+            + self.tasks_failed
+            + self.tasks_skipped
+            + self.tasks_cancelled
+        )
+
+
+class TaskRow(Row, frozen=True):
+    run_id: str
+    task_id: str
+    index: int
+    asset_key: str
+    asset_id: str
+    partition_key: str
+    tenant: str
+    state: str
+    attempt: int
+    """0 before it is ready."""
+    attempt_id: str
+    """Of the active or last attempt: reports of others change nothing."""
+    max_attempts: int
+    deps_total: int
+    deps_satisfied: int
+    upstream: list[int]
+    """Only while the plan is incomplete: the indexes it waits for."""
+    downstream: list[str]
+    priority: int
+    timeout_s: int
+    retry_delay_s: int
+    retry_max_delay_s: int
+    retry_on: list[str]
+    never_on: list[str]
+    redelivery: int
+    worker_id: str
+    ready_at: datetime | None
+    dispatched_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_not_before: datetime | None
+    materialization_id: str
+    path: str
+    adopted: bool
+    error_category: str
+    error_code: str
+    error_message: str
+    error_hint: str
+    wall_ms: int
+    cpu_ms: int
+    peak_memory_kib: int
+
+
+class DepSatisfactionRow(Row, frozen=True):
+    """An edge that has been resolved. One that is not here is still open."""
+
+    run_id: str
+    upstream_task_id: str
+    downstream_task_id: str
+    resolution: str
+    """SUCCESS, FAILED, SKIPPED or CANCELLED"""
+    satisfied: bool
+    satisfying_attempt: int
+    satisfied_at: datetime
+
+
+class TimerRow(Row, frozen=True):
+    run_id: str
+    timer_id: str
+    queue_name: str
+    kind: str
+    """retry, task_timeout or run_timeout"""
+    task_id: str
+    attempt: int
+    fire_at: datetime
+    state: str
+    """SCHEDULED, FIRED or CANCELLED"""
+    ended_at: datetime | None
+
+
+class DispatchRow(Row, frozen=True):
+    run_id: str
+    dispatch_id: str
+    queue_name: str
+    task_id: str
+    attempt: int
+    attempt_id: str
+    redelivery: int
+    status: str
+    """PENDING, CREATED, ACKED or ENDED"""
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class DynamicKeyRow(Row, frozen=True):
+    keys: str
+    key: str
+    added_at: datetime
+    added_by: str
+
+
+PROJECTS = Table("orchestration", "projects", ProjectRow, key=["project"])
+DEPLOYMENTS = Table("orchestration", "deployments", DeploymentRow, key=["project", "deployment_id"])
+DEPLOYED_ASSETS = Table(
+    "orchestration", "deployed_assets", DeployedAssetRow, key=["project", "asset_key"]
+)
+RUN_KEYS = Table(
+    "orchestration",
+    "run_keys",
+    RunKeyRow,
+    key=["run_key"],
+    history=History("received_at", RUN_KEYS_KEPT),
+)
+RUNS = Table(
+    "orchestration", "runs", RunRow, key=["run_id"], history=History("finished_at", KEPT_HOT)
+)
+TASKS = Table(
+    "orchestration",
+    "tasks",
+    TaskRow,
+    key=["run_id", "task_id"],
+    history=History("finished_at", KEPT_HOT),
+)
+DEP_SATISFACTION = Table(
+    "orchestration",
+    "dep_satisfaction",
+    DepSatisfactionRow,
+    key=["run_id", "upstream_task_id", "downstream_task_id"],
+    history=History("satisfied_at", KEPT_HOT),
+)
+TIMERS = Table(
+    "orchestration",
+    "timers",
+    TimerRow,
+    key=["run_id", "timer_id"],
+    history=History("ended_at", KEPT_HOT),
+)
+DISPATCH_OUTBOX = Table(
+    "orchestration",
+    "dispatch_outbox",
+    DispatchRow,
+    key=["run_id", "dispatch_id"],
+    history=History("ended_at", KEPT_HOT),
+)
+DYNAMIC_KEYS = Table("orchestration", "dynamic_keys", DynamicKeyRow, key=["keys", "key"])
