@@ -1,1 +1,71 @@
 """What users import to declare data assets."""
+
+from servo.asset import AssetDefinition, SqlAssetDefinition, asset, column, sql_asset
+from servo.check import (
+    accepted_values,
+    check,
+    expression,
+    freshness,
+    in_range,
+    matches,
+    not_null,
+    references,
+    row_count,
+    row_count_change,
+    schema_is,
+    unique,
+)
+from servo.context import AssetContext, AssetIn, AssetOut
+from servo.errors import Cancelled, Error, Invalid
+from servo.mapping import all_upstream, by_dimension, identity, latest, window
+from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
+from servo.policy import Freshness, Gating, Resources, Retry
+from servo.schedule import schedule
+from servo.sensor import RunRequest, SensorContext, SensorResult, sensor
+
+__all__ = [
+    "AssetContext",
+    "AssetDefinition",
+    "AssetIn",
+    "AssetOut",
+    "Cancelled",
+    "Error",
+    "Freshness",
+    "Gating",
+    "Invalid",
+    "Resources",
+    "Retry",
+    "RunRequest",
+    "SensorContext",
+    "SensorResult",
+    "SqlAssetDefinition",
+    "accepted_values",
+    "all_upstream",
+    "asset",
+    "by_dimension",
+    "check",
+    "column",
+    "daily",
+    "dynamic",
+    "expression",
+    "freshness",
+    "hourly",
+    "identity",
+    "in_range",
+    "latest",
+    "matches",
+    "monthly",
+    "not_null",
+    "references",
+    "row_count",
+    "row_count_change",
+    "schedule",
+    "schema_is",
+    "sensor",
+    "sql_asset",
+    "static",
+    "tenant",
+    "unique",
+    "weekly",
+    "window",
+]

@@ -1,7 +1,9 @@
 """The root of the one error tree.
 
 Error                a failure with a kind that says what to do about it
-└── Invalid          the input is wrong; the same call will fail again
+├── Invalid          the input is wrong; the same call will fail again
+│   └── Misdeclared  a definition is wrong, in a file and a line
+└── Cancelled        somebody asked this work to stop
 
 `arco.errors` grows the rest of the tree from here.
 """
@@ -33,3 +35,19 @@ class Invalid(Error, ValueError):
     """The input is wrong. Trying again without changing it cannot help."""
 
     kind = "invalid"
+
+
+class Misdeclared(Invalid):
+    """A definition is wrong where it stands; `problem` is the message without the place."""
+
+    def __init__(self, file: str, line: int, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{file}:{line}: {problem}", hint=hint)
+        self.file = file
+        self.line = line
+        self.problem = problem
+
+
+class Cancelled(Error):
+    """This task was asked to stop. Let it pass through: it is not a failure."""
+
+    kind = "cancelled"

@@ -1,0 +1,218 @@
+"""Assets: a function that makes data, or a query, with what surrounds it.
+
+    NAMESPACE = "sales"
+
+    @asset(partitions=daily("date", start="2025-01-01"), checks=[row_count(min=1)])
+    def totals(orders: AssetIn["sales.orders"]) -> pa.Table:
+        ...
+
+An asset's key is `namespace.name`. The name is the function's; the namespace is
+`namespace=`, or else the module's variable `NAMESPACE`. What is declared is
+checked by `servo.validate`, all of it at once; only what cannot be kept at all (an
+unknown argument, or one of the wrong type) is refused here, with file and line.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from servo.check import CheckDefinition
+from servo.context import AssetIn
+from servo.contract.manifest import Check, Code, ColumnDef, Gating, Resources
+from servo.duration import Duration
+from servo.mapping import PartitionMapping
+from servo.partition import Partitions
+from servo.policy import Freshness, Retry
+from servo.signature import Signature, read_signature
+from servo.source import caller, code_of, code_of_caller, misdeclared
+from servo.suggest import did_you_mean
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Settings(TypedDict, total=False):
+    """What `asset` and `sql_asset` take."""
+
+    namespace: str
+    """The module's NAMESPACE unless given."""
+    description: str
+    """The function's docstring unless given."""
+    partitions: Partitions
+    owners: Sequence[str]
+    tags: Mapping[str, str]
+    group: str
+    checks: Sequence[Check | CheckDefinition]
+    gating: Gating
+    retry: Retry
+    timeout: Duration
+    """Seconds, a timedelta, or text such as "30m"."""
+    freshness: Freshness
+    io: Mapping[str, str]
+    """How the output is written, for the worker: format, compression, and the like."""
+    resources: Resources
+    """CPUs, memory, priority and pool."""
+    secrets: Mapping[str, str]
+    """By name, a reference: `env:NAME`, `file:/path`. Read with `ctx.secret(name)`."""
+    columns: Sequence[ColumnDef]
+    """As `column(...)` makes them."""
+    deps: Sequence[Dependency]
+    """Assets that come first, without their data being passed."""
+    config: Mapping[str, str | int | bool | None]
+    """Part of what the asset does: another value is another result."""
+    renamed_from: str
+    """The key that this asset had; its history goes on."""
+
+
+class AssetSettings(Settings, total=False):
+    name: str
+    """The function's name unless given."""
+
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("name", "namespace", "description", "group", "renamed_from"), (str,)),
+    **dict.fromkeys(("owners", "checks", "columns", "deps"), (list, tuple)),
+    **dict.fromkeys(("tags", "io", "secrets", "config"), (Mapping,)),
+    "partitions": (Partitions,),
+    "gating": (Gating,),
+    "retry": (Retry,),
+    "freshness": (Freshness,),
+    "resources": (Resources,),
+}
+
+
+class Declaration:
+    """What all assets have; `code` says where it stands, with the file as Python knows it."""
+
+    kind: str
+
+    def __init__(self, settings: AssetSettings, code: Code, module: Mapping[str, Any]) -> None:
+        _check_settings(settings)
+        self.settings: Final = settings
+        self.code: Final = code
+        self._module: Final = module
+
+    @property
+    def name(self) -> str:
+        return self.settings.get("name") or self.code.name
+
+    @property
+    def namespace(self) -> str:
+        """Empty if neither the settings nor the module give one."""
+        return self.settings.get("namespace") or str(self._module.get("NAMESPACE", ""))
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<asset {self.key}>"
+
+
+class AssetDefinition(Declaration, Generic[P, R]):
+    """A function as an asset. Calling it calls the function: so it can be tested."""
+
+    kind = "python"
+    __wrapped__: Callable[P, R]
+    __name__: str
+
+    def __init__(self, function: Callable[P, R], settings: AssetSettings) -> None:
+        if not inspect.isfunction(function):
+            misdeclared(f"@asset over {function!r}, which is not a function")
+        functools.update_wrapper(self, function)
+        super().__init__(settings, code_of(function), function.__globals__)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.__wrapped__(*args, **kwargs)
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """Which parameters are inputs, and which is the context."""
+        return read_signature(self.__wrapped__)
+
+
+class SqlAssetDefinition(Declaration):
+    """A Spark SQL query as an asset."""
+
+    kind = "sql"
+
+    def __init__(
+        self, name: str, sql: str, inputs: Mapping[str, PartitionMapping], settings: Settings
+    ) -> None:
+        super().__init__({"name": name, **settings}, code_of_caller(name), caller().f_globals)
+        self.sql: Final = sql
+        self.mappings: Final = inputs
+
+
+AnyAsset: TypeAlias = AssetDefinition[Any, Any] | SqlAssetDefinition
+Dependency: TypeAlias = str | AssetIn | Declaration
+
+
+@overload
+def asset(function: Callable[P, R], /) -> AssetDefinition[P, R]: ...
+
+
+@overload
+def asset(
+    **settings: Unpack[AssetSettings],
+) -> Callable[[Callable[P, R]], AssetDefinition[P, R]]: ...
+
+
+def asset(function: Callable[..., Any] | None = None, /, **settings: Unpack[AssetSettings]) -> Any:
+    """Declare that a function makes an asset: `@asset` or `@asset(...)`."""
+    if function is not None:
+        return AssetDefinition(function, {})
+    return functools.partial(AssetDefinition, settings=settings)
+
+
+def sql_asset(
+    name: str,
+    sql: str,
+    *,
+    inputs: Mapping[str, PartitionMapping] | None = None,
+    **settings: Unpack[Settings],
+) -> SqlAssetDefinition:
+    """Declare a query as an asset: `SELECT … FROM {{ ref("sales.orders") }}`.
+
+    Every `ref` is an input, mapped by `identity` unless `inputs` says otherwise for
+    its key. Assign the result to a variable of the module.
+    """
+    if not isinstance(name, str) or not isinstance(sql, str):
+        misdeclared("sql_asset takes a name and a query, both text")
+    return SqlAssetDefinition(name, sql, inputs or {}, settings)
+
+
+def column(
+    name: str,
+    type: str = "",
+    *,
+    description: str = "",
+    nullable: bool = True,
+    pii: str = "",
+    sensitivity: str = "",
+    lineage: Sequence[str] = (),
+) -> ColumnDef:
+    """A column of the output. `lineage` names `namespace.asset.column`, and wins."""
+    return ColumnDef(
+        name=name,
+        type=type,
+        description=description,
+        nullable=nullable,
+        pii=pii,
+        sensitivity=sensitivity,
+        lineage=tuple(lineage),
+    )
+
+
+def _check_settings(settings: AssetSettings) -> None:
+    known = AssetSettings.__annotations__
+    for name, value in settings.items():
+        if name not in known:
+            misdeclared(f"unknown argument {name!r}", hint=did_you_mean(name, known))
+        wanted = _TYPES.get(name)
+        if wanted is not None and not isinstance(value, wanted):
+            names = " or ".join(each.__name__ for each in wanted)
+            misdeclared(f"{name}={value!r} is not a {names}")

@@ -1,0 +1,194 @@
+"""What must be true of an asset's data.
+
+    checks=[row_count(min=1), not_null("order_id"), unique("order_id")]
+
+A check looks at the output (`phase="after"`) or, before the function runs, at its
+inputs (`phase="before"`): at the one that `input` names, or at each. Numbers are
+kept as decimal text, dates and date-times as ISO text. `expression` is a Spark
+SQL predicate that holds for every row.
+
+`@check` makes one of a Python function, which takes the data as an AssetIn and
+returns whether it is good, or that and a message.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
+
+from servo.context import AssetIn
+from servo.contract.manifest import Check, Phase, Severity
+from servo.duration import Duration, seconds
+from servo.errors import Invalid
+from servo.source import code_of, misdeclared
+
+Bound: TypeAlias = int | Decimal | str | date | datetime
+Verdict: TypeAlias = bool | tuple[bool, str]
+CheckFunction: TypeAlias = Callable[[AssetIn], Verdict]
+Params: TypeAlias = dict[str, str | int | bool | list[str] | None]
+
+
+class CheckOptions(TypedDict, total=False):
+    """What every check takes."""
+
+    name: str
+    """Unique within the asset; by default the kind and its columns."""
+    severity: Severity
+    """`error` unless said otherwise; the asset's gating decides what follows."""
+    phase: Phase
+    input: str
+    """The parameter whose data is looked at; for `phase="before"`."""
+
+
+class CheckDefinition:
+    """A Python function as a check; calling it calls the function."""
+
+    __wrapped__: CheckFunction
+    __name__: str
+
+    def __init__(self, function: CheckFunction, options: CheckOptions) -> None:
+        functools.update_wrapper(self, function)
+        made = _make("python", (), {}, {"name": function.__name__, **options})
+        self.check: Final = Check(
+            kind=made.kind,
+            name=made.name,
+            params=made.params,
+            severity=made.severity,
+            phase=made.phase,
+            code=code_of(function),
+        )
+
+    def __call__(self, data: AssetIn) -> Verdict:
+        return self.__wrapped__(data)
+
+
+def check(**options: Unpack[CheckOptions]) -> Callable[[CheckFunction], CheckDefinition]:
+    """`@check(severity="warning")` over a function of the data."""
+
+    def decorate(function: CheckFunction) -> CheckDefinition:
+        return CheckDefinition(function, options)
+
+    return decorate
+
+
+def row_count(
+    *, min: int | None = None, max: int | None = None, **options: Unpack[CheckOptions]
+) -> Check:
+    """Between `min` and `max` rows, both included."""
+    return _make("row_count", (), _bounds(min, max, "row_count"), options)
+
+
+def not_null(*columns: str, **options: Unpack[CheckOptions]) -> Check:
+    return _make("not_null", _some(columns, "not_null"), {}, options)
+
+
+def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
+    """No two rows agree in all of these columns."""
+    return _make("unique", _some(columns, "unique"), {}, options)
+
+
+def accepted_values(column: str, values: Sequence[str], **options: Unpack[CheckOptions]) -> Check:
+    """Every value, unless it is null, is one of these."""
+    if isinstance(values, str) or not values:
+        misdeclared(f"accepted_values({column!r}) needs a list of values")
+    return _make("accepted_values", (column,), {"values": list(values)}, options)
+
+
+def in_range(
+    column: str,
+    *,
+    min: Bound | None = None,
+    max: Bound | None = None,
+    **options: Unpack[CheckOptions],
+) -> Check:
+    """Every value, unless it is null, is between `min` and `max`, both included."""
+    return _make("in_range", (column,), _bounds(min, max, "in_range"), options)
+
+
+def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check:
+    """Every value, unless it is null, matches the regular expression as a whole."""
+    return _make("matches", (column,), {"pattern": pattern}, options)
+
+
+def freshness(column: str, *, max_age: Duration, **options: Unpack[CheckOptions]) -> Check:
+    """The greatest value of a timestamp column is at most this old."""
+    return _make("freshness", (column,), {"max_age_s": _seconds(max_age)}, options)
+
+
+def schema_is(columns: Mapping[str, str], **options: Unpack[CheckOptions]) -> Check:
+    """Exactly these columns, in this order, with these Spark types."""
+    types = {"types": list(columns.values())}
+    return _make("schema_is", _some(tuple(columns), "schema_is"), {**types}, options)
+
+
+def row_count_change(
+    *,
+    min_percent: int | None = None,
+    max_percent: int | None = None,
+    **options: Unpack[CheckOptions],
+) -> Check:
+    """Rows against the partition's version before: (-10, 50) is a tenth fewer to half more."""
+    bounds = _bounds(min_percent, max_percent, "row_count_change")
+    params: Params = {f"{name}_percent": value for name, value in bounds.items()}
+    return _make("row_count_change", (), params, options)
+
+
+def references(column: str, target: str, **options: Unpack[CheckOptions]) -> Check:
+    """Every value, unless it is null, is in `target`: `namespace.asset.column`."""
+    asset, _, target_column = target.rpartition(".")
+    if asset.count(".") != 1 or not target_column:
+        misdeclared(f"references({column!r}): {target!r} is no namespace.asset.column")
+    return _make("references", (column,), {"asset": asset, "column": target_column}, options)
+
+
+def expression(sql: str, **options: Unpack[CheckOptions]) -> Check:
+    """A Spark SQL predicate that is true of every row."""
+    return _make("expression", (), {"sql": sql}, {"name": f"expression({sql})", **options})
+
+
+def _make(
+    kind: str, columns: tuple[str, ...], params: Mapping[str, Any], options: CheckOptions
+) -> Check:
+    unknown = sorted(options.keys() - CheckOptions.__annotations__.keys())
+    if unknown:
+        misdeclared(f"{kind}: unknown option {unknown[0]!r}", hint="name, severity, phase, input")
+    looked_at = {"input": options["input"]} if "input" in options else {}
+    return Check(
+        kind=kind,
+        name=options.get("name") or f"{kind}({', '.join(columns)})".removesuffix("()"),
+        columns=columns,
+        params={**params, **looked_at},
+        severity=options.get("severity", "error"),
+        phase=options.get("phase", "after"),
+    )
+
+
+def _bounds(least: Bound | None, most: Bound | None, kind: str) -> dict[str, str]:
+    if least is None and most is None:
+        misdeclared(f"{kind} has neither a least nor a greatest value")
+    pairs = (("min", least), ("max", most))
+    return {name: _text(value, kind) for name, value in pairs if value is not None}
+
+
+def _text(value: Bound, kind: str) -> str:
+    if isinstance(value, float):
+        misdeclared(f"{kind}: {value!r} is a float", hint='write it as text: "0.5"')
+    if isinstance(value, date):
+        return value.isoformat()
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _some(columns: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    if not columns:
+        misdeclared(f"{kind} names no column")
+    return columns
+
+
+def _seconds(value: Duration) -> int:
+    try:
+        return seconds(value, "max_age")
+    except Invalid as error:
+        misdeclared(f"freshness: {error.message}", hint=error.hint)

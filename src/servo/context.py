@@ -1,0 +1,166 @@
+"""What an asset's function is given, and what it gives back.
+
+`AssetIn` is both the declaration of an input and, in a worker, the input itself:
+
+    def totals(orders: AssetIn["sales.orders", window(-6, 0)]) -> pa.Table: ...
+    def totals(orders: AssetIn = AssetIn("sales.orders", mapping=window(-6, 0))) -> pa.Table: ...
+
+The first form needs `servo.mypy_plugin` to be type-checked. A key without a dot is
+of the asset's own namespace. This module reads nothing itself: a worker passes a
+`Reader`, so that importing `servo` stays cheap.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from servo.contract import manifest as wire
+from servo.contract.partition import PartitionKey, Scalar
+from servo.contract.task import MaterializationRef
+from servo.errors import Cancelled, Invalid
+from servo.mapping import MAPPINGS, ByDimension, PartitionMapping, identity
+from servo.source import misdeclared
+from servo.suggest import did_you_mean
+
+Shape: TypeAlias = Literal["arrow", "pandas", "polars"]
+Reader: TypeAlias = Callable[["AssetIn", str], Any]
+Metadata: TypeAlias = dict[str, str | int | bool | None]
+
+
+class AssetIn:
+    """An input: which asset and which of its partitions; in a worker, their data."""
+
+    def __init__(
+        self,
+        asset: str,
+        *,
+        parameter: str = "",
+        materializations: Sequence[MaterializationRef] = (),
+        paths: Sequence[str] = (),
+        reader: Reader | None = None,
+        mapping: PartitionMapping = identity,
+    ) -> None:
+        if not isinstance(asset, str):
+            misdeclared(f"AssetIn({asset!r}) names no asset", hint='write AssetIn["sales.orders"]')
+        if not isinstance(mapping, wire.Mapping | ByDimension):
+            misdeclared(f"AssetIn({asset!r}): {mapping!r} is not a mapping", hint=MAPPINGS)
+        self.asset: Final = asset
+        self.parameter: Final = parameter
+        self.materializations: Final[tuple[MaterializationRef, ...]] = tuple(materializations)
+        self.paths: Final[list[str]] = list(paths)
+        self.mapping: Final[PartitionMapping] = mapping
+        self._reader: Final = reader
+
+    def __class_getitem__(cls, item: str | tuple[str, PartitionMapping]) -> AssetIn:
+        """`AssetIn["namespace.name"]`, or with a mapping after a comma."""
+        if not isinstance(item, tuple):
+            return cls(item)
+        if len(item) != 2:
+            misdeclared("AssetIn[...] takes a key and at most one mapping", hint=MAPPINGS)
+        return cls(item[0], mapping=item[1])
+
+    def read(self) -> Any:
+        """The data as it is read by default, which is Arrow."""
+        return self.arrow()
+
+    def arrow(self) -> Any:
+        """A `pyarrow.Table` of all the partitions."""
+        return self._read("arrow")
+
+    def pandas(self) -> Any:
+        """A `pandas.DataFrame` of all the partitions."""
+        return self._read("pandas")
+
+    def polars(self) -> Any:
+        """A `polars.DataFrame` of all the partitions."""
+        return self._read("polars")
+
+    def __repr__(self) -> str:
+        return f"AssetIn({self.asset!r}, mapping={self.mapping!r})"
+
+    def _read(self, shape: Shape) -> Any:
+        if self._reader is None:
+            raise Invalid(
+                f"the input {self.asset!r} is declared only, and has no data",
+                hint="a worker passes it; in a test, pass AssetIn(..., reader=...)",
+            )
+        return self._reader(self, shape)
+
+
+@dataclass(frozen=True, eq=False)
+class AssetOut:
+    """Data, and what to note about it in the catalog."""
+
+    data: Any
+    metadata: Metadata = field(default_factory=dict)
+
+
+class AssetContext:
+    """The run around the function; take it as a parameter `ctx: AssetContext`."""
+
+    def __init__(
+        self,
+        *,
+        tenant_id: str,
+        workspace_id: str,
+        run_id: str,
+        task_id: str,
+        attempt: int,
+        asset: str,
+        partition: PartitionKey,
+        config: Mapping[str, str | int | bool | None],
+        secrets: Mapping[str, str],
+        log: logging.Logger,
+        on_progress: Callable[[int, str], None],
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self.tenant_id: Final = tenant_id
+        self.workspace_id: Final = workspace_id
+        self.run_id: Final = run_id
+        self.task_id: Final = task_id
+        self.attempt: Final = attempt
+        self.asset: Final = asset
+        self.partition: Final = partition
+        self.config: Final = config
+        self.log: Final = log
+        self._secrets: Final = secrets
+        self._on_progress: Final = on_progress
+        self._is_cancelled: Final = is_cancelled
+
+    def partition_value(self, dimension: str) -> Scalar:
+        values = self.partition.dimensions
+        if dimension not in values:
+            hint = did_you_mean(dimension, values) or f"it has {', '.join(values) or 'none'}"
+            raise Invalid(f"{self.asset} has no partition dimension {dimension!r}", hint=hint)
+        return values[dimension]
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the asset declares under `secrets=`."""
+        if name not in self._secrets:
+            hint = did_you_mean(name, self._secrets) or f'declare secrets={{"{name}": "env:…"}}'
+            raise Invalid(f"{self.asset} declares no secret {name!r}", hint=hint)
+        return self._secrets[name]
+
+    def report_progress(self, percent: int, message: str = "") -> None:
+        """Tell whoever watches; what is beyond 0 to 100 is cut."""
+        self._on_progress(max(0, min(100, int(percent))), message)
+
+    def output(self, data: Any, **metadata: str | int | bool | None) -> AssetOut:
+        return AssetOut(data, metadata)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked this task to stop."""
+        return self._is_cancelled()
+
+    def check_cancelled(self) -> None:
+        """Raise Cancelled if this task should stop; call it in long loops."""
+        if self._is_cancelled():
+            raise Cancelled(f"the run of {self.asset} was cancelled")
+
+    def __repr__(self) -> str:
+        # Never its secrets.
+        return f"AssetContext({self.asset!r}, {str(self.partition)!r}, attempt={self.attempt})"

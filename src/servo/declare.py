@@ -1,0 +1,240 @@
+"""Definitions as wire data.
+
+Each function returns the data *and* what is wrong with it: a broken part is left
+out of the data, so that the rest can still be checked against other assets.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from servo.asset import AnyAsset, AssetDefinition, Declaration, Dependency, SqlAssetDefinition
+from servo.check import CheckDefinition
+from servo.context import AssetIn
+from servo.contract.identity import transform_fingerprint
+from servo.contract.manifest import (
+    Asset,
+    Check,
+    Code,
+    Dimension,
+    Input,
+    Schedule,
+    SecretRef,
+    Sensor,
+)
+from servo.duration import seconds
+from servo.errors import Invalid
+from servo.mapping import ByDimension, PartitionMapping, identity
+from servo.project import Project
+from servo.schedule import ScheduleDefinition, selected
+from servo.sensor import SensorDefinition
+from servo.signature import Flaw
+from servo.source import source_of
+
+T = TypeVar("T")
+
+_TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_REF = re.compile(r"""\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
+
+
+# Defaults are left out of the wire's text by identity, so they must be the very objects.
+_DEFAULT: Final = Asset(key="", code=Code(module="", name=""))
+
+
+class Declared(NamedTuple):
+    asset: Asset
+    flaws: tuple[Flaw, ...]
+
+
+def declare(definition: AnyAsset, project: Project) -> Declared:
+    flaws: list[Flaw] = []
+    keep = _Keeper(flaws)
+    settings = definition.settings
+    retry, freshness = settings.get("retry"), settings.get("freshness")
+    asset = Asset(
+        key=definition.key,
+        kind="python" if isinstance(definition, AssetDefinition) else "sql",
+        code=project.code(definition),
+        description=_description(definition),
+        group=settings.get("group", ""),
+        owners=tuple(settings.get("owners", ())),
+        tags=dict(settings.get("tags", {})),
+        partitions=_dimensions(definition),
+        inputs=tuple(_inputs(definition, flaws)),
+        checks=tuple(_check(each, project, flaws) for each in settings.get("checks", ())),
+        gating=settings.get("gating", _DEFAULT.gating),
+        retry=_DEFAULT.retry if retry is None else retry.wire(),
+        timeout_s=keep(partial(_timeout, definition), 0),
+        freshness=None if freshness is None else freshness.wire(),
+        io=dict(settings.get("io", {})),
+        resources=settings.get("resources", _DEFAULT.resources),
+        secrets=dict(_secrets(definition, keep)),
+        columns=tuple(settings.get("columns", ())),
+        config=dict(settings.get("config", {})),
+        renamed_from=_key(settings.get("renamed_from", ""), definition.namespace),
+        sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
+        transform=keep(partial(_transform, definition), ""),
+    )
+    keep(partial(_typed, asset), None)
+    return Declared(asset, tuple(flaws))
+
+
+def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedule:
+    return Schedule(
+        name=definition.name,
+        cron=definition.cron,
+        timezone=definition.timezone,
+        selection=selected(definition.selection),
+        partitions=definition.partitions,
+        code=project.code(definition),
+    )
+
+
+def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sensor, list[Flaw]]:
+    flaws: list[Flaw] = []
+    interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
+    sensor = Sensor(
+        name=definition.name,
+        selection=selected(definition.selection),
+        interval_s=interval_s,
+        code=project.code(definition),
+    )
+    return sensor, flaws
+
+
+class _Keeper:
+    """Makes a part; if it is Invalid, notes that and keeps a substitute."""
+
+    def __init__(self, flaws: list[Flaw]) -> None:
+        self._flaws = flaws
+
+    def __call__(self, make: Callable[[], T], otherwise: T) -> T:
+        try:
+            return make()
+        except Invalid as error:
+            self._flaws.append(Flaw(error.message, error.hint))
+            return otherwise
+
+
+def _description(definition: AnyAsset) -> str:
+    given = definition.settings.get("description")
+    if given is not None or isinstance(definition, SqlAssetDefinition):
+        return given or ""
+    return inspect.getdoc(definition.__wrapped__) or ""
+
+
+def _dimensions(definition: AnyAsset) -> tuple[Dimension, ...]:
+    partitions = definition.settings.get("partitions")
+    if partitions is None:
+        return ()
+    return tuple(sorted(partitions.dimensions, key=lambda dimension: dimension.name))
+
+
+def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
+    if isinstance(definition, SqlAssetDefinition):
+        yield from _sql_inputs(definition, flaws)
+    else:
+        flaws.extend(definition.signature.flaws)
+        for declared in definition.signature.inputs:
+            yield _input(declared, definition.namespace)
+    for dependency in definition.settings.get("deps", ()):
+        yield _input(_as_input(dependency), definition.namespace)
+
+
+def _input(declared: AssetIn, namespace: str) -> Input:
+    mapping, dimensions = _split(declared.mapping)
+    return Input(
+        asset=_key(declared.asset, namespace),
+        parameter=declared.parameter,
+        mapping=mapping,
+        dimensions=dimensions,
+    )
+
+
+def _split(mapping: PartitionMapping) -> tuple[Any, dict[str, Any]]:
+    if isinstance(mapping, ByDimension):
+        return identity, dict(mapping.dimensions)
+    return mapping, {}
+
+
+def _as_input(dependency: Dependency) -> AssetIn:
+    if isinstance(dependency, Declaration):
+        return AssetIn(dependency.key)
+    return dependency if isinstance(dependency, AssetIn) else AssetIn(dependency)
+
+
+def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:
+    """An input's parameter is the text inside its `ref`, for the worker to put a table there."""
+    refs = dict.fromkeys(_refs(definition.sql, flaws))
+    for ref in refs:
+        mapping = definition.mappings.get(ref, identity)
+        yield _input(AssetIn(ref, parameter=ref, mapping=mapping), definition.namespace)
+    for unused in sorted(definition.mappings.keys() - refs.keys()):
+        flaws.append(Flaw(f"inputs maps {unused!r}, which the query does not ref"))
+
+
+def _refs(sql: str, flaws: list[Flaw]) -> Iterator[str]:
+    for template in _TEMPLATE.finditer(sql):
+        found = _REF.fullmatch(template[1])
+        if found is None:
+            hint = 'only {{ ref("namespace.name") }} is known'
+            flaws.append(Flaw(f"the query has {template[0]!r}", hint))
+        else:
+            yield found[1] or found[2] or ""
+
+
+def _key(text: str, namespace: str) -> str:
+    """The full key; a text without a dot is of the same namespace."""
+    return text if "." in text or not text else f"{namespace}.{text}"
+
+
+def _check(check: Check | CheckDefinition, project: Project, flaws: list[Flaw]) -> Check:
+    if isinstance(check, Check):
+        return check
+    if "<" in check.__wrapped__.__qualname__:
+        hint = "define it at the top of a module, where a worker finds it"
+        flaws.append(Flaw(f"the check {check.check.name!r} is a lambda or a local", hint))
+    code = check.check.code
+    assert code is not None  # CheckDefinition gives one
+    return msgspec.structs.replace(check.check, code=project.placed(code))
+
+
+def _timeout(definition: AnyAsset) -> int:
+    timeout = definition.settings.get("timeout")
+    return 0 if timeout is None else seconds(timeout, "timeout")
+
+
+def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
+    secrets: Mapping[str, str] = definition.settings.get("secrets", {})
+    for name, text in secrets.items():
+        ref = keep(partial(_secret, text), None)
+        if ref is not None:
+            yield name, ref
+
+
+def _secret(text: str) -> SecretRef | None:
+    if not isinstance(text, str):
+        raise Invalid(f"a secret's reference is a {type(text).__name__}", hint="write env:NAME")
+    return SecretRef.parse(text)
+
+
+def _transform(definition: AnyAsset) -> str:
+    """What the asset does: neither where it stands, nor what surrounds it."""
+    config = dict(definition.settings.get("config", {}))
+    if isinstance(definition, SqlAssetDefinition):
+        return transform_fingerprint("sql", definition.sql, config)
+    return transform_fingerprint("python", source_of(definition.__wrapped__), config)
+
+
+def _typed(asset: Asset) -> None:
+    """Refuse values of the wrong type, which only a reader of the manifest would notice."""
+    try:
+        msgspec.convert(msgspec.to_builtins(asset), Asset)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise Invalid(f"wrong type: {error}") from None

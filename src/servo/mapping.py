@@ -1,0 +1,49 @@
+"""How a partition finds the partitions of its input.
+
+    identity                 the same value (what happens if nothing is said)
+    window(-6, 0)            that of six periods ago, up to the same one
+    all_upstream             every one there is
+    latest                   the greatest one that has been made
+    by_dimension(date=window(-6, 0), region=all_upstream)
+
+A mapping holds for every dimension of the *upstream*; `by_dimension` says it for
+each one, and `identity` for those that it does not name.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from servo.contract import manifest as wire
+from servo.source import misdeclared
+
+
+class ByDimension(Struct, frozen=True):
+    dimensions: dict[str, wire.Mapping]
+
+
+PartitionMapping: TypeAlias = wire.Mapping | ByDimension
+
+identity: Final = wire.Input(asset="").mapping  # the default itself, which is left out on the wire
+all_upstream: Final = wire.AllUpstream()
+latest: Final = wire.Latest()
+
+
+def window(start: int, end: int) -> wire.Window:
+    """From `start` to `end` periods away, both included: (-6, 0) is the last seven."""
+    if type(start) is not int or type(end) is not int:
+        misdeclared(f"window({start!r}, {end!r}) takes whole numbers of periods")
+    return wire.Window(start, end)
+
+
+def by_dimension(**dimensions: wire.Mapping) -> ByDimension:
+    """A mapping for each named dimension of the upstream; `identity` for the others."""
+    for name, mapping in dimensions.items():
+        if not isinstance(mapping, wire.Mapping):
+            misdeclared(f"by_dimension: {name}={mapping!r} is not a mapping", hint=MAPPINGS)
+    return ByDimension(dimensions)
+
+
+MAPPINGS: Final = "use identity, window(-6, 0), all_upstream or latest"

@@ -1,0 +1,89 @@
+"""Teaches mypy what `AssetIn["namespace.name"]` means: an AssetIn.
+
+    [tool.mypy]
+    plugins = ["servo.mypy_plugin"]
+
+Python's typing knows text in an annotation only as the name of a type. So, when a
+file has been parsed and before names are looked up, the texts inside `AssetIn[...]`
+become plain literals; when the type is analysed, they are checked as keys. Mappings
+after the comma are expressions, which mypy does not see here: `servo.validate` does.
+(With mypy's `--num-workers` files are parsed elsewhere: use the default-value form.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from mypy.nodes import ClassDef, Decorator, FuncDef, IfStmt, MypyFile, Statement
+from mypy.plugin import AnalyzeTypeContext, Plugin
+from mypy.types import CallableType, RawExpressionType, Type, UnboundType
+
+from servo.contract.keys import AssetKey
+from servo.errors import Invalid
+
+_ASSET_IN: Final = "servo.context.AssetIn"
+
+
+class ServoPlugin(Plugin):
+    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        for function in _functions(file.defs):
+            for signature in (function.type, function.unanalyzed_type):
+                if isinstance(signature, CallableType):
+                    _keep_texts(signature.arg_types)
+        return []
+
+    def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
+        return _analyze if fullname == _ASSET_IN else None
+
+
+def plugin(version: str) -> type[Plugin]:
+    """What mypy calls."""
+    return ServoPlugin
+
+
+def _functions(statements: Iterable[Statement]) -> Iterator[FuncDef]:
+    for each in statements:
+        statement = each.func if isinstance(each, Decorator) else each
+        if isinstance(statement, FuncDef):
+            yield statement
+            yield from _functions(statement.body.body)
+        elif isinstance(statement, ClassDef):
+            yield from _functions(statement.defs.body)
+        elif isinstance(statement, IfStmt):
+            for block in statement.body:
+                yield from _functions(block.body)
+
+
+def _keep_texts(types: Iterable[Type]) -> None:
+    for each in types:
+        if isinstance(each, UnboundType) and each.name.rpartition(".")[2] == "AssetIn":
+            each.args = tuple(_as_literal(argument) for argument in each.args)
+
+
+def _as_literal(argument: Type) -> Type:
+    if not isinstance(argument, UnboundType) or argument.original_str_expr is None:
+        return argument
+    text = argument.original_str_expr
+    return RawExpressionType(text, "builtins.str", line=argument.line, column=argument.column)
+
+
+def _analyze(context: AnalyzeTypeContext) -> Type:
+    if context.type.args:
+        problem = _problem(context.type.args)
+        if problem:
+            context.api.fail(problem, context.context)
+    return context.api.named_type(_ASSET_IN, [])
+
+
+def _problem(arguments: tuple[Type, ...]) -> str:
+    key = arguments[0]
+    if not isinstance(key, RawExpressionType) or not isinstance(key.literal_value, str):
+        return 'AssetIn[...] takes an asset\'s key as text, such as "sales.orders"'
+    if len(arguments) > 2:
+        return "AssetIn[...] takes a key and at most one mapping"
+    try:
+        AssetKey.parse(key.literal_value if "." in key.literal_value else f"n.{key.literal_value}")
+    except Invalid as error:
+        return str(error)
+    return ""

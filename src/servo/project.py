@@ -1,0 +1,70 @@
+"""A project as it was found: its definitions, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from servo.asset import AnyAsset
+from servo.contract.manifest import Code
+from servo.schedule import ScheduleDefinition
+from servo.sensor import SensorDefinition
+
+
+class Problem(Struct, frozen=True, order=True):
+    """Something to be repaired before the project can be deployed."""
+
+    file: str
+    line: int
+    message: str
+    hint: str = ""
+    asset: str = ""
+
+    @classmethod
+    def at(cls, code: Code, message: str, hint: str = "", asset: str = "") -> Self:
+        return cls(code.file, code.line, message, hint, asset)
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: {self.message}"
+        return f"{place} ({self.hint})" if self.hint else place
+
+
+class Project:
+    """Definitions, each once. Files of `code` and of problems are relative to `root`."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        imports: str = "",
+        assets: Sequence[AnyAsset] = (),
+        schedules: Sequence[ScheduleDefinition] = (),
+        sensors: Sequence[SensorDefinition] = (),
+        problems: Sequence[Problem] = (),
+        places: Mapping[int, tuple[str, str]] | None = None,
+    ) -> None:
+        self.root = root
+        self.imports = imports
+        """The folder that import paths start from: `src`, or empty for the root."""
+        self.assets = tuple(assets)
+        self.schedules = tuple(schedules)
+        self.sensors = tuple(sensors)
+        self.problems = tuple(problems)
+        self._places = places or {}
+
+    def code(self, definition: Any) -> Code:
+        """Where a definition can be imported from, for the manifest."""
+        own: Code = definition.code
+        module, name = self._places.get(id(definition), (own.module, own.name))
+        return self.placed(msgspec.structs.replace(own, module=module, name=name))
+
+    def placed(self, code: Code) -> Code:
+        """The same, with its file relative to the root."""
+        file = Path(code.file)
+        if not file.is_relative_to(self.root):
+            return code
+        return msgspec.structs.replace(code, file=file.relative_to(self.root).as_posix())

@@ -1,0 +1,1 @@
+"""What must hold of a project's assets, one concern a file."""

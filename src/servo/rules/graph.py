@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from servo.contract.keys import AssetKey
+from servo.contract.manifest import Asset
+from servo.errors import Invalid
+from servo.project import Problem
+from servo.suggest import did_you_mean
+
+
+def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
+    known = {asset.key for asset in assets}
+    for asset in assets:
+        for key in dict.fromkeys(each.asset for each in asset.inputs):
+            if key == asset.key:
+                hint = "an asset cannot wait for itself; read its past under another name"
+                yield Problem.at(asset.code, f"{key} depends on itself", hint, key)
+            elif key not in known:
+                yield _unknown(asset, key, known)
+
+
+def _unknown(asset: Asset, key: str, known: set[str]) -> Problem:
+    try:
+        AssetKey.parse(key)
+    except Invalid as error:
+        return Problem.at(asset.code, f"input: {error.message}", error.hint, asset.key)
+    hint = did_you_mean(key, known) or _by_name(key, known) or "declare it, or check the spelling"
+    return Problem.at(asset.code, f"the input {key!r} is unknown", hint, asset.key)
+
+
+def _by_name(key: str, known: set[str]) -> str:
+    """The right name in the wrong namespace, which is far by letters."""
+    name = key.partition(".")[2]
+    same = sorted(each for each in known if each.partition(".")[2] == name)
+    return f"did you mean {same[0]!r}?" if same else ""
+
+
+def no_cycles(assets: Sequence[Asset]) -> Iterator[Problem]:
+    """One problem for each cycle that a walk in the order of keys closes."""
+    by_key = {asset.key: asset for asset in sorted(assets, key=lambda asset: asset.key)}
+    upstream = {
+        key: sorted({i.asset for i in asset.inputs if i.asset in by_key and i.asset != key})
+        for key, asset in by_key.items()
+    }
+    for cycle in _cycles(upstream):
+        turned = _from_least(cycle)
+        message = f"cycle: {' -> '.join([*turned, turned[0]])}"
+        hint = "each reads the next; one of them must not"
+        yield Problem.at(by_key[turned[0]].code, message, hint, turned[0])
+
+
+def _cycles(upstream: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """Depth first, without recursion: a chain may be as long as the project."""
+    done: set[str] = set()
+    for root in upstream:
+        path: dict[str, Iterator[str]] = {} if root in done else {root: iter(upstream[root])}
+        while path:
+            here = next(reversed(path))
+            following = next(path[here], None)
+            if following is None:
+                done.add(here)
+                del path[here]
+            elif following in path:
+                walked = list(path)
+                yield walked[walked.index(following) :]
+            elif following not in done:
+                path[following] = iter(upstream[following])
+
+
+def _from_least(cycle: list[str]) -> list[str]:
+    at = cycle.index(min(cycle))
+    return cycle[at:] + cycle[:at]

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
+
+from servo.contract.keys import check_name
+from servo.contract.manifest import Schedule, Sensor
+from servo.cron import check_cron
+from servo.errors import Invalid
+from servo.project import Problem
+from servo.rules.partitions import check_timezone
+from servo.suggest import did_you_mean
+
+_KEY = re.compile(r"\+?([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)\+?")
+
+
+def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterator[Problem]:
+    yield from _common(schedules, keys)
+    for schedule in schedules:
+        yield from _refused(schedule, partial(check_cron, schedule.cron))
+        yield from _refused(schedule, partial(check_timezone, schedule.timezone))
+
+
+def sensors_are_sound(sensors: Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
+    yield from _common(sensors, keys)
+
+
+def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for item in items:
+        what = type(item).__name__.lower()
+        yield from _refused(item, partial(check_name, item.name, what))
+        if item.name in seen:
+            yield Problem.at(item.code, f"two {what}s are called {item.name!r}")
+        seen.add(item.name)
+        if not item.selection:
+            message = f"the {what} {item.name!r} selects nothing"
+            yield Problem.at(item.code, message, 'write selection=["namespace.name"]')
+        yield from _unknown(item, keys)
+
+
+def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
+    """Terms that are keys must exist; others (tags, groups) are the planner's to read."""
+    for term in item.selection:
+        found = _KEY.fullmatch(term)
+        if found is not None and found[1] not in keys:
+            message = f"{item.name!r} selects the unknown asset {found[1]!r}"
+            yield Problem.at(item.code, message, did_you_mean(found[1], keys))
+
+
+def _refused(item: Schedule | Sensor, check: Callable[[], object]) -> Iterator[Problem]:
+    try:
+        check()
+    except Invalid as error:
+        yield Problem.at(item.code, error.message, error.hint)

@@ -1,0 +1,106 @@
+"""A function's parameters as inputs.
+
+Each parameter is an `AssetIn` or the `AssetContext`; nothing else can be passed by
+a worker. Annotations written as text (or under `from __future__ import
+annotations`) are evaluated in the function's module.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from servo.context import AssetContext, AssetIn
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a definition, and what to do."""
+
+    message: str
+    hint: str = ""
+
+
+class Signature(NamedTuple):
+    inputs: tuple[AssetIn, ...]
+    """In the order of the parameters, whose names they carry."""
+    context: str
+    """The parameter that takes the AssetContext, or empty."""
+    flaws: tuple[Flaw, ...]
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    inputs: list[AssetIn] = []
+    contexts: list[str] = []
+    flaws = list(_flaws_of_kind(function))
+    for parameter in inspect.signature(function).parameters.values():
+        match _read_parameter(parameter, function):
+            case AssetIn() as declared:
+                inputs.append(declared)
+            case Flaw() as flaw:
+                flaws.append(flaw)
+            case name:
+                contexts.append(name)
+    if len(contexts) > 1:
+        flaws.append(Flaw(f"{' and '.join(contexts)} both take the AssetContext", "keep one"))
+    return Signature(tuple(inputs), contexts[0] if contexts else "", tuple(flaws))
+
+
+def _flaws_of_kind(function: Callable[..., Any]) -> list[Flaw]:
+    if function.__name__ == "<lambda>":
+        return [Flaw("a lambda cannot be an asset", "define a function")]
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return [Flaw(f"{function.__name__} is async", "write a plain function: `def`")]
+    if inspect.isgeneratorfunction(function):
+        return [Flaw(f"{function.__name__} is a generator", "return the whole of the data")]
+    return []
+
+
+def _read_parameter(
+    parameter: inspect.Parameter, function: Callable[..., Any]
+) -> AssetIn | Flaw | str:
+    name = parameter.name
+    if parameter.kind in _VARIADIC:
+        stars = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "**"
+        return Flaw(f"parameter {stars}{name}: an asset's inputs have names", _HINT)
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return Flaw(f"parameter {name!r} is positional-only", "inputs are passed by name")
+    if isinstance(parameter.default, AssetIn):
+        return _named(parameter.default, name)
+    if parameter.annotation is inspect.Parameter.empty:
+        return Flaw(f"parameter {name!r} has no annotation", _HINT)
+    annotation = _evaluated(parameter.annotation, name, function)
+    if isinstance(annotation, AssetIn):
+        return _named(annotation, name)
+    if annotation is AssetContext:
+        return name
+    return annotation if isinstance(annotation, Flaw) else _refused(name, annotation)
+
+
+def _evaluated(annotation: Any, name: str, function: Callable[..., Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, dict(inspect.unwrap(function).__globals__))
+    except Exception as error:
+        return Flaw(
+            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}",
+            f"import it at the top of {function.__module__}, not under TYPE_CHECKING",
+        )
+
+
+def _named(declared: AssetIn, parameter: str) -> AssetIn:
+    return AssetIn(declared.asset, parameter=parameter, mapping=declared.mapping)
+
+
+def _refused(name: str, annotation: Any) -> Flaw:
+    if annotation is AssetIn:
+        hint = f'write {name}: AssetIn["namespace.name"]'
+        return Flaw(f"parameter {name!r} does not say which asset it reads", hint)
+    shown = getattr(annotation, "__name__", repr(annotation))
+    return Flaw(f"parameter {name!r} is a {shown}, which nobody can pass", _HINT)
+
+
+_HINT = 'write AssetIn["namespace.name"] or AssetContext; settings go into config='

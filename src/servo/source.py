@@ -1,0 +1,88 @@
+"""Where a definition stands, and its text."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from servo.contract.manifest import Code
+from servo.errors import Invalid, Misdeclared
+
+_PACKAGE: Final = str(Path(__file__).parent) + "/"
+
+
+def caller() -> FrameType:
+    """The innermost frame that is not of this package: the user's line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    assert frame is not None  # somebody called us
+    return frame
+
+
+def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
+    """Refuse what the user's line asks for, naming that line."""
+    frame = caller()
+    raise Misdeclared(frame.f_code.co_filename, frame.f_lineno, problem, hint=hint)
+
+
+def code_of_caller(name: str) -> Code:
+    frame = caller()
+    module = str(frame.f_globals.get("__name__", ""))
+    return Code(module=module, name=name, file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+def code_of(function: Callable[..., Any]) -> Code:
+    """Of a function; its line is that of its first decorator."""
+    code = inspect.unwrap(function).__code__
+    return Code(
+        module=function.__module__,
+        name=function.__name__,
+        file=code.co_filename,
+        line=code.co_firstlineno,
+    )
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The function's text, without indentation and without the `asset` decorator.
+
+    What the decorator says (owners, retries, checks) does not change what the
+    function makes; other decorators may, and stay.
+    """
+    code = inspect.unwrap(function).__code__
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    if not lines:
+        raise Invalid(
+            f"the source of {function.__name__} cannot be read",
+            hint="define it in a file, not in a console or with exec",
+        )
+    return _without_asset(textwrap.dedent("".join(inspect.getblock(lines))))
+
+
+def _without_asset(text: str) -> str:
+    node = ast.parse(text).body[0]
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return text
+    kept = [each for each in node.decorator_list if not _is_asset(each)]
+    decorators = [f"@{ast.get_source_segment(text, each)}" for each in kept]
+    return "\n".join([*decorators, *text.splitlines()[node.lineno - 1 : node.end_lineno]])
+
+
+def _is_asset(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    match called:
+        case ast.Name(id="asset") | ast.Attribute(attr="asset"):
+            return True
+        case _:
+            return False
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE)

@@ -1,0 +1,58 @@
+"""Everything that is wrong with a project, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from servo.contract.manifest import Asset
+from servo.declare import declare, declare_schedule, declare_sensor
+from servo.project import Problem as Problem
+from servo.project import Project
+from servo.rules.checks import checks_name_columns
+from servo.rules.columns import columns_are_named_once
+from servo.rules.graph import inputs_exist, no_cycles
+from servo.rules.mappings import mappings_fit
+from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
+from servo.rules.partitions import partitions_are_sound
+from servo.rules.timing import schedules_are_sound, sensors_are_sound
+
+Rule: TypeAlias = Callable[[Sequence[Asset]], Iterable[Problem]]
+
+RULES: Final[tuple[Rule, ...]] = (
+    not_too_many,
+    names_are_valid,
+    keys_are_unique,
+    renames_are_free,
+    inputs_exist,
+    no_cycles,
+    partitions_are_sound,
+    mappings_fit,
+    columns_are_named_once,
+    checks_name_columns,
+)
+
+
+def validate(project: Project) -> list[Problem]:
+    """All problems, those of importing included, in the order of files and lines."""
+    return sorted({*project.problems, *_asset_problems(project), *_timing_problems(project)})
+
+
+def _asset_problems(project: Project) -> Iterator[Problem]:
+    declared = [declare(definition, project) for definition in project.assets]
+    for asset, flaws in declared:
+        for flaw in flaws:
+            yield Problem.at(asset.code, flaw.message, flaw.hint, asset.key)
+    assets = [asset for asset, _ in declared]
+    for rule in RULES:
+        yield from rule(assets)
+
+
+def _timing_problems(project: Project) -> Iterator[Problem]:
+    keys = {definition.key for definition in project.assets}
+    sensors = [declare_sensor(each, project) for each in project.sensors]
+    for sensor, flaws in sensors:
+        yield from (Problem.at(sensor.code, flaw.message, flaw.hint) for flaw in flaws)
+    yield from sensors_are_sound([sensor for sensor, _ in sensors], keys)
+    schedules = [declare_schedule(each, project) for each in project.schedules]
+    yield from schedules_are_sound(schedules, keys)
