@@ -1,0 +1,1 @@
+"""A worker: from a signed envelope to a committed output and a result."""
