@@ -1,0 +1,271 @@
+"""Failures: from an exception in an attempt to an `ErrorInfo` that says what to do.
+
+The tables below are read from the top; the first line that fits decides. What none
+of them knows is the user's code. Every text passes the attempt's redactor, and
+nothing that an exception does (a `__str__` that raises) breaks the report of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from arco.errors import Error
+from servo.contract.manifest import RETRIABLE, Category
+from servo.contract.task import ErrorInfo
+from servo.errors import Cancelled
+
+MAX_TRACEBACK_BYTES: Final = 16 << 10
+MAX_MESSAGE_CHARS: Final = 4_000
+
+_OURS = str(Path(__file__).resolve().parent)
+_SYNTHETIC = re.compile(r"_servo_artifact_[0-9a-f]{16}(?:\.|\b)")
+
+Redact = Callable[[str], str]
+
+
+class TaskFailed(Exception):
+    """A failure that was understood where it happened."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+class TaskTimeout(BaseException):
+    """Raised in the task's thread when its time is over. No `except Exception` may hide it."""
+
+    def __init__(self, message: str = "the task took longer than it may") -> None:
+        super().__init__(message)
+
+
+class Interrupted(Cancelled):
+    """Raised in the task's thread when somebody asked it to stop."""
+
+    def __init__(self, message: str = "the task was asked to stop") -> None:
+        super().__init__(message)
+
+
+class Verdict(NamedTuple):
+    category: Category
+    code: str
+    hint: str = ""
+
+
+def failed(category: Category, code: str, message: str, hint: str = "") -> TaskFailed:
+    return TaskFailed(ErrorInfo(category=category, code=code, message=message, hint=hint))
+
+
+# -- the tables ---------------------------------------------------------------------------
+
+_ERRNO: dict[int, Verdict] = {
+    errno.ENOSPC: Verdict("infrastructure", "os.no_space", "free disk space on the worker"),
+    errno.EDQUOT: Verdict("infrastructure", "os.no_space", "raise the quota of the worker"),
+    errno.EIO: Verdict("infrastructure", "os.io", "check the worker's disk"),
+    errno.EROFS: Verdict("configuration", "os.read_only", "write to a temporary folder"),
+    errno.EMFILE: Verdict("infrastructure", "os.files", "too many open files: close them"),
+    errno.ENFILE: Verdict("infrastructure", "os.files", "too many open files on this machine"),
+    errno.ENOMEM: Verdict("infrastructure", "os.memory", "give the worker more memory"),
+    errno.EACCES: Verdict("configuration", "os.denied", "grant the worker access"),
+    errno.EPERM: Verdict("configuration", "os.denied", "grant the worker access"),
+} | {
+    number: Verdict("transient", "os.connection", "the other side may be down for a moment")
+    for number in (
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.EPIPE,
+        errno.ETIMEDOUT,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ENETDOWN,
+        errno.EAGAIN,
+    )
+}
+
+_KINDS: dict[str, Verdict] = {
+    "unavailable": Verdict("transient", "store.unavailable", "the store may be down for a moment"),
+    "conflict": Verdict("transient", "store.conflict", "somebody else wrote at the same time"),
+    "corrupt": Verdict("infrastructure", "store.corrupt", "run `servo admin fsck`"),
+    "denied": Verdict("configuration", "store.denied", "grant the worker access"),
+    "fenced": Verdict("cancelled", "cancelled.fenced", "another worker has taken over"),
+    "not_found": Verdict("input", "input.missing", "materialize it first"),
+    "invalid": Verdict("user_code", "user_code.Invalid"),
+}
+
+_CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
+    (Cancelled, Verdict("cancelled", "cancelled.task")),
+    (TaskTimeout, Verdict("timeout", "timeout.task", "raise timeout=, or make the work smaller")),
+    (MemoryError, Verdict("infrastructure", "os.memory", "give the worker more memory")),
+    (ConnectionError, Verdict("transient", "os.connection", "the other side may be down")),
+    (TimeoutError, Verdict("transient", "os.timeout", "the other side took too long")),
+    (SystemExit, Verdict("user_code", "user_code.SystemExit", "raise an error instead of exiting")),
+    (KeyboardInterrupt, Verdict("user_code", "user_code.KeyboardInterrupt", "raise an error")),
+    (RecursionError, Verdict("user_code", "user_code.RecursionError", "a function calls itself")),
+    (AssertionError, Verdict("user_code", "user_code.AssertionError", "an assert did not hold")),
+    (SyntaxError, Verdict("user_code", "user_code.SyntaxError", "correct the source")),
+    (FileNotFoundError, Verdict("user_code", "user_code.FileNotFoundError", "it is not here")),
+)
+
+# What is not importable here: named, so that nothing heavy is imported to be compared.
+_NAMES: dict[str, Verdict] = {
+    "ArrowInvalid": Verdict("user_code", "user_code.ArrowInvalid", "check the columns' types"),
+    "ArrowMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
+    "OutOfMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
+    "ConnectTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
+    "ReadTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
+}
+_USER_HINT = "correct the asset's code; the traceback shows where"
+
+
+# -- from an exception to a report --------------------------------------------------------
+
+
+def classify(
+    error: BaseException, *, redact: Redact = str, folder: Path | None = None
+) -> ErrorInfo:
+    """What happened, and where in the artifact that lies in `folder`. Never raises."""
+    info = error.info if isinstance(error, TaskFailed) else _judged(error)
+    file, line = _place(error, folder)
+    return msgspec.structs.replace(
+        info,
+        message=redact(info.message)[:MAX_MESSAGE_CHARS],
+        hint=redact(info.hint)[:MAX_MESSAGE_CHARS],
+        retriable=info.retriable or info.category in RETRIABLE,
+        file=info.file or file,
+        line=info.line or line,
+        traceback=info.traceback or shown(error, redact=redact, folder=folder),
+    )
+
+
+def _judged(error: BaseException) -> ErrorInfo:
+    verdict = _verdict(error)
+    message = _text(error)
+    hint = verdict.hint or (_USER_HINT if verdict.category == "user_code" else "")
+    if isinstance(error, Error):
+        message, hint = _attribute(error, "message", message), _attribute(error, "hint", "") or hint
+    name = type(error).__name__
+    return ErrorInfo(
+        category=verdict.category,
+        code=verdict.code,
+        message=message or name,
+        hint=hint,
+        exception=name,
+    )
+
+
+def _verdict(error: BaseException) -> Verdict:
+    if isinstance(error, ImportError):
+        return _import_verdict(error)
+    if isinstance(error, Error) and type(error).__module__ == "arco.errors":
+        return _KINDS.get(error.kind, Verdict("user_code", f"user_code.{type(error).__name__}"))
+    if isinstance(error, OSError) and error.errno in _ERRNO:
+        return _ERRNO[error.errno]
+    for kind, verdict in _CLASSES:
+        if isinstance(error, kind):
+            return verdict
+    for base in type(error).__mro__:
+        if base.__name__ in _NAMES:
+            return _NAMES[base.__name__]
+    return Verdict("user_code", f"user_code.{type(error).__name__}")
+
+
+def _import_verdict(error: ImportError) -> Verdict:
+    """A module that the artifact should hold is the user's to mend; others must be installed."""
+    missing = error.name or ""
+    if not isinstance(error, ModuleNotFoundError) or not missing or _SYNTHETIC.match(missing):
+        return Verdict("user_code", "user_code.ImportError", "check the import and what is packed")
+    package = missing.partition(".")[0]
+    return Verdict(
+        "configuration", "import.missing", f"install the package {package!r} for the workers"
+    )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return unmangled(str(error))
+    except BaseException:  # whatever it is: this too is the user's code
+        return f"<{type(error).__name__}, whose text cannot be shown>"
+
+
+def _attribute(error: BaseException, name: str, default: str) -> str:
+    value = getattr(error, name, default)
+    return value if isinstance(value, str) else default
+
+
+def unmangled(text: str) -> str:
+    """Module names as their author wrote them."""
+    return _SYNTHETIC.sub("", text)
+
+
+# -- tracebacks ---------------------------------------------------------------------------
+
+
+def _place(error: BaseException, folder: Path | None) -> tuple[str, int]:
+    """The last frame in the artifact; for a syntax error, the line that cannot be read."""
+    if folder is None:
+        return "", 0
+    if isinstance(error, SyntaxError) and error.filename:
+        inside = _inside(error.filename, folder)
+        if inside:
+            return inside, error.lineno or 0
+    place = ("", 0)
+    for frame, line in _frames(error.__traceback__):
+        inside = _inside(frame, folder)
+        place = (inside, line) if inside else place
+    return place
+
+
+def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
+    return [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(tb)]
+
+
+def _inside(file: str, folder: Path) -> str:
+    prefix = f"{folder}/"
+    return file.removeprefix(prefix) if file.startswith(prefix) else ""
+
+
+def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = None) -> str:
+    """The traceback without our own frames, with the artifact's files by their own names."""
+    try:
+        kept = error.with_traceback(_trimmed(error.__traceback__))
+        lines = traceback.format_exception(type(kept), kept, kept.__traceback__, limit=-60)
+        text = unmangled("".join(lines))
+    except BaseException:  # whatever it is: this too is the user's code
+        text = f"<{type(error).__name__}, whose traceback cannot be shown>\n"
+    if folder is not None:
+        text = text.replace(f"{folder}/", "")
+    return bounded(redact(text), MAX_TRACEBACK_BYTES)
+
+
+def _trimmed(tb: TracebackType | None) -> TracebackType | None:
+    """From the first frame that is not ours or the import system's: who called it is no news."""
+    found = tb
+    while found is not None and _is_ours(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return found
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith((_OURS, "<frozen importlib")) or file == _IMPORTLIB
+
+
+_IMPORTLIB = importlib.__file__ or ""
+
+
+def bounded(text: str, limit: int) -> str:
+    """At most `limit` bytes of UTF-8: the beginning, a note, and twice as much of the end."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode()
+    note = b"\n  ... shortened ...\n"
+    head, tail = limit // 3, limit - limit // 3 - len(note)
+    return (data[:head] + note + data[-tail:]).decode("utf-8", "ignore")

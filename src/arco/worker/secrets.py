@@ -1,0 +1,198 @@
+"""Secrets: resolved here, given to user code, and kept out of everything else (TRAPS 23).
+
+Definitions, events and envelopes carry references. A worker resolves them for one
+attempt, and every text that leaves that attempt (log lines, tracebacks, messages,
+metadata, statistics) passes its `Redactor` first.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import quote, quote_plus
+
+from arco.errors import Error, NotFound
+from arco.worker.failures import TaskFailed
+from servo.contract.manifest import SecretRef
+from servo.contract.task import ErrorInfo
+
+MASK: Final = "***"
+MIN_LENGTH: Final = 4
+"""Shorter values are found everywhere by accident, and are not masked."""
+
+Scalar = str | int | bool | None
+
+
+class SecretProvider(Protocol):
+    def resolve(self, path: str) -> str:
+        """The secret's value. NotFound if there is none; no error may show a value."""
+
+
+class EnvSecrets:
+    """`env:NAME`."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+
+    def resolve(self, path: str) -> str:
+        value = self._environ.get(path)
+        if value is None:
+            raise NotFound(f"the environment has no {path}", hint="set it for the worker")
+        return value
+
+
+class FileSecrets:
+    """`file:/run/secrets/name`, without the line break that editors leave at its end."""
+
+    def resolve(self, path: str) -> str:
+        try:
+            return Path(path).read_text("utf-8").removesuffix("\n").removesuffix("\r")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise NotFound(
+                f"cannot read the file: {reason}", hint="mount it for the worker"
+            ) from None
+
+
+class SecretValues(Mapping[str, str]):
+    """Values by name. Its text shows the names alone."""
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return "SecretValues(" + ", ".join(f"{name}={MASK}" for name in self._values) + ")"
+
+
+NO_SECRETS: Final = SecretValues()
+
+
+class SecretRegistry:
+    """Providers by name: `env` and `file`, and what the program adds (cloud managers)."""
+
+    def __init__(self, providers: Mapping[str, SecretProvider] | None = None) -> None:
+        self._providers: dict[str, SecretProvider] = {"env": EnvSecrets(), "file": FileSecrets()}
+        self._providers.update(providers or {})
+
+    def resolve(self, refs: Mapping[str, SecretRef]) -> SecretValues:
+        """Every secret, or TaskFailed (configuration) that names the reference."""
+        if not refs:
+            return NO_SECRETS
+        return SecretValues({name: self._resolve(name, ref) for name, ref in refs.items()})
+
+    def _resolve(self, name: str, ref: SecretRef) -> str:
+        shown = f"the secret {name!r} ({ref.provider}:{ref.path})"
+        provider = self._providers.get(ref.provider)
+        if provider is None:
+            known = ", ".join(sorted(self._providers))
+            raise _failed("secret.provider", f"{shown}: no such provider", f"there are: {known}")
+        try:
+            return provider.resolve(ref.path)
+        except NotFound as error:
+            hint = error.hint or "create it, or correct the reference"
+            raise _failed("secret.missing", f"{shown}: {error.message}", hint) from None
+        except Error:
+            raise
+        except Exception as error:
+            kind = type(error).__name__  # its message may hold what it read
+            raise _failed("secret.failed", f"{shown}: {kind}", "see the provider") from None
+
+
+def _failed(code: str, message: str, hint: str) -> TaskFailed:
+    return TaskFailed(ErrorInfo(category="configuration", code=code, message=message, hint=hint))
+
+
+class Redactor:
+    """Puts `***` in the place of every secret, as it is or in a usual disguise.
+
+    Known disguises: base64 (both alphabets, also in the middle of something longer),
+    URL-quoting, and escapes as Python's `repr` and JSON write them, up to twice. Of a
+    secret of several lines each line counts, since a log is read by lines.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        forms = {form for value in values for form in _forms(value)}
+        found = sorted((f for f in forms if len(f) >= MIN_LENGTH), key=lambda f: (-len(f), f))
+        self.longest = len(found[0]) if found else 0
+        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+
+    def __repr__(self) -> str:
+        return "Redactor()"
+
+    def __call__(self, text: str) -> str:
+        if self._pattern is None:
+            return text
+        # Again until nothing is found: the mask and what is beside it may spell a secret.
+        # Each time the text gets shorter, as no form is as short as the mask.
+        count = 1
+        while count:
+            text, count = self._pattern.subn(MASK, text)
+        return text
+
+    def scalar(self, value: Scalar) -> Scalar:
+        """A value of metadata; a number that is a secret becomes the mask."""
+        if isinstance(value, str):
+            return self(value)
+        if self._pattern is None or value is None:
+            return value
+        text = str(value)
+        return value if self(text) == text else self(text)
+
+    def mapping(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        return {self(name): self.scalar(value) for name, value in values.items()}
+
+
+def _forms(value: str) -> set[str]:
+    if len(value) < MIN_LENGTH:
+        return set()
+    parts = {value, value.strip(), *value.splitlines(), *(s.strip() for s in value.splitlines())}
+    plain = {part for part in parts if len(part) >= MIN_LENGTH}
+    once = {form for part in plain for form in _escaped(part)}
+    twice = {form for part in once - plain for form in _escaped(part)}
+    coded = {form for part in plain for form in (*_quoted(part), *_base64(part))}
+    return plain | once | twice | coded
+
+
+def _escaped(text: str) -> Iterator[str]:
+    yield repr(text)[1:-1]
+    yield ascii(text)[1:-1]
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
+    # Inside of something that holds both kinds of quotes, the single ones are escaped.
+    yield repr("'\"" + text)[4:-1]
+    yield repr(b"'\"" + text.encode("utf-8", "surrogatepass"))[5:-1]
+
+
+def _quoted(text: str) -> Iterator[str]:
+    for coded in (
+        quote(text, safe="", errors="replace"),
+        quote(text, errors="replace"),
+        quote_plus(text, errors="replace"),
+    ):
+        yield coded
+        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), coded)
+
+
+def _base64(text: str) -> Iterator[str]:
+    data = text.encode("utf-8", "surrogatepass")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(data).decode()
+        for lead, lost in ((0, 0), (1, 2), (2, 3)):
+            # Digits that are the secret's alone, whatever stands before and after it.
+            whole = (lead + len(data)) * 8 // 6
+            yield encode(bytes(lead) + data).decode()[lost:whole]

@@ -1,0 +1,128 @@
+"""Secrets are resolved by reference, and shown to nobody."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from arco.errors import Unavailable
+from arco.worker.failures import TaskFailed
+from arco.worker.secrets import EnvSecrets, Redactor, Scalar, SecretRegistry, SecretValues
+from servo.contract.manifest import SecretRef
+
+TOKEN = "s3cr€t/pa'ss\"w\\ord+x"
+
+
+def resolve(ref: str, registry: SecretRegistry | None = None) -> SecretValues:
+    return (registry or SecretRegistry()).resolve({"db": SecretRef.parse(ref)})
+
+
+def test_the_environment_and_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", TOKEN)
+    (tmp_path / "token").write_text("from a file\n")
+    assert dict(resolve("env:DB_PASSWORD")) == {"db": TOKEN}
+    assert dict(resolve(f"file:{tmp_path / 'token'}")) == {"db": "from a file"}
+
+
+def test_other_providers_are_registered_by_name() -> None:
+    registry = SecretRegistry({"vault": EnvSecrets({"a/b": "x"})})
+    assert resolve("vault:a/b", registry)["db"] == "x"
+
+
+@pytest.mark.parametrize("ref", ["env:NOT_THERE", "file:/not/there", "nowhere:x"])
+def test_a_missing_secret_is_a_matter_of_configuration(ref: str) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        resolve(ref)
+    info = caught.value.info
+    assert info.category == "configuration" and info.code.startswith("secret.")
+    assert ref in info.message and info.hint
+
+
+def test_a_provider_that_fails_does_not_tell_what_it_read() -> None:
+    class Leaky:
+        def resolve(self, path: str) -> str:
+            raise RuntimeError(f"cannot parse {TOKEN}")
+
+    with pytest.raises(TaskFailed) as caught:
+        resolve("leaky:x", SecretRegistry({"leaky": Leaky()}))
+    assert TOKEN not in f"{caught.value.info}" and caught.value.__cause__ is None
+
+
+def test_a_provider_that_is_down_may_be_asked_again() -> None:
+    class Down:
+        def resolve(self, path: str) -> str:
+            raise Unavailable("down")
+
+    with pytest.raises(Unavailable):
+        resolve("down:x", SecretRegistry({"down": Down()}))
+
+
+def test_the_mapping_shows_names_alone() -> None:
+    values = SecretValues({"db": TOKEN})
+    assert repr(values) == str(values) == "SecretValues(db=***)"
+    assert values["db"] == TOKEN
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        TOKEN,
+        repr(TOKEN),
+        repr(TOKEN + "'\""),
+        json.dumps({"x": TOKEN}),
+        json.dumps(TOKEN, ensure_ascii=False),
+        json.dumps(json.dumps(TOKEN)),
+        repr(TOKEN.encode()),
+        quote(TOKEN),
+        quote(TOKEN, safe=""),
+        quote_plus(TOKEN),
+        quote(TOKEN, safe="").lower(),
+        base64.b64encode(TOKEN.encode()).decode(),
+        base64.urlsafe_b64encode(TOKEN.encode()).decode().rstrip("="),
+        *(base64.b64encode(f"{'u' * n}:{TOKEN}".encode()).decode() for n in range(1, 5)),
+    ],
+)
+def test_a_disguise_is_seen_through(form: str) -> None:
+    plain = Redactor(["another"])(form)
+    assert plain == form
+    masked = Redactor([TOKEN])(f"before {form} after")
+    assert masked.startswith("before ") and masked.endswith(" after") and "***" in masked
+    assert len(masked) < len(f"before {form} after")
+
+
+def test_the_longest_secret_is_masked_first() -> None:
+    assert Redactor(["pass", "password1"])("password1 pass") == "*** ***"
+
+
+def test_short_values_are_left_alone() -> None:
+    assert Redactor(["abc", ""])("abc") == "abc"
+
+
+def test_each_line_of_a_key_is_masked() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEF\n-----END KEY-----"
+    masked = Redactor([key])("line: hkiG9w0BAQEF and MIIEvQIBADANBgkq")
+    assert masked == "line: *** and ***"
+
+
+def test_metadata_is_masked_in_names_text_and_numbers() -> None:
+    redact = Redactor(["hunter2", "12345678"])
+    given: dict[str, Scalar] = {
+        "a hunter2": "x hunter2",
+        "n": 12345678,
+        "m": 1234,
+        "t": True,
+        "z": None,
+    }
+    assert redact.mapping(given) == {
+        "a ***": "x ***",
+        "n": "***",
+        "m": 1234,
+        "t": True,
+        "z": None,
+    }
