@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from arco.catalog import events as catalog_events
@@ -13,7 +14,14 @@ from arco.catalog import fold as catalog_fold
 from arco.catalog.commands import CatalogCommands
 from arco.catalog.reader import CatalogReader
 from arco.clock import Clock, SystemClock
+from arco.dispatch.orchestrator import Orchestrator
+from arco.dispatch.queues.memory import MemoryQueue
+from arco.dispatch.queues.objectstore import ObjectStoreQueue
+from arco.dispatch.queues.port import Queue
+from arco.dispatch.reports import Reports
+from arco.dispatch.requests import Requests
 from arco.execution import fold as execution_fold
+from arco.execution.reader import ExecutionReader
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
@@ -22,6 +30,12 @@ from arco.log.inbox import Inbox, Limits
 from arco.log.publish import Publisher
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
+from arco.orchestration import states
+from arco.orchestration.commands import OrchestrationCommands
+from arco.orchestration.limits import Limits as OrchestrationLimits
+from arco.orchestration.limits import Timing
+from arco.orchestration.reader import Library, OrchestrationReader
+from arco.orchestration.tables import RUNS, TASKS
 from arco.state import system
 from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor
@@ -46,6 +60,12 @@ from arco.storage.lease import Leases
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
+from arco.worker.artifact import ArtifactCache
+from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
+from arco.worker.execute import Executor
+from arco.worker.keys import task_keys
+from arco.worker.service import Worker
+from servo.contract.task import TaskRequest
 from servo.contract.ulid import system_ulids
 
 EVENTS: tuple[type[Payload], ...] = (
@@ -123,6 +143,10 @@ class Workspace:
         )
         self.tier1 = Tier1(self.ledger, self.committer, self.manifests, self.files, self.chain)
         self.catalog = CatalogCommands(self.tier1, actor)
+        self.library = Library(store)
+        self.orchestration = OrchestrationCommands(
+            store, self.tier1, self.library, self.snapshot, self.clock, self.ids, actor
+        )
 
     @classmethod
     def open(
@@ -150,6 +174,12 @@ class Workspace:
 
     def read_catalog(self, at: At | None = None) -> CatalogReader:
         return CatalogReader(self.snapshot(at))
+
+    def read_orchestration(self, at: At | None = None) -> OrchestrationReader:
+        return OrchestrationReader(self.snapshot(at))
+
+    def read_execution(self, at: At | None = None) -> ExecutionReader:
+        return ExecutionReader(self.snapshot(at))
 
     def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""
@@ -220,3 +250,96 @@ class Workspace:
 
     def compactor(self, stop: threading.Event, **settings: Any) -> Compactor:
         return Compactor(self.committer, self.merger, self.signal, stop, **settings)
+
+    # -- running tasks -------------------------------------------------------------------
+
+    def reports(self, timing: Timing | None = None) -> Reports:
+        linger_s = (timing or Timing()).linger_s
+        return Reports(self.ledger, self.clock, linger_s=linger_s)
+
+    def memory_queue(self, timing: Timing | None = None) -> MemoryQueue:
+        return MemoryQueue(self.clock, (timing or Timing()).claim_s)
+
+    def store_queue(self, worker: str, timing: Timing | None = None) -> ObjectStoreQueue:
+        """The queue that lives in the workspace's own store."""
+        claim_s = (timing or Timing()).claim_s
+        return ObjectStoreQueue(self.store, self.clock, worker, self.ids, claim_s=claim_s)
+
+    def signer(self, keys: Sequence[EnvelopeKey] = ()) -> EnvelopeSigner:
+        """Signs and opens envelopes; with the workspace's own keys unless others are given."""
+        return EnvelopeSigner(keys or task_keys(self.store), self.clock)
+
+    def orchestrator(
+        self,
+        queue: Queue,
+        reports: Reports,
+        signer: EnvelopeSigner,
+        *,
+        limits: OrchestrationLimits | None = None,
+        timing: Timing | None = None,
+    ) -> Orchestrator:
+        return Orchestrator(
+            self.store,
+            self.manifests,
+            self.files,
+            self.committer,
+            self.projector,
+            reports,
+            queue,
+            signer,
+            Requests(self.tenant, self.name, self.library),
+            self.clock,
+            self.signal,
+            limits=limits,
+            timing=timing,
+        )
+
+    def worker(
+        self,
+        worker_id: str,
+        queue: Queue,
+        reports: Reports,
+        signer: EnvelopeSigner,
+        cache: Path,
+        *,
+        slots: int = 4,
+        timing: Timing | None = None,
+        drain_s: float = 30.0,
+    ) -> Worker:
+        """A worker of this workspace; `cache` is where it keeps code on this machine."""
+        executor = Executor(
+            self.store,
+            self.tenant,
+            self.name,
+            signer,
+            ArtifactCache(self.store, cache),
+            self.clock,
+            self.ids,
+            worker_id,
+        )
+        return Worker(
+            worker_id,
+            executor,
+            queue,
+            reports,
+            self.store,
+            self.clock,
+            slots=slots,
+            timing=timing,
+            is_stale=self._is_stale,
+            cancelled=self._cancelled,
+            drain_s=drain_s,
+        )
+
+    def _is_stale(self, request: TaskRequest) -> bool:
+        """Whether an attempt has nothing to report any more: it ended, or another took over."""
+        row = self.snapshot().get(TASKS, request.run_id, request.task_id)
+        if row is None:
+            return True
+        return row.attempt_id != request.attempt_id or row.state not in states.ACTIVE_ATTEMPT
+
+    def _cancelled(self, runs: Collection[str]) -> set[str]:
+        snapshot = self.snapshot()
+        rows = {run: snapshot.get(RUNS, run) for run in runs}
+        active = (states.RUN_PLANNING, states.RUN_RUNNING)
+        return {run for run, row in rows.items() if row is None or row.state not in active}

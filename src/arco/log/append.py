@@ -52,6 +52,13 @@ class Signal:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._names: deque[str] = deque(maxlen=1_000)
+        self._woken = False
+
+    def wake(self) -> None:
+        """Have a waiter look, without a batch of ours to look for."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify_all()
 
     def notify(self, name: str) -> None:
         with self._condition:
@@ -61,8 +68,9 @@ class Signal:
     def wait(self, timeout_s: float) -> list[str]:
         """Names that came in; empty after the time-out."""
         with self._condition:
-            if not self._names:
+            if not self._names and not self._woken:
                 self._condition.wait(timeout_s)
+            self._woken = False
             names = list(self._names)
             self._names.clear()
             return names

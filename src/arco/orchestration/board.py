@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from arco.log.head import Head
 from arco.orchestration import states
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
 from arco.state.snapshot import Snapshot
@@ -29,7 +30,6 @@ class Board:
     def __init__(self) -> None:
         self.generation = -1
         self.position = 0
-        self.log_time = datetime.min
         self.runs: dict[str, RunRow] = {}
         """Active runs."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
@@ -58,7 +58,7 @@ class Board:
                 self._put_task(task)
             for timer in snapshot.rows(TIMERS, run_id):
                 self._put_timer(timer)
-        self._arrived(snapshot)
+        self._arrived(snapshot.head)
 
     def advance(self, snapshot: Snapshot) -> None:
         """Go on to a newer snapshot by what changed since."""
@@ -69,19 +69,18 @@ class Board:
             tables: tuple[Table[Any], ...] = (RUNS, TASKS, TIMERS)
             for table in tables:
                 self._take(table, (row for _, row in snapshot.since(table, self.position)))
-            self._arrived(snapshot)
+            self._arrived(snapshot.head)
 
-    def apply(self, changes: Changes, snapshot: Snapshot) -> None:
+    def apply(self, changes: Changes, head: Head) -> None:
         """Go on by one commit of this process, made on top of the board's generation."""
         for table in (RUNS, TASKS, TIMERS):
             rows = changes.get(table, {})
             self._take(table, (row for _, row in rows.values() if row is not None))
-        self._arrived(snapshot)
+        self._arrived(head)
 
-    def _arrived(self, snapshot: Snapshot) -> None:
-        self.generation = snapshot.generation
-        self.position = snapshot.position
-        self.log_time = snapshot.head.manifest.log_time
+    def _arrived(self, head: Head) -> None:
+        self.generation = head.generation
+        self.position = head.manifest.position
 
     def _take(self, table: Table[Any], rows: Iterable[Any]) -> None:
         if table is RUNS:

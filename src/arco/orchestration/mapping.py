@@ -65,8 +65,6 @@ class Resolver:
     ) -> None:
         """`existing` gives the upstream's points that are planned or materialized."""
         rules = mappings(reader, each, downstream, upstream)
-        self.strict = all(isinstance(rule, Identity) for rule in rules)
-        """Whether each partition reads exactly one, which it cannot do without."""
         self._axes = [
             _Axis(at, downstream.names.index(keys.name), _window(rule), keys)
             for at, (keys, rule) in enumerate(zip(upstream.dimensions, rules, strict=True))

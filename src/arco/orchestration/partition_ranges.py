@@ -162,7 +162,7 @@ def _period(calendar: Calendar, text: str, *, last_day: bool = False) -> range:
     if last_day and _is_last_day(calendar, number, value):
         return range(number, number + 1)
     raise Invalid(
-        f"{calendar.name}={text} does not begin a {calendar.every}",
+        f"{calendar.name}={text} does not begin {_a(calendar)}",
         hint=f"the {calendar.every} it lies in is {show(calendar, number)}",
     )
 
@@ -181,7 +181,9 @@ def _read(calendar: Calendar, text: str) -> date:
 
 
 def _is_last_day(calendar: Calendar, number: int, value: date) -> bool:
-    return calendar.every != "hour" and (calendar.key(number + 1) - value).days == 1
+    if calendar.every == "hour" or number >= calendar.bound:  # which is near the end of time
+        return False
+    return (calendar.key(number + 1) - value).days == 1
 
 
 def _outside(calendar: Calendar, wanted: range, item: str) -> Invalid | None:
@@ -196,7 +198,7 @@ def _outside(calendar: Calendar, wanted: range, item: str) -> Invalid | None:
     last = f"the last is {show(calendar, calendar.complete - 1)}"
     if wanted.stop > calendar.bound:
         return Invalid(f"{what} is after the end of {calendar.name!r}", hint=last)
-    return Invalid(f"{what} is not over yet", hint=f"{last}; a {calendar.every} counts when over")
+    return Invalid(f"{what} is not over yet", hint=f"{last}; {_a(calendar)} counts when it is over")
 
 
 def _none_yet(calendar: Calendar) -> Invalid:
@@ -209,9 +211,13 @@ def _none_yet(calendar: Calendar) -> Invalid:
 def _unreadable(calendar: Calendar, text: str) -> Invalid:
     shape = "2025-01-01T05 (in UTC), or a day" if calendar.every == "hour" else "2025-01-01"
     return Invalid(
-        f"{calendar.name}={text}: {text!r} is not a {calendar.every}",
+        f"{calendar.name}={text}: {text!r} is not {_a(calendar)}",
         hint=f"write it like {shape}",
     )
+
+
+def _a(calendar: Calendar) -> str:
+    return f"an {calendar.every}" if calendar.every == "hour" else f"a {calendar.every}"
 
 
 def show(calendar: Calendar, number: int) -> str:

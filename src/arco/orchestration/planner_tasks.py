@@ -230,7 +230,7 @@ class Drafting:
             found.stage = max(found.stage, task.stage + 1)
             ids.append(task.materialization_id)
             if not task.materialization_id:
-                found.runs = asset
+                pass
         found.ids = ids
         return found
 

@@ -45,7 +45,7 @@ class Compactor:
 
     def run(self) -> None:
         """Commit and merge until `stop` is set; what was appended before that is committed."""
-        merging = threading.Thread(target=self._merge_loop, name="merger", daemon=True)
+        merging = threading.Thread(target=self.merge_until_stopped, name="merger", daemon=True)
         merging.start()
         try:
             while not self._stop.is_set():
@@ -72,7 +72,7 @@ class Compactor:
             names = None
         return total
 
-    def _merge_loop(self) -> None:
+    def merge_until_stopped(self) -> None:
         while not self._stop.wait(self._merge_interval_s):
             try:
                 if (head := self._merger.merge()) is not None:

@@ -91,3 +91,7 @@ def output_commit(folder: str, run: str, task: str) -> str:
 
 def liveness(worker: str) -> str:
     return f"{LIVENESS}{worker}.json"
+
+
+TASK_KEYS = "keys/tasks.json"
+"""What envelopes are signed with, where nobody configured anything else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from arco.clock import Clock
 from arco.dispatch.queues.port import Delivery, Message
@@ -63,9 +63,9 @@ class MemoryQueue:
                 self._claims.pop(name, None)
                 self._deliveries.pop(name, None)
 
-    def holds(self, name: str) -> bool:
+    def held(self, names: Collection[str]) -> set[str]:
         with self._condition:
-            return name in self._messages
+            return set(names) & self._messages.keys()
 
     def _wait(self, message: Message) -> None:
         self._count += 1

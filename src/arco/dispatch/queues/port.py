@@ -11,7 +11,7 @@ What every queue promises, and one conformance suite checks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -50,5 +50,5 @@ class Queue(Protocol):
     def withdraw(self, names: Sequence[str]) -> None:
         """Take messages back that nobody needs to see any more. Best effort."""
 
-    def holds(self, name: str) -> bool:
-        """Whether a message is waiting, or claimed."""
+    def held(self, names: Collection[str]) -> set[str]:
+        """Those of the names whose messages are waiting, or claimed."""

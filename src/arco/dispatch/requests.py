@@ -1,0 +1,112 @@
+"""From a planned task to the request that a worker gets."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from arco.errors import Corrupt
+from arco.orchestration.plan import Plan, PlannedInput, PlannedTask, input_fingerprint
+from arco.orchestration.reader import Library
+from arco.orchestration.tables import RunRow, TaskRow
+from arco.storage import paths
+from servo.contract.keys import AssetKey
+from servo.contract.manifest import Asset, Manifest
+from servo.contract.partition import PartitionKey, path_segment
+from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskRequest
+
+PathOf = Callable[[str, str], str]
+"""(asset id, materialization id) to the folder of its files."""
+
+
+class Requests:
+    """Builds requests. What does not change is looked up once."""
+
+    def __init__(self, tenant: str, workspace: str, library: Library) -> None:
+        self._tenant = tenant
+        self._workspace = workspace
+        self._library = library
+        self._assets = functools.lru_cache(maxsize=16)(self._read_assets)
+
+    def _read_assets(self, digest: str) -> tuple[Manifest, Mapping[str, Asset]]:
+        manifest = self._library.manifest(digest)
+        return manifest, {asset.key: asset for asset in manifest.assets}
+
+    def build(
+        self,
+        run: RunRow,
+        task: TaskRow,
+        tasks: Mapping[str, TaskRow],
+        redelivery: int,
+        path_of: PathOf,
+    ) -> TaskRequest:
+        plan = self._library.plan(run.plan_id)
+        planned = plan.spec.tasks[task.index]
+        if planned.task_id != task.task_id:
+            raise Corrupt(f"plan {run.plan_id} has {planned.task_id} where {task.task_id} belongs")
+        manifest, assets = self._assets(plan.spec.manifest)
+        asset = assets[task.asset_key]
+        inputs = tuple(_input(plan, i, tasks, path_of) for i in planned.inputs)
+        key = AssetKey.parse(task.asset_key)
+        segment = path_segment(PartitionKey.parse(task.partition_key))
+        config = {**asset.config, **plan.spec.request.config}
+        return TaskRequest(
+            tenant_id=self._tenant,
+            workspace_id=self._workspace,
+            run_id=run.run_id,
+            task_id=task.task_id,
+            plan_id=run.plan_id,
+            attempt=task.attempt,
+            attempt_id=task.attempt_id,
+            max_attempts=task.max_attempts,
+            redelivery=redelivery,
+            asset=task.asset_key,
+            asset_id=task.asset_id,
+            partition=task.partition_key,
+            kind=asset.kind,
+            code=CodeRef(
+                artifact=manifest.artifact,
+                module=asset.code.module,
+                name=asset.code.name,
+                root=manifest.root,
+            ),
+            sql=asset.sql,
+            inputs=inputs,
+            output=paths.partition_folder(key.namespace, key.name, segment),
+            fingerprint=_fingerprint(plan, planned, asset, inputs),
+            checks=asset.checks,
+            gating=asset.gating.preset,
+            timeout_s=task.timeout_s,
+            config=config,
+            secrets=asset.secrets,
+        )
+
+
+def _input(
+    plan: Plan, planned: PlannedInput, tasks: Mapping[str, TaskRow], path_of: PathOf
+) -> InputRef:
+    made = [tasks[plan.spec.tasks[i].task_id] for i in planned.tasks]
+    fresh = [
+        MaterializationRef(
+            partition=task.partition_key,
+            materialization_id=task.materialization_id,
+            path=task.path or path_of(task.asset_id, task.materialization_id),
+        )
+        for task in made
+        if planned.parameter
+    ]
+    found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
+    return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
+
+
+def _fingerprint(
+    plan: Plan, planned: PlannedTask, asset: Asset, inputs: tuple[InputRef, ...]
+) -> str:
+    if planned.fingerprint:
+        return planned.fingerprint
+    read = [
+        (ref.parameter, ref.asset, [m.materialization_id for m in ref.materializations])
+        for ref in inputs
+        if ref.parameter
+    ]
+    return input_fingerprint(asset, planned.partition, plan.spec.request.config, read)

@@ -1,0 +1,116 @@
+"""Everything that runs tasks, in one process: orchestrator, worker and merges."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from arco.app import Workspace
+from arco.errors import Error
+from arco.orchestration import states
+from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.tables import RUNS, RunRow
+
+
+class Engine:
+    """Runs whatever is triggered in a workspace, with a queue in memory."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        slots: int = 4,
+        cache: Path | None = None,
+        limits: Limits | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.workspace = workspace
+        timing = timing or Timing()
+        self._stop = threading.Event()
+        self._stop_worker = threading.Event()
+        self._failed: BaseException | None = None
+        self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="servo-")
+        folder = cache or Path(self._temporary.name if self._temporary else "")
+        reports, queue = workspace.reports(timing), workspace.memory_queue(timing)
+        signer = workspace.signer()
+        self.orchestrator = workspace.orchestrator(
+            queue, reports, signer, limits=limits, timing=timing
+        )
+        worker_id = f"local-{workspace.ids().lower()}"
+        self.worker = workspace.worker(
+            worker_id, queue, reports, signer, folder, slots=slots, timing=timing
+        )
+        self.orchestrator.interrupt = self.worker.interrupt
+        self._changed = threading.Condition()
+        self._seen = 0
+        self.orchestrator.on_board = lambda board: self._tell()
+        self._merging = workspace.compactor(self._stop)
+        self._threads: list[threading.Thread] = []
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Engine]:
+        """Run on threads of its own until the block ends; then finish what is under way."""
+        targets = {
+            "orchestrator": lambda: self.orchestrator.run(self._stop),
+            "worker": lambda: self.worker.run(self._stop_worker),
+            "merger": self._merging.merge_until_stopped,
+        }
+        for name, target in targets.items():
+            thread = threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        self._stop_worker.set()
+        for thread in self._threads:
+            if thread.name == "worker":
+                thread.join()
+        self._stop.set()
+        self.workspace.signal.wake()
+        for thread in self._threads:
+            thread.join()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        if self._failed is not None:
+            raise self._failed
+
+    def _guard(self, target: object) -> None:
+        assert callable(target)
+        try:
+            target()
+        except BaseException as error:
+            self._failed = error
+            self._stop.set()
+            self._stop_worker.set()
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._seen += 1
+            self._changed.notify_all()
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        """Until the board changes, or some time has passed."""
+        with self._changed:
+            seen = self._seen
+            self._changed.wait_for(lambda: self._seen != seen, timeout_s)
+
+    def wait(self, run_id: str, *, poll_s: float = 0.5) -> RunRow:
+        """Until a run has ended; its row."""
+        while True:
+            with self._changed:
+                while run_id in self.orchestrator.board.runs and self._failed is None:
+                    self._changed.wait(poll_s)
+            if self._failed is not None:
+                raise Error(f"the engine stopped: {self._failed}") from self._failed
+            row = self.workspace.snapshot().get(RUNS, run_id)
+            if row is not None and row.state not in states.RUN_ACTIVE:
+                return row
+            self.wait_for_change(poll_s)

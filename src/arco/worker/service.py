@@ -1,0 +1,235 @@
+"""A worker: takes messages, runs them on a few threads, says that it is alive, reports.
+
+- A message stays claimed until its result is durable in the log; only then is it
+  done. A worker that dies before that leaves a claim that ends by itself.
+- One that is already being worked on here is left alone: its claim is ours, or ends.
+- A worker that is told to stop finishes what it has, within the time it is given,
+  and hands the rest back as failed for a reason that is worth another attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from arco.clock import Clock
+from arco.dispatch.liveness import LivenessRecord, Progress, beat
+from arco.dispatch.queues.port import Delivery, Queue
+from arco.dispatch.reports import Reports
+from arco.errors import Denied, Error, Invalid, Unavailable
+from arco.orchestration.events import TaskFinished, TaskStarted
+from arco.orchestration.limits import Timing
+from arco.storage.port import Store
+from arco.worker.execute import Executor
+from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
+
+log = logging.getLogger(__name__)
+
+IsStale = Callable[[TaskRequest], bool]
+Cancelled = Callable[[Collection[str]], set[str]]
+"""Of these runs, those that are being cancelled."""
+
+
+class _Working:
+    """An attempt in this worker's hands; the `Control` of its execution."""
+
+    def __init__(self, request: TaskRequest, delivery: Delivery, since: float) -> None:
+        self.request = request
+        self.delivery = delivery
+        self.since = since
+        self.percent = 0
+        self.message = ""
+        self.stop = False
+        self.draining = False
+
+    def cancelled(self) -> bool:
+        return self.stop
+
+    def timed_out(self) -> bool:
+        return False
+
+    def progress(self, percent: int, message: str) -> None:
+        self.percent, self.message = percent, message
+
+
+class Worker:
+    def __init__(
+        self,
+        worker_id: str,
+        executor: Executor,
+        queue: Queue,
+        reports: Reports,
+        store: Store,
+        clock: Clock,
+        *,
+        slots: int = 4,
+        timing: Timing | None = None,
+        is_stale: IsStale = lambda request: False,
+        cancelled: Cancelled = lambda runs: set(),
+        drain_s: float = 30.0,
+    ) -> None:
+        self.worker_id = worker_id
+        self._executor = executor
+        self._queue = queue
+        self._reports = reports
+        self._store = store
+        self._clock = clock
+        self._slots = slots
+        self._timing = (timing or Timing()).check()
+        self._is_stale = is_stale
+        self._cancelled = cancelled
+        self._drain_s = drain_s
+        self._working: dict[str, _Working] = {}
+        self._beats = 0
+        self._was_busy = False
+        self._ended = threading.Event()
+        self.tasks_done = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set; then drain."""
+        pool = [
+            threading.Thread(target=self._slot, args=(stop,), name=f"slot-{i}", daemon=True)
+            for i in range(self._slots)
+        ]
+        pulse = threading.Thread(target=self._pulse, name="heartbeat", daemon=True)
+        for thread in (*pool, pulse):
+            thread.start()
+        stop.wait()
+        self._drain(pool)
+        self._ended.set()
+        pulse.join()
+
+    def interrupt(self, attempt_id: str) -> None:
+        working = self._working.get(attempt_id)
+        if working is not None:
+            working.stop = True
+
+    def progress(self) -> dict[str, Progress]:
+        """What is being worked on, by attempt."""
+        return {
+            id: Progress(w.request.run_id, w.request.task_id, w.percent, w.message)
+            for id, w in list(self._working.items())
+        }
+
+    # -- slots ---------------------------------------------------------------------------
+
+    def _slot(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                deliveries = self._queue.take(1, 0.5)
+            except Unavailable as error:
+                log.warning("will look for work again: %s", error)
+                self._clock.sleep(1.0)
+                continue
+            for delivery in deliveries:
+                try:
+                    self.work(delivery)
+                except Exception:
+                    log.exception("a message could not be dealt with; it will come again")
+
+    def work(self, delivery: Delivery) -> None:
+        """Deal with one message."""
+        try:
+            request = self._executor.open(delivery.message.body)
+        except (Denied, Invalid) as error:
+            log.error("refused message %s: %s", delivery.message.name, error)
+            self._queue.done([delivery])
+            return
+        again = delivery.number > 1 or request.redelivery > 0
+        if again and self._is_stale(request):
+            self._queue.done([delivery])
+            return
+        working = _Working(request, delivery, self._clock.monotonic())
+        if self._working.setdefault(request.attempt_id, working) is not working:
+            return  # busy with it: the claim ends by itself if that comes to nothing
+        self._reports.submit([self._started(request)], urgent=False)
+        result = self._executor.run(request, working)
+        if working.draining and result.outcome == "cancelled":
+            result = _drained(result)
+        self.tasks_done += 1
+        self._reports.submit([TaskFinished(result=result)], done=lambda: self._done(working))
+
+    def _done(self, working: _Working) -> None:
+        """The result is in the log: nobody needs the message any more."""
+        self._working.pop(working.request.attempt_id, None)
+        try:
+            self._queue.done([working.delivery])
+        except Error as error:
+            log.warning("message %s will come again: %s", working.delivery.message.name, error)
+
+    def _started(self, request: TaskRequest) -> TaskStarted:
+        return TaskStarted(
+            run_id=request.run_id,
+            task_id=request.task_id,
+            attempt_id=request.attempt_id,
+            worker_id=self.worker_id,
+        )
+
+    # -- the pulse -----------------------------------------------------------------------
+
+    def _pulse(self) -> None:
+        """Heartbeats, claims and cancellations, while there is work."""
+        poll_s = min(1.0, self._timing.heartbeat_s)
+        beaten = self._clock.monotonic()
+        while not self._ended.wait(poll_s):
+            try:
+                if self._working:
+                    self._stop_cancelled()
+                if self._clock.monotonic() - beaten >= self._timing.heartbeat_s:
+                    beaten = self._clock.monotonic()
+                    self.beat()
+            except Error as error:
+                log.warning("will beat again: %s", error)
+        try:
+            self.beat()
+        except Error as error:
+            log.warning("could not say goodbye: %s", error)
+
+    def _stop_cancelled(self) -> None:
+        runs = {w.request.run_id for w in list(self._working.values())}
+        gone = self._cancelled(runs)
+        for working in list(self._working.values()):
+            if working.request.run_id in gone:
+                working.stop = True
+
+    def beat(self) -> None:
+        """Say what is being worked on; nothing, if there is and was nothing."""
+        attempts = self.progress()
+        if not attempts and not self._was_busy:
+            return
+        self._was_busy = bool(attempts)
+        self._beats += 1
+        beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, self._slots))
+        now, old = self._clock.monotonic(), self._timing.claim_s / 3
+        held = [w for w in list(self._working.values()) if now - w.since > old]
+        self._queue.renew([w.delivery for w in held])
+        for working in held:
+            working.since = now
+
+    # -- the end -------------------------------------------------------------------------
+
+    def _drain(self, pool: list[threading.Thread]) -> None:
+        deadline = self._clock.monotonic() + self._drain_s
+        while self._busy(pool) and self._clock.monotonic() < deadline:
+            self._clock.sleep(0.02)
+        for working in list(self._working.values()):
+            working.draining = working.stop = True
+        deadline = self._clock.monotonic() + 5.0
+        while self._busy(pool) and self._clock.monotonic() < deadline:
+            self._clock.sleep(0.02)
+
+    def _busy(self, pool: list[threading.Thread]) -> bool:
+        return bool(self._working) or any(thread.is_alive() for thread in pool)
+
+
+def _drained(result: TaskResult) -> TaskResult:
+    error = ErrorInfo(
+        category="infrastructure",
+        code="infrastructure.drained",
+        message="the worker was shut down while the task was running",
+        retriable=True,
+    )
+    return msgspec.structs.replace(result, outcome="failed", error=error)

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannedInput, PlannedTask, spec_fingerprint
+from servo.contract.identity import task_id
+from servo.contract.keys import AssetId
+from servo.contract.manifest import AllUpstream, Latest, Window
+from servo.contract.partition import PartitionKey
+from servo.contract.task import MaterializationRef
+from servo.errors import Invalid
+from tests.kit.planning import (
+    CUSTOMERS,
+    DAYS,
+    DIGEST,
+    REGIONS,
+    TENANTS,
+    UNTIL,
+    World,
+    asset,
+    asset_id,
+    manifest,
+    names,
+    planned,
+    reads,
+    time,
+)
+
+CHAIN = manifest(
+    asset("s.orders", DAYS),
+    asset("s.daily", DAYS, reads("s.orders")),
+    asset("s.board", reads("s.daily", AllUpstream())),
+)
+JAN: dict[str, Any] = {"partitions": ("date=2025-01-01..2025-01-02",)}
+
+
+def reasons(spec: Any) -> list[str]:
+    return [f"{task.action}: {task.reason}" for task in spec.tasks]
+
+
+# -- what is in a plan --------------------------------------------------------------------
+
+
+def test_a_plan_holds_what_was_asked_for_and_no_more() -> None:
+    world = World()
+    world.make("s.orders", "date=d:2025-01-10")
+    assert names(planned(CHAIN, "s.daily", world=world)) == ["s.daily date=d:2025-01-10"]
+
+
+def test_a_whole_task() -> None:
+    world = World()
+    world.make("s.orders", "date=d:2025-01-10")
+    spec = planned(CHAIN, "s.daily", world=world)
+    current = world.current(asset_id("s.orders"))["date=d:2025-01-10"]
+    partition = "date=d:2025-01-10"
+    assert spec.manifest == DIGEST
+    assert spec.tasks == (
+        PlannedTask(
+            task_id=task_id(
+                AssetId(asset_id("s.daily")), PartitionKey.parse(partition), "code of s.daily"
+            ),
+            asset="s.daily",
+            asset_id=asset_id("s.daily"),
+            partition=partition,
+            action="run",
+            reason="selected; never materialized",
+            inputs=(
+                PlannedInput(
+                    asset="s.orders",
+                    parameter="x",
+                    materializations=(
+                        MaterializationRef(
+                            partition=partition,
+                            materialization_id=current.materialization_id,
+                            path=current.path,
+                        ),
+                    ),
+                ),
+            ),
+            fingerprint=spec.tasks[0].fingerprint,
+        ),
+    )
+    assert len(spec.tasks[0].fingerprint) == 64
+
+
+def test_tasks_are_sorted_by_stage_asset_and_partition() -> None:
+    spec = planned(CHAIN, "*", partitions=("date=2025-01-02,2025-01-01",))
+    assert [(task.stage, task.depends_on) for task in spec.tasks] == [
+        (0, ()),
+        (0, ()),
+        (1, (0,)),
+        (1, (1,)),
+        (2, (2, 3)),
+    ]
+    assert names(spec) == [
+        "s.orders date=d:2025-01-01",
+        "s.orders date=d:2025-01-02",
+        "s.daily date=d:2025-01-01",
+        "s.daily date=d:2025-01-02",
+        "s.board",
+    ]
+
+
+def test_stages_are_longest_paths() -> None:
+    project = manifest(
+        asset("a.a"),
+        asset("a.b", reads("a.a")),
+        asset("a.c", reads("a.a"), reads("a.b", parameter="y")),
+        asset("a.d"),
+    )
+    assert [(task.asset, task.stage) for task in planned(project, "*").tasks] == [
+        ("a.a", 0),
+        ("a.d", 0),
+        ("a.b", 1),
+        ("a.c", 2),
+    ]
+
+
+def test_dimensions_that_nobody_asked_about_have_defaults() -> None:
+    project = manifest(asset("s.a", DAYS, REGIONS), asset("s.b", CUSTOMERS, TENANTS))
+    assert names(planned(project, "*", world=World(customers=["c2", "c1"]))) == [
+        "s.a date=d:2025-01-10,region=s:eu",
+        "s.a date=d:2025-01-10,region=s:us",
+        "s.b customer=s:c1,tenant=s:acme",
+        "s.b customer=s:c1,tenant=s:zeta",
+        "s.b customer=s:c2,tenant=s:acme",
+        "s.b customer=s:c2,tenant=s:zeta",
+    ]
+
+
+def test_dimensions_are_asked_for_separately() -> None:
+    project = manifest(asset("s.a", DAYS, REGIONS))
+    spec = planned(project, "s.a", partitions=("region=eu", "date=2025-01-01..2025-01-02"))
+    assert names(spec) == [
+        "s.a date=d:2025-01-01,region=s:eu",
+        "s.a date=d:2025-01-02,region=s:eu",
+    ]
+
+
+def test_ranges_do_not_matter_to_assets_without_the_dimension() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b"), asset("s.c", REGIONS))
+    assert names(planned(project, "*", partitions=("date=2025-01-01",))) == [
+        "s.a date=d:2025-01-01",
+        "s.b",
+        "s.c region=s:eu",
+        "s.c region=s:us",
+    ]
+
+
+def test_a_key_counts_for_the_assets_that_have_it() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", time(start="2025-01-02")))
+    assert names(planned(project, "*", **JAN)) == [
+        "s.a date=d:2025-01-01",
+        "s.a date=d:2025-01-02",
+        "s.b date=d:2025-01-02",
+    ]
+    with pytest.raises(Invalid, match=r"s\.b: date=2025-01-01\.\.2025-01-02 is before the first"):
+        planned(project, "s.b", **JAN)
+
+
+def test_tenants_are_named() -> None:
+    spec = planned(manifest(asset("s.a", DAYS, TENANTS)), "s.a")
+    assert [task.tenant for task in spec.tasks] == ["acme", "zeta"]
+
+
+def test_an_asset_without_partitions_yet_is_left_out_beside_others() -> None:
+    project = manifest(
+        asset("s.a", CUSTOMERS), asset("s.b"), asset("s.c", time(start="2026-01-01"))
+    )
+    assert names(planned(project, "*")) == ["s.b"]
+    with pytest.raises(Invalid, match=r"nothing to do: s\.a, s\.c have no such partitions yet"):
+        planned(project, "s.a", "s.c")
+
+
+def test_the_request_is_kept_in_one_spelling() -> None:
+    one = planned(CHAIN, "s.daily", "+s.daily", "s.daily", exclude=("s.board",), **JAN)
+    other = planned(CHAIN, "+s.daily", "s.daily", exclude=("s.board", "s.board"), **JAN)
+    assert one == other
+    assert one.request.selection == ("+s.daily", "s.daily")
+
+
+# -- what is refused ----------------------------------------------------------------------
+
+
+def test_a_dimension_that_no_selected_asset_has_is_invalid() -> None:
+    with pytest.raises(Invalid, match="no dimension 'dat'") as error:
+        planned(CHAIN, "*", partitions=("dat=2025-01-01",))
+    assert error.value.hint == "did you mean 'date'?"
+    with pytest.raises(Invalid, match="no dimension 'date'") as error:
+        planned(CHAIN, "s.board", partitions=("date=2025-01-01",))
+    assert error.value.hint == "they have no partitions"
+
+
+def test_a_misaligned_range_names_the_asset() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", time("month")))
+    with pytest.raises(Invalid, match=r"s\.b: date=2025-01-02 does not begin a month"):
+        planned(project, "*", partitions=("date=2025-01-02",))
+
+
+def test_too_many_tasks_are_counted_before_they_are_made() -> None:
+    hours = asset("s.a", time("hour", "0001-01-02"), REGIONS)
+    with pytest.raises(
+        Invalid, match=r"would have 35,4\d\d,\d\d\d tasks, more than 10,000"
+    ) as error:
+        planned(manifest(hours), "s.a", partitions=("date=all",))
+    assert "max_tasks" in error.value.hint
+    with pytest.raises(Invalid, match=f"more than {MAX_TASKS_PER_RUN:,}"):
+        planned(manifest(hours), "s.a", partitions=("date=all",), max_tasks=10**9)
+    with pytest.raises(Invalid, match="would have 2 tasks, more than 1"):
+        planned(CHAIN, "s.orders", max_tasks=1, **JAN)
+
+
+def test_a_circle_is_named_in_full() -> None:
+    project = manifest(
+        asset("a.c", reads("a.b")), asset("a.b", reads("a.a")), asset("a.a", reads("a.c"))
+    )
+    with pytest.raises(Invalid, match=r"circle: a\.a -> a\.b -> a\.c -> a\.a"):
+        planned(project, "*")
+
+
+def test_an_unknown_input_is_invalid() -> None:
+    project = manifest(asset("s.a"), asset("s.b", reads("s.aa")))
+    with pytest.raises(Invalid, match=r"s\.b reads s\.aa, which is not in the manifest") as error:
+        planned(project, "s.b")
+    assert error.value.hint == "did you mean 's.a'?"
+
+
+def test_missing_inputs_are_named_with_what_to_add() -> None:
+    with pytest.raises(Invalid) as error:
+        planned(CHAIN, "s.daily", **JAN)
+    assert str(error.value) == (
+        "neither in the plan nor materialized: s.orders date=d:2025-01-01 (read by s.daily); "
+        "s.orders date=d:2025-01-02 (read by s.daily) "
+        "(add + to the selection, as in +s.daily, or materialize them first)"
+    )
+
+
+def test_only_ten_missing_inputs_are_shown() -> None:
+    with pytest.raises(Invalid, match=r"2025-01-19 \(read by s\.daily\); and 12 more"):
+        planned(
+            CHAIN,
+            "s.daily",
+            partitions=("date=2025-01-10..2025-01-31",),
+            until=datetime(2025, 2, 1),
+        )
+
+
+def test_an_input_that_cannot_exist_is_told_apart() -> None:
+    project = manifest(asset("s.a", time(start="2025-01-05")), asset("s.b", DAYS, reads("s.a")))
+    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-01, which it does not have"):
+        planned(project, "+s.b", partitions=("date=2025-01-01,2025-01-05",))
+
+
+@pytest.mark.parametrize("mapping", [AllUpstream(), Latest()])
+def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", reads("s.a", mapping)))
+    with pytest.raises(Invalid, match=r"any partition of s\.a \(read by s\.b\)"):
+        planned(project, "s.b")
+
+
+def test_of_a_window_one_must_exist() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
+    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-10 \(read by s\.b\)"):
+        planned(project, "s.b")
+
+
+# -- dependencies without data ------------------------------------------------------------
+
+
+def test_a_dependency_without_data_only_orders() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", reads("s.a", parameter="")))
+    alone = planned(project, "s.b").tasks
+    assert [(task.depends_on, task.inputs) for task in alone] == [((), ())]
+    together = planned(project, "*", **JAN).tasks
+    assert [(task.depends_on, task.inputs) for task in together] == [
+        ((), ()),
+        ((), ()),
+        ((0, 1), ()),
+    ]
+
+
+def test_a_dependency_without_data_follows_the_partition_where_it_can() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", parameter="")))
+    assert [task.depends_on for task in planned(project, "*", **JAN).tasks] == [(), (), (0,), (1,)]
+
+
+def test_a_dependency_without_data_is_no_part_of_the_fingerprint() -> None:
+    world = World()
+    project = manifest(asset("s.a"), asset("s.b", reads("s.a", parameter="")))
+    world.run(project, planned(project, "*", world=world))
+    world.make("s.a")
+    assert reasons(planned(project, "s.b", world=world)) == ["reuse: selected; up to date: reused"]
+    changed = manifest(asset("s.a", transform="new"), project.assets[1])
+    assert reasons(planned(changed, "*", world=world)) == [
+        "run: selected by *; code, configuration or inputs changed since its last materialization",
+        "run: selected by *; upstream s.a runs in this plan",
+    ]
+
+
+# -- run or reuse -------------------------------------------------------------------------
+
+
+def test_what_is_up_to_date_is_reused() -> None:
+    world = World()
+    first = planned(CHAIN, "*", world=world, **JAN)
+    assert {task.action for task in first.tasks} == {"run"}
+    assert [bool(task.fingerprint) for task in first.tasks] == [True, True, False, False, False]
+    world.run(CHAIN, first)
+    again = planned(CHAIN, "*", world=world, **JAN)
+    assert reasons(again) == ["reuse: selected by *; up to date: reused"] * 5
+    assert [task.materialization_id for task in again.tasks] == [
+        world.current(task.asset_id)[task.partition].materialization_id for task in again.tasks
+    ]
+    assert [task.depends_on for task in again.tasks] == [task.depends_on for task in first.tasks]
+
+
+def test_a_changed_input_runs_what_follows_from_it() -> None:
+    world = World()
+    world.run(CHAIN, planned(CHAIN, "*", world=world, **JAN))
+    world.make("s.orders", "date=d:2025-01-02", fingerprint="other")
+    assert reasons(planned(CHAIN, "*", world=world, **JAN)) == [
+        "reuse: selected by *; up to date: reused",
+        "run: selected by *; code, configuration or inputs changed since its last materialization",
+        "reuse: selected by *; up to date: reused",
+        "run: selected by *; upstream s.orders runs in this plan",
+        "run: selected by *; upstream s.daily runs in this plan",
+    ]
+
+
+def test_changed_code_and_changed_configuration_run_again() -> None:
+    world = World()
+    world.run(CHAIN, planned(CHAIN, "s.orders", world=world))
+    changed = manifest(asset("s.orders", DAYS, transform="new"))
+    why = "run: selected; code, configuration or inputs changed since its last materialization"
+    assert reasons(planned(changed, "orders", world=world)) == [why]
+    assert reasons(planned(CHAIN, "orders", world=world, config={"rows": 5})) == [why]
+
+
+def test_force_reuses_nothing() -> None:
+    world = World()
+    world.run(CHAIN, planned(CHAIN, "*", world=world, **JAN))
+    forced = planned(CHAIN, "*", world=world, force=True, **JAN)
+    assert reasons(forced) == ["run: selected by *; forced"] * 5
+
+
+def test_the_same_request_has_the_same_fingerprint() -> None:
+    fingerprints = {
+        spec_fingerprint(planned(manifest(*assets), "*", until=until, **JAN))
+        for assets in (CHAIN.assets, CHAIN.assets[::-1])
+        for until in (UNTIL, datetime(2025, 1, 20))
+    }
+    assert len(fingerprints) == 1
+
+
+# -- an asset that reads its own past -----------------------------------------------------
+
+
+def test_an_asset_may_read_its_own_past() -> None:
+    running = asset("s.total", DAYS, reads("s.total", Window(-1, -1)))
+    spec = planned(manifest(running), "s.total", partitions=("date=2025-01-01..2025-01-03",))
+    assert [(task.stage, task.depends_on) for task in spec.tasks] == [(0, ()), (1, (0,)), (2, (1,))]
+
+
+def test_the_past_comes_first_whatever_the_order_of_dimensions() -> None:
+    mixed = asset(
+        "s.total", DAYS, CUSTOMERS, reads("s.total", date=Window(-1, -1), customer=AllUpstream())
+    )
+    spec = planned(manifest(mixed), "s.total", world=World(customers=["a", "b"]), **JAN)
+    assert [(task.partition, task.depends_on) for task in spec.tasks] == [
+        ("customer=s:a,date=d:2025-01-01", ()),
+        ("customer=s:b,date=d:2025-01-01", ()),
+        ("customer=s:a,date=d:2025-01-02", (0, 1)),
+        ("customer=s:b,date=d:2025-01-02", (0, 1)),
+    ]
+
+
+@pytest.mark.parametrize("mapping", [Window(-1, 0), AllUpstream(), Latest()])
+def test_an_asset_that_reads_its_present_is_a_circle(mapping: Any) -> None:
+    with pytest.raises(Invalid, match=r"circle: s\.a -> s\.a"):
+        planned(manifest(asset("s.a", DAYS, reads("s.a", mapping))), "s.a")
