@@ -230,7 +230,7 @@ class Drafting:
             found.stage = max(found.stage, task.stage + 1)
             ids.append(task.materialization_id)
             if not task.materialization_id:
-                pass
+                found.runs = asset
         found.ids = ids
         return found
 
