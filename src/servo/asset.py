@@ -27,7 +27,7 @@ from servo.mapping import PartitionMapping
 from servo.partition import Partitions
 from servo.policy import Freshness, Retry
 from servo.signature import Signature, read_signature
-from servo.source import caller, code_of, code_of_caller, misdeclared
+from servo.source import caller, code_of, code_of_caller, misdeclared, source_of
 from servo.suggest import did_you_mean
 
 P = ParamSpec("P")
@@ -123,7 +123,8 @@ class AssetDefinition(Declaration, Generic[P, R]):
         if not inspect.isfunction(function):
             misdeclared(f"@asset over {function!r}, which is not a function")
         functools.update_wrapper(self, function)
-        super().__init__(settings, code_of(function), function.__globals__)
+        module = inspect.unwrap(function).__globals__
+        super().__init__(settings, code_of(function), module)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.__wrapped__(*args, **kwargs)
@@ -132,6 +133,11 @@ class AssetDefinition(Declaration, Generic[P, R]):
     def signature(self) -> Signature:
         """Which parameters are inputs, and which is the context."""
         return read_signature(self.__wrapped__)
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The function's text, as its file had it when this was first asked."""
+        return source_of(self.__wrapped__)
 
 
 class SqlAssetDefinition(Declaration):

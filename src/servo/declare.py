@@ -35,7 +35,6 @@ from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
 from servo.signature import Flaw
-from servo.source import source_of
 
 T = TypeVar("T")
 
@@ -81,7 +80,8 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
         transform=keep(partial(_transform, definition), ""),
     )
-    keep(partial(_typed, asset), None)
+    if asset.transform:  # or else its flaw is known, and this would say it again
+        keep(partial(_typed, asset), None)
     return Declared(asset, tuple(flaws))
 
 
@@ -229,7 +229,7 @@ def _transform(definition: AnyAsset) -> str:
     config = dict(definition.settings.get("config", {}))
     if isinstance(definition, SqlAssetDefinition):
         return transform_fingerprint("sql", definition.sql, config)
-    return transform_fingerprint("python", source_of(definition.__wrapped__), config)
+    return transform_fingerprint("python", definition.source, config)
 
 
 def _typed(asset: Asset) -> None:

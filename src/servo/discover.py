@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -55,8 +55,8 @@ def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
     names = sorted(set(modules)) if modules is not None else sorted(_modules(base))
     problems: list[Problem] = []
     with _lock, _importing_from(base):
-        loaded = list(_load(names, root, base, problems))
-    found = _collect(loaded)
+        found = _collect(list(_load(names, root, base, problems)))
+        _read_sources(found)
     return _project(root, base, found, problems)
 
 
@@ -244,6 +244,14 @@ def _collect(modules: Sequence[ModuleType]) -> dict[int, tuple[Any, str, str]]:
                 if best is None or _rank(value, module, name) < _rank_of(best):
                     found[id(value)] = (value, module.__name__, name)
     return found
+
+
+def _read_sources(found: dict[int, tuple[Any, str, str]]) -> None:
+    """Read the texts now, while the files are those that were imported."""
+    for value, _, _ in found.values():
+        if isinstance(value, AssetDefinition):
+            with suppress(Invalid):  # to be reported by `validate`
+                _ = value.source
 
 
 def _rank(value: Any, module: ModuleType, name: str) -> tuple[bool, bool, str, str]:

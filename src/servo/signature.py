@@ -100,7 +100,7 @@ def _refused(name: str, annotation: Any) -> Flaw:
         hint = f'write {name}: AssetIn["namespace.name"]'
         return Flaw(f"parameter {name!r} does not say which asset it reads", hint)
     shown = getattr(annotation, "__name__", repr(annotation))
-    return Flaw(f"parameter {name!r} is a {shown}, which nobody can pass", _HINT)
+    return Flaw(f"parameter {name!r} is of type {shown}, which nobody can pass", _HINT)
 
 
 _HINT = 'write AssetIn["namespace.name"] or AssetContext; settings go into config='

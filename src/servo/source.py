@@ -67,7 +67,10 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def _without_asset(text: str) -> str:
-    node = ast.parse(text).body[0]
+    try:
+        node = ast.parse(text).body[0]
+    except SyntaxError:  # part of an expression, or a text that reaches the left margin
+        return text
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return text
     kept = [each for each in node.decorator_list if not _is_asset(each)]

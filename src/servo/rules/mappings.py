@@ -41,8 +41,10 @@ def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
         match each.dimensions.get(theirs.name, each.mapping):
             case Identity():
                 yield from _identity_flaws(theirs, own, asset.key)
-            case Window() as window:
+            case Window() as window if isinstance(theirs, TimeDimension):
                 yield from _window_flaws(window, theirs, own, asset.key)
+            case Window() as window:
+                yield _not_of_time(window, theirs.name, upstream)
             case AllUpstream() | Latest():
                 pass
 
@@ -83,17 +85,22 @@ def _grain(dimension: Dimension) -> str:
 
 
 def _window_flaws(
-    window: Window, theirs: Dimension, own: Mapping[str, Dimension], asset: str
+    window: Window, theirs: TimeDimension, own: Mapping[str, Dimension], asset: str
 ) -> Iterator[Flaw]:
     name = theirs.name
     if window.start > window.end:
         hint = f"write window({window.end}, {window.start})"
         yield Flaw(f"window({window.start}, {window.end}) ends before it starts", hint)
-    if not isinstance(theirs, TimeDimension):
-        hint = f"window only its dates: by_dimension(date=window(…)), and {name} by another"
-        yield Flaw(f"a window over {name!r}, which is not a dimension of time", hint)
-    elif name not in own:
+    if name not in own:
         hint = f"by_dimension({name}=all_upstream) or by_dimension({name}=latest)"
         yield Flaw(f"a window over {name!r}, by which {asset} is not partitioned", hint)
     else:
         yield from _granularity_flaws(theirs, own[name])
+
+
+def _not_of_time(window: Window, name: str, upstream: Asset) -> Flaw:
+    times = [each.name for each in upstream.partitions if isinstance(each, TimeDimension)]
+    hint = "use identity, all_upstream or latest"
+    if times:
+        hint = f"write by_dimension({times[0]}=window({window.start}, {window.end}))"
+    return Flaw(f"a window over {name!r}, which is not a dimension of time", hint)

@@ -1,0 +1,386 @@
+# ruff: noqa: F821, UP037
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servo import (
+    AssetContext,
+    AssetIn,
+    Freshness,
+    Invalid,
+    Resources,
+    Retry,
+    all_upstream,
+    asset,
+    by_dimension,
+    check,
+    column,
+    daily,
+    row_count,
+    sql_asset,
+    window,
+)
+from servo.asset import AnyAsset
+from servo.contract import manifest as wire
+from servo.declare import Declared, declare
+from servo.errors import Misdeclared
+from servo.project import Project
+
+NAMESPACE = "shop"
+HERE = Path(__file__).resolve().parent
+
+
+def declared(definition: AnyAsset) -> Declared:
+    return declare(definition, Project(HERE))
+
+
+def wired(definition: AnyAsset) -> wire.Asset:
+    asset, flaws = declared(definition)
+    assert flaws == ()
+    return asset
+
+
+def messages(definition: AnyAsset) -> list[str]:
+    return [flaw.message for flaw in declared(definition).flaws]
+
+
+# -- the decorator ------------------------------------------------------------------------
+
+
+@asset
+def orders(ctx: AssetContext) -> int:
+    """What was bought."""
+    return 7
+
+
+@asset(namespace="crm", name="people", description="Who buys.")
+def customers(limit: AssetIn["orders"]) -> str:
+    """Not used."""
+    return f"{limit.asset}!"
+
+
+def test_a_bare_decorator_takes_name_docstring_and_namespace_from_the_module() -> None:
+    made = wired(orders)
+    assert (made.key, made.description) == ("shop.orders", "What was bought.")
+    assert made.code.module == __name__
+    assert (made.code.name, made.code.file) == ("orders", Path(__file__).name)
+
+
+def test_what_is_given_wins_over_what_is_found() -> None:
+    made = wired(customers)
+    assert (made.key, made.description) == ("crm.people", "Who buys.")
+
+
+def test_a_definition_is_still_the_plain_function() -> None:
+    assert customers(AssetIn("a.b")) == "a.b!"
+    assert customers(limit=AssetIn("a.b")) == "a.b!"
+    assert (customers.__name__, customers.__doc__) == ("customers", "Not used.")
+    assert customers.__wrapped__(AssetIn("a.b")) == "a.b!"
+    assert list(inspect.signature(customers).parameters) == ["limit"]
+    assert repr(customers) == "<asset crm.people>"
+
+
+def test_every_setting_reaches_the_manifest() -> None:
+    @check(severity="info")
+    def fine(data: AssetIn) -> bool:
+        return True
+
+    @asset(
+        partitions=daily("date", start="2025-01-01"),
+        owners=["ann"],
+        tags={"a": "b"},
+        group="g",
+        checks=[row_count(min=1)],
+        gating=wire.Gating(preset="lenient"),
+        retry=Retry(max_attempts=2, delay="10s", max_delay="1m", retry_on=(OSError, "input")),
+        timeout="1h30m",
+        freshness=Freshness(max_age=timedelta(hours=2), cron="0 6 * * *"),
+        io={"compression": "zstd"},
+        resources=Resources(cpu=2, priority=9),
+        secrets={"token": "env:TOKEN"},
+        columns=[column("id", "bigint", pii="none", lineage=["a.b.c"])],
+        deps=["orders", customers, AssetIn("x.y", mapping=all_upstream)],
+        config={"n": 1},
+        renamed_from="old",
+    )
+    def everything() -> None: ...
+
+    made = wired(everything)
+    assert made == wire.Asset(
+        key="shop.everything",
+        code=made.code,
+        partitions=(wire.TimeDimension(name="date", every="day", start="2025-01-01"),),
+        owners=("ann",),
+        tags={"a": "b"},
+        group="g",
+        checks=(wire.Check(kind="row_count", name="row_count", params={"min": "1"}),),
+        gating=wire.Gating(preset="lenient"),
+        retry=wire.Retry(max_attempts=2, delay_s=10, max_delay_s=60, retry_on=("OSError", "input")),
+        timeout_s=5400,
+        freshness=wire.Freshness(max_age_s=7200, cron="0 6 * * *"),
+        io={"compression": "zstd"},
+        resources=wire.Resources(cpu=2, priority=9),
+        secrets={"token": wire.SecretRef(provider="env", path="TOKEN")},
+        columns=(wire.ColumnDef(name="id", type="bigint", pii="none", lineage=("a.b.c",)),),
+        inputs=(
+            wire.Input(asset="shop.orders"),
+            wire.Input(asset="crm.people"),
+            wire.Input(asset="x.y", mapping=wire.AllUpstream()),
+        ),
+        config={"n": 1},
+        renamed_from="shop.old",
+        transform=made.transform,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "hint"),
+    [
+        ({"owner": ["ann"]}, "unknown argument 'owner'", "did you mean 'owners'?"),
+        ({"owners": "ann"}, "owners='ann' is not a list or tuple", ""),
+        ({"partitions": "daily"}, "partitions='daily' is not a Partitions", ""),
+        ({"retry": 3}, "retry=3 is not a Retry", ""),
+        ({"name": 3}, "name=3 is not a str", ""),
+    ],
+)
+def test_an_impossible_argument_is_refused_at_once_with_its_line(
+    settings: dict[str, Any], message: str, hint: str
+) -> None:
+    line = inspect.currentframe().f_lineno + 2  # type: ignore[union-attr]
+    with pytest.raises(Misdeclared, match=re.escape(message)) as error:
+        asset(**settings)(lambda: None)
+    assert (error.value.file, error.value.line) == (__file__, line)
+    assert f"{__file__}:{line}: " in str(error.value)
+    assert error.value.hint == hint
+
+
+def test_only_functions_can_be_assets() -> None:
+    class Thing:
+        def __call__(self) -> None: ...
+
+    with pytest.raises(Invalid, match="which is not a function"):
+        asset(Thing())
+
+
+# -- parameters ---------------------------------------------------------------------------
+
+
+def test_inputs_come_from_annotations_and_defaults_in_the_parameters_order() -> None:
+    @asset
+    def report(
+        a: AssetIn["crm.people"],
+        ctx: AssetContext,
+        b: AssetIn["orders", window(-6, 0)],
+        c: AssetIn = AssetIn("x.y", mapping=by_dimension(date=window(-1, -1), region=all_upstream)),
+    ) -> None: ...
+
+    assert report.signature.context == "ctx"
+    assert wired(report).inputs == (
+        wire.Input(asset="crm.people", parameter="a"),
+        wire.Input(asset="shop.orders", parameter="b", mapping=wire.Window(-6, 0)),
+        wire.Input(
+            asset="x.y",
+            parameter="c",
+            dimensions={"date": wire.Window(-1, -1), "region": wire.AllUpstream()},
+        ),
+    )
+
+
+def test_annotations_may_be_objects_as_well_as_text() -> None:
+    def report(a: Any, ctx: Any) -> None: ...
+
+    report.__annotations__ = {"a": AssetIn.__class_getitem__("crm.people"), "ctx": AssetContext}
+    assert wired(asset(report)).inputs == (wire.Input(asset="crm.people", parameter="a"),)
+
+
+def test_a_parameter_that_nobody_can_pass_is_named() -> None:
+    @asset
+    def bad(  # type: ignore[no-untyped-def]
+        plain,
+        /,
+        bare,
+        number: int,
+        which: AssetIn,
+        gone: Missing,  # type: ignore[name-defined]
+        *rest: int,
+        **more: int,
+    ) -> None: ...
+
+    assert messages(bad) == [
+        "parameter 'plain' is positional-only",
+        "parameter 'bare' has no annotation",
+        "parameter 'number' is of type int, which nobody can pass",
+        "parameter 'which' does not say which asset it reads",
+        "parameter 'gone': its annotation Missing cannot be evaluated: "
+        "name 'Missing' is not defined",
+        "parameter *rest: an asset's inputs have names",
+        "parameter **more: an asset's inputs have names",
+    ]
+
+
+def test_two_contexts_are_one_too_many() -> None:
+    @asset
+    def bad(a: AssetContext, b: AssetContext) -> None: ...
+
+    assert messages(bad) == ["a and b both take the AssetContext"]
+
+
+def test_functions_of_other_kinds_are_refused() -> None:
+    async def slow() -> None: ...
+
+    def lazy() -> Any:
+        yield 1
+
+    assert messages(asset(slow)) == ["slow is async"]
+    assert messages(asset(lazy)) == ["lazy is a generator"]
+    assert "a lambda cannot be an asset" in messages(asset(name="a")(lambda: None))
+
+
+def test_a_mapping_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(Misdeclared, match="is not a mapping"):
+        AssetIn("a.b", mapping="latest")  # type: ignore[arg-type]
+    with pytest.raises(Misdeclared, match="names no asset"):
+        AssetIn[3]  # type: ignore[misc]
+    with pytest.raises(Misdeclared, match="at most one mapping"):
+        AssetIn["a.b", window(0, 0), window(0, 0)]  # type: ignore[misc]
+    with pytest.raises(Misdeclared, match="is not a mapping"):
+        by_dimension(date=3)  # type: ignore[arg-type]
+    with pytest.raises(Misdeclared, match="whole numbers"):
+        window(0.5, 1)  # type: ignore[arg-type]
+
+
+# -- flaws of settings --------------------------------------------------------------------
+
+
+def test_all_flaws_of_one_asset_are_found_together() -> None:
+    @asset(timeout="soon", secrets={"a": "nowhere", "b": "env:B"}, config={"rate": 0.5})  # type: ignore[dict-item]
+    def bad(plain: int) -> None: ...
+
+    made, flaws = declared(bad)
+    assert [flaw.message for flaw in flaws] == [
+        "parameter 'plain' is of type int, which nobody can pass",
+        "'soon' is not a valid timeout",
+        "'nowhere' is not a secret's reference",
+        "$.config.rate: 0.5 is a float, and floats have no canonical form",
+    ]
+    assert made.secrets == {"b": wire.SecretRef(provider="env", path="B")}
+
+
+def test_a_value_of_the_wrong_type_is_a_flaw() -> None:
+    @asset(tags={"tier": 1})  # type: ignore[dict-item]
+    def bad() -> None: ...
+
+    assert messages(bad) == ["wrong type: Expected `str`, got `int` - at `$.tags[...]`"]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "0s", "", "1.5h", timedelta(milliseconds=1), 1.5, True])
+def test_a_timeout_is_a_positive_number_of_seconds(timeout: Any) -> None:
+    @asset(timeout=timeout)
+    def bad() -> None: ...
+
+    assert len(messages(bad)) == 1
+    assert "timeout" in messages(bad)[0]
+
+
+# -- what an asset does -------------------------------------------------------------------
+
+
+def twice(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args) * 2
+
+    return wrapper
+
+
+def test_the_transform_is_the_function_and_its_config_alone() -> None:
+    def first() -> Any:
+        @asset
+        def one() -> int:
+            return 1
+
+        return one
+
+    def second() -> Any:
+        class Inner:
+            @asset(owners=["ann"], namespace="other")
+            def one() -> int:
+                return 1
+
+        return Inner.one
+
+    def third() -> Any:
+        @asset
+        def one() -> int:
+            return 2
+
+        return one
+
+    def fourth() -> Any:
+        @asset
+        @twice
+        def one() -> int:
+            return 1
+
+        return one
+
+    def fifth() -> Any:
+        @asset(config={"n": 1})
+        def one() -> int:
+            return 1
+
+        return one
+
+    base = wired(first()).transform
+    assert wired(second()).transform == base
+    others = {wired(make()).transform for make in (third, fourth, fifth)}
+    assert len(others | {base}) == 4
+
+
+def test_a_text_that_reaches_the_left_margin_does_no_harm() -> None:
+    @asset
+    def query() -> str:
+        return """
+SELECT 1
+"""
+
+    assert wired(query).transform
+
+
+def test_a_function_without_source_is_a_flaw() -> None:
+    scope: dict[str, Any] = {}
+    exec("def ghost() -> None: ...", scope)
+    assert messages(asset(namespace="a")(scope["ghost"])) == ["the source of ghost cannot be read"]
+
+
+# -- SQL ----------------------------------------------------------------------------------
+
+
+def test_refs_of_a_query_are_its_inputs_each_once() -> None:
+    query = """
+        SELECT * FROM {{ ref("orders") }} o JOIN {{ref('crm.people')}} USING (id)
+        WHERE o.id NOT IN (SELECT id FROM {{ ref("orders") }})
+    """
+    totals = sql_asset("totals", query, inputs={"orders": window(-6, 0)}, description="Sums.")
+    made = wired(totals)
+    assert (made.key, made.kind, made.sql) == ("shop.totals", "sql", query)
+    assert made.inputs == (
+        wire.Input(asset="shop.orders", parameter="orders", mapping=wire.Window(-6, 0)),
+        wire.Input(asset="crm.people", parameter="crm.people"),
+    )
+
+
+def test_a_template_that_is_not_a_ref_is_a_flaw() -> None:
+    query = sql_asset("q", "SELECT {{ now() }}", inputs={"orders": all_upstream})
+    assert messages(query) == [
+        "the query has '{{ now() }}'",
+        "inputs maps 'orders', which the query does not ref",
+    ]

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import servo
+
+PUBLIC = """
+AssetContext AssetDefinition AssetIn AssetOut Cancelled Error Freshness Gating Invalid Resources
+Retry RunRequest SensorContext SensorResult SqlAssetDefinition accepted_values all_upstream asset
+by_dimension check column daily dynamic expression freshness hourly identity in_range latest matches
+monthly not_null references row_count row_count_change schedule schema_is sensor sql_asset static
+tenant unique weekly window
+"""
+
+HEAVY = ["arco", "pyspark", "pandas", "pyarrow", "polars", "numpy", "duckdb", "http", "asyncio"]
+
+
+def test_what_users_import_is_pinned() -> None:
+    assert sorted(servo.__all__) == PUBLIC.split()
+    assert [name for name in PUBLIC.split() if not hasattr(servo, name)] == []
+
+
+def test_importing_the_sdk_and_discovery_loads_nothing_heavy() -> None:
+    code = f"import servo.discover, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
