@@ -179,7 +179,7 @@ def _checked(infos: list[zipfile.ZipInfo]) -> list[tuple[PurePosixPath, zipfile.
         raise Invalid(
             f"the artifact unpacks to more than {MAX_BYTES >> 20} MiB or {MAX_FILES} files"
         )
-    entries = [(_safe(info), info) for info in infos if not info.is_dir()]
+    entries = [(_safe(info), info) for info in infos if not info.orig_filename.endswith("/")]
     if len({name for name, _ in entries}) != len(entries):
         raise Invalid("the artifact has two files of one name")
     return entries
