@@ -90,8 +90,6 @@ class SecretRegistry:
 
     def resolve(self, refs: Mapping[str, SecretRef]) -> SecretValues:
         """Every secret, or TaskFailed (configuration) that names the reference."""
-        if not refs:
-            return NO_SECRETS
         return SecretValues({name: self._resolve(name, ref) for name, ref in refs.items()})
 
     def _resolve(self, name: str, ref: SecretRef) -> str:
@@ -154,6 +152,9 @@ class Redactor:
 
     def mapping(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
         return {self(name): self.scalar(value) for name, value in values.items()}
+
+
+NO_REDACTION: Final = Redactor()
 
 
 def _forms(value: str) -> set[str]:
