@@ -1,0 +1,71 @@
+"""The commit of an output: of several attempts of a task, exactly one wins.
+
+1. An attempt writes its files under a folder named by its materialization id, which
+   nobody else writes to. Until the marker is there, nobody reads them.
+2. It creates the marker, `{output}/_commits/{run}.{task}.json`, only if it is absent.
+   That is the commit; the marker's body is the materialization.
+3. Told that it exists, or told nothing (a time-out), it reads the marker. Its own id:
+   it won. Another's: it adopts that one as its result, and leaves its files to GC.
+
+An attempt that may not be the first looks for the marker before it works at all, so
+a redelivery of a finished task answers with what was committed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
+from arco.storage import paths
+from arco.storage.port import Store
+from servo.contract import canonical
+from servo.contract.task import Materialization, TaskRequest
+
+ATTEMPTS: Final = 4
+
+_decoder = msgspec.json.Decoder(Materialization)
+
+
+def commit_output(
+    store: Store, request: TaskRequest, materialization: Materialization
+) -> tuple[Materialization, bool]:
+    """The task's output, and whether it is another attempt's. Unavailable: it is not known."""
+    path = _marker(request)
+    body = canonical.encode(materialization)
+    unknown: Unavailable | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            store.put(path, body)
+            return materialization, False
+        except (AlreadyExists, Unavailable) as error:
+            try:
+                winner = committed(store, request)
+            except Unavailable as again:
+                unknown = again
+                continue
+            if winner is not None:
+                return winner, winner.materialization_id != materialization.materialization_id
+            unknown = error if isinstance(error, Unavailable) else None
+    raise unknown or Unavailable(f"{path} comes and goes", hint="who deletes markers?")
+
+
+def committed(store: Store, request: TaskRequest) -> Materialization | None:
+    """What an attempt of this task has committed, if one has. Anything unreadable is Corrupt."""
+    path = _marker(request)
+    try:
+        body = store.get(path).data
+    except NotFound:
+        return None
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"{path} is no commit marker: {error}") from None
+    if (found.run_id, found.task_id) != (request.run_id, request.task_id):
+        raise Corrupt(f"{path} is the marker of another task")
+    return found
+
+
+def _marker(request: TaskRequest) -> str:
+    return paths.output_commit(request.output, request.run_id, request.task_id)

@@ -1,0 +1,148 @@
+"""Inputs: the files of an upstream's materializations, as one table.
+
+What is read was planned: exact versions, by their folders. A version without files
+is an error and not an empty table (TRAPS 4): either its asset returned nothing, or
+somebody removed them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arco.errors import NotFound
+from arco.storage import parallel
+from arco.storage.port import Store
+from arco.worker.failures import TaskFailed, failed
+from servo.contract.partition import PartitionKey, Scalar
+from servo.contract.task import InputRef, MaterializationRef
+
+
+class _File(NamedTuple):
+    version: MaterializationRef
+    path: str
+
+
+def read_input(
+    store: Store,
+    ref: InputRef,
+    kind: str = "arrow",
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Any:
+    """All rows of an input, as an Arrow table or a pandas or polars frame.
+
+    Columns are matched by name, and widened where versions differ. A dimension of
+    the partition becomes a column where the files have none of that name. `on_bytes`
+    is told how much was read.
+    """
+    files = [file for version in ref.materializations for file in _files(store, ref, version)]
+    if not files:
+        raise _missing(ref, "no materialization of it was planned to be read")
+    read = parallel.each(store, lambda file: _read(store, ref, file), files)
+    if on_bytes is not None:
+        on_bytes(sum(size for _, size in read))
+    return _converted(_joined(ref, [table for table, _ in read]), kind)
+
+
+def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise failed(
+            "input",
+            "input.schema",
+            f"the versions of {ref.asset} do not go together: {error}",
+            "materialize the older partitions again",
+        ) from None
+
+
+def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_File]:
+    listed = store.list(f"{version.path}/")
+    files = [_File(version, meta.path) for meta in listed if meta.path.endswith(".parquet")]
+    if not files:
+        shown = f"partition {version.partition!r}" if version.partition else "its output"
+        raise _missing(ref, f"{shown} has no files below {version.path}")
+    return files
+
+
+def _read(store: Store, ref: InputRef, file: _File) -> tuple[pa.Table, int]:
+    try:
+        data = store.get(file.path).data
+        table = pq.read_table(pa.BufferReader(data))
+    except NotFound:
+        raise _missing(ref, f"{file.path} is gone") from None
+    except pa.ArrowException as error:
+        raise failed(
+            "infrastructure",
+            "input.corrupt",
+            f"{file.path} is no readable Parquet file: {error}",
+            f"materialize {ref.asset} again",
+        ) from None
+    return _with_dimensions(table, PartitionKey.parse(file.version.partition)), len(data)
+
+
+def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
+    for name, value in key.dimensions.items():
+        if name not in table.column_names:
+            column = pa.repeat(pa.scalar(value, _type_of(value)), table.num_rows)
+            table = table.append_column(name, column)
+    return table
+
+
+def _type_of(value: Scalar) -> pa.DataType:
+    match value:
+        case None:
+            return pa.null()
+        case bool():
+            return pa.bool_()
+        case int():
+            return pa.int64()
+        case datetime():
+            return pa.timestamp("us", tz="UTC")
+        case date():
+            return pa.date32()
+        case str():
+            return pa.string()
+
+
+def _converted(table: pa.Table, kind: str) -> Any:
+    match kind:
+        case "arrow":
+            return table
+        case "pandas":
+            _library(kind)
+            return table.to_pandas()
+        case "polars":
+            return _library(kind).from_arrow(table)
+    raise failed(
+        "user_code", "input.kind", f"{kind!r} is no way to read", "arrow, pandas or polars"
+    )
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise failed(
+            "configuration",
+            "import.missing",
+            f"reading as {name} needs the package {name!r}",
+            f"install the package {name!r} for the workers",
+        ) from None
+
+
+def _missing(ref: InputRef, why: str) -> TaskFailed:
+    return failed(
+        "input",
+        "input.missing",
+        f"the input {ref.asset} cannot be read: {why}",
+        "materialize it first; if only its order matters, name it in deps=",
+    )

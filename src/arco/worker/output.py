@@ -1,0 +1,312 @@
+"""From what an asset's function returned to Parquet files and a materialization.
+
+A function may return nothing, an Arrow table, batch or reader, a pandas or polars
+frame, or an iterable of any of these (so that an output need not fit in memory),
+each of them plain or inside of an `AssetOut`. Files are cut at a target size. Rows,
+sizes and statistics are those that the Parquet writer put into the footers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arco.storage.own import put_own
+from arco.storage.port import Store
+from arco.worker.failures import failed
+from arco.worker.secrets import Redactor
+from servo.contract import canonical
+from servo.contract.task import ColumnInfo, Materialization, TaskRequest
+
+TARGET_FILE_BYTES: Final = 128 << 20
+GROUP_BYTES: Final = 64 << 20
+GROUP_ROWS: Final = 1 << 20
+MAX_STATISTIC_CHARS: Final = 256
+
+_ALLOWED = (
+    "return None, a pyarrow Table, RecordBatch or reader, a pandas or polars DataFrame, "
+    "an iterable of those, or an AssetOut around one"
+)
+
+
+class Written(NamedTuple):
+    """The files of one output, in the order of their names."""
+
+    files: tuple[str, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+    schema: tuple[ColumnInfo, ...] = ()
+    schema_hash: str = ""
+
+
+def materialization(
+    request: TaskRequest,
+    id: str,
+    written: Written,
+    metadata: Mapping[str, object],
+    redact: Redactor,
+) -> Materialization:
+    """The body of the commit marker. Metadata is redacted; what is no scalar becomes text."""
+    return Materialization(
+        materialization_id=id,
+        asset=request.asset,
+        asset_id=request.asset_id,
+        partition=request.partition,
+        run_id=request.run_id,
+        task_id=request.task_id,
+        attempt_id=request.attempt_id,
+        path=folder(request, id),
+        files=written.files,
+        rows=written.rows,
+        bytes=written.bytes,
+        schema=written.schema,
+        schema_hash=written.schema_hash,
+        fingerprint=request.fingerprint,
+        metadata=redact.mapping({str(name): _scalar(v) for name, v in metadata.items()}),
+    )
+
+
+def folder(request: TaskRequest, id: str) -> str:
+    return f"{request.output}/{id}"
+
+
+def _scalar(value: object) -> str | int | bool | None:
+    if value is None or type(value) in (bool, str):
+        return value  # type: ignore[return-value]
+    if type(value) is int and abs(value) <= canonical.MAX_INT:
+        return value
+    return str(value)
+
+
+# -- what was returned, as tables ---------------------------------------------------------
+
+
+def tables_of(value: object) -> Iterator[pa.Table]:
+    """The returned data as Arrow tables, made while they are asked for. TaskFailed if it is none.
+
+    Asking may run user code: a generator's body.
+    """
+    whole = _table_of(value)
+    if whole is not None:
+        return iter((whole,))
+    if isinstance(value, pa.RecordBatchReader):
+        empty = value.schema.empty_table()
+        return itertools.chain((empty,), (pa.Table.from_batches([batch]) for batch in value))
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return (_item(item) for item in value)
+    raise _unsuitable(value)
+
+
+def _item(value: object) -> pa.Table:
+    table = _table_of(value)
+    if table is None:
+        raise _unsuitable(value, "an iterable with ")
+    return table
+
+
+def _table_of(value: object) -> pa.Table | None:
+    if isinstance(value, pa.Table):
+        return value
+    if isinstance(value, pa.RecordBatch):
+        return pa.Table.from_batches([value])
+    # A frame can only be there if its library has been imported; we import neither.
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        return pa.Table.from_pandas(value)
+    if polars is not None and isinstance(value, polars.DataFrame):
+        return value.to_arrow()
+    return None
+
+
+def _unsuitable(value: object, within: str = "") -> Exception:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    hint = "call .collect() on it" if kind.endswith("LazyFrame") else _ALLOWED
+    return failed("user_code", "output.type", f"the asset returned {within}a {kind}", hint)
+
+
+# -- writing ------------------------------------------------------------------------------
+
+
+def write(
+    store: Store,
+    folder: str,
+    tables: Iterable[pa.Table],
+    *,
+    redact: Redactor,
+    target_bytes: int = TARGET_FILE_BYTES,
+    check: Callable[[], None] = lambda: None,
+) -> Written:
+    """Put the tables under `folder` as `part-00000.parquet` and so on.
+
+    The first one's schema is everyone's. `check` is called before each file is put,
+    and may raise to end it.
+    """
+    sink = _Parts(store, folder, redact, target_bytes, check)
+    for group in _groups(tables):
+        sink.add(group)
+    return sink.finish()
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a row group's size: small ones joined, big ones cut."""
+    schema: pa.Schema | None = None
+    waiting: list[pa.Table] = []
+    for table in tables:
+        if schema is None:
+            schema = _checked_schema(table.schema)
+            yield schema.empty_table()
+        waiting.append(_conformed(table, schema))
+        if sum(t.nbytes for t in waiting) < GROUP_BYTES:
+            continue
+        whole, waiting = pa.concat_tables(waiting), []
+        yield from _cut(whole)
+    if waiting:
+        yield from _cut(pa.concat_tables(waiting))
+
+
+def _cut(table: pa.Table) -> Iterator[pa.Table]:
+    width = max(table.nbytes // max(table.num_rows, 1), 1)
+    step = max(min(GROUP_ROWS, GROUP_BYTES // width), 1)
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
+
+
+def _checked_schema(schema: pa.Schema) -> pa.Schema:
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise failed("user_code", "output.columns", f"two columns are called {twice[0]!r}")
+    return schema
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    if table.schema.equals(schema):
+        return table
+    try:
+        return table.select(schema.names).cast(schema)
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        raise failed(
+            "user_code",
+            "output.schema",
+            f"a batch differs from the first one's columns: {error}",
+            "give all batches of an output one schema",
+        ) from None
+
+
+class _Parts:
+    """The file under way, and what the finished ones add up to."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        redact: Redactor,
+        target_bytes: int,
+        check: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._redact = redact
+        self._target = target_bytes
+        self._check = check
+        self._schema: pa.Schema | None = None
+        self._footers: list[Any] = []
+        self._files: list[str] = []
+        self._bytes = 0
+        self._writer: Any = None
+        self._buffer: Any = None
+
+    def add(self, table: pa.Table) -> None:
+        self._schema = self._schema or table.schema
+        if self._writer is None:
+            self._open()
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=GROUP_ROWS)
+            if self._buffer.tell() >= self._target:
+                self._close()
+
+    def finish(self) -> Written:
+        if self._schema is None:
+            return Written()
+        if self._writer is not None:
+            self._close()
+        rows = sum(footer.num_rows for footer in self._footers)
+        schema = _columns(self._schema, self._footers, self._redact)
+        return Written(
+            tuple(self._files), rows, self._bytes, schema, schema_fingerprint(self._schema)
+        )
+
+    def _open(self) -> None:
+        self._buffer = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._buffer, self._schema, compression="zstd", metadata_collector=self._footers
+        )
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._writer = None
+        data = self._buffer.getvalue().to_pybytes()
+        name = f"part-{len(self._files):05d}.parquet"
+        self._check()
+        put_own(self._store, f"{self._folder}/{name}", data)
+        self._files.append(name)
+        self._bytes += len(data)
+
+
+# -- statistics ---------------------------------------------------------------------------
+
+
+def schema_fingerprint(schema: pa.Schema) -> str:
+    """Of names, types and nullability, in their order."""
+    return canonical.fingerprint([[f.name, str(f.type), f.nullable] for f in schema])
+
+
+def _columns(schema: pa.Schema, footers: list[Any], redact: Redactor) -> tuple[ColumnInfo, ...]:
+    chunks: dict[str, list[Any]] = {}
+    for footer in footers:
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(footer.num_columns)):
+                chunks.setdefault(column.path_in_schema, []).append(column.statistics)
+    return tuple(_column(field, chunks.get(field.name, []), redact) for field in schema)
+
+
+def _column(field: pa.Field, statistics: list[Any], redact: Redactor) -> ColumnInfo:
+    bare = ColumnInfo(name=field.name, type=str(field.type), nullable=field.nullable)
+    if pa.types.is_nested(field.type) or any(s is None for s in statistics):
+        return bare
+    known = all(s.has_null_count for s in statistics)
+    filled = [s for s in statistics if s.num_values]
+    least = greatest = None
+    if filled and all(s.has_min_max for s in filled):
+        least = _statistic(min(s.min for s in filled), redact)
+        greatest = _statistic(max(s.max for s in filled), redact)
+    return ColumnInfo(
+        name=field.name,
+        type=str(field.type),
+        nullable=field.nullable,
+        nulls=sum(s.null_count for s in statistics) if known else None,
+        min=least,
+        max=greatest,
+    )
+
+
+def _statistic(value: object, redact: Redactor) -> str | None:
+    """A bound as text; none rather than one that is cut short, or masked."""
+    match value:
+        case bool():
+            text = "true" if value else "false"
+        case float():
+            text = repr(value)
+        case datetime() | date():
+            text = value.isoformat()
+        case int() | Decimal() | str():
+            text = str(value)
+        case _:
+            return None
+    return text if len(text) <= MAX_STATISTIC_CHARS and redact(text) == text else None

@@ -1,0 +1,286 @@
+"""Outputs: what was returned, as files with statistics, committed once, and read back."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arco.errors import AlreadyExists, Corrupt, Unavailable
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Mode
+from arco.worker import output
+from arco.worker.commit import commit_output, committed
+from arco.worker.failures import TaskFailed
+from arco.worker.inputs import read_input
+from arco.worker.output import Written, materialization, tables_of, write
+from arco.worker.secrets import Redactor
+from servo.contract.task import InputRef, Materialization, MaterializationRef
+from tests.kit.clocks import SimClock
+from tests.unit.test_worker_envelope import make_request
+
+TABLE = pa.table({"x": [1, 2, 3]})
+
+
+def store() -> MemoryStore:
+    return MemoryStore(SimClock())
+
+
+def written(value: Any, target: MemoryStore | None = None, **settings: Any) -> Written:
+    redact = settings.pop("redact", Redactor())
+    return write(target or store(), "out", tables_of(value), redact=redact, **settings)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        TABLE,
+        TABLE.to_batches()[0],
+        TABLE.to_reader(),
+        [TABLE.slice(0, 1), TABLE.slice(1)],
+        (batch for batch in TABLE.to_batches(max_chunksize=1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_kind_of_table_is_written(value: Any) -> None:
+    target = store()
+    found = written(value, target)
+    data = target.get("out/part-00000.parquet").data
+    assert (found.files, found.rows, found.bytes) == (("part-00000.parquet",), 3, len(data))
+    assert pq.read_table(pa.BufferReader(data)).to_pydict() == TABLE.to_pydict()
+
+
+def test_pandas_frames_are_written() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [1, 2, 3]})
+    for value in (frame, [frame, frame]):
+        assert [(c.name, c.min, c.max) for c in written(value).schema] == [("x", "1", "3")]
+
+
+def test_polars_frames_are_known_without_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Polars:
+        class DataFrame:
+            def to_arrow(self) -> pa.Table:
+                return TABLE
+
+    monkeypatch.setitem(sys.modules, "polars", Polars)
+    assert written(Polars.DataFrame()).rows == 3
+
+
+def test_an_empty_output_keeps_its_schema() -> None:
+    for value in (TABLE.slice(0, 0), TABLE.schema.empty_table().to_reader()):
+        found = written(value)
+        assert (found.rows, len(found.files), found.schema[0].name) == (0, 1, "x")
+    assert written(iter(())) == Written()
+
+
+def test_an_output_is_cut_into_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "GROUP_ROWS", 10)
+    target = store()
+    found = written(pa.table({"x": range(35)}), target, target_bytes=1)
+    assert len(found.files) == 4
+    back = [pq.read_table(pa.BufferReader(target.get(f"out/{name}").data)) for name in found.files]
+    assert pa.concat_tables(back).column("x").to_pylist() == list(range(35))
+    assert (found.rows, found.schema[0].min, found.schema[0].max) == (35, "0", "34")
+
+
+def test_statistics_come_from_the_footers() -> None:
+    table = pa.table(
+        {
+            "i": pa.array([3, None, -1]),
+            "f": pa.array([0.5, 2.0, None]),
+            "s": pa.array(["b", "a", None]),
+            "b": pa.array([True, False, True]),
+            "d": pa.array([date(2025, 1, 2), date(2025, 1, 1), None]),
+            "t": pa.array([datetime(2025, 1, 2), None, None], pa.timestamp("us")),
+            "m": pa.array([Decimal("1.50"), Decimal("0.25"), None]),
+            "n": pa.nulls(3, pa.int64()),
+            "l": pa.array([[1], [2], None]),
+            "long": pa.array(["z" * 1000, "y", None]),
+        },
+    )
+    found = {c.name: (c.type, c.nulls, c.min, c.max) for c in written(table).schema}
+    assert found == {
+        "i": ("int64", 1, "-1", "3"),
+        "f": ("double", 1, "0.5", "2.0"),
+        "s": ("string", 1, "a", "b"),
+        "b": ("bool", 0, "false", "true"),
+        "d": ("date32[day]", 1, "2025-01-01", "2025-01-02"),
+        "t": ("timestamp[us]", 2, "2025-01-02T00:00:00", "2025-01-02T00:00:00"),
+        "m": ("decimal128(3, 2)", 1, "0.25", "1.50"),
+        "n": ("int64", 3, None, None),
+        "l": ("list<item: int64>", None, None, None),
+        "long": ("string", 1, "y", None),
+    }
+
+
+def test_the_schema_hash_follows_names_types_and_nullability() -> None:
+    one = written(pa.table({"x": [1]})).schema_hash
+    assert one == written(pa.table({"x": [2, 3]})).schema_hash
+    others = [pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [1], "y": [1]})]
+    assert len({one, *(written(other).schema_hash for other in others)}) == 4
+
+
+def test_a_secret_does_not_leave_through_statistics() -> None:
+    column = written(pa.table({"x": ["hunter2", "z"]}), redact=Redactor(["hunter2"])).schema[0]
+    assert (column.min, column.max) == (None, "z")
+
+
+@pytest.mark.parametrize("value", [1, "x", b"x", {"a": 1}, object(), [1], ["x"], [None]])
+def test_anything_else_is_refused_with_what_is_allowed(value: Any) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        written(value)
+    info = caught.value.info
+    assert (info.category, info.code) == ("user_code", "output.type")
+    assert "pyarrow Table" in info.hint
+
+
+def test_batches_that_differ_or_double_columns_are_refused() -> None:
+    with pytest.raises(TaskFailed, match="differs"):
+        written([TABLE, pa.table({"y": [1]})])
+    with pytest.raises(TaskFailed, match="two columns"):
+        written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]))
+
+
+# -- commit -------------------------------------------------------------------------------
+
+
+class Answering(MemoryStore):
+    """Applies a put of a marker, or not, and then answers with an error, `times` times."""
+
+    def __init__(self, answer: Exception, *, applies: bool, times: int) -> None:
+        super().__init__(SimClock())
+        self._answer, self._applies, self._times = answer, applies, times
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        if self._times == 0:
+            return super().put(path, data, mode)
+        self._times -= 1
+        if self._applies:
+            super().put(path, data, mode)
+        raise self._answer
+
+
+def made(id: str) -> Materialization:
+    return materialization(make_request(), id, Written(rows=1), {"note": 1}, Redactor())
+
+
+@pytest.mark.parametrize("answer", [AlreadyExists("x"), Unavailable("x")])
+def test_a_commit_whose_answer_was_lost_is_ours(answer: Exception) -> None:
+    target = Answering(answer, applies=True, times=1)
+    assert commit_output(target, make_request(), made("m1")) == (made("m1"), False)
+
+
+def test_a_commit_that_did_not_arrive_is_repeated_for_a_while() -> None:
+    target = Answering(Unavailable("x"), applies=False, times=2)
+    assert commit_output(target, make_request(), made("m1")) == (made("m1"), False)
+    with pytest.raises(Unavailable):
+        commit_output(
+            Answering(Unavailable("x"), applies=False, times=99), make_request(), made("m1")
+        )
+
+
+def test_a_loser_adopts_the_winner() -> None:
+    target = store()
+    commit_output(target, make_request(), made("m1"))
+    assert commit_output(target, make_request(), made("m2")) == (made("m1"), True)
+    assert committed(target, make_request()) == made("m1")
+
+
+def test_tasks_do_not_see_each_others_commits() -> None:
+    target = store()
+    commit_output(target, make_request(), made("m1"))
+    assert committed(target, make_request(run_id="r2")) is None
+    path = paths.output_commit("data/sales/orders/_", "r2", "t1")
+    target.put(path, target.get(paths.output_commit("data/sales/orders/_", "r1", "t1")).data)
+    with pytest.raises(Corrupt):
+        committed(target, make_request(run_id="r2"))
+
+
+def test_a_marker_that_cannot_be_read_is_corrupt_and_not_absent() -> None:
+    target = store()
+    target.put(paths.output_commit("data/sales/orders/_", "r1", "t1"), b"{")
+    with pytest.raises(Corrupt):
+        committed(target, make_request())
+
+
+def test_metadata_is_scalar_and_redacted() -> None:
+    found = materialization(
+        make_request(), "m", Written(), {"f": 0.5, "big": 1 << 70, "s": "hunter2", "l": [1]},
+        Redactor(["hunter2"]),
+    )  # fmt: skip
+    assert found.metadata == {"f": "0.5", "big": str(1 << 70), "s": "***", "l": "[1]"}
+
+
+# -- inputs -------------------------------------------------------------------------------
+
+
+def ref(target: MemoryStore, **versions: Any) -> InputRef:
+    """An input of these tables, by their partition's `region`."""
+    refs = []
+    for region, table in versions.items():
+        path = f"data/up/{region}/m"
+        if table is not None:
+            write(target, path, tables_of(table), redact=Redactor())
+        refs.append(
+            MaterializationRef(partition=f"region=s:{region}", materialization_id="m", path=path)
+        )
+    return InputRef(asset="sales.up", parameter="up", materializations=tuple(refs))
+
+
+def test_versions_are_joined_by_name_with_their_dimensions() -> None:
+    target = store()
+    given = ref(
+        target, eu=pa.table({"x": pa.array([1], pa.int32())}), us=pa.table({"y": ["a"], "x": [2]})
+    )
+    sizes: list[int] = []
+    found = read_input(target, given, "arrow", on_bytes=sizes.append)
+    assert found.to_pylist() == [
+        {"x": 1, "region": "eu", "y": None},
+        {"x": 2, "region": "us", "y": "a"},
+    ]
+    assert sizes == [sum(m.size for m in target.list("data/"))]
+
+
+def test_a_dimension_that_is_a_column_already_stays() -> None:
+    target = store()
+    given = ref(target, eu=pa.table({"region": ["EU!"]}))
+    assert read_input(target, given).to_pydict() == {"region": ["EU!"]}
+
+
+def test_pandas_is_made_and_polars_is_missed() -> None:
+    pandas = pytest.importorskip("pandas")
+    target = store()
+    given = ref(target, eu=TABLE)
+    assert isinstance(read_input(target, given, "pandas"), pandas.DataFrame)
+    if importlib.util.find_spec("polars") is None:
+        with pytest.raises(TaskFailed, match="polars"):
+            read_input(target, given, "polars")
+    with pytest.raises(TaskFailed, match="spark"):
+        read_input(target, given, "spark")
+
+
+def test_a_version_without_files_is_missing_and_not_empty() -> None:
+    target = store()
+    for given in (ref(target, eu=TABLE, us=None), InputRef(asset="sales.up")):
+        with pytest.raises(TaskFailed) as caught:
+            read_input(target, given)
+        assert (caught.value.info.category, caught.value.info.code) == ("input", "input.missing")
+
+
+def test_broken_files_and_types_that_do_not_meet_are_told_apart() -> None:
+    target = store()
+    target.put("data/up/eu/m/part-00001.parquet", b"no parquet")
+    with pytest.raises(TaskFailed, match="part-00001"):
+        read_input(target, ref(target, eu=TABLE))
+    other = store()
+    given = ref(other, a=TABLE, b=pa.table({"x": ["s"]}))
+    with pytest.raises(TaskFailed, match="go together"):
+        read_input(other, given)
