@@ -68,9 +68,6 @@ class Loader:
     def __init__(self) -> None:
         self._cache: dict[tuple[str, str, str], Loaded] = {}
 
-    def cached(self, code: CodeRef) -> Loaded | None:
-        return self._cache.get((code.artifact, code.module, code.name))
-
     def load(self, code: CodeRef, folder: Path) -> Loaded:
         """The function; what its modules raise, or TaskFailed if there is no such name."""
         key = (code.artifact, code.module, code.name)

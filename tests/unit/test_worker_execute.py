@@ -1,0 +1,551 @@
+"""One envelope from end to end: what is called, committed, reported and left undone."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from arco.clock import SystemClock
+from arco.errors import Denied, Unavailable
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Mode, Store
+from arco.worker.artifact import ArtifactCache, digest, pack
+from arco.worker.commit import committed
+from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
+from arco.worker.execute import Executor
+from arco.worker.interrupt import NoControl
+from servo.contract.identity import attempt_id
+from servo.contract.manifest import SecretRef
+from servo.contract.task import (
+    CodeRef,
+    InputRef,
+    Materialization,
+    MaterializationRef,
+    TaskRequest,
+    TaskResult,
+)
+from tests.kit.faulty import FaultyStore
+from tests.kit.workspace import seeded_ulids
+
+HEADER = """
+import pyarrow as pa
+from servo.asset import asset
+from servo.context import AssetContext, AssetIn, AssetOut
+NAMESPACE = "sales"
+"""
+
+
+class Switch(NoControl):
+    """A control whose ends a test holds."""
+
+    def __init__(self) -> None:
+        self.stop = False
+        self.late = False
+        self.reports: list[tuple[int, str]] = []
+
+    def cancelled(self) -> bool:
+        return self.stop
+
+    def timed_out(self) -> bool:
+        return self.late
+
+    def progress(self, percent: int, message: str) -> None:
+        self.reports.append((percent, message))
+
+
+class Bench:
+    """An executor over a store, and a project to deploy to it."""
+
+    def __init__(self, folder: Path, store: Store | None = None, **settings: Any) -> None:
+        self.folder = folder
+        self.clock = SystemClock()
+        self.plain = MemoryStore(self.clock)
+        self.store = store or self.plain
+        self.artifact = ""
+        settings.setdefault("signer", None)
+        seed = settings.pop("seed", 0)
+        self.executor = Executor(
+            self.store,
+            "acme",
+            "prod",
+            settings.pop("signer"),
+            ArtifactCache(self.plain, folder / "cache"),
+            self.clock,
+            seeded_ulids(self.clock, seed),
+            "w1",
+            **settings,
+        )
+
+    def deploy(self, source: str, **files: str) -> Bench:
+        project = self.folder / f"project-{random.randbytes(4).hex()}"
+        project.mkdir()
+        (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
+        for name, text in files.items():
+            (project / f"{name}.py").write_text(text)
+        data = pack(project)
+        self.artifact = digest(data)
+        self.plain.put(paths.artifact(self.artifact), data, Mode.OVERWRITE)
+        return self
+
+    def request(self, name: str = "f", **changes: Any) -> TaskRequest:
+        run, task = changes.pop("run_id", "r1"), changes.pop("task_id", "t1")
+        attempt = changes.get("attempt", 1)
+        fields: dict[str, Any] = {
+            "tenant_id": "acme",
+            "workspace_id": "prod",
+            "run_id": run,
+            "task_id": task,
+            "plan_id": "p1",
+            "attempt": attempt,
+            "attempt_id": attempt_id(run, task, attempt),
+            "asset": f"sales.{name}",
+            "asset_id": "01J00000000000000000000000",
+            "code": CodeRef(artifact=self.artifact, module="assets", name=name),
+            "output": f"data/sales/{name}/_",
+            "fingerprint": "fp",
+        }
+        return TaskRequest(**(fields | changes))
+
+    def run(self, name: str = "f", control: Any = None, **changes: Any) -> TaskResult:
+        return self.executor.run(self.request(name, **changes), control or Switch())
+
+    def log(self, run: str = "r1", task: str = "t1", attempt: int = 1) -> str:
+        return self.plain.get(paths.attempt_log(run, task, attempt)).data.decode()
+
+    def objects(self, prefix: str) -> list[str]:
+        return [meta.path for meta in self.plain.list(prefix)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def problem(result: TaskResult) -> tuple[str, str, str]:
+    assert result.error is not None and result.materialization is None
+    return result.outcome, result.error.category, result.error.code
+
+
+def version(result: TaskResult) -> Materialization:
+    assert result.error is None, result.error
+    assert result.materialization is not None
+    return result.materialization
+
+
+# -- success ------------------------------------------------------------------------------
+
+
+def test_a_silent_task_writes_its_marker_and_nothing_else(bench: Bench) -> None:
+    bench.deploy("@asset\ndef f(): pass")
+    result = bench.run()
+    made = version(result)
+    assert result.outcome == "succeeded" and not result.adopted and result.worker_id == "w1"
+    assert bench.objects("data/") == ["data/sales/f/_/_commits/r1.t1.json"]
+    assert bench.objects("logs/") == []
+    assert committed(bench.store, bench.request()) == made
+    assert (made.rows, made.files, made.fingerprint) == (0, (), "fp")
+
+
+def test_a_table_is_written_and_described(bench: Bench) -> None:
+    bench.deploy("""
+        @asset
+        def f(ctx: AssetContext):
+            ctx.report_progress(50, "half")
+            return ctx.output(pa.table({"x": [1, None, 3]}), note="n", ratio=0.5)
+    """)
+    control = Switch()
+    made = version(bench.run(control=control))
+    assert (made.rows, made.files) == (3, ("part-00000.parquet",))
+    assert made.path == f"data/sales/f/_/{made.materialization_id}"
+    assert made.metadata == {"note": "n", "ratio": "0.5"}
+    assert control.reports == [(50, "half")]
+    assert bench.run().usage.bytes_written == made.bytes > 0
+
+
+def test_inputs_context_config_and_partition_reach_the_function(bench: Bench) -> None:
+    bench.deploy("""
+        @asset
+        def up(): return pa.table({"x": [1, 2]})
+        @asset
+        def f(orders: AssetIn["sales.up"], ctx: AssetContext):
+            total = sum(orders.read()["x"].to_pylist()) * ctx.config["times"]
+            assert ctx.partition_value("region") == "eu" and orders.paths
+            return AssetOut(pa.table({"total": [total]}), {"attempt": ctx.attempt})
+    """)
+    up = version(bench.run("up", task_id="t0"))
+    ref = MaterializationRef(partition="", materialization_id=up.materialization_id, path=up.path)
+    inputs = (
+        InputRef(asset="sales.up", parameter="orders", materializations=(ref,)),
+        InputRef(asset="sales.first"),
+    )
+    result = bench.run(inputs=inputs, config={"times": 10}, partition="region=s:eu")
+    made = version(result)
+    assert (made.schema[0].min, made.metadata, made.partition) == (
+        "30",
+        {"attempt": 1},
+        "region=s:eu",
+    )
+    assert result.usage.bytes_read == up.bytes
+
+
+def test_a_generator_of_batches_is_written_as_it_comes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, target_file_bytes=1).deploy("""
+        def batches():
+            for i in range(3):
+                print("batch", i)
+                yield pa.table({"i": [i]})
+        @asset
+        def f(): return batches()
+    """)
+    made = version(bench.run())
+    assert made.rows == 3
+    assert "batch 2" in bench.log()
+
+
+def test_a_task_that_was_committed_is_not_run_again(bench: Bench) -> None:
+    bench.deploy("""
+        runs = []
+        @asset
+        def f():
+            runs.append(1)
+            return pa.table({"n": [len(runs)]})
+    """)
+    first = version(bench.run())
+    again = bench.run(redelivery=1)
+    later = bench.run(attempt=2)
+    assert (again.materialization, again.adopted) == (first, False)
+    assert (later.materialization, later.adopted) == (first, True)
+    assert first.schema[0].max == "1"
+
+
+def test_of_two_attempts_at_once_one_wins_and_the_other_adopts(tmp_path: Path) -> None:
+    shared = Bench(tmp_path).deploy("@asset\ndef f(): return pa.table({'x': [1]})")
+    executors = [
+        Executor(
+            shared.plain,
+            "acme",
+            "prod",
+            None,
+            ArtifactCache(shared.plain, tmp_path / "cache"),
+            shared.clock,
+            seeded_ulids(shared.clock, n),
+            f"w{n}",
+        )
+        for n in range(4)
+    ]
+    request = shared.request()
+    results: list[TaskResult] = []
+    barrier = threading.Barrier(4)
+
+    def work(executor: Executor) -> None:
+        barrier.wait()
+        results.append(executor.run(request, Switch()))
+
+    threads = [threading.Thread(target=work, args=(executor,)) for executor in executors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winner = committed(shared.plain, request)
+    assert [result.materialization for result in results] == [winner] * 4
+    assert sorted(result.adopted for result in results) == [False, True, True, True]
+
+
+# -- failure ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("raise ValueError('bad')", ("failed", "user_code", "user_code.ValueError")),
+        ("raise SystemExit(3)", ("failed", "user_code", "user_code.SystemExit")),
+        ("raise KeyboardInterrupt", ("failed", "user_code", "user_code.KeyboardInterrupt")),
+        ("raise ConnectionResetError()", ("failed", "transient", "os.connection")),
+        ("import nosuchlib", ("failed", "configuration", "import.missing")),
+        ("return 42", ("failed", "user_code", "output.type")),
+        ("return 'text'", ("failed", "user_code", "output.type")),
+        ("return [{'x': 1}]", ("failed", "user_code", "output.type")),
+        ("yield 1", ("failed", "user_code", "output.type")),
+    ],
+)
+def test_a_failure_is_a_result(bench: Bench, body: str, expected: tuple[str, str, str]) -> None:
+    bench.deploy(f"@asset\ndef f():\n    {body}\n")
+    result = bench.run()
+    assert problem(result) == expected
+    assert bench.objects("data/") == []
+    assert bench.log().splitlines()[-1].split(maxsplit=1)[1].startswith("END     failed: ")
+
+
+def test_a_failure_names_the_users_line(bench: Bench) -> None:
+    bench.deploy("import tool\n@asset\ndef f(): tool.g()", tool="\ndef g():\n    return 1 / 0\n")
+    error = bench.run().error
+    assert error is not None
+    assert (error.file, error.line, error.exception) == ("tool.py", 3, "ZeroDivisionError")
+    assert "arco/worker" not in error.traceback and str(bench.folder) not in error.traceback
+    assert "ERROR   ZeroDivisionError: division by zero" in bench.log()
+
+
+def test_missing_things_are_matters_of_configuration_or_input(bench: Bench) -> None:
+    bench.deploy('@asset\ndef f(up: AssetIn["sales.up"]): return up.read()')
+    gone = MaterializationRef(partition="", materialization_id="m", path="data/sales/up/_/m")
+    inputs = (InputRef(asset="sales.up", parameter="up", materializations=(gone,)),)
+    absent = CodeRef(artifact="0" * 64, module="assets", name="f")
+    secrets = {"db": SecretRef(provider="env", path="ARCO_NOT_SET")}
+    assert problem(bench.run(inputs=inputs)) == ("failed", "input", "input.missing")
+    assert problem(bench.run()) == ("failed", "configuration", "code.parameters")
+    assert problem(bench.run(code=absent)) == ("failed", "configuration", "artifact.missing")
+    assert problem(bench.run(secrets=secrets)) == ("failed", "configuration", "secret.missing")
+    assert problem(bench.run(kind="sql")) == ("failed", "configuration", "code.kind")
+    assert problem(bench.run(output="")) == ("failed", "configuration", "envelope.refused")
+    assert problem(bench.run(tenant_id="x")) == ("failed", "configuration", "envelope.refused")
+
+
+def test_an_artifact_with_wrong_bytes_is_reported(bench: Bench) -> None:
+    bench.deploy("@asset\ndef f(): pass")
+    bench.plain.put(paths.artifact(bench.artifact), b"other", Mode.OVERWRITE)
+    assert problem(bench.run()) == ("failed", "infrastructure", "store.corrupt")
+
+
+# -- faulty stores ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lost_answers_of_the_store_never_make_two_outputs(tmp_path: Path, seed: int) -> None:
+    inner = MemoryStore(SystemClock())
+    faulty = FaultyStore(inner, random.Random(seed), 0.2, 0.4)
+    bench = Bench(tmp_path, faulty)
+    bench.plain = inner
+    bench.executor._shared.artifacts._store = inner
+    bench.deploy("@asset\ndef f(): return pa.table({'x': [1]})")
+    seen = set()
+    for attempt in range(1, 9):
+        result = bench.run(attempt=attempt)
+        if result.outcome == "succeeded":
+            seen.add(version(result).materialization_id)
+        else:
+            assert problem(result)[1:] == ("transient", "store.unavailable")
+    marker = committed(inner, bench.request())
+    assert seen == ({marker.materialization_id} if marker else set())
+
+
+def test_a_store_that_is_down_is_transient(tmp_path: Path) -> None:
+    class Down(MemoryStore):
+        def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+            raise Unavailable("down")
+
+    bench = Bench(tmp_path, Down(SystemClock())).deploy("@asset\ndef f(): print('x')")
+    assert problem(bench.run()) == ("failed", "transient", "store.unavailable")
+
+
+# -- cancellation and time-outs -----------------------------------------------------------
+
+BUSY = """
+    import time
+    @asset
+    def f():
+        print("started", flush=True)
+        while True:
+            sum(range(100))
+    @asset
+    def polite(ctx: AssetContext):
+        while True:
+            ctx.check_cancelled()
+    @asset
+    def stubborn():
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                while True: pass
+            except Exception:
+                return pa.table({"x": [1]})
+    @asset
+    def slow():
+        time.sleep(0.4)
+        return pa.table({"x": [1]})
+"""
+
+
+def later(seconds: float, act: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+
+
+@pytest.mark.parametrize("name", ["f", "polite", "stubborn", "slow"])
+def test_a_cancelled_task_stops_and_commits_nothing(bench: Bench, name: str) -> None:
+    control = Switch()
+    later(0.15, lambda: setattr(control, "stop", True))
+    began = time.monotonic()
+    result = bench.deploy(BUSY).run(name, control)
+    assert problem(result) == ("cancelled", "cancelled", "cancelled.task")
+    assert time.monotonic() - began < 5
+    assert bench.objects("data/") == []
+
+
+@pytest.mark.parametrize("name", ["f", "polite"])
+def test_a_task_past_its_time_fails_as_timed_out(bench: Bench, name: str) -> None:
+    result = bench.deploy(BUSY).run(name, timeout_s=1)
+    assert problem(result) == ("failed", "timeout", "timeout.task")
+    assert result.error is not None and result.error.retriable and "1 s" in result.error.message
+    assert bench.objects("data/") == []
+
+
+def test_the_loop_may_say_that_time_is_over(bench: Bench) -> None:
+    control = Switch()
+    later(0.1, lambda: setattr(control, "late", True))
+    assert problem(bench.deploy(BUSY).run("f", control))[1] == "timeout"
+
+
+def test_a_task_cancelled_before_it_began_does_not_begin(bench: Bench) -> None:
+    control = Switch()
+    control.stop = True
+    assert problem(bench.deploy("@asset\ndef f(): print('no')").run(control=control))[0] == (
+        "cancelled"
+    )
+    assert "no\n" not in bench.log()
+
+
+def test_a_generator_is_interrupted_too(bench: Bench) -> None:
+    bench.deploy("""
+        def endless():
+            yield pa.table({"i": [1]})
+            while True: pass
+        @asset
+        def f(): return endless()
+    """)
+    assert problem(bench.run(timeout_s=1)) == ("failed", "timeout", "timeout.task")
+    assert bench.objects("data/") == []
+
+
+def test_an_abandoned_task_commits_nothing_when_it_returns(bench: Bench) -> None:
+    bench.deploy(BUSY)
+    results: list[TaskResult] = []
+    thread = threading.Thread(target=lambda: results.append(bench.run("slow")))
+    thread.start()
+    wanted = bench.request("slow").attempt_id
+    while not bench.executor.abandon(wanted):
+        time.sleep(0.01)
+    thread.join()
+    assert problem(results[0])[0] == "cancelled"
+    assert bench.objects("data/") == bench.objects("logs/") == []
+    assert not bench.executor.abandon(wanted)
+
+
+def test_interruptions_never_hit_what_comes_after_the_function(bench: Bench) -> None:
+    bench.deploy("""
+        import time
+        @asset
+        def f(ctx: AssetContext):
+            end = time.monotonic() + ctx.config["us"] / 1e6
+            while time.monotonic() < end: pass
+    """)
+    bench.executor._watchdog._poll_s = 0.0005
+    seen = set()
+    for number in range(150):
+        control = Switch()
+        later(0.002, lambda c=control: setattr(c, "stop", True))  # type: ignore[misc]
+        config = {"us": 1500 + number * 10}
+        result = bench.run(control=control, run_id=f"r{number}", config=config)
+        seen.add(result.outcome)
+        request = bench.request(run_id=f"r{number}")
+        assert (committed(bench.store, request) is not None) == (result.outcome == "succeeded")
+    assert seen <= {"succeeded", "cancelled"}
+
+
+# -- output, secrets, envelopes -----------------------------------------------------------
+
+
+def test_prints_of_tasks_side_by_side_do_not_mix(bench: Bench) -> None:
+    bench.deploy("""
+        import logging, sys, threading, time
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        @asset
+        def f(ctx: AssetContext):
+            me = ctx.config["me"]
+            def inner(): print(f"{me} thread")
+            for i in range(20):
+                print(f"{me} out", end=" ")
+                time.sleep(0.001)
+                print(i)
+                print(f"{me} err {i}", file=sys.stderr)
+            ctx.log.info("%s info", me)
+            logging.getLogger("lib").warning(f"{me} warns")
+            t = threading.Thread(target=inner); t.start(); t.join()
+            pool.submit(print, f"{me} pool").result()
+    """)
+    threads = [
+        threading.Thread(target=lambda n=n: bench.run(run_id=f"r{n}", config={"me": f"task{n}"}))
+        for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n in range(6):
+        lines = [line.split(maxsplit=2)[1:] for line in bench.log(f"r{n}").splitlines()]
+        assert all(text.startswith((f"task{n} ", "succeeded")) for _, text in lines)
+        expected = [["stdout", f"task{n} out {i}"] for i in range(20)]
+        expected += [["stderr", f"task{n} err {i}"] for i in range(20)]
+        expected += [["INFO", f"task{n} info"], ["WARNING", f"task{n} warns"]]
+        expected += [["stdout", f"task{n} thread"], ["stdout", f"task{n} pool"]]
+        assert sorted(lines) == sorted([*expected, ["END", "succeeded"]])
+
+
+def test_a_planted_secret_is_found_nowhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARCO_TEST_SECRET", "hunter2-é'x")
+    bench.deploy("""
+        import base64, logging, sys
+        @asset
+        def f(ctx: AssetContext):
+            s = ctx.secret("db")
+            print(s, repr(s)); sys.stderr.write(s[:4]); sys.stderr.write(s[4:] + chr(10))
+            print(base64.b64encode(f"user:{s}".encode()).decode())
+            ctx.log.info("with %s", s); logging.getLogger().warning(s)
+            ctx.report_progress(1, f"using {s}")
+            if ctx.config["fail"]:
+                raise ValueError({"dsn": s})
+            return AssetOut(pa.table({"x": [s]}), {"dsn": s, s: 1})
+    """)
+    secrets = {"db": SecretRef(provider="env", path="ARCO_TEST_SECRET")}
+    for fail in (True, False):
+        control = Switch()
+        result = bench.run(
+            control=control, secrets=secrets, config={"fail": fail}, attempt=1 + fail
+        )
+        assert result.outcome == ("failed" if fail else "succeeded")
+        told = msgspec.json.encode(result).decode() + bench.log(attempt=1 + fail)
+        told += f"{control.reports}"
+        assert "hunter2" not in told and "aHVudGVyM" not in told and "***" in told
+
+
+def test_only_signed_envelopes_are_opened(tmp_path: Path) -> None:
+    signer = EnvelopeSigner([EnvelopeKey("k", b"k" * 32)], SystemClock())
+    other = EnvelopeSigner([EnvelopeKey("k", b"x" * 32)], SystemClock())
+    bench = Bench(tmp_path, signer=signer).deploy("@asset\ndef f(): pass")
+    raw = signer.seal(bench.request(), timedelta(minutes=1))
+    assert bench.executor.open(raw) == bench.request()
+    with pytest.raises(Denied):
+        bench.executor.open(other.seal(bench.request(), timedelta(minutes=1)))
+
+
+def test_a_new_deployment_runs_beside_the_old_one(bench: Bench) -> None:
+    requests = []
+    for number in (1, 2):
+        bench.deploy(
+            "@asset\ndef f():\n    import lib\n    return pa.table({'n': [lib.N]})",
+            lib=f"N = {number}",
+        )
+        requests.append(bench.request(run_id=f"r{number}"))
+    found = [version(bench.executor.run(r, NoControl())).schema[0].min for r in requests]
+    assert found == ["1", "2"]
