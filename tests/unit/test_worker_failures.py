@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from arco.errors import Conflict, Corrupt, Denied, Fenced, NotFound, Unavailable
@@ -121,3 +122,14 @@ def test_an_endless_traceback_is_bounded_and_keeps_its_end() -> None:
         info = classify(error)
     assert len(info.traceback.encode()) <= MAX_TRACEBACK_BYTES
     assert info.traceback.endswith("END\n") and info.traceback.startswith("Traceback")
+
+
+def test_libraries_have_connection_errors_of_their_own() -> None:
+    theirs = type("ConnectionError", (OSError,), {})
+    assert classify(type("ProxyError", (theirs,), {})("x")).category == "transient"
+
+
+def test_a_message_that_utf8_cannot_hold_is_escaped() -> None:
+    info = classify(FileNotFoundError("caf\udce9.csv"))
+    assert info.message == "caf\\udce9.csv"
+    assert msgspec.json.encode(info)

@@ -161,11 +161,19 @@ def extract(data: bytes, folder: Path) -> None:
             for name, info in entries:
                 target = folder.joinpath(*name.parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(info))
+                _write(target, archive.read(info))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None and not _clash(error):
             raise
         raise Invalid(f"the artifact is no readable zip: {error}") from error
+
+
+def _write(target: Path, data: bytes) -> None:
+    with target.open("xb") as file:
+        file.write(data)
+        file.flush()
+        # The folder outlives a power cut, and nothing looks into it again.
+        os.fsync(file.fileno())
 
 
 def _clash(error: OSError) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from arco.worker.artifact import ArtifactCache
 from arco.worker.capture import LogCapture
 from arco.worker.commit import commit_output, committed
 from arco.worker.envelope import check_request
-from arco.worker.failures import TaskFailed, classify, failed
+from arco.worker.failures import TaskFailed, classify, encodable, failed
 from arco.worker.inputs import read_input
 from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
@@ -29,6 +29,8 @@ from servo.contract.partition import PartitionKey
 from servo.contract.task import ErrorInfo, InputRef, Materialization, TaskRequest, TaskResult
 
 T = TypeVar("T")
+
+MAX_PROGRESS_CHARS: Final = 1_000
 
 _END = object()
 
@@ -210,7 +212,7 @@ class Attempt:
 
     def _progress(self, percent: int, message: str) -> None:
         with self._interruption.shielded():
-            self._control.progress(percent, self._redact(message))
+            self._control.progress(percent, encodable(self._redact(message))[:MAX_PROGRESS_CHARS])
 
     # -- user code ------------------------------------------------------------------------
 

@@ -154,7 +154,8 @@ class LogCapture:
         for _ in range(_PUT_ATTEMPTS):
             with contextlib.suppress(Error):
                 self._store_new()
-                return
+                break
+        self._body = bytearray()  # threads that outlive the task keep this object
 
     def _store_new(self) -> None:
         with self._putting:

@@ -101,6 +101,8 @@ _KINDS: dict[str, Verdict] = {
     "invalid": Verdict("user_code", "user_code.Invalid"),
 }
 
+_NO_FILE = "workers have disks of their own: pack the file with the project, or read an asset"
+
 _CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
     (Cancelled, Verdict("cancelled", "cancelled.task")),
     (TaskTimeout, Verdict("timeout", "timeout.task", "raise timeout=, or make the work smaller")),
@@ -112,7 +114,8 @@ _CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
     (RecursionError, Verdict("user_code", "user_code.RecursionError", "a function calls itself")),
     (AssertionError, Verdict("user_code", "user_code.AssertionError", "an assert did not hold")),
     (SyntaxError, Verdict("user_code", "user_code.SyntaxError", "correct the source")),
-    (FileNotFoundError, Verdict("user_code", "user_code.FileNotFoundError", "it is not here")),
+    (FileNotFoundError, Verdict("user_code", "user_code.FileNotFoundError", _NO_FILE)),
+    (KeyError, Verdict("user_code", "user_code.KeyError", "there is no such key")),
 )
 
 # What is not importable here: named, so that nothing heavy is imported to be compared.
@@ -120,6 +123,9 @@ _NAMES: dict[str, Verdict] = {
     "ArrowInvalid": Verdict("user_code", "user_code.ArrowInvalid", "check the columns' types"),
     "ArrowMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
     "OutOfMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
+    "ConnectionError": Verdict("transient", "os.connection", "the other side may be down"),
+    "ConnectError": Verdict("transient", "os.connection", "the other side may be down"),
+    "Timeout": Verdict("transient", "os.timeout", "the other side took too long"),
     "ConnectTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
     "ReadTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
 }
@@ -137,8 +143,8 @@ def classify(
     file, line = _place(error, folder)
     return msgspec.structs.replace(
         info,
-        message=redact(info.message)[:MAX_MESSAGE_CHARS],
-        hint=redact(info.hint)[:MAX_MESSAGE_CHARS],
+        message=encodable(redact(info.message))[:MAX_MESSAGE_CHARS],
+        hint=encodable(redact(info.hint))[:MAX_MESSAGE_CHARS],
         retriable=info.retriable or info.category in RETRIABLE,
         file=info.file or file,
         line=info.line or line,
@@ -199,6 +205,11 @@ def _text(error: BaseException) -> str:
 def _attribute(error: BaseException, name: str, default: str) -> str:
     value = getattr(error, name, default)
     return value if isinstance(value, str) else default
+
+
+def encodable(text: str) -> str:
+    """Text that UTF-8 can hold: names of files may have halves of surrogate pairs."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def unmangled(text: str) -> str:

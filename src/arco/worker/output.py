@@ -29,6 +29,7 @@ TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
 MAX_STATISTIC_CHARS: Final = 256
+MAX_METADATA_CHARS: Final = 4096
 
 _ALLOWED = (
     "return None, a pyarrow Table, RecordBatch or reader, a pandas or polars DataFrame, "
@@ -69,12 +70,21 @@ def materialization(
         schema=written.schema,
         schema_hash=written.schema_hash,
         fingerprint=request.fingerprint,
-        metadata=redact.mapping({str(name): _scalar(v) for name, v in metadata.items()}),
+        metadata=_metadata(metadata, redact),
     )
 
 
 def folder(request: TaskRequest, id: str) -> str:
     return f"{request.output}/{id}"
+
+
+def _metadata(given: Mapping[str, object], redact: Redactor) -> dict[str, str | int | bool | None]:
+    """Redacted before it is cut, so that no half of a secret is left."""
+    masked = redact.mapping({str(name): _scalar(value) for name, value in given.items()})
+    return {
+        name: value[:MAX_METADATA_CHARS] if isinstance(value, str) else value
+        for name, value in masked.items()
+    }
 
 
 def _scalar(value: object) -> str | int | bool | None:
@@ -158,15 +168,16 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of a row group's size: small ones joined, big ones cut."""
     schema: pa.Schema | None = None
     waiting: list[pa.Table] = []
+    size = rows = 0
     for table in tables:
         if schema is None:
             schema = _checked_schema(table.schema)
             yield schema.empty_table()
         waiting.append(_conformed(table, schema))
-        if sum(t.nbytes for t in waiting) < GROUP_BYTES:
-            continue
-        whole, waiting = pa.concat_tables(waiting), []
-        yield from _cut(whole)
+        size, rows = size + table.nbytes, rows + table.num_rows
+        if size >= GROUP_BYTES or rows >= GROUP_ROWS:
+            yield from _cut(pa.concat_tables(waiting))
+            waiting, size, rows = [], 0, 0
     if waiting:
         yield from _cut(pa.concat_tables(waiting))
 
