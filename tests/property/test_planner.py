@@ -46,7 +46,7 @@ statics: st.SearchStrategy[Dimension] = st.lists(
     st.sampled_from(["eu", "us", "ap"]), min_size=1, unique=True
 ).map(lambda values: StaticDimension(name="region", values=tuple(values)))
 dimensions = st.lists(
-    st.one_of(times, statics, st.just(CUSTOMERS)), max_size=2, unique_by=lambda d: d.name
+    st.one_of(times, times, statics, st.just(CUSTOMERS)), max_size=2, unique_by=lambda d: d.name
 )
 windows = st.tuples(st.integers(-3, 2), st.integers(0, 3)).map(lambda w: Window(w[0], w[0] + w[1]))
 
@@ -60,7 +60,7 @@ def inputs(draw: st.DrawFn, upstream: Asset, own: list[Dimension]) -> Input:
         if dimension.name in names:
             choices.append(st.just(Identity()))
             if isinstance(dimension, TimeDimension):
-                choices.append(windows)
+                choices += [windows, windows, windows]
         rules[dimension.name] = draw(st.one_of(choices))
     parameter = draw(st.sampled_from(["x", "x", "x", ""])) and f"p{upstream.key[-1]}"
     return Input(asset=upstream.key, parameter=parameter, dimensions=rules)
@@ -71,7 +71,9 @@ def projects(draw: st.DrawFn) -> Manifest:
     assets: list[Asset] = []
     for key in KEYS[: draw(st.integers(1, len(KEYS)))]:
         own = draw(dimensions)
-        upstreams = draw(st.lists(st.sampled_from(assets), max_size=3)) if assets else []
+        upstreams = (
+            draw(st.lists(st.sampled_from(assets), min_size=1, max_size=3)) if assets else []
+        )
         unique = {upstream.key: upstream for upstream in upstreams}.values()
         read = [draw(inputs(upstream, own)) for upstream in unique]
         assets.append(asset(key, *own, *read, tags={"odd": str(int(key[-1]) % 2)}))
