@@ -6,8 +6,9 @@
     latest                   the greatest one that has been made
     by_dimension(date=window(-6, 0), region=all_upstream)
 
-A mapping holds for every dimension of the *upstream*; `by_dimension` says it for
-each one, and `identity` for those that it does not name.
+A mapping holds for every dimension of the *upstream* (a window for those of time, the
+others being mapped by identity); `by_dimension` says it for each one, and `identity`
+for those that it does not name.
 """
 
 from __future__ import annotations

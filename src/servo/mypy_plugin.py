@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mypy.nodes import ClassDef, Decorator, FuncDef, IfStmt, MypyFile, Statement
-from mypy.plugin import AnalyzeTypeContext, Plugin
+from mypy.options import Options
+from mypy.plugin import AnalyzeTypeContext, Plugin, ReportConfigContext
 from mypy.types import CallableType, RawExpressionType, Type, UnboundType
 
 from servo.contract.keys import AssetKey
@@ -26,12 +27,25 @@ _ASSET_IN: Final = "servo.context.AssetIn"
 
 
 class ServoPlugin(Plugin):
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._touched: set[str] = set()
+
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        """Called when a file has just been parsed, which is what we are here for."""
         for function in _functions(file.defs):
             for signature in (function.type, function.unanalyzed_type):
-                if isinstance(signature, CallableType):
-                    _keep_texts(signature.arg_types)
+                if isinstance(signature, CallableType) and _keep_texts(signature.arg_types):
+                    self._touched.add(file.fullname)
         return []
+
+    def report_config_data(self, ctx: ReportConfigContext) -> str | None:
+        """Keep the files that we touch out of mypy's cache.
+
+        A file from the cache that must be looked at again, since another changed, is
+        parsed without telling us. What is written never equals what is asked for.
+        """
+        return "touched" if not ctx.is_check and ctx.id in self._touched else None
 
     def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
         return _analyze if fullname == _ASSET_IN else None
@@ -55,10 +69,14 @@ def _functions(statements: Iterable[Statement]) -> Iterator[FuncDef]:
                 yield from _functions(block.body)
 
 
-def _keep_texts(types: Iterable[Type]) -> None:
+def _keep_texts(types: Iterable[Type]) -> bool:
+    """Whether there was one."""
+    found = False
     for each in types:
         if isinstance(each, UnboundType) and each.name.rpartition(".")[2] == "AssetIn":
             each.args = tuple(_as_literal(argument) for argument in each.args)
+            found = found or bool(each.args)
+    return found
 
 
 def _as_literal(argument: Type) -> Type:

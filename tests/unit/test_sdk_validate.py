@@ -57,8 +57,10 @@ def reads(
     """What is wrong with `a.down` reading `a.up`."""
     up: dict[str, Any] = {} if upstream is None else {"partitions": upstream}
     down: dict[str, Any] = {} if own is None else {"partitions": own}
-    deps = [AssetIn("a.up", mapping=mapping)]
-    return said([make("a.up", **up), make("a.down", deps=deps, **down)])
+
+    def function(up: AssetIn = AssetIn("a.up", mapping=mapping)) -> None: ...
+
+    return said([make("a.up", **up), asset(**{"namespace": "a", "name": "down", **down})(function)])
 
 
 def problems(assets: Sequence[AnyAsset], **more: Any) -> list[Problem]:
@@ -245,6 +247,7 @@ REGIONS = static("region", ["eu", "us"])
         (DAYS, identity, DAYS),
         (DAYS, identity, DAYS * REGIONS),
         (DAYS, window(-6, 0), DAYS),
+        (DAYS * REGIONS, window(-6, 0), DAYS * REGIONS),
         (DAYS, all_upstream, None),
         (DAYS, latest, None),
         (hourly("date", start="2025-01-01"), all_upstream, DAYS),
@@ -274,15 +277,22 @@ def test_mappings_that_find_partitions_are_good(
             REGIONS,
             window(-6, 0),
             REGIONS,
+            "a window over an asset that is not partitioned by time "
+            "(use identity, all_upstream or latest)",
+        ),
+        (
+            DAYS * REGIONS,
+            by_dimension(region=window(-6, 0)),
+            DAYS * REGIONS,
             "a window over 'region', which is not a dimension of time "
             "(use identity, all_upstream or latest)",
         ),
         (
             DAYS * REGIONS,
             window(-6, 0),
-            DAYS * REGIONS,
-            "a window over 'region', which is not a dimension of time "
-            "(write by_dimension(date=window(-6, 0)))",
+            DAYS,
+            "it is partitioned by 'region', and a.down is not (map it: "
+            "by_dimension(region=all_upstream) or by_dimension(region=latest))",
         ),
         (
             DAYS,
@@ -301,7 +311,8 @@ def test_mappings_that_find_partitions_are_good(
             None,
             window(-6, 0),
             DAYS,
-            "a window over an asset without partitions (leave the mapping out)",
+            "a window over an asset that is not partitioned by time "
+            "(use identity, all_upstream or latest)",
         ),
         (
             DAYS,
@@ -344,6 +355,10 @@ def test_mappings_that_cannot_find_partitions_are_refused(
     upstream: Partitions | None, mapping: PartitionMapping, own: Partitions | None, expected: str
 ) -> None:
     assert reads(upstream, mapping, own) == [f"input a.up: {expected}"]
+
+
+def test_a_dependency_without_data_needs_no_mapping() -> None:
+    assert said([make("a.up", partitions=DAYS * REGIONS), make("a.down", deps=["up"])]) == []
 
 
 # -- checks and columns -------------------------------------------------------------------
@@ -409,8 +424,8 @@ def test_checks_and_columns_have_names_of_their_own() -> None:
 def test_schedules_are_checked() -> None:
     schedules = [
         schedule("nightly", cron="0 25 * * *", selection=["a.x"]),
-        schedule("nightly", cron="0 2 * * *", timezone="Mars/Base", selection=["+a.xx+"]),
-        schedule("Bad Name", cron="0 2 * * *", selection=["tag:daily", "group:reports"]),
+        schedule("nightly", cron="0 2 * * *", timezone="Mars/Base", selection=["2+a.xx+", "x+1"]),
+        schedule("Bad Name", cron="0 2 * * *", selection=["tag:daily", "a.*", "*"]),
         schedule("empty", cron="0 2 * * *", selection=[]),
     ]
     assert said([make("a.x")], schedules=schedules) == [

@@ -1,9 +1,16 @@
-"""Whether each input's mapping can find partitions, given both assets' dimensions."""
+"""Whether each input's mapping can find partitions, given both assets' dimensions.
+
+A window that is given for an input as a whole is for its dimensions of time; the
+others are mapped by identity. A dependency without data waits for all partitions of
+what identity cannot match, so nothing is wrong there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from servo.contract import manifest as wire
 from servo.contract.manifest import (
     AllUpstream,
     Asset,
@@ -18,6 +25,8 @@ from servo.contract.manifest import (
 from servo.project import Problem
 from servo.signature import Flaw
 from servo.suggest import did_you_mean
+
+_WITHOUT_WINDOW: Final = "use identity, all_upstream or latest"
 
 
 def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
@@ -34,19 +43,30 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
 
 def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
     yield from _unknown_dimensions(each, upstream)
-    if isinstance(each.mapping, Window) and not upstream.partitions:
-        yield Flaw("a window over an asset without partitions", "leave the mapping out")
+    if isinstance(each.mapping, Window) and not _times(upstream):
+        yield Flaw("a window over an asset that is not partitioned by time", _WITHOUT_WINDOW)
+        return
     own = {dimension.name: dimension for dimension in asset.partitions}
     for theirs in upstream.partitions:
-        match each.dimensions.get(theirs.name, each.mapping):
-            case Identity():
+        match _rule(each, theirs):
+            case Identity() if each.parameter:
                 yield from _identity_flaws(theirs, own, asset.key)
-            case Window() as window if isinstance(theirs, TimeDimension):
-                yield from _window_flaws(window, theirs, own, asset.key)
             case Window() as window:
-                yield _not_of_time(window, theirs.name, upstream)
-            case AllUpstream() | Latest():
+                yield from _window_flaws(window, theirs, own, asset.key)
+            case Identity() | AllUpstream() | Latest():
                 pass
+
+
+def _rule(each: Input, theirs: Dimension) -> wire.Mapping:
+    given = each.dimensions.get(theirs.name)
+    if given is not None:
+        return given
+    by_time = isinstance(theirs, TimeDimension)
+    return each.mapping if by_time or not isinstance(each.mapping, Window) else Identity()
+
+
+def _times(asset: Asset) -> bool:
+    return any(isinstance(dimension, TimeDimension) for dimension in asset.partitions)
 
 
 def _unknown_dimensions(each: Input, upstream: Asset) -> Iterator[Flaw]:
@@ -85,9 +105,12 @@ def _grain(dimension: Dimension) -> str:
 
 
 def _window_flaws(
-    window: Window, theirs: TimeDimension, own: Mapping[str, Dimension], asset: str
+    window: Window, theirs: Dimension, own: Mapping[str, Dimension], asset: str
 ) -> Iterator[Flaw]:
     name = theirs.name
+    if not isinstance(theirs, TimeDimension):
+        yield Flaw(f"a window over {name!r}, which is not a dimension of time", _WITHOUT_WINDOW)
+        return
     if window.start > window.end:
         hint = f"write window({window.end}, {window.start})"
         yield Flaw(f"window({window.start}, {window.end}) ends before it starts", hint)
@@ -96,11 +119,3 @@ def _window_flaws(
         yield Flaw(f"a window over {name!r}, by which {asset} is not partitioned", hint)
     else:
         yield from _granularity_flaws(theirs, own[name])
-
-
-def _not_of_time(window: Window, name: str, upstream: Asset) -> Flaw:
-    times = [each.name for each in upstream.partitions if isinstance(each, TimeDimension)]
-    hint = "use identity, all_upstream or latest"
-    if times:
-        hint = f"write by_dimension({times[0]}=window({window.start}, {window.end}))"
-    return Flaw(f"a window over {name!r}, which is not a dimension of time", hint)

@@ -12,7 +12,7 @@ from servo.project import Problem
 from servo.rules.partitions import check_timezone
 from servo.suggest import did_you_mean
 
-_KEY = re.compile(r"\+?([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)\+?")
+_TERM = re.compile(r"(?:[0-9]*\+)?([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)(?:\+[0-9]*)?")
 
 
 def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterator[Problem]:
@@ -41,10 +41,11 @@ def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Ite
 
 
 def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
-    """Terms that are keys must exist; others (tags, groups) are the planner's to read."""
+    """Terms that are keys or names must exist; others (tags, groups) are the planner's."""
+    known = keys | {key.partition(".")[2] for key in keys}
     for term in item.selection:
-        found = _KEY.fullmatch(term)
-        if found is not None and found[1] not in keys:
+        found = _TERM.fullmatch(term)
+        if found is not None and found[1] not in known:
             message = f"{item.name!r} selects the unknown asset {found[1]!r}"
             yield Problem.at(item.code, message, did_you_mean(found[1], keys))
 
