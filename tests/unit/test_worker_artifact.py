@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import stat
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from arco.errors import Corrupt, Invalid, NotFound
 from arco.storage import paths
+from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.worker import artifact
 from arco.worker.artifact import ArtifactCache, digest, extract, pack
@@ -116,6 +119,23 @@ def test_many_threads_and_caches_share_one_folder(tmp_path: Path) -> None:
         thread.join()
     assert found == [50] * 16
     assert listed(tmp_path) == [name]
+
+
+def test_many_processes_share_one_folder(tmp_path: Path) -> None:
+    data = zipped({f"m{i}.py": b"x" * 100 for i in range(30)})
+    LocalStore(tmp_path / "store").put(paths.artifact(digest(data)), data)
+    script = f"""
+from pathlib import Path
+from arco.storage.local import LocalStore
+from arco.worker.artifact import ArtifactCache
+root = Path({str(tmp_path)!r})
+folder = ArtifactCache(LocalStore(root / "store"), root / "cache").folder({digest(data)!r})
+print(len(list(folder.iterdir())))
+"""
+    command = [sys.executable, "-c", script]
+    crew = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0] for process in crew] == ["30\n"] * 3
+    assert listed(tmp_path / "cache") == [digest(data)]
 
 
 def test_wrong_bytes_are_corrupt_and_leave_nothing(tmp_path: Path) -> None:

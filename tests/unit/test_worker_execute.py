@@ -305,6 +305,7 @@ def test_missing_things_are_matters_of_configuration_or_input(bench: Bench) -> N
     assert problem(bench.run()) == ("failed", "configuration", "code.parameters")
     assert problem(bench.run(code=absent)) == ("failed", "configuration", "artifact.missing")
     assert problem(bench.run(secrets=secrets)) == ("failed", "configuration", "secret.missing")
+    assert "env:ARCO_NOT_SET" in bench.log()
     assert problem(bench.run(kind="sql")) == ("failed", "configuration", "code.kind")
     assert problem(bench.run(output="")) == ("failed", "configuration", "envelope.refused")
     assert problem(bench.run(tenant_id="x")) == ("failed", "configuration", "envelope.refused")
@@ -404,6 +405,30 @@ def test_the_loop_may_say_that_time_is_over(bench: Bench) -> None:
     control = Switch()
     later(0.1, lambda: setattr(control, "late", True))
     assert problem(bench.deploy(BUSY).run("f", control))[1] == "timeout"
+
+
+@pytest.mark.parametrize(("flag", "outcome"), [("late", "failed"), ("stop", "cancelled")])
+def test_nothing_is_committed_if_it_ends_while_files_are_written(
+    tmp_path: Path, flag: str, outcome: str
+) -> None:
+    control = Switch()
+
+    class Telling(MemoryStore):
+        def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+            super().put(path, data, mode)
+            if path.endswith(".parquet"):
+                setattr(control, flag, True)
+
+    bench = Bench(tmp_path, Telling(SystemClock()))
+    bench.deploy("@asset\ndef f(): return pa.table({'x': [1]})")
+    assert problem(bench.run(control=control))[0] == outcome
+    assert committed(bench.store, bench.request()) is None
+
+
+def test_a_function_that_returns_too_late_has_timed_out(bench: Bench) -> None:
+    bench.deploy("import time\n@asset\ndef f(): time.sleep(1.1)")
+    assert problem(bench.run(timeout_s=1)) == ("failed", "timeout", "timeout.task")
+    assert bench.objects("data/") == []
 
 
 def test_a_task_cancelled_before_it_began_does_not_begin(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from arco.worker.artifact import ArtifactCache
 from arco.worker.capture import LogCapture
 from arco.worker.commit import commit_output, committed
 from arco.worker.envelope import check_request
-from arco.worker.failures import TaskFailed, classify, encodable, failed
+from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
 from arco.worker.inputs import read_input
 from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
@@ -72,9 +72,6 @@ class Attempt:
             found = self._done_before()
             if found is not None:
                 return self._succeeded(found, found.attempt_id != self._request.attempt_id)
-            if self._request.secrets:
-                self._secrets = self._shared.secrets.resolve(self._request.secrets)
-                self._redact = Redactor(self._secrets.values())
         except Exception as error:
             return self._failed(error)
         return self._captured()
@@ -96,7 +93,7 @@ class Attempt:
         with log.active():
             try:
                 result = self._succeeded(*self._worked(log))
-            except Exception as error:
+            except (Exception, TaskTimeout) as error:
                 result = self._failed(error)
         if self._interruption.abandoned:
             log.closed = True
@@ -117,6 +114,7 @@ class Attempt:
 
     def _worked(self, log: LogCapture) -> tuple[Materialization, bool]:
         self._interruption.check()
+        self._resolve_secrets(log)
         loaded = self._load()
         arguments = self._arguments(loaded, log)
         self._interruption.check()
@@ -125,6 +123,12 @@ class Attempt:
         if isinstance(returned, AssetOut):
             returned, metadata = returned.data, returned.metadata
         return self._commit(returned, metadata)
+
+    def _resolve_secrets(self, log: LogCapture) -> None:
+        """Before any user code runs: from here on all that it says is redacted."""
+        if self._request.secrets:
+            self._secrets = self._shared.secrets.resolve(self._request.secrets)
+            self._redact = log.redact = Redactor(self._secrets.values())
 
     # -- code and arguments ---------------------------------------------------------------
 
