@@ -16,8 +16,6 @@ import time
 from arco.clock import Clock
 from servo.contract.task import Usage
 
-_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
-
 
 class Meter:
     """Starts when it is made; must be stopped by the same thread."""
@@ -27,7 +25,7 @@ class Meter:
         self._wall_s = clock.monotonic()
         self._cpu_s = time.thread_time()
         self._children_s = _children_s()
-        self._high_kib = _high_kib()
+        self._high_kib, _ = _memory_kib()
         self.bytes_read = 0
         self.bytes_written = 0
 
@@ -42,10 +40,8 @@ class Meter:
         )
 
     def _peak_kib(self) -> int:
-        high_kib = _high_kib()
-        if high_kib > self._high_kib:
-            return high_kib
-        return _resident_kib() or high_kib
+        high_kib, now_kib = _memory_kib()
+        return high_kib if high_kib > self._high_kib else now_kib
 
 
 def _children_s() -> float:
@@ -53,20 +49,23 @@ def _children_s() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-def _high_kib() -> int:
-    high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return high // 1024 if sys.platform == "darwin" else high  # there it is in bytes
-
-
-def _resident_kib() -> int:
-    file = _statm(os.getpid())
-    return int(os.pread(file, 128, 0).split()[1]) * _PAGE_KIB if file is not None else 0
+def _memory_kib() -> tuple[int, int]:
+    """The process's high-water mark, and its size now."""
+    file = _status(os.getpid())
+    if file is None:
+        # In bytes on macOS. On Linux it would do worse: there it outlives `exec`.
+        high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        high_kib = high // 1024 if sys.platform == "darwin" else high
+        return high_kib, high_kib
+    text = os.pread(file, 4096, 0)
+    high, now = text.find(b"VmHWM:"), text.find(b"VmRSS:")
+    return int(text[high + 6 : high + 20].split()[0]), int(text[now + 6 : now + 20].split()[0])
 
 
 @functools.cache
-def _statm(pid: int) -> int | None:
-    """Kept open, for opening it costs more than all the rest of a small task's accounts."""
+def _status(pid: int) -> int | None:
+    """Kept open: to open it costs more than the rest of a small task's accounts."""
     try:
-        return os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+        return os.open(f"/proc/{pid}/status", os.O_RDONLY)
     except OSError:  # no Linux
         return None
