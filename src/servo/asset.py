@@ -27,7 +27,15 @@ from servo.mapping import PartitionMapping
 from servo.partition import Partitions
 from servo.policy import Freshness, Retry
 from servo.signature import Signature, read_signature
-from servo.source import caller, code_of, code_of_caller, misdeclared, source_of
+from servo.source import (
+    caller,
+    code_of,
+    code_of_caller,
+    expect,
+    expect_each,
+    misdeclared,
+    source_of,
+)
 from servo.suggest import did_you_mean
 
 P = ParamSpec("P")
@@ -74,7 +82,6 @@ class AssetSettings(Settings, total=False):
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("name", "namespace", "description", "group", "renamed_from"), (str,)),
-    **dict.fromkeys(("owners", "checks", "columns", "deps"), (list, tuple)),
     **dict.fromkeys(("tags", "io", "secrets", "config"), (Mapping,)),
     "partitions": (Partitions,),
     "gating": (Gating,),
@@ -157,6 +164,14 @@ AnyAsset: TypeAlias = AssetDefinition[Any, Any] | SqlAssetDefinition
 Dependency: TypeAlias = str | AssetIn | Declaration
 
 
+_ITEMS: Final[Mapping[str, tuple[type, ...]]] = {
+    "owners": (str,),
+    "checks": (Check, CheckDefinition),
+    "columns": (ColumnDef,),
+    "deps": (str, AssetIn, Declaration),
+}
+
+
 @overload
 def asset(function: Callable[P, R], /) -> AssetDefinition[P, R]: ...
 
@@ -186,8 +201,8 @@ def sql_asset(
     Every `ref` is an input, mapped by `identity` unless `inputs` says otherwise for
     its key. Assign the result to a variable of the module.
     """
-    if not isinstance(name, str) or not isinstance(sql, str):
-        misdeclared("sql_asset takes a name and a query, both text")
+    expect(name, str, "name")
+    expect(sql, str, "sql")
     return SqlAssetDefinition(name, sql, inputs or {}, settings)
 
 
@@ -202,6 +217,9 @@ def column(
     lineage: Sequence[str] = (),
 ) -> ColumnDef:
     """A column of the output. `lineage` names `namespace.asset.column`, and wins."""
+    expect(name, str, "the column")
+    expect(type, str, "type")
+    expect_each(lineage, str, "lineage")
     return ColumnDef(
         name=name,
         type=type,
@@ -218,7 +236,7 @@ def _check_settings(settings: AssetSettings) -> None:
     for name, value in settings.items():
         if name not in known:
             misdeclared(f"unknown argument {name!r}", hint=did_you_mean(name, known))
-        wanted = _TYPES.get(name)
-        if wanted is not None and not isinstance(value, wanted):
-            names = " or ".join(each.__name__ for each in wanted)
-            misdeclared(f"{name}={value!r} is not a {names}")
+        if name in _ITEMS:
+            expect_each(value, _ITEMS[name], name)
+        elif name in _TYPES:
+            expect(value, _TYPES[name], name)

@@ -23,7 +23,7 @@ from servo.context import AssetIn
 from servo.contract.manifest import Check, Phase, Severity
 from servo.duration import Duration, seconds
 from servo.errors import Invalid
-from servo.source import code_of, misdeclared
+from servo.source import code_of, expect, expect_each, misdeclared
 
 Bound: TypeAlias = int | Decimal | str | date | datetime
 Verdict: TypeAlias = bool | tuple[bool, str]
@@ -92,8 +92,9 @@ def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
 
 def accepted_values(column: str, values: Sequence[str], **options: Unpack[CheckOptions]) -> Check:
     """Every value, unless it is null, is one of these."""
-    if isinstance(values, str) or not values:
-        misdeclared(f"accepted_values({column!r}) needs a list of values")
+    expect_each(values, str, "values")
+    if not values:
+        misdeclared(f"accepted_values({column!r}) has no values")
     return _make("accepted_values", (column,), {"values": list(values)}, options)
 
 
@@ -120,6 +121,7 @@ def freshness(column: str, *, max_age: Duration, **options: Unpack[CheckOptions]
 
 def schema_is(columns: Mapping[str, str], **options: Unpack[CheckOptions]) -> Check:
     """Exactly these columns, in this order, with these Spark types."""
+    expect(columns, Mapping, "columns")
     types = {"types": list(columns.values())}
     return _make("schema_is", _some(tuple(columns), "schema_is"), {**types}, options)
 
@@ -138,6 +140,7 @@ def row_count_change(
 
 def references(column: str, target: str, **options: Unpack[CheckOptions]) -> Check:
     """Every value, unless it is null, is in `target`: `namespace.asset.column`."""
+    expect(target, str, "target")
     asset, _, target_column = target.rpartition(".")
     if asset.count(".") != 1 or not target_column:
         misdeclared(f"references({column!r}): {target!r} is no namespace.asset.column")
@@ -155,6 +158,9 @@ def _make(
     unknown = sorted(options.keys() - CheckOptions.__annotations__.keys())
     if unknown:
         misdeclared(f"{kind}: unknown option {unknown[0]!r}", hint="name, severity, phase, input")
+    expect_each(columns, str, "columns")
+    expect(options.get("name", ""), str, "name")
+    expect(options.get("input", ""), str, "input")
     looked_at = {"input": options["input"]} if "input" in options else {}
     return Check(
         kind=kind,

@@ -5,8 +5,9 @@
     def totals(orders: AssetIn["sales.orders", window(-6, 0)]) -> pa.Table: ...
     def totals(orders: AssetIn = AssetIn("sales.orders", mapping=window(-6, 0))) -> pa.Table: ...
 
-The first form needs `servo.mypy_plugin` to be type-checked. A key without a dot is
-of the asset's own namespace. This module reads nothing itself: a worker passes a
+The first form needs `servo.mypy_plugin` to be type-checked, and Ruff to be told that
+the text is no type (`# ruff: noqa: F821, UP037`). A key without a dot is of the
+asset's own namespace. This module reads nothing itself: a worker passes a
 `Reader`, so that importing `servo` stays cheap.
 """
 

@@ -17,6 +17,7 @@ import msgspec
 from servo.asset import AnyAsset, AssetDefinition, Declaration, Dependency, SqlAssetDefinition
 from servo.check import CheckDefinition
 from servo.context import AssetIn
+from servo.contract import canonical
 from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import (
     Asset,
@@ -41,6 +42,8 @@ T = TypeVar("T")
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _REF = re.compile(r"""\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
 
+
+_decoder = msgspec.json.Decoder(Asset)
 
 # Defaults are left out of the wire's text by identity, so they must be the very objects.
 _DEFAULT: Final = Asset(key="", code=Code(module="", name=""))
@@ -235,6 +238,6 @@ def _transform(definition: AnyAsset) -> str:
 def _typed(asset: Asset) -> None:
     """Refuse values of the wrong type, which only a reader of the manifest would notice."""
     try:
-        msgspec.convert(msgspec.to_builtins(asset), Asset)
-    except (msgspec.ValidationError, TypeError) as error:
+        _decoder.decode(canonical.encode(asset))
+    except msgspec.ValidationError as error:
         raise Invalid(f"wrong type: {error}") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from types import NoneType
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from servo.contract.manifest import (
     TenantDimension,
     TimeDimension,
 )
+from servo.source import expect, expect_each
 
 Moment: TypeAlias = str | date | datetime
 
@@ -68,24 +70,27 @@ def monthly(
 
 def static(name: str, values: Sequence[str]) -> Partitions:
     """One partition for each of the values, which change with a deployment only."""
-    return Partitions((StaticDimension(name=name, values=_texts(values)),))
+    return Partitions((StaticDimension(name=_text(name), values=_texts(values)),))
 
 
 def dynamic(name: str, *, keys: str = "") -> Partitions:
     """Values are added while the system runs, to the set `keys` (default: `name`)."""
-    return Partitions((DynamicDimension(name=name, keys=keys or name),))
+    return Partitions((DynamicDimension(name=_text(name), keys=_text(keys) or name),))
 
 
 def tenant(name: str, values: Sequence[str]) -> Partitions:
     """One partition for each tenant; the scheduler is fair between them."""
-    return Partitions((TenantDimension(name=name, values=_texts(values)),))
+    return Partitions((TenantDimension(name=_text(name), values=_texts(values)),))
 
 
 def _time(name: str, every: Every, start: Moment, end: Moment | None, timezone: str) -> Partitions:
+    expect(start, (str, date), "start")
+    expect(end, (str, date, NoneType), "end")
+    expect(timezone, str, "timezone")
     first = _spelled(start, every)
     last = None if end is None else _spelled(end, every)
     return Partitions(
-        (TimeDimension(name=name, every=every, start=first, end=last, timezone=timezone),)
+        (TimeDimension(name=_text(name), every=every, start=first, end=last, timezone=timezone),)
     )
 
 
@@ -109,6 +114,11 @@ def _to_datetime(moment: Moment) -> datetime:
     return datetime(moment.year, moment.month, moment.day)
 
 
+def _text(name: str) -> str:
+    expect(name, str, "the dimension")
+    return name
+
+
 def _texts(values: Sequence[str]) -> tuple[str, ...]:
-    # A lone text is a sequence of letters, and never what was meant.
-    return (values,) if isinstance(values, str) else tuple(values)
+    expect_each(values, str, "values")  # a lone text would be a sequence of letters
+    return tuple(values)

@@ -10,7 +10,7 @@ from typing import Final
 
 from servo.asset import Declaration
 from servo.contract.manifest import Code
-from servo.source import code_of_caller
+from servo.source import code_of_caller, expect, expect_each
 
 
 class ScheduleDefinition:
@@ -45,6 +45,10 @@ def schedule(
     `selection` is assets, or what the command line takes: `+sales.totals`,
     `tag:daily`. `partitions` is a range as there; empty is the newest complete one.
     """
+    expect(name, str, "name")
+    expect(cron, str, "cron")
+    expect(timezone, str, "timezone")
+    expect_each(selection, (str, Declaration), "selection")
     return ScheduleDefinition(name, cron, timezone, selection, partitions)
 
 

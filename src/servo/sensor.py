@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from servo.asset import Declaration
 from servo.contract.manifest import Code
 from servo.duration import Duration
-from servo.source import code_of, misdeclared
+from servo.source import code_of, expect, expect_each, misdeclared
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class SensorDefinition:
     ) -> None:
         if not inspect.isfunction(function):
             misdeclared(f"@sensor over {function!r}, which is not a function")
+        expect(name, str, "name")
+        expect_each(selection, (str, Declaration), "selection")
         functools.update_wrapper(self, function)
         self.name: Final = name or function.__name__
         self.interval: Final = interval

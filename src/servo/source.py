@@ -7,10 +7,10 @@ import inspect
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from servo.contract.manifest import Code
 from servo.errors import Invalid, Misdeclared
@@ -31,6 +31,21 @@ def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
     """Refuse what the user's line asks for, naming that line."""
     frame = caller()
     raise Misdeclared(frame.f_code.co_filename, frame.f_lineno, problem, hint=hint)
+
+
+def expect(value: object, types: type | tuple[type, ...], what: str) -> None:
+    """Refuse a value of another type; annotations alone do not keep it out."""
+    wanted = types if isinstance(types, tuple) else (types,)
+    if not isinstance(value, wanted):
+        names = " or ".join(each.__name__ for each in wanted)
+        misdeclared(f"{what} is {value!r}, not a {names}")
+
+
+def expect_each(values: object, types: type | tuple[type, ...], what: str) -> None:
+    """The same for every item of a list or a tuple."""
+    expect(values, (list, tuple), what)
+    for item in cast(Sequence[object], values):
+        expect(item, types, f"an item of {what}")
 
 
 def code_of_caller(name: str) -> Code:

@@ -10,7 +10,7 @@ from servo.declare import declare, declare_schedule, declare_sensor
 from servo.project import Problem as Problem
 from servo.project import Project
 from servo.rules.checks import checks_name_columns
-from servo.rules.columns import columns_are_named_once
+from servo.rules.columns import columns_are_named_once, lineage_leads_somewhere
 from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
@@ -29,6 +29,7 @@ RULES: Final[tuple[Rule, ...]] = (
     partitions_are_sound,
     mappings_fit,
     columns_are_named_once,
+    lineage_leads_somewhere,
     checks_name_columns,
 )
 

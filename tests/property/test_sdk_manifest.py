@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -10,20 +11,27 @@ from hypothesis import strategies as st
 
 from servo import (
     AssetIn,
+    Freshness,
     Resources,
+    Retry,
+    accepted_values,
     all_upstream,
     asset,
+    column,
     daily,
+    hourly,
     latest,
     not_null,
     row_count,
     schedule,
+    sql_asset,
     static,
 )
-from servo.asset import AnyAsset
+from servo.asset import AnyAsset, AssetSettings
 from servo.contract.manifest import decode_manifest, encode_manifest
 from servo.discover import build_manifest
 from servo.duration import seconds
+from servo.errors import Invalid
 from servo.project import Project
 from servo.validate import validate
 
@@ -129,3 +137,49 @@ def _can_be_ordered(upstream: dict[int, set[int]]) -> bool:
 def test_a_duration_is_the_sum_of_its_parts(days: int, hours: int, minutes: int, s: int) -> None:
     text = f"{days}d{hours}h{minutes}m{s}s"
     assert seconds(text, "timeout") == ((days * 24 + hours) * 60 + minutes) * 60 + s
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=5,
+)
+BUILDERS: list[Callable[..., Any]] = [
+    lambda junk: asset(**junk)(_function),
+    lambda junk: asset(partitions=static("r", junk), namespace="a")(_function),
+    lambda junk: asset(partitions=static(junk, ["a"]), namespace="a")(_function),
+    lambda junk: asset(partitions=daily("d", start=junk), namespace="a")(_function),
+    lambda junk: asset(partitions=hourly("d", start="2025-01-01", end=junk))(_function),
+    lambda junk: asset(partitions=daily("d", start="2025-01-01", timezone=junk))(_function),
+    lambda junk: asset(checks=[accepted_values("a", junk)], namespace="a")(_function),
+    lambda junk: asset(checks=[not_null("a", name=junk, input=junk)], namespace="a")(_function),
+    lambda junk: asset(deps=[AssetIn(junk)], namespace="a")(_function),
+    lambda junk: asset(retry=Retry(delay=junk, max_attempts=junk), namespace="a")(_function),
+    lambda junk: asset(freshness=Freshness(max_age=junk), namespace="a")(_function),
+    lambda junk: asset(columns=[column(junk, junk, lineage=junk)], namespace="a")(_function),
+    lambda junk: sql_asset("q", junk, namespace="a"),
+]
+
+
+@given(st.sampled_from(BUILDERS), JUNK)
+def test_whatever_is_declared_is_refused_or_reported_and_never_breaks(
+    build: Callable[..., Any], junk: object
+) -> None:
+    try:
+        made = build(junk)
+    except (Invalid, TypeError):  # TypeError: a call without such a keyword
+        return
+    assert isinstance(validate(Project(Path("/"), assets=[made])), list)
+
+
+@given(st.sampled_from(sorted(AssetSettings.__annotations__)), JUNK)
+def test_any_value_of_any_setting_is_refused_or_reported(name: str, junk: object) -> None:
+    settings: dict[str, Any] = {"namespace": "a", "name": "x", name: junk}
+    try:
+        made = asset(**settings)(_function)
+    except Invalid:
+        return
+    project = Project(Path("/"), assets=[made])
+    if not validate(project):
+        data = encode_manifest(build_manifest(project))
+        assert encode_manifest(decode_manifest(data)) == data

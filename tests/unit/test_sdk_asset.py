@@ -145,10 +145,13 @@ def test_every_setting_reaches_the_manifest() -> None:
     ("settings", "message", "hint"),
     [
         ({"owner": ["ann"]}, "unknown argument 'owner'", "did you mean 'owners'?"),
-        ({"owners": "ann"}, "owners='ann' is not a list or tuple", ""),
-        ({"partitions": "daily"}, "partitions='daily' is not a Partitions", ""),
-        ({"retry": 3}, "retry=3 is not a Retry", ""),
-        ({"name": 3}, "name=3 is not a str", ""),
+        ({"owners": "ann"}, "owners is 'ann', not a list or tuple", ""),
+        ({"partitions": "daily"}, "partitions is 'daily', not a Partitions", ""),
+        ({"retry": 3}, "retry is 3, not a Retry", ""),
+        ({"name": 3}, "name is 3, not a str", ""),
+        ({"checks": [3]}, "an item of checks is 3, not a Check or CheckDefinition", ""),
+        ({"columns": ["id"]}, "an item of columns is 'id', not a ColumnDef", ""),
+        ({"deps": [3]}, "an item of deps is 3, not a str or AssetIn or Declaration", ""),
     ],
 )
 def test_an_impossible_argument_is_refused_at_once_with_its_line(

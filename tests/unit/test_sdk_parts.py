@@ -31,6 +31,7 @@ from servo import (
     references,
     row_count,
     row_count_change,
+    schedule,
     schema_is,
     sensor,
     static,
@@ -209,13 +210,20 @@ def test_checks_are_data() -> None:
         (lambda: row_count(), "neither a least nor a greatest"),
         (lambda: not_null(), "names no column"),
         (lambda: in_range("n", min=0.5), "is a float"),  # type: ignore[arg-type]
-        (lambda: accepted_values("s", "abc"), "needs a list of values"),
+        (lambda: accepted_values("s", "abc"), "values is 'abc', not a list"),
+        (lambda: accepted_values("s", []), "has no values"),
+        (lambda: not_null(["a"]), r"an item of columns is \['a'\], not a str"),  # type: ignore[arg-type]
+        (lambda: static("r", "eu"), "values is 'eu', not a list"),
+        (lambda: static("r", [1]), "an item of values is 1, not a str"),  # type: ignore[list-item]
+        (lambda: daily("d", start=2025), "start is 2025, not a str or date"),  # type: ignore[arg-type]
+        (lambda: daily(None, start="2025-01-01"), "the dimension is None"),  # type: ignore[arg-type]
+        (lambda: schedule("n", cron="* * * * *", selection="a.b"), "selection is 'a.b'"),
         (lambda: references("a", "people.id"), r"no namespace\.asset\.column"),
         (lambda: freshness("t", max_age="soon"), "'soon' is not a valid max_age"),
         (lambda: not_null("a", level="high"), "unknown option 'level'"),  # type: ignore[call-arg]
     ],
 )
-def test_a_check_that_means_nothing_is_refused_where_it_is_written(
+def test_what_means_nothing_is_refused_where_it_is_written(
     make: Callable[[], Any], message: str
 ) -> None:
     with pytest.raises(Misdeclared, match=message) as error:

@@ -329,6 +329,13 @@ def test_mappings_that_find_partitions_are_good(
             "or by_dimension(date=latest), or the same unit)",
         ),
         (
+            hourly("date", start="2025-01-01", timezone="Asia/Kolkata"),
+            identity,
+            hourly("date", start="2025-01-01"),
+            "the hours of its dimension 'date' begin at other minutes than here "
+            "(use the same time zone)",
+        ),
+        (
             weekly("date", start="2025-01-06"),
             window(-1, 0),
             DAYS,
@@ -415,6 +422,14 @@ def test_checks_and_columns_have_names_of_their_own() -> None:
     ]
     assert said([make("a.x", columns=[column("a"), column("a")])]) == [
         "the column 'a' is declared twice"
+    ]
+
+
+def test_lineage_must_come_from_somewhere() -> None:
+    columns = [column("total", lineage=["a.up.amount", "a.upp.amount", "amount"])]
+    assert said([make("a.up"), make("a.x", columns=columns)]) == [
+        "the column 'total' comes from the unknown 'a.upp.amount' (did you mean 'a.up'?)",
+        "the column 'total' comes from the unknown 'amount' (write namespace.asset.column)",
     ]
 
 

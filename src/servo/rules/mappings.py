@@ -8,7 +8,9 @@ what identity cannot match, so nothing is wrong there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from servo.contract import manifest as wire
 from servo.contract.manifest import (
@@ -98,6 +100,20 @@ def _granularity_flaws(theirs: Dimension, ours: Dimension) -> Iterator[Flaw]:
         name = theirs.name
         hint = f"by_dimension({name}=all_upstream) or by_dimension({name}=latest), or the same unit"
         yield Flaw(f"its dimension {name!r} is {there}, here it is {here}", hint)
+    elif _minute(theirs) != _minute(ours):
+        message = f"the hours of its dimension {theirs.name!r} begin at other minutes than here"
+        yield Flaw(message, "use the same time zone")
+
+
+def _minute(dimension: Dimension) -> timedelta | None:
+    """When hours begin, in UTC; None for what has no hours, or is reported for itself."""
+    if not isinstance(dimension, TimeDimension) or dimension.every != "hour":
+        return None
+    try:
+        start = datetime.fromisoformat(dimension.start).replace(tzinfo=ZoneInfo(dimension.timezone))
+    except (ValueError, OSError, LookupError):
+        return None
+    return (start.utcoffset() or timedelta()) % timedelta(hours=1)
 
 
 def _grain(dimension: Dimension) -> str:
