@@ -2,8 +2,8 @@
 
 Modules are imported from their source alone: never from a cached bytecode, which
 Python trusts by a file's second and size, and never from an earlier import. What
-was imported is forgotten afterwards, and `sys.path` is as it was; so a second
-discovery in one process sees the code as it is then.
+was imported is forgotten afterwards: `sys.path` and `sys.modules` are as they were,
+and a second discovery in one process sees the code as it is then.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _DEFINITIONS: Final = (
     ScheduleDefinition,
     SensorDefinition,
 )
+_OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it borrows the import system
 
 
@@ -124,7 +125,7 @@ class _Finder(MetaPathFinder):
         self._base = base
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] in sys.stdlib_module_names:
+        if fullname.partition(".")[0] in {_OURS, *sys.stdlib_module_names}:
             return None
         place = self._base.joinpath(*fullname.split("."))
         package, file = place / "__init__.py", place.with_suffix(".py")
@@ -141,7 +142,7 @@ class _Finder(MetaPathFinder):
 @contextmanager
 def _importing_from(base: Path) -> Iterator[None]:
     path, finder = list(sys.path), _Finder(base)
-    _forget(base)
+    before = _forget(base)
     sys.path.insert(0, str(base))
     sys.meta_path.insert(0, finder)
     importlib.invalidate_caches()
@@ -151,21 +152,25 @@ def _importing_from(base: Path) -> Iterator[None]:
         sys.path[:] = path
         sys.meta_path.remove(finder)
         _forget(base)
+        sys.modules.update(before)
         importlib.invalidate_caches()
 
 
-def _forget(base: Path) -> None:
+def _forget(base: Path) -> dict[str, ModuleType]:
+    """Remove, and return, what has been imported from this folder."""
     linecache.clearcache()
-    for name, module in list(sys.modules.items()):
-        if _is_under(module, base):
-            del sys.modules[name]
+    found = {name: module for name, module in sys.modules.items() if _is_under(module, base)}
+    for name in found:
+        del sys.modules[name]
+    return found
 
 
 def _is_under(module: ModuleType, base: Path) -> bool:
     """Whether the module is of this folder's own files, and not of a library inside it."""
     file = getattr(module, "__file__", None)
     places = [file] if file else list(getattr(module, "__path__", None) or [])
-    return any(_is_own(Path(place), base) for place in places)
+    is_ours = getattr(module, "__name__", "").partition(".")[0] == _OURS
+    return not is_ours and any(_is_own(Path(place), base) for place in places)
 
 
 def _is_own(place: Path, base: Path) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -194,6 +195,19 @@ def test_discovery_leaves_the_import_system_as_it_was(tmp_path: Path) -> None:
     assert (list(sys.path), list(sys.meta_path)) == before[:2]
     assert not {"one", "pkg", "pkg.two"} & set(sys.modules)
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_what_others_imported_stays_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, host_mod=ONE)
+    write(tmp_path / ".venv" / "site-packages", host_lib="VALUE = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / ".venv" / "site-packages")
+    before = [importlib.import_module(name) for name in ("host_mod", "host_lib")]
+    project = discover(tmp_path)
+    assert [sys.modules.pop(name) for name in ("host_mod", "host_lib")] == before
+    assert project.assets[0] is not before[0].one
 
 
 def test_changed_code_of_the_same_size_and_second_is_seen(tmp_path: Path) -> None:
