@@ -58,6 +58,7 @@ class Engine:
             "worker": lambda: self.worker.run(self._stop_worker),
             "merger": self._merging.merge_until_stopped,
         }
+        self.workspace.publisher.tidy_aside()
         for name, target in targets.items():
             thread = threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
             thread.start()
@@ -76,6 +77,7 @@ class Engine:
         self.workspace.signal.wake()
         for thread in self._threads:
             thread.join()
+        self.workspace.publisher.tidied()
         if self._temporary is not None:
             self._temporary.cleanup()
         if self._failed is not None:

@@ -134,7 +134,7 @@ class Orchestrator:
 
     def tick(self, names: Sequence[str] = ()) -> int:
         """One round; how many actions it performed. Raises what a store may raise."""
-        batches = self._reports.flush()
+        batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         fresh, head = self._commit([*names, *batches])
         self._refresh(head)
         actions = self._decide(fresh)

@@ -66,13 +66,16 @@ class Reports:
     def flush(self) -> list[str]:
         """Append all that waits; the names of the batches. Raises Unavailable: they wait on."""
         names: list[str] = []
-        while True:
+        with self._condition:
+            left = len(self._waiting)
+        while left > 0:
             with self._condition:
                 taken, self._waiting = _first(self._waiting)
                 if not self._waiting:
                     self._urgent = False
+            left -= len(taken)
             if not taken:
-                return names
+                break
             try:
                 names.append(self._append(taken))
             except Unavailable:
@@ -83,10 +86,11 @@ class Reports:
             for _, done in taken:
                 if done is not None:
                     done()
+        return names
 
     def _append(self, taken: Sequence[tuple[Event, Done | None]]) -> str:
         try:
-            return self._ledger.append([event for event, _ in taken]).batch
+            return self._ledger.append([event for event, _ in taken], notify=False).batch
         except Invalid:
             if len(taken) == 1:
                 log.exception("this report cannot be appended, and is dropped: %r", taken[0][0])

@@ -126,15 +126,18 @@ class Ledger:
             traceparent=traceparent,
         )
 
-    def append(self, events: Sequence[Event | Payload]) -> Receipt:
-        """Make events durable. Raises Invalid, or Unavailable with the outcome unknown."""
+    def append(self, events: Sequence[Event | Payload], *, notify: bool = True) -> Receipt:
+        """Make events durable. Raises Invalid, or Unavailable with the outcome unknown.
+
+        Whoever commits them itself, next, need not `notify` the compactor.
+        """
         now = self._clock.now()
         wrapped = [e if isinstance(e, Event) else self.event(e, time=now) for e in events]
         for event in wrapped:
             self._validate(event)
         batch = Batch(batch=self._ids(), events=wrapped)
         self._put(batch.batch, encode_batch(batch))
-        if self._signal is not None:
+        if notify and self._signal is not None:
             self._signal.notify(batch.batch)
         return Receipt(batch.batch, tuple(event.id for event in wrapped))
 

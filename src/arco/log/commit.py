@@ -63,7 +63,8 @@ class Projection(Protocol):
     """The files that a batch of events adds to the tables."""
 
     @property
-    def files(self) -> Sequence[tuple[str, bytes]]: ...
+    def files(self) -> Sequence[Callable[[], tuple[str, bytes]]]:
+        """Each makes one file. All must be called before `domains` is asked."""
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -198,8 +199,10 @@ class Committer:
         projection = self._projector.prepare(head, events, segment, self._clock.now())
         files = list(projection.files)
         if segment is not None:
-            files.append((segment.path, raw))
-        each(self._store, lambda file: put_own(self._store, *file), files)
+            path = segment.path
+            files.insert(0, lambda: (path, raw))
+        # One file is made while the disk or the network has others.
+        each(self._store, lambda make: put_own(self._store, *make()), files)
         self._inbox.set_aside(taken.rejections)
         return _Attempt(head.manifest.position, head.generation, taken, events, segment, projection)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import msgspec
@@ -70,6 +71,7 @@ class Publisher:
         self._clock = clock
         self._ids = ids
         self._rng = rng or random.Random()
+        self._aside: ThreadPoolExecutor | None = None
         self._attempts = attempts
 
     def begin(self) -> Began:
@@ -182,12 +184,34 @@ class Publisher:
         if late:
             self._withdraw_if_void(created)
         self.manifests.advance(created)
+        if self._aside is None:
+            self._tidy(created, hint=not late)
+        else:
+            self._aside.submit(self._tidy, created, hint=not late)
+
+    def tidy_aside(self) -> None:
+        """From now on write hints and delete batches beside the commits, on a thread.
+
+        For a process that commits all the time: neither counts towards success.
+        """
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(1, thread_name_prefix="tidy")
+
+    def tidied(self) -> None:
+        """Wait until everything is tidied up, and go on without the thread."""
+        aside, self._aside = self._aside, None
+        if aside is not None:
+            aside.shutdown(wait=True)
+
+    def _tidy(self, created: Head, *, hint: bool) -> None:
         try:
-            if not late:
+            if hint:
                 self.manifests.write_hint(created)
         except Error as error:
             log.warning("the hint stays behind generation %d: %s", created.generation, error)
-        delete_quietly(self.store, map(paths.inbox, created.manifest.pending_cleanup))
+        # One by one: on another thread, the store's pool belongs to the commits.
+        for name in created.manifest.pending_cleanup:
+            delete_quietly(self.store, [paths.inbox(name)])
 
     def _withdraw_if_void(self, created: Head) -> None:
         newest = self.manifests.listed(created)

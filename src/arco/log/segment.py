@@ -39,6 +39,10 @@ SCHEMA = pa.schema(
 )
 
 
+FEW = 50
+"""So few events are not worth making ready to compress for."""
+
+
 def to_table(events: Sequence[Recorded]) -> pa.Table:
     envelopes = [msgspec.structs.astuple(recorded.event) for recorded in events]
     columns: dict[str, Sequence[Any]] = dict(
@@ -55,9 +59,10 @@ def encode(events: Sequence[Recorded]) -> bytes:
     pq.write_table(
         to_table(events),
         sink,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=["type", "source", "tenant_id", "workspace_id", "actor"],
+        compression="none" if len(events) < FEW else "zstd",
+        compression_level=None if len(events) < FEW else 1,
+        use_dictionary=len(events) >= FEW
+        and ["type", "source", "tenant_id", "workspace_id", "actor"],
         write_statistics=["position", "type", "received_at"],
         store_schema=False,
     )

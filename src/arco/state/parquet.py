@@ -23,6 +23,8 @@ from arco.state.table import Key, shard_text
 from arco.storage.port import Store
 
 ROWS_PER_GROUP = 16_384
+SMALL_CELLS = 4_096
+"""Below this, making ready to compress each column takes longer than all the rest."""
 WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
 
@@ -38,11 +40,12 @@ def encode(
 ) -> tuple[bytes, FileRef]:
     """A table in file order as Parquet, with its reference."""
     sink = pa.BufferOutputStream()
+    small = table.num_rows * table.num_columns < SMALL_CELLS
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression="zstd",
-        compression_level=1,
+        compression="none" if small else "zstd",
+        compression_level=None if small else 1,
         use_dictionary=False,  # zstd finds what repeats, in less time and space
         write_statistics=[*key, "row_version", "_bucket"],
         write_page_checksum=True,

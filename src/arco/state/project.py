@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -32,13 +33,18 @@ class Projected:
     ) -> None:
         self.changes = changes
         self.failures = failures
-        self.files: list[tuple[str, bytes]] = []
         self._added: dict[Table[Any], FileRef] = {}
-        for table, rows in changes.items():
-            if rows:
-                raw, ref = _l0(table, rows, ids(), now)
-                self.files.append((ref.path, raw))
-                self._added[table] = ref
+        self.files = [
+            functools.partial(self._encode, table, rows, ids(), now)
+            for table, rows in sorted(changes.items(), key=lambda item: -len(item[1]))
+            if rows
+        ]
+
+    def _encode(
+        self, table: Table[Any], rows: Mapping[Key, Versioned[Any]], nonce: str, now: datetime
+    ) -> tuple[str, bytes]:
+        raw, self._added[table] = _l0(table, rows, nonce, now)
+        return self._added[table].path, raw
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -50,7 +56,7 @@ class Projected:
 
     def domains(self, current: Domains) -> Domains:
         changed: dict[str, DomainManifest] = {}
-        for table, ref in self._added.items():
+        for table, ref in sorted(self._added.items(), key=lambda item: str(item[0])):
             domain = changed.get(table.domain) or current.get(table.domain)
             if domain is None:
                 domain = DomainManifest(table.domain, 0, {})

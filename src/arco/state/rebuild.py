@@ -118,7 +118,9 @@ class EmbeddedEngine:
             failures += folded.failures
             events += len(batch)
             projected = Projected(folded.changes, (), self._ids, self._clock.now())
-            each(self._files.store, lambda f: put_own(self._files.store, *f), projected.files)
+            each(
+                self._files.store, lambda make: put_own(self._files.store, *make()), projected.files
+            )
             domains.update(projected.domains(domains))
             warm.apply(folded.changes, domains, batch[-1].position)
             self._merge(domains, batch[-1].received_at, above=L0_FILES)

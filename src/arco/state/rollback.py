@@ -108,8 +108,8 @@ class Rollback:
         )
         changes = {system.SEGMENTS: {(ref.first,): (ref.last, row)}}
         projected = Projected(changes, (), self._ids, self._clock.now())
-        for file in projected.files:
-            put_own(self._publisher.store, *file)
+        for make in projected.files:
+            put_own(self._publisher.store, *make())
         log = projected.domains(current)[system.SEGMENTS.domain]
         name = system.SEGMENTS.name
         domains["log"] = with_table(domains["log"], name, log.tables[name])

@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Literal, TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 import obstore
@@ -133,7 +133,9 @@ class CloudStore:
         key = self._key(path)
         try:
             # In one request, always: only that is atomic and can carry the condition.
-            obstore.put(self._client, key, data, mode=mode.value, use_multipart=False)
+            how: Literal["create", "overwrite"]
+            how = "overwrite" if mode is Mode.OVERWRITE else "create"
+            obstore.put(self._client, key, data, mode=how, use_multipart=False)
         except Exception as error:
             raise _mapped(error, path) from error
 

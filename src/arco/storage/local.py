@@ -181,21 +181,25 @@ class LocalStore:
                 with _temporary(at, data) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(at, name, data)
+                self._create(at, name, data, fresh=mode is Mode.FRESH)
             os.fsync(at)
         finally:
             os.close(at)
 
-    def _create(self, at: int, name: str, data: bytes) -> None:
+    def _create(self, at: int, name: str, data: bytes, *, fresh: bool) -> None:
+        """A file gets its name once it is on the disk, unless it is fresh: then the disk is
+        asked for both at once, which takes half as long."""
         fd = self._open_nameless(at)
         if fd is None:
             with _temporary(at, data) as temporary:
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return
         try:
-            _write(fd, data)
+            _write(fd, data, sync=not fresh)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
+            if fresh:
+                os.fsync(fd)
         finally:
             os.close(fd)
 
@@ -222,9 +226,11 @@ class LocalStore:
             unsettled.append(directory)
             directory = directory.rpartition("/")[0]
         Path(self._root).mkdir(parents=True, exist_ok=True)
+        # All are made before the first is seen onto the disk: that then takes them together.
         for child in reversed(unsettled):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(child)
+        for child in reversed(unsettled):
             at = os.open(child.rpartition("/")[0], _DIRECTORY)
             try:
                 os.fsync(at)
@@ -293,11 +299,12 @@ def _temporary(at: int, data: bytes) -> Iterator[str]:
             os.unlink(name, dir_fd=at)
 
 
-def _write(fd: int, data: bytes) -> None:
+def _write(fd: int, data: bytes, *, sync: bool = True) -> None:
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
-    os.fsync(fd)
+    if sync:
+        os.fsync(fd)
 
 
 def _some(fd: int, length: int, path: str) -> bytes:

@@ -52,7 +52,7 @@ class MemoryStore:
         with self._lock:
             if path not in self._objects:
                 insort(self._names, path)
-            elif mode is Mode.CREATE:
+            elif mode is not Mode.OVERWRITE:
                 raise AlreadyExists(f"{path} exists")
             meta = ObjectMeta(path, len(body), self._clock.now())
             self._objects[path] = Object(body, meta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
-from arco.storage.port import Store
+from arco.storage.port import Mode, Store
 
 ATTEMPTS = 4
 
@@ -16,7 +16,7 @@ def put_own(store: Store, path: str, data: bytes) -> None:
     """
     for attempt in range(ATTEMPTS):
         try:
-            store.put(path, data)
+            store.put(path, data, Mode.FRESH)
             return
         except (AlreadyExists, Unavailable) as error:
             try:

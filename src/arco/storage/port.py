@@ -25,6 +25,9 @@ from typing import NamedTuple, Protocol
 class Mode(enum.Enum):
     CREATE = "create"
     OVERWRITE = "overwrite"
+    FRESH = "fresh"
+    """CREATE, of a path that nobody reads before this put has returned: while it is under
+    way, others may see it before it is durable."""
 
 
 class ObjectMeta(NamedTuple):
