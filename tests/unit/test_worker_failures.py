@@ -124,6 +124,17 @@ def test_an_endless_traceback_is_bounded_and_keeps_its_end() -> None:
     assert info.traceback.endswith("END\n") and info.traceback.startswith("Traceback")
 
 
+def test_causes_and_groups_are_shown() -> None:
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ExceptionGroup("many", [ValueError("second")]) from error
+    except ExceptionGroup as error:
+        text = classify(error).traceback
+    assert "first" in text and "many" in text and "second" in text
+
+
 def test_libraries_have_connection_errors_of_their_own() -> None:
     theirs = type("ConnectionError", (OSError,), {})
     assert classify(type("ProxyError", (theirs,), {})("x")).category == "transient"

@@ -182,6 +182,8 @@ def report(folder: Path, module: str = "app", name: str = "f") -> tuple[Any, ...
     with pytest.raises(BaseException) as caught:
         load(folder, module, name)
     info = classify(caught.value, folder=folder)
+    if info.file:
+        assert "worker/loader.py" not in info.traceback and "<frozen" not in info.traceback
     assert "_servo_artifact_" not in info.message + info.traceback + info.hint
     return info.category, info.code, info.file, info.line, info.message, info.hint
 

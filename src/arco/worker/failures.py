@@ -19,14 +19,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from arco.errors import Error
+from servo import errors
 from servo.contract.manifest import RETRIABLE, Category
 from servo.contract.task import ErrorInfo
 from servo.errors import Cancelled
 
 MAX_TRACEBACK_BYTES: Final = 16 << 10
 MAX_MESSAGE_CHARS: Final = 4_000
+MAX_FRAMES: Final = 100
 
-_OURS = str(Path(__file__).resolve().parent)
+_OURS = tuple(f"{Path(file).parent}/" for file in (__file__, errors.__file__))
 _SYNTHETIC = re.compile(r"_servo_artifact_[0-9a-f]{16}(?:\.|\b)")
 
 Redact = Callable[[str], str]
@@ -247,9 +249,11 @@ def _inside(file: str, folder: Path) -> str:
 def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = None) -> str:
     """The traceback without our own frames, with the artifact's files by their own names."""
     try:
-        kept = error.with_traceback(_trimmed(error.__traceback__))
-        lines = traceback.format_exception(type(kept), kept, kept.__traceback__, limit=-60)
-        text = unmangled("".join(lines))
+        whole = traceback.TracebackException(
+            type(error), error, error.__traceback__, limit=-MAX_FRAMES
+        )
+        _trim(whole)
+        text = unmangled("".join(whole.format()))
     except BaseException:  # whatever it is: this too is the user's code
         text = f"<{type(error).__name__}, whose traceback cannot be shown>\n"
     if folder is not None:
@@ -257,16 +261,21 @@ def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = N
     return bounded(redact(text), MAX_TRACEBACK_BYTES)
 
 
-def _trimmed(tb: TracebackType | None) -> TracebackType | None:
-    """From the first frame that is not ours or the import system's: who called it is no news."""
-    found = tb
-    while found is not None and _is_ours(found.tb_frame.f_code.co_filename):
-        found = found.tb_next
-    return found
+def _trim(shown: traceback.TracebackException) -> None:
+    """Leave out the frames between the user's: ours, and the import system's.
+
+    A stack of nothing else stays, for then the mistake may be ours.
+    """
+    kept = [frame for frame in shown.stack if not _is_ours(frame.filename)]
+    if kept:
+        shown.stack = traceback.StackSummary.from_list(kept)
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        if other is not None:
+            _trim(other)
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith((_OURS, "<frozen importlib")) or file == _IMPORTLIB
+    return file.startswith((*_OURS, "<frozen importlib")) or file == _IMPORTLIB
 
 
 _IMPORTLIB = importlib.__file__ or ""
