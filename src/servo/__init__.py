@@ -1,4 +1,15 @@
-"""What users import to declare data assets."""
+"""What users import to declare data assets.
+
+    from servo import AssetIn, asset, daily, row_count
+
+    NAMESPACE = "sales"
+
+    @asset(partitions=daily("date", start="2025-01-01"), checks=[row_count(min=1)])
+    def totals(orders: AssetIn["orders"]):
+        return orders.arrow().group_by("sku").aggregate([("value", "sum")])
+
+This is all of it: every other module is the inside, and `__all__` is pinned by a test.
+"""
 
 from servo.asset import AssetDefinition, SqlAssetDefinition, asset, column, sql_asset
 from servo.check import (

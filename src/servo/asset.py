@@ -17,7 +17,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from servo.check import CheckDefinition
 from servo.context import AssetIn
@@ -94,7 +105,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 class Declaration:
     """What all assets have; `code` says where it stands, with the file as Python knows it."""
 
-    kind: str
+    kind: Literal["python", "sql"]
 
     def __init__(self, settings: AssetSettings, code: Code, module: Mapping[str, Any]) -> None:
         _check_settings(settings)

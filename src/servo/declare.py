@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from servo.asset import AnyAsset, AssetDefinition, Declaration, Dependency, SqlAssetDefinition
+from servo.asset import AnyAsset, Declaration, Dependency, SqlAssetDefinition
 from servo.check import CheckDefinition
 from servo.context import AssetIn
 from servo.contract import canonical
@@ -61,7 +61,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
     retry, freshness = settings.get("retry"), settings.get("freshness")
     asset = Asset(
         key=definition.key,
-        kind="python" if isinstance(definition, AssetDefinition) else "sql",
+        kind=definition.kind,
         code=project.code(definition),
         description=_description(definition),
         group=settings.get("group", ""),

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from servo.asset import AssetDefinition, SqlAssetDefinition
 from servo.contract.manifest import Manifest
@@ -33,12 +33,8 @@ from servo.sensor import SensorDefinition
 from servo.validate import validate
 
 _SKIPPED: Final = frozenset({"tests", "test", "venv", "env", "node_modules", "__pycache__"})
-_DEFINITIONS: Final = (
-    AssetDefinition,
-    SqlAssetDefinition,
-    ScheduleDefinition,
-    SensorDefinition,
-)
+_ASSETS: Final = (AssetDefinition, SqlAssetDefinition)
+_DEFINITIONS: Final = (*_ASSETS, ScheduleDefinition, SensorDefinition)
 _OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it borrows the import system
 
@@ -239,51 +235,49 @@ def _place(name: str, error: BaseException, base: Path) -> tuple[str, int]:
 # -- what they define ---------------------------------------------------------------------
 
 
-def _collect(modules: Sequence[ModuleType]) -> dict[int, tuple[Any, str, str]]:
-    """Each definition once, with the module and the variable to import it by."""
-    found: dict[int, tuple[Any, str, str]] = {}
+class _Found(NamedTuple):
+    """A definition, with the module and the variable to import it by."""
+
+    value: Any
+    module: str
+    name: str
+
+    @property
+    def rank(self) -> tuple[bool, bool, str, str]:
+        """Best is where it was defined, under its own name; then the first by name."""
+        code = self.value.code
+        return self.module != code.module, self.name != code.name, self.module, self.name
+
+
+def _collect(modules: Sequence[ModuleType]) -> list[_Found]:
+    """Each definition once, under its best name."""
+    best: dict[int, _Found] = {}
     for module in modules:
-        for name, value in sorted(vars(module).items()):
+        for name, value in vars(module).items():
             if isinstance(value, _DEFINITIONS):
-                best = found.get(id(value))
-                if best is None or _rank(value, module, name) < _rank_of(best):
-                    found[id(value)] = (value, module.__name__, name)
-    return found
+                found = _Found(value, module.__name__, name)
+                best[id(value)] = min(found, best.get(id(value), found), key=lambda f: f.rank)
+    return list(best.values())
 
 
-def _read_sources(found: dict[int, tuple[Any, str, str]]) -> None:
+def _read_sources(found: Sequence[_Found]) -> None:
     """Read the texts now, while the files are those that were imported."""
-    for value, _, _ in found.values():
-        if isinstance(value, AssetDefinition):
+    for each in found:
+        if isinstance(each.value, AssetDefinition):
             with suppress(Invalid):  # to be reported by `validate`
-                _ = value.source
-
-
-def _rank(value: Any, module: ModuleType, name: str) -> tuple[bool, bool, str, str]:
-    return _rank_of((value, module.__name__, name))
-
-
-def _rank_of(place: tuple[Any, str, str]) -> tuple[bool, bool, str, str]:
-    """Where it was defined, under its own name; or else the first by name."""
-    value, module, name = place
-    return module != value.code.module, name != value.code.name, module, name
+                _ = each.value.source
 
 
 def _project(
-    root: Path, base: Path, found: dict[int, tuple[Any, str, str]], problems: list[Problem]
+    root: Path, base: Path, found: Sequence[_Found], problems: Sequence[Problem]
 ) -> Project:
-    values = [value for value, _, _ in found.values()]
-    kinds = (AssetDefinition, SqlAssetDefinition)
+    values = [each.value for each in sorted(found, key=lambda f: (f.module, f.name))]
     return Project(
         root,
         imports=base.relative_to(root).as_posix() if base != root else "",
-        assets=sorted((v for v in values if isinstance(v, kinds)), key=lambda v: v.key),
-        schedules=sorted(
-            (v for v in values if isinstance(v, ScheduleDefinition)), key=lambda v: v.name
-        ),
-        sensors=sorted(
-            (v for v in values if isinstance(v, SensorDefinition)), key=lambda v: v.name
-        ),
+        assets=sorted((v for v in values if isinstance(v, _ASSETS)), key=lambda v: v.key),
+        schedules=[v for v in values if isinstance(v, ScheduleDefinition)],
+        sensors=[v for v in values if isinstance(v, SensorDefinition)],
         problems=problems,
-        places={key: (module, name) for key, (_, module, name) in found.items()},
+        places={id(each.value): (each.module, each.name) for each in found},
     )
