@@ -3,6 +3,10 @@
     app.py        the tree of commands, and what becomes of errors
     options.py    what every command takes, declared once
     session.py    what every command is given
+    project.py    `servo validate`, `deploy`, `deployments`, `rollback`
+    run.py        `servo plan`, `servo run`; live.py shows a run as it goes
+    runs.py       `servo runs`
+    serve.py      `servo orchestrator`, `servo worker`
     admin_*.py    `servo admin`
     catalog_*.py  `servo catalog`
 

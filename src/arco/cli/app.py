@@ -26,6 +26,13 @@ from arco.cli import (
     catalog_asset,
     catalog_column,
     catalog_namespace,
+    partitions,
+    project,
+    runs,
+    serve,
+)
+from arco.cli import (
+    run as running,
 )
 from arco.cli.failures import INTERRUPTED, Failure, failure_of, report, show_traceback
 from arco.cli.options import group, help_without_command
@@ -52,6 +59,11 @@ catalog = group("catalog", "Namespaces, assets and columns: change them, read th
 for section in (catalog_namespace, catalog_asset, catalog_column):
     catalog.add_typer(section.app)
 
+for commands in (project, running):
+    commands.register(app)
+app.add_typer(runs.app)
+app.add_typer(partitions.app)
+serve.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)
 

@@ -1,0 +1,166 @@
+"""A run as it goes: a live view for a terminal, a line for each task for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from arco.cli import render
+from arco.orchestration import states
+from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
+
+if TYPE_CHECKING:
+    from arco.app import Workspace
+    from arco.dispatch.liveness import Progress
+
+STYLES = {
+    states.SUCCEEDED: "green",
+    states.REUSED: "dim",
+    states.FAILED: "bold red",
+    states.SKIPPED: "yellow",
+    states.CANCELLED: "yellow",
+    states.RUNNING: "cyan",
+    states.RETRY_WAIT: "magenta",
+    states.RUN_TIMED_OUT: "bold red",
+}
+SHOWN = 8
+QUIET = frozenset({states.REUSED})
+
+
+def state_text(state: str) -> Text:
+    return Text(state, STYLES.get(state, ""))
+
+
+def name_of(task: TaskRow) -> str:
+    return f"{task.asset_key}[{task.partition_key}]" if task.partition_key else task.asset_key
+
+
+def follow(
+    workspace: Workspace,
+    run_id: str,
+    *,
+    progress: Callable[[], Mapping[str, Progress]],
+    wait: Callable[[float], None],
+    quiet: bool = False,
+) -> RunRow:
+    """Show a run until it has ended; its row."""
+    position = 0
+    tasks: dict[str, TaskRow] = {}
+    with _view(quiet) as view:
+        while True:
+            snapshot = workspace.snapshot()
+            run = snapshot.get(RUNS, run_id)
+            assert run is not None
+            for key, task in snapshot.since(TASKS, position):
+                if key[0] == run_id:
+                    before = tasks.get(task.task_id)
+                    tasks[task.task_id] = task
+                    view.changed(before, task)
+            position = snapshot.position
+            view.update(run, tasks, progress())
+            if run.state not in states.RUN_ACTIVE:
+                return run
+            wait(0.2)
+
+
+def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> RunRow:
+    """The same for a run that others work on."""
+    from arco.dispatch.liveness import records
+
+    def progress() -> Mapping[str, Progress]:
+        return {id: p for record in records(workspace.store) for id, p in record.attempts.items()}
+
+    return follow(
+        workspace, run_id, progress=progress, wait=lambda s: workspace.clock.sleep(s), quiet=quiet
+    )
+
+
+class _Quiet:
+    def changed(self, before: TaskRow | None, task: TaskRow) -> None: ...
+
+    def update(
+        self, run: RunRow, tasks: Mapping[str, TaskRow], progress: Mapping[str, Progress]
+    ) -> None: ...
+
+
+class _Lines(_Quiet):
+    """What became of each task, as it happens."""
+
+    def changed(self, before: TaskRow | None, task: TaskRow) -> None:
+        if before is not None and before.state == task.state:
+            return
+        if task.state in states.TERMINAL - QUIET or task.state == states.RETRY_WAIT:
+            render.out(line_of(task))
+
+
+def line_of(task: TaskRow) -> Text:
+    text = Text("  ") + state_text(f"{task.state:<10} ") + Text(name_of(task))
+    if task.state in (states.SUCCEEDED, states.FAILED, states.RETRY_WAIT) and task.wall_ms:
+        text.append(f"  {task.wall_ms / 1000:.1f} s", "dim")
+    if task.attempt > 1 or task.state == states.RETRY_WAIT:
+        text.append(f"  attempt {task.attempt} of {task.max_attempts}", "dim")
+    if task.error_message and task.state in (states.FAILED, states.RETRY_WAIT):
+        text.append(f"  {task.error_message.splitlines()[0][:200]}", "red")
+    return text
+
+
+class _Screen(_Lines):
+    """Finished tasks scroll by; below them, what is going on."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(console=render.console(), refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> _Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def changed(self, before: TaskRow | None, task: TaskRow) -> None:
+        if before is not None and before.state == task.state:
+            return
+        if task.state in (states.FAILED, states.RETRY_WAIT, states.SUCCEEDED):
+            self._live.console.print(line_of(task), no_wrap=True, overflow="ellipsis")
+
+    def update(
+        self, run: RunRow, tasks: Mapping[str, TaskRow], progress: Mapping[str, Progress]
+    ) -> None:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        head = Table.grid(padding=(0, 1, 0, 0))
+        bar = ProgressBar(total=max(1, run.tasks_total), completed=run.tasks_done, width=40)
+        counts = f"{run.tasks_done:,} of {run.tasks_total:,}"
+        if run.tasks_failed:
+            counts += f", {run.tasks_failed:,} failed"
+        head.add_row(state_text(run.state), bar, Text(counts))
+        going = [task for task in tasks.values() if task.state == states.RUNNING]
+        lines = [_going(task, progress.get(task.attempt_id)) for task in going[:SHOWN]]
+        if len(going) > SHOWN:
+            lines.append(Text(f"  and {len(going) - SHOWN} more", "dim"))
+        self._live.update(Group(head, *lines))
+
+
+def _going(task: TaskRow, progress: Progress | None) -> Text:
+    text = Text("  ") + Text(name_of(task), "cyan")
+    if progress is not None and (progress.percent or progress.message):
+        text.append(f"  {progress.percent}% {progress.message}", "dim")
+    return text
+
+
+@contextmanager
+def _view(quiet: bool) -> Iterator[_Quiet]:
+    if quiet:
+        yield _Quiet()
+    elif render.console().is_terminal:
+        with _Screen() as screen:
+            yield screen
+    else:
+        yield _Lines()

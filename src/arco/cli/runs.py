@@ -1,0 +1,358 @@
+"""`servo runs`: look at runs, cancel them, try them again, read their logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arco.cli.options import command, group
+from arco.cli.session import Session
+from arco.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from arco.app import Workspace
+    from arco.orchestration.tables import RunRow, TaskRow
+    from arco.state.snapshot import Snapshot
+
+app = group("runs", "Runs: what goes on, and what happened.")
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning or end of it.")]
+
+
+@command(app, "list", example="servo runs list --state FAILED", takes=["at"])
+def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many at most.")] = 20,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only runs in this state.")
+    ] = None,
+) -> None:
+    """List runs, the newest first."""
+    from arco.cli import render
+    from arco.cli.live import state_text
+    from arco.orchestration.states import RUN_STATES
+
+    if state is not None and state.upper() not in RUN_STATES:
+        raise Invalid(f"{state!r} is no state of a run", hint=f"one of {', '.join(RUN_STATES)}")
+    found = session.open().read_orchestration(session.at())
+    rows = [r for r in found.runs() if state is None or r.state == state.upper()]
+    if session.json:
+        render.document({"generation": found.snapshot.generation, "runs": rows[:limit]})
+        return
+    if not rows:
+        render.say("there are no runs" + (f" in state {state.upper()}" if state else ""))
+        return
+    shown = [
+        (
+            r.run_id,
+            state_text(r.state),
+            f"{r.tasks_done:,}/{r.tasks_total:,}",
+            r.created_at,
+            _took(r),
+            r.triggered_by,
+            " ".join([*r.selection, *r.partitions]),
+        )
+        for r in rows[:limit]
+    ]
+    headers = ("run", "state", "tasks", "created", "took", "by", "what")
+    render.show(render.table(headers, shown, right=["tasks", "took"], whole=["run"]))
+    if len(rows) > limit:
+        render.note(f"{len(rows) - limit:,} older runs; see --limit")
+
+
+@command(app, "show", example="servo runs show 01K…", takes=["at"])
+def show(
+    session: Session,
+    run: Run,
+    all_tasks: Annotated[
+        bool, typer.Option("--all", help="Every task, not only what needs attention.")
+    ] = False,
+) -> None:
+    """Show a run: its state, its tasks, and what went wrong."""
+    from arco.cli import render
+
+    workspace = session.open()
+    snapshot = workspace.snapshot(session.at())
+    row = workspace.read_orchestration(session.at()).find_run(run)
+    if session.json:
+        render.document(document_of(workspace, row.run_id, snapshot))
+        return
+    _show_run(row)
+    _show_tasks(workspace, snapshot, row, all_tasks)
+
+
+def _show_run(row: RunRow) -> None:
+    from arco.cli import render
+    from arco.cli.live import state_text
+
+    render.show(
+        render.fields(
+            {
+                "run": row.run_id,
+                "state": state_text(row.state),
+                "selection": " ".join(row.selection),
+                "partitions": " ".join(row.partitions) or None,
+                "trigger": f"{row.trigger} by {row.triggered_by or '–'}",
+                "run key": row.run_key or None,
+                "retry of": row.retry_of or None,
+                "deployment": row.deployment_id,
+                "plan": row.plan_id,
+                "created": row.created_at,
+                "finished": row.finished_at,
+                "took": _took(row),
+                "cancelled": row.cancel_requested_at and f"{row.cancel_reason or 'yes'}",
+                "tasks": _counts(row),
+            }
+        )
+    )
+
+
+def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everything: bool) -> None:
+    from arco.cli import render
+    from arco.cli.live import state_text
+    from arco.orchestration import states
+    from arco.orchestration.reader import OrchestrationReader
+
+    tasks = OrchestrationReader(snapshot).tasks(row.run_id)
+    unremarkable = states.GOOD | {states.SKIPPED, states.BLOCKED, states.CANCELLED}
+    chosen = [t for t in tasks if everything or t.state not in unremarkable]
+    if len(tasks) <= 20:
+        chosen = tasks
+    if not chosen:
+        return
+    progress = _progress(workspace) if row.state in states.RUN_ACTIVE else {}
+    shown = [
+        (
+            t.asset_key,
+            t.partition_key or None,
+            state_text(t.state),
+            f"{t.attempt}/{t.max_attempts}",
+            f"{t.wall_ms / 1000:.1f} s" if t.wall_ms else None,
+            t.error_message.split("\n")[0][:300] or progress.get(t.attempt_id),
+        )
+        for t in chosen[:500]
+    ]
+    headers = ("asset", "partition", "state", "attempt", "took", "")
+    render.say("")
+    render.show(render.table(headers, shown, right=["attempt", "took"], whole=["asset"]))
+    for task in chosen:
+        if task.state == states.FAILED and task.error_hint:
+            render.say(f"{task.asset_key}: {task.error_hint}", "cyan")
+
+
+def _progress(workspace: Workspace) -> dict[str, str]:
+    from arco.dispatch.liveness import records
+
+    return {
+        id: f"{p.percent}% {p.message} on {record.worker_id}"
+        for record in records(workspace.store)
+        for id, p in record.attempts.items()
+    }
+
+
+def document_of(
+    workspace: Workspace, run_id: str, snapshot: Snapshot | None = None
+) -> dict[str, Any]:
+    """A run with its tasks, for machines."""
+    from arco.cli import render
+    from arco.orchestration.reader import OrchestrationReader
+
+    reader = OrchestrationReader(snapshot or workspace.snapshot())
+    row = reader.run(run_id)
+    hidden = {"downstream", "upstream"}
+    tasks = [
+        {k: v for k, v in render.plain(task).items() if k not in hidden}
+        for task in reader.tasks(run_id)
+    ]
+    generation = reader.snapshot.generation
+    return {"generation": generation, **render.plain(row), "tasks": tasks}
+
+
+def show_end(workspace: Workspace, row: RunRow) -> None:
+    """The last words about a run that was followed."""
+    from arco.cli import render
+    from arco.cli.live import STYLES, name_of
+    from arco.orchestration import states
+
+    if row.tasks_failed:
+        tasks = workspace.read_orchestration().tasks(row.run_id)
+        for task in [t for t in tasks if t.state == states.FAILED][:10]:
+            _explain(task, name_of(task), row)
+    render.say(
+        f"run {row.run_id} {row.state} in {_took(row) or '0 s'}: {_counts(row)}",
+        STYLES.get(row.state, ""),
+    )
+
+
+def _explain(task: TaskRow, name: str, run: RunRow) -> None:
+    from arco.cli import render
+
+    render.say(f"\n{name} failed ({task.error_code}):", "bold red")
+    render.say(f"  {task.error_message}")
+    if task.error_hint:
+        render.say(f"  {task.error_hint}", "cyan")
+    render.say(f"  servo runs logs {run.run_id} --task {task.asset_key}", "dim")
+
+
+@command(app, "cancel", example="servo runs cancel 01K… --force", takes=["actor"])
+def cancel(
+    session: Session,
+    run: Run,
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not wait for running tasks to stop.")
+    ] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Say why.")] = "",
+) -> None:
+    """Cancel a run: what waits does not start, what runs is told to stop.
+
+    What a task puts out after this never becomes current.
+    """
+    from arco.cli import render
+
+    workspace = session.open()
+    workspace.orchestration.cancel(run, force=force, reason=reason)
+    row = workspace.read_orchestration().find_run(run)
+    if session.json:
+        render.document(row)
+    else:
+        render.say(f"run {row.run_id} is {row.state}: {_counts(row)}")
+
+
+@command(app, "retry", example="servo runs retry 01K…", takes=["actor"])
+def retry(
+    session: Session,
+    run: Run,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Leave the work to `servo orchestrator` and `worker`.")
+    ] = False,
+    slots: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks at a time.")] = 4,
+) -> None:
+    """Ask for the same again, in a new run. What succeeded is up to date, and is reused."""
+    from arco.cli.run import _follow_local, _follow_remote, end
+    from arco.engine import Engine
+
+    workspace = session.open()
+    if remote:
+        _follow_remote(session, workspace, workspace.orchestration.retry(run), detach=False)
+        return
+    triggered = workspace.orchestration.retry(run)
+    engine = Engine(workspace, slots=slots)
+    with engine.running():
+        row = _follow_local(session, engine, triggered)
+    end(session, workspace, row)
+
+
+@command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")
+def logs(
+    session: Session,
+    run: Run,
+    task: Annotated[
+        str | None, typer.Option(metavar="ASSET", help="Only this asset, or this task's id.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only this attempt.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
+    ] = False,
+) -> None:
+    """Show what tasks have printed and logged."""
+    from arco.cli import render
+    from arco.orchestration.states import RUN_ACTIVE
+
+    workspace = session.open()
+    row = workspace.read_orchestration().find_run(run)
+    seen: dict[str, int] = {}
+    while True:
+        reader = workspace.read_orchestration()
+        tasks = _wanted(reader.tasks(row.run_id), task, partition)
+        if not tasks:
+            raise NotFound(f"run {row.run_id} has no such task", hint="see `servo runs show --all`")
+        found = _read_logs(workspace, row.run_id, tasks, attempt)
+        if session.json:
+            render.document({"run_id": row.run_id, "logs": found})
+            return
+        _print_logs(found, seen)
+        row = reader.run(row.run_id)
+        if not follow or row.state not in RUN_ACTIVE:
+            break
+        workspace.clock.sleep(1.0)
+    if not seen:
+        render.say("nothing was printed or logged")
+
+
+def _wanted(tasks: list[TaskRow], wanted: str | None, partition: str | None) -> list[TaskRow]:
+    from arco.cli.live import name_of
+
+    return [
+        t
+        for t in tasks
+        if (wanted is None or wanted in (t.asset_key, t.task_id, name_of(t)))
+        and (partition is None or partition in (t.partition_key, *t.partition_key.split(",")))
+    ]
+
+
+def _read_logs(
+    workspace: Workspace, run_id: str, tasks: list[TaskRow], attempt: int | None
+) -> list[dict[str, Any]]:
+    from arco.cli.live import name_of
+    from arco.errors import NotFound as Missing
+    from arco.storage import paths
+
+    found = []
+    for task in tasks:
+        for number in range(1, task.attempt + 1):
+            if attempt is not None and number != attempt:
+                continue
+            try:
+                raw = workspace.store.get(paths.attempt_log(run_id, task.task_id, number)).data
+            except Missing:
+                continue
+            text = raw.decode("utf-8", "replace")
+            found.append({"task": name_of(task), "attempt": number, "text": text})
+    return found
+
+
+def _print_logs(found: list[dict[str, Any]], seen: dict[str, int]) -> None:
+    from arco.cli import render
+
+    for log in found:
+        name = f"{log['task']} attempt {log['attempt']}"
+        text = log["text"]
+        start = seen.get(name, -1)
+        if len(text) <= start:
+            continue
+        if start < 0 or len(found) > 1:
+            render.say(f"── {name}", "bold")
+        for line in text[max(start, 0) :].splitlines():
+            render.say(line)
+        seen[name] = len(text)
+
+
+def _took(row: RunRow) -> str | None:
+    if row.finished_at is None:
+        return None
+    seconds = (row.finished_at - row.created_at).total_seconds()
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _counts(row: RunRow) -> str:
+    counts = Counter(
+        succeeded=row.tasks_succeeded,
+        reused=row.tasks_reused,
+        failed=row.tasks_failed,
+        skipped=row.tasks_skipped,
+        cancelled=row.tasks_cancelled,
+    )
+    left = row.tasks_total - row.tasks_done
+    parts = [f"{n:,} {what}" for what, n in counts.items() if n]
+    parts += [f"{left:,} to go"] if left else []
+    return ", ".join(parts) or "none"
