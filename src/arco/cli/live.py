@@ -34,8 +34,15 @@ def state_text(state: str) -> Text:
     return Text(state, STYLES.get(state, ""))
 
 
+def partition_text(key: str) -> str:
+    """A partition key without its tags: `date=2025-01-15,region=eu`."""
+    parts = (part.partition("=") for part in key.split(",") if part)
+    return ",".join(f"{name}={tagged.partition(':')[2]}" for name, _, tagged in parts)
+
+
 def name_of(task: TaskRow) -> str:
-    return f"{task.asset_key}[{task.partition_key}]" if task.partition_key else task.asset_key
+    text = partition_text(task.partition_key)
+    return f"{task.asset_key}[{text}]" if text else task.asset_key
 
 
 def follow(
@@ -54,11 +61,11 @@ def follow(
             snapshot = workspace.snapshot()
             run = snapshot.get(RUNS, run_id)
             assert run is not None
-            for key, task in snapshot.since(TASKS, position):
-                if key[0] == run_id:
-                    before = tasks.get(task.task_id)
-                    tasks[task.task_id] = task
-                    view.changed(before, task)
+            changed = [task for key, task in snapshot.since(TASKS, position) if key[0] == run_id]
+            for task in sorted(changed, key=lambda task: task.index):
+                before = tasks.get(task.task_id)
+                tasks[task.task_id] = task
+                view.changed(before, task)
             position = snapshot.position
             view.update(run, tasks, progress())
             if run.state not in states.RUN_ACTIVE:

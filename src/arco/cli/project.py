@@ -29,12 +29,16 @@ def register(app: typer.Typer) -> None:
     command(app, "rollback", example="servo rollback 12", takes=["actor"])(rollback)
 
 
-def packaged(folder: Path) -> tuple[Manifest, bytes]:
-    """A project as a deployment takes it. Invalid, with every problem, if it has any."""
+def packaged(session: Session, folder: Path) -> tuple[Manifest, bytes]:
+    """A project as a deployment takes it. Invalid, with every problem, if it has any.
+
+    A store that lies in the project's folder is no part of the project.
+    """
     from arco.worker.artifact import digest, pack
     from servo.discover import build_manifest, discover
 
-    artifact = pack(folder)
+    store = session.config().directory
+    artifact = pack(folder, without=[] if store is None else [store])
     return build_manifest(discover(folder), digest(artifact)), artifact
 
 
@@ -92,7 +96,7 @@ def deploy(
     """
     from arco.cli import render
 
-    manifest, artifact = packaged(project)
+    manifest, artifact = packaged(session, project)
     if dry_run:
         from servo.contract.manifest import encode_manifest
 

@@ -70,11 +70,18 @@ def _show_plan(spec: PlanSpec) -> None:
     from rich.text import Text
 
     from arco.cli import render
+    from arco.cli.live import partition_text
     from arco.orchestration.plan import spec_fingerprint
 
     styles = {"run": "bold", "reuse": "dim"}
     shown = [
-        (t.stage, t.asset, t.partition or None, Text(t.action, styles[t.action]), t.reason)
+        (
+            t.stage,
+            t.asset,
+            partition_text(t.partition) or None,
+            Text(t.action, styles[t.action]),
+            t.reason,
+        )
         for t in spec.tasks
     ]
     headers = ("stage", "asset", "partition", "action", "why")
@@ -132,7 +139,7 @@ def run(
     if deploy:
         from arco.cli.project import packaged
 
-        manifest, artifact = packaged(project)
+        manifest, artifact = packaged(session, project)
         done = workspace.orchestration.deploy(manifest, artifact, message="servo run --deploy")
         if done.changed and not session.json:
             render.say(f"deployed {done.number} ({done.deployment_id})", "dim")

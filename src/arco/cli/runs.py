@@ -111,7 +111,7 @@ def _show_run(row: RunRow) -> None:
 
 def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everything: bool) -> None:
     from arco.cli import render
-    from arco.cli.live import state_text
+    from arco.cli.live import partition_text, state_text
     from arco.orchestration import states
     from arco.orchestration.reader import OrchestrationReader
 
@@ -126,7 +126,7 @@ def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everythin
     shown = [
         (
             t.asset_key,
-            t.partition_key or None,
+            partition_text(t.partition_key) or None,
             state_text(t.state),
             f"{t.attempt}/{t.max_attempts}",
             f"{t.wall_ms / 1000:.1f} s" if t.wall_ms else None,
@@ -178,8 +178,15 @@ def show_end(workspace: Workspace, row: RunRow) -> None:
 
     if row.tasks_failed:
         tasks = workspace.read_orchestration().tasks(row.run_id)
-        for task in [t for t in tasks if t.state == states.FAILED][:10]:
-            _explain(task, name_of(task), row)
+        alike: dict[tuple[str, str], list[TaskRow]] = {}
+        for task in tasks:
+            if task.state == states.FAILED:
+                alike.setdefault((task.asset_key, task.error_message), []).append(task)
+        for failed in list(alike.values())[:10]:
+            more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+            _explain(failed[0], name_of(failed[0]) + more, row)
+        if len(alike) > 10:
+            render.say(f"\n{len(alike) - 10} more kinds of failures", "red")
     render.say(
         f"run {row.run_id} {row.state} in {_took(row) or '0 s'}: {_counts(row)}",
         STYLES.get(row.state, ""),
@@ -287,14 +294,15 @@ def logs(
 
 
 def _wanted(tasks: list[TaskRow], wanted: str | None, partition: str | None) -> list[TaskRow]:
-    from arco.cli.live import name_of
+    from arco.cli.live import name_of, partition_text
 
-    return [
-        t
-        for t in tasks
-        if (wanted is None or wanted in (t.asset_key, t.task_id, name_of(t)))
-        and (partition is None or partition in (t.partition_key, *t.partition_key.split(",")))
-    ]
+    def fits(task: TaskRow) -> bool:
+        text = partition_text(task.partition_key)
+        named = wanted is None or wanted in (task.asset_key, task.task_id, name_of(task))
+        parts = (task.partition_key, text, *text.split(","))
+        return named and (partition is None or partition in parts)
+
+    return [task for task in tasks if fits(task)]
 
 
 def _read_logs(

@@ -38,14 +38,17 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def pack(root: Path, files: Iterable[Path] | None = None) -> bytes:
+def pack(
+    root: Path, files: Iterable[Path] | None = None, *, without: Iterable[Path] = ()
+) -> bytes:
     """A zip of `files` (all below `root` unless given), the same wherever it is made.
 
-    Left out: hidden files, `__pycache__`, `*.pyc`, virtual environments. Invalid if
+    Left out: what lies in the folders `without`, hidden files, `__pycache__`, `*.pyc`, virtual environments. Invalid if
     what remains is more than 50 MiB or lies outside of `root`.
     """
     base = root.resolve()
-    chosen = _walk(base) if files is None else files
+    skipped = frozenset(folder.resolve() for folder in without)
+    chosen = _walk(base, skipped) if files is None else files
     found = {name: path for name, path in (_named(base, f) for f in chosen) if _kept(base, name)}
     _check_size(found.values())
     buffer = io.BytesIO()
@@ -55,9 +58,10 @@ def pack(root: Path, files: Iterable[Path] | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path, skipped: frozenset[Path]) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if _kept_folder(Path(folder, name))]
+        paths = {name: Path(folder, name) for name in folders}
+        folders[:] = [n for n, path in paths.items() if _kept_folder(path) and path not in skipped]
         yield from (Path(folder, name) for name in names)
 
 
