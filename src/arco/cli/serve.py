@@ -145,6 +145,7 @@ def _timing(interval: float, heartbeat: float, zombie_after: float, claim: float
 
     return Timing(
         interval_s=interval,
+        busy_interval_s=min(0.1, interval),
         linger_s=min(0.05, interval),
         heartbeat_s=heartbeat,
         zombie_after_s=zombie_after,

@@ -123,7 +123,8 @@ class Orchestrator:
             log.warning("left what is not committed to the next one: %s", error)
 
     def _pause_s(self) -> float:
-        pause = self._timing.interval_s
+        busy = bool(self.board.in_flight or self._sent)
+        pause = self._timing.busy_interval_s if busy else self._timing.interval_s
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)

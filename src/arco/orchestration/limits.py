@@ -30,6 +30,8 @@ class Timing(Struct, frozen=True, kw_only=True):
 
     interval_s: float = 1.0
     """How often the orchestrator looks by itself, when nothing wakes it."""
+    busy_interval_s: float = 0.1
+    """The same while tasks are with workers, whose reports come from other processes."""
     linger_s: float = 0.05
     """How long acknowledgements wait for something more urgent to go with."""
     heartbeat_s: float = 5.0
@@ -48,7 +50,11 @@ class Timing(Struct, frozen=True, kw_only=True):
     def check(self) -> Timing:
         """Itself. Raises Invalid where two of these would defeat each other."""
         rules = (
-            (self.interval_s > 0 and self.heartbeat_s > 0, "intervals must be above zero"),
+            (
+                min(self.interval_s, self.busy_interval_s, self.heartbeat_s) > 0,
+                "intervals must be above zero",
+            ),
+            (self.busy_interval_s <= self.interval_s, "busy_interval_s must not exceed interval_s"),
             (
                 self.zombie_after_s >= 3 * self.heartbeat_s,
                 "zombie_after_s must be at least three heartbeats: one may be late, one lost",
