@@ -75,6 +75,7 @@ _COUNTER = {
     states.SKIPPED: "tasks_skipped",
     states.CANCELLED: "tasks_cancelled",
 }
+_DISPATCH_ORDER = ("PENDING", "CREATED", "ACKED", "ENDED")
 
 
 class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
@@ -156,6 +157,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
     run.changed = True
     if e.timeout_s:
         run.schedule("run_timeout", "run", 1, now + timedelta(seconds=e.timeout_s))
+    run.complete()  # if it has no tasks
     yield from run.changes()
 
 
@@ -235,12 +237,11 @@ class _Run:
 
     def enqueued(self, e: DispatchEnqueued) -> None:
         task = self._active(e.task_id, e.attempt_id)
-        state = task and states.after(task.state, "enqueued")
-        if task is None or state is None:
-            if task is not None and e.redelivery > task.redelivery:
-                self._set(replace(task, redelivery=e.redelivery))
+        if task is None:
             return
-        at = self._now if e.redelivery or task.dispatched_at is None else task.dispatched_at
+        state = states.after(task.state, "enqueued") or task.state  # it may have started before
+        again = e.redelivery > task.redelivery
+        at = self._now if again or task.dispatched_at is None else task.dispatched_at
         redelivery = max(task.redelivery, e.redelivery)
         self._set(replace(task, state=state, dispatched_at=at, redelivery=redelivery))
         self._dispatch(task, "CREATED", redelivery)
@@ -344,7 +345,7 @@ class _Run:
             return
         self._timers[timer_id] = replace(timer, state="FIRED", ended_at=self._now)
         if timer.kind == "run_timeout":
-            if self.row.state in states.RUN_ACTIVE:
+            if self.row.state in (states.RUN_PLANNING, states.RUN_RUNNING):
                 self._update(timed_out=True)
                 self.cancel(f"the run took more than {self.row.timeout_s} s", force=False)
             return
@@ -384,7 +385,7 @@ class _Run:
                     self._end(current, "attempt cancelled")
             elif current.state not in states.TERMINAL:
                 self._end(current, "run cancelled")
-        self._complete()
+        self.complete()
 
     # -- moving tasks --------------------------------------------------------------------
 
@@ -419,16 +420,17 @@ class _Run:
         ending = [(task.task_id, cause)]
         while ending:
             id, cause = ending.pop()
-            task = self._known(id)  # as it is by now: two upstreams may end it
-            state = states.after(task.state, cause)
-            if state is None:
-                continue
+            found = self._task(id)  # as it is by now: two upstreams may end it
+            state = None if found is None else states.after(found.state, cause)
+            if found is None or state is None:
+                continue  # it has ended; in a long run its row may even have left
+            task = found
             self._close(task)
             self._set(replace(task, state=state, finished_at=self._now))
             counter = _COUNTER[state]
             self._update(**{counter: getattr(self.row, counter) + 1})
             ending.extend(self._resolve(task, _RESOLUTION[state]))
-        self._complete()
+        self.complete()
 
     def _resolve(self, task: TaskRow, resolution: str) -> Iterable[tuple[str, str]]:
         """Settle the edges of a task that has ended; the tasks below that end with it."""
@@ -438,7 +440,9 @@ class _Run:
             if resolution != "SUCCESS":
                 yield id, _CAUSE[resolution]
                 continue
-            below = self._known(id)
+            below = self._task(id)
+            if below is None:
+                continue  # it was skipped so long ago that its row has left
             below = replace(below, deps_satisfied=below.deps_satisfied + 1)
             self._set(below)
             if below.deps_satisfied == below.deps_total:
@@ -456,7 +460,7 @@ class _Run:
         )
         return True
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         row = self.row
         if row.tasks_done < row.tasks_total or row.finished_at is not None:
             return
@@ -504,8 +508,9 @@ class _Run:
         if known is None and status != "PENDING":
             known = self._rows.get(DISPATCH_OUTBOX, self.row.run_id, id)
         if known is not None:
-            if known.status == "ENDED" or (known.status == "ACKED" and status == "CREATED"):
+            if known.status == "ENDED":
                 return
+            status = max(known.status, status, key=_DISPATCH_ORDER.index)
             ended = self._now if status == "ENDED" else None
             name = known.queue_name
             if redelivery != known.redelivery:
@@ -530,6 +535,9 @@ class _Run:
     def _close(self, task: TaskRow) -> None:
         """An attempt is over: nothing is to be sent or watched for it any more."""
         if task.attempt == 0:
+            return
+        if task.state == states.RETRY_WAIT and task.retry_not_before is not None:
+            self._unschedule("retry", task.task_id, task.attempt, task.retry_not_before)
             return
         self._dispatch(task, "ENDED", task.redelivery)
         if task.timeout_s and task.started_at is not None:

@@ -1,0 +1,289 @@
+"""Runs for tests: plans and reports as events, and a fold of them without files.
+
+`Folding` is the log and the rows in memory: what it appends gets the next position
+and the time that its clock shows, and is folded by the real chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from hypothesis import strategies as st
+
+from arco.app import chain
+from arco.log.envelope import Payload, Recorded, make_event
+from arco.orchestration.events import (
+    AttemptLost,
+    DispatchEnqueued,
+    RunAsset,
+    RunTriggered,
+    TaskFinished,
+    TaskPlan,
+    TasksPlanned,
+    TaskStarted,
+)
+from arco.orchestration.tables import (
+    DEP_SATISFACTION,
+    DISPATCH_OUTBOX,
+    RUNS,
+    TASKS,
+    TIMERS,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
+from arco.state.fold import Folded, fold
+from arco.state.table import Key, Row, Table, Versioned
+from servo.contract.identity import attempt_id
+from servo.contract.task import ErrorInfo, Materialization, Outcome, TaskResult
+
+R = TypeVar("R", bound=Row)
+RUN = "run1"
+RUN_TABLES: tuple[Table[Any], ...] = (RUNS, TASKS, DEP_SATISFACTION, TIMERS, DISPATCH_OUTBOX)
+Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
+CHAIN = chain()
+
+
+class Folding:
+    """A log in memory and what it means, one fact, or one batch of them, at a time."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1)) -> None:
+        self.now = start
+        self.position = 0
+        self.log: list[Recorded] = []
+        self.rows: dict[Table[Any], dict[Key, Versioned[Any]]] = {}
+
+    # -- as the source of rows for the fold ----------------------------------------------
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        return self.rows.get(table, {}).get(key)
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterable[tuple[Key, Versioned[Any]]]:
+        rows = self.rows.get(table, {})
+        return [(key, row) for key, row in rows.items() if key[: table.shard] == shard]
+
+    # -- appending -----------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> Folding:
+        self.now += timedelta(seconds=seconds)
+        return self
+
+    def record(self, payload: Payload, *, key: str = "", actor: str = "") -> Recorded:
+        self.position += 1
+        event = make_event(
+            payload,
+            id=f"e{self.position}",
+            time=self.now,
+            source="tests",
+            tenant="acme",
+            workspace="prod",
+            idempotency_key=key,
+            actor=actor,
+        )
+        recorded = Recorded(self.position, self.now, event, payload)
+        self.log.append(recorded)
+        return recorded
+
+    def add(self, *payloads: Payload) -> Changes:
+        """Append and fold; the rows that this changed."""
+        return self.fold([self.record(payload) for payload in payloads])
+
+    def fold(self, events: Sequence[Recorded]) -> Changes:
+        folded: Folded = fold(CHAIN, self, events)
+        assert not folded.failures, folded.failures
+        for table, rows in folded.changes.items():
+            self.rows.setdefault(table, {}).update(rows)
+        return folded.changes
+
+    # -- looking -------------------------------------------------------------------------
+
+    def all(self, table: Table[R]) -> list[R]:
+        found = self.rows.get(table, {})
+        return [row for _, row in (found[key] for key in sorted(found)) if row is not None]
+
+    def one(self, table: Table[R], *key: Any) -> R:
+        row = self.rows[table][key][1]
+        assert row is not None
+        return row  # type: ignore[no-any-return]
+
+    def run(self, run_id: str = RUN) -> RunRow:
+        return self.one(RUNS, run_id)
+
+    def task(self, task_id: str, run_id: str = RUN) -> TaskRow:
+        return self.one(TASKS, run_id, task_id)
+
+    def states(self, run_id: str = RUN) -> dict[str, str]:
+        return {row.task_id: row.state for row in self.all(TASKS) if row.run_id == run_id}
+
+    def timers(self, kind: str = "") -> list[TimerRow]:
+        """Those that are scheduled."""
+        found = self.all(TIMERS)
+        return [t for t in found if t.state == "SCHEDULED" and (not kind or t.kind == kind)]
+
+
+def replayed(parts: Iterable[Sequence[Recorded]]) -> Folding:
+    """The rows that a log means, folded in these batches."""
+    fresh = Folding()
+    for part in parts:
+        fresh.fold(part)
+    return fresh
+
+
+# -- plans ------------------------------------------------------------------------------
+
+
+class Node(NamedTuple):
+    """A task of a plan: whom it waits for, and what makes it special."""
+
+    deps: tuple[int, ...] = ()
+    reused: bool = False
+    tenant: str = ""
+
+
+Dag = tuple[Node, ...]
+
+
+def chain_of(count: int) -> Dag:
+    return tuple(Node((i - 1,) if i else ()) for i in range(count))
+
+
+def name(index: int) -> str:
+    return f"t{index:02d}"
+
+
+def plan(dag: Dag, run_id: str = RUN, *, chunks: int = 1, **asset: Any) -> tuple[TasksPlanned, ...]:
+    """The plan of a DAG, in so many chunks; task i makes partition `i` of asset `a{i}`."""
+    size = -(-len(dag) // chunks)
+    return tuple(
+        TasksPlanned(
+            run_id=run_id,
+            first=first,
+            assets=tuple(
+                RunAsset(key=f"ns.{name(i)}", asset_id=f"a{i}", **asset)
+                for i in range(first, min(first + size, len(dag)))
+            ),
+            tasks=tuple(
+                TaskPlan(
+                    task_id=name(i),
+                    asset=i - first,
+                    partition=str(i),
+                    deps=dag[i].deps,
+                    reused=f"old{i}" if dag[i].reused else "",
+                    tenant=dag[i].tenant,
+                )
+                for i in range(first, min(first + size, len(dag)))
+            ),
+        )
+        for first in range(0, len(dag), size)
+    )
+
+
+def triggered(tasks: int, run_id: str = RUN, **fields: Any) -> RunTriggered:
+    return RunTriggered(
+        run_id=run_id,
+        plan_id=f"plan-{run_id}",
+        plan_fingerprint="f",
+        deployment_id="d",
+        tasks_total=tasks,
+        **fields,
+    )
+
+
+def started_run(
+    dag: Dag, *, run_id: str = RUN, timeout_s: int = 0, priority: int = 0, **asset: Any
+) -> Folding:
+    folding = Folding()
+    run = triggered(len(dag), run_id, timeout_s=timeout_s, priority=priority)
+    folding.add(run, *plan(dag, run_id, **asset))
+    return folding
+
+
+@st.composite
+def dags(draw: st.DrawFn, max_tasks: int = 12, *, tenants: Sequence[str] = ("",)) -> Dag:
+    nodes = []
+    for i in range(draw(st.integers(1, max_tasks))):
+        deps = draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set()
+        reused = draw(st.integers(0, 7)) == 7
+        nodes.append(Node(tuple(sorted(deps)), reused, draw(st.sampled_from(tenants))))
+    return tuple(nodes)
+
+
+# -- reports ----------------------------------------------------------------------------
+
+
+class Attempt(NamedTuple):
+    """One attempt of a task, as those who work on it know it."""
+
+    task_id: str
+    number: int = 1
+    run_id: str = RUN
+
+    @property
+    def id(self) -> str:
+        return attempt_id(self.run_id, self.task_id, self.number)
+
+    def enqueued(self, redelivery: int = 0) -> DispatchEnqueued:
+        return DispatchEnqueued(
+            run_id=self.run_id, task_id=self.task_id, attempt_id=self.id, redelivery=redelivery
+        )
+
+    def started(self, worker: str = "w1") -> TaskStarted:
+        return TaskStarted(
+            run_id=self.run_id, task_id=self.task_id, attempt_id=self.id, worker_id=worker
+        )
+
+    def lost(self) -> AttemptLost:
+        return AttemptLost(
+            run_id=self.run_id, task_id=self.task_id, attempt_id=self.id, reason="silent"
+        )
+
+    def succeeded(self, *, adopted_from: int = 0) -> TaskFinished:
+        """With an output of its own, or that of an earlier attempt."""
+        return self._finished("succeeded", made=output(self, adopted_from or self.number))
+
+    def cancelled(self) -> TaskFinished:
+        return self._finished("cancelled")
+
+    def failed(self, category: Any = "transient", **error: Any) -> TaskFinished:
+        error.setdefault("code", f"{category}.x")
+        info = ErrorInfo(category=category, message="it broke", **error)
+        return self._finished("failed", error=info)
+
+    def _finished(
+        self,
+        outcome: Outcome,
+        *,
+        made: Materialization | None = None,
+        error: ErrorInfo | None = None,
+    ) -> TaskFinished:
+        return TaskFinished(
+            result=TaskResult(
+                run_id=self.run_id,
+                task_id=self.task_id,
+                attempt=self.number,
+                attempt_id=self.id,
+                outcome=outcome,
+                worker_id="w1",
+                materialization=made,
+                adopted=made is not None and made.attempt_id != self.id,
+                error=error,
+            )
+        )
+
+
+def output(attempt: Attempt, writer: int) -> Materialization:
+    """The output that attempt number `writer` of a task wrote."""
+    index = int(attempt.task_id.removeprefix("t"))
+    id = f"{attempt.run_id}-{attempt.task_id}-{writer}"
+    return Materialization(
+        materialization_id=id,
+        asset=f"ns.{attempt.task_id}",
+        asset_id=f"a{index}",
+        partition=str(index),
+        run_id=attempt.run_id,
+        task_id=attempt.task_id,
+        attempt_id=attempt_id(attempt.run_id, attempt.task_id, writer),
+        path=f"data/{id}",
+    )
