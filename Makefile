@@ -6,12 +6,12 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
 WORKERS ?= 2
-BENCHMARKS := append commit read rebuild
+BENCHMARKS := append commit read rebuild plan scale workers
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1
 
-.PHONY: setup java test lint format bench demo clean
+.PHONY: setup java test lint format bench peers overhead demo clean
 
 setup: .venv/.installed java
 
@@ -50,8 +50,20 @@ format: setup
 bench: setup
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
 
+# The peers that `benchmarks/overhead.py` compares with, in environments of their own.
+# Prefect 3.9.0 asks for a certifi that registries may not have yet; any will do.
+peers: .tools/bin/uv
+	@$(UV) venv --quiet --allow-existing .peers/dagster
+	@$(UV) pip install --quiet -p .peers/dagster dagster==1.13.28
+	@$(UV) venv --quiet --allow-existing .peers/prefect
+	@echo certifi > .peers/overrides.txt
+	@$(UV) pip install --quiet -p .peers/prefect --override .peers/overrides.txt prefect==3.9.0
+
+overhead: setup peers
+	@$(PY) -m benchmarks.overhead
+
 demo: setup
 	@$(PY) -m arco.cli.demo
 
 clean:
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo
+	rm -rf .venv .tools .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -62,23 +64,52 @@ def project(text: str) -> tuple[Manifest, bytes]:
         return build_manifest(found, hashlib.sha256(artifact).hexdigest()), artifact
 
 
-def run(engine: Engine, mark: Path, n: int) -> Measured:
-    """Trigger everything, and wait for its success."""
+def partitioned(n: int) -> str:
+    """The fan with its middle as one asset of `n` partitions."""
+    values = [f"k{i:05d}" for i in range(n)]
+    return f"""
+from servo import asset, static
+
+KEYS = {values!r}
+
+@asset(namespace="flow")
+def root() -> None:
+    pass
+
+@asset(namespace="flow", deps=["flow.root"], partitions=static("key", KEYS))
+def middle() -> None:
+    pass
+
+@asset(namespace="flow", deps=["flow.middle"])
+def sink() -> None:
+    pass
+"""
+
+
+def run(engine: Engine, mark: Path | None = None, selection: str = "*") -> Measured:
+    """Trigger a selection, and wait for its success."""
     started = time.time()
-    request = PlanRequest(selection=("*",), force=True, max_tasks=50_000)
+    request = PlanRequest(selection=(selection,), force=True, max_tasks=50_000)
     triggered = engine.workspace.orchestration.trigger(request)
     row = engine.wait(triggered.run_id)
     wall = time.time() - started
-    assert row.state == "SUCCEEDED", row
-    first = float(mark.read_text()) - started if mark.exists() else 0.0
+    if row.state != "SUCCEEDED":
+        raise RuntimeError(f"run {row.run_id} ended {row.state}")
+    first = float(mark.read_text()) - started if mark is not None else 0.0
     return Measured(triggered.tasks, wall, first)
 
 
-def measure(folder: Path, shape: Shape, n: int, *, runs: int = 1, slots: int = 4) -> list[Measured]:
-    """Runs of one shape in a fresh workspace on a local disk, one after the other."""
-    mark = folder / "mark"
+@contextlib.contextmanager
+def engine(folder: Path, text: str, *, slots: int = 4) -> Iterator[Engine]:
+    """A running engine on a local disk, with a project deployed."""
     workspace = Workspace.open(f"file://{folder}/store", "bench", "main")
-    manifest, artifact = project(source(shape, n, mark))
-    workspace.orchestration.deploy(manifest, artifact)
-    with Engine(workspace, slots=slots).running() as engine:
-        return [run(engine, mark, n) for _ in range(runs)]
+    workspace.orchestration.deploy(*project(text))
+    with Engine(workspace, slots=slots).running() as made:
+        yield made
+
+
+def measure(folder: Path, shape: Shape, n: int, *, runs: int = 1, slots: int = 4) -> list[Measured]:
+    """Runs of one shape in a fresh workspace, one after the other."""
+    mark = folder / "mark"
+    with engine(folder, source(shape, n, mark), slots=slots) as made:
+        return [run(made, mark) for _ in range(runs)]

@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def orchestrator(
     session: Session,
-    interval: Interval = 1.0,
+    interval: Interval = 0.5,
     heartbeat: Heartbeat = 5.0,
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
@@ -101,7 +101,7 @@ def worker(
     cache: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to keep code on this machine.")
     ] = None,
-    interval: Interval = 1.0,
+    interval: Interval = 0.5,
     heartbeat: Heartbeat = 5.0,
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,

@@ -28,7 +28,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Timing(Struct, frozen=True, kw_only=True):
     """All in seconds. `check` says how they must relate, and is called at start."""
 
-    interval_s: float = 1.0
+    interval_s: float = 0.5
     """How often the orchestrator looks by itself, when nothing wakes it."""
     busy_interval_s: float = 0.1
     """The same while tasks are with workers, whose reports come from other processes."""
