@@ -21,6 +21,7 @@ class MemoryQueue:
         self._claims: dict[str, tuple[int, float]] = {}
         """By name: the delivery that holds it, and until when."""
         self._count = 0
+        self._expired_at = clock.monotonic()
 
     def put(self, messages: Sequence[Message]) -> None:
         with self._condition:
@@ -31,12 +32,15 @@ class MemoryQueue:
             self._condition.notify_all()
 
     def take(self, limit: int, timeout_s: float) -> list[Delivery]:
+        found: list[Delivery] = []
+
+        def claimed() -> bool:
+            found.extend(self._claim(limit))
+            return bool(found)
+
         with self._condition:
-            found = self._claim(limit)
-            if not found and timeout_s > 0:
-                self._condition.wait(timeout_s)
-                found = self._claim(limit)
-            return found
+            self._condition.wait_for(claimed, timeout_s)
+        return found
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         with self._condition:
@@ -87,8 +91,9 @@ class MemoryQueue:
 
     def _expire(self) -> None:
         now = self._clock.monotonic()
-        if self._waiting or not self._claims:
+        if self._waiting and now - self._expired_at < self._claim_s / 4:
             return  # there is other work: no hurry
+        self._expired_at = now
         for name, (_, until) in list(self._claims.items()):
             if until < now:
                 del self._claims[name]

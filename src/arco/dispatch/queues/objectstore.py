@@ -1,59 +1,113 @@
 """A queue made of objects: any machine that reaches the bucket can be a worker.
 
-    queue/ready/{rank}-{name}.json            a message; `rank` makes urgent ones list first
-    queue/claims/{rank}-{name}/{n}.json       who has delivery n of it; created only if absent
+    queue/claims/{rank}-{name}.{n}.json    who has delivery n of it; created only if absent
+    queue/ready/{rank}-{name}.json         a message; `rank` makes urgent ones list first
+
+The claim with the greatest number is the one that counts.
 
 - *put* creates the message. One that is there already is the same message.
-- *take* lists messages, and claims one by creating delivery 1. Who comes second is
-  told AlreadyExists and looks further. Workers start at different places of the
-  listing, so that they rarely meet.
-- *renew* overwrites the own claim, which moves its last-modified.
-- A claim that nobody has seen change for `claim_s`, by the clock of whoever looks,
-  has ended: delivery n + 1 may be created, by one of those who try. (Comparing the
-  store's times with each other only: clocks that differ do no harm.)
-- *done* deletes the message, then its claims. A worker that created a claim in
-  between finds no message, and removes the claim again. Claims that a crash left
-  without a message go when they have ended.
+- *take* lists both folders in one go, claims first, and claims a message that has no
+  claim by creating delivery 1. Who comes second is told AlreadyExists and looks further.
+  Workers go through messages of one rank in different orders, so that they rarely meet.
+  Who keeps finding messages taken lists again: that drops all that others have.
+- After the claim comes the message's body. A worker that finds none came after *done*,
+  which deletes the message first and its claims then, and removes its claim again.
+- *renew* overwrites the claim. A listing shows that by its time, or by its size, which
+  changes too: some stores' times are whole seconds.
+- *release* overwrites the claim with nothing: an empty claim has ended.
+- A claim that was not seen to change for `claim_s`, by the monotonic clock of whoever
+  looks, has ended too: clocks that differ do no harm. Delivery n + 1 may be created, by
+  one of those who try. That goes for a worker's own claims as well: it may have lost sight
+  of one, as after a take whose outcome it never learned.
 
-Nothing here is needed for correctness: two who work on one attempt commit one output.
+Claims are deleted only once their message is gone: otherwise a worker who lists nothing
+and a worker who lists claim 2 could both have the message. So a worker that slept past
+the end of its claim does no harm, whatever it does next:
+
+- It renews or releases: somebody's greater number counts. If the message is gone, the
+  claim comes back alone. Such claims, and those that crashes leave, are deleted by
+  whoever sees them unchanged, and without their message, for `claim_s`.
+- It says done: the message goes, although another may be busy with it. That is right,
+  since results are in the log before anybody says done; the other's will be the second.
+
+Nothing here is needed for correctness: two who work on one attempt commit one output. What
+can still happen is that both do, where a name is put again after it was done, at the very
+moment when claims of the first time are being deleted.
+
+Slot threads share one queue. Its lock is never held during a call of the store.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from arco.clock import Clock
-from arco.dispatch.queues.port import Delivery, Message
+from arco.dispatch.queues.port import NAME, Delivery, Message
 from arco.errors import AlreadyExists, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.parallel import each
-from arco.storage.port import Mode, Store
+from arco.storage.port import Mode, ObjectMeta, Store
+
+A = TypeVar("A")
 
 READY = f"{paths.QUEUE}ready/"
 CLAIMS = f"{paths.QUEUE}claims/"
-LOOK_AHEAD = 2_000
-"""How many messages one listing takes in."""
+LOOK_AHEAD = 1_000
+"""How many messages to claim one listing takes in."""
+MISSES = 2
+"""After so many messages in a row that others had, what was listed is too old."""
+LISTINGS = 8
+"""How often one look for messages may list again because of that."""
+
+_MESSAGE = re.compile(rf"{READY}(\d{{4}}-{NAME})\.json")
+_CLAIM = re.compile(rf"{CLAIMS}(\d{{4}}-{NAME})\.(\d{{6}})\.json")
 
 
 class Claim(msgspec.Struct, frozen=True):
     worker: str
     nonce: str
-    renewed: int
 
 
-class _Seen(msgspec.Struct):
-    """A claim of somebody else, as last seen."""
+class _Key(NamedTuple):
+    """Names one delivery of one message."""
 
+    file: str
+    number: int
+
+    @property
+    def message(self) -> str:
+        return f"{READY}{self.file}.json"
+
+    @property
+    def claim(self) -> str:
+        return f"{CLAIMS}{self.file}.{self.number:06d}.json"
+
+
+class _Seen(NamedTuple):
+    """The claim that counts for a message, as a listing showed it."""
+
+    number: int
     modified: datetime
+    size: int
     since: float
     """By our monotonic clock: when it was first seen like that."""
+
+
+class _Own(NamedTuple):
+    """A claim of ours."""
+
+    body: bytes
+    renewed: int
+    since: float
+    """By our monotonic clock: it was certainly ours then."""
 
 
 class ObjectStoreQueue:
@@ -67,7 +121,7 @@ class ObjectStoreQueue:
         rng: random.Random | None = None,
         claim_s: float = 60.0,
         poll_s: float = 0.2,
-        max_poll_s: float = 2.0,
+        max_poll_s: float = 1.0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -77,193 +131,287 @@ class ObjectStoreQueue:
         self._claim_s = claim_s
         self._poll_s = poll_s
         self._max_poll_s = max_poll_s
-        self._names: OrderedDict[str, None] = OrderedDict()
-        """Messages that were listed and not tried yet, by their file names."""
-        self._others: dict[str, _Seen] = {}
-        """Claims that belong to others, by path."""
-        self._mine: dict[str, tuple[str, int]] = {}
-        """By message's name: our claim's path, and how often it was renewed."""
-        self._swept_at = clock.monotonic()
+        self._lock = threading.Lock()
+        self._candidates: list[_Key] = []
+        """Messages that were listed and not tried yet; the next one is the last."""
+        self._seen: dict[str, _Seen] = {}
+        """Claims, by the files of their messages."""
+        self._mine: dict[_Key, _Own] = {}
+        self._looking = False
+        self._looked_at = float("-inf")
+        self._pause_s = 0.0
+        """How long to wait from one listing to the next, while nothing is to be had."""
+        self._misses = 0
 
     # -- the dispatcher's side -----------------------------------------------------------
 
     def put(self, messages: Sequence[Message]) -> None:
-        each(self._store, self._put, messages)
+        self._all(self._put, messages)
+        self._look_soon()
 
     def _put(self, message: Message) -> None:
+        # FRESH: a worker that sees it early does no harm. Whoever put it puts it again.
         with contextlib.suppress(AlreadyExists):
-            self._store.put(f"{READY}{_file(message)}.json", message.body)
+            self._store.put(_Key(_file(message), 0).message, message.body, Mode.FRESH)
 
     def withdraw(self, names: Sequence[str]) -> None:
-        if names:
-            wanted = set(names)
-            files = [file for file in self._listed() if file.partition("-")[2] in wanted]
-            each(self._store, self._remove, files)
+        if not names:
+            return
+        wanted = set(names)
+        found: dict[str, list[str]] = {}
+        for meta in self._store.list(paths.QUEUE):
+            match = _MESSAGE.fullmatch(meta.path) or _CLAIM.fullmatch(meta.path)
+            if match is not None and _name(match[1]) in wanted:
+                found.setdefault(match[1], []).append(meta.path)
+        self._all(self._delete, [reversed(those) for those in found.values()])
 
     def held(self, names: Collection[str]) -> set[str]:
-        return set(names) & {file.partition("-")[2] for file in self._listed()}
-
-    def _listed(self) -> Iterator[str]:
-        return (_stem(meta.path, READY) for meta in self._store.list(READY))
+        listed = (_MESSAGE.fullmatch(meta.path) for meta in self._store.list(READY))
+        return set(names) & {_name(match[1]) for match in listed if match is not None}
 
     # -- the worker's side ---------------------------------------------------------------
 
     def take(self, limit: int, timeout_s: float) -> list[Delivery]:
         deadline = self._clock.monotonic() + timeout_s
-        pause = self._poll_s
+        at_once = timeout_s <= 0
         while True:
-            found = self._take(limit)
+            found = self._take(limit, at_once=at_once)
             left = deadline - self._clock.monotonic()
             if found or left <= 0:
                 return found
-            self._clock.sleep(min(pause, left))
-            pause = min(pause * 1.5, self._max_poll_s)
+            self._clock.sleep(min(self._poll_s, left))
 
-    def _take(self, limit: int) -> list[Delivery]:
-        if not self._names:
-            self._list()
+    def _take(self, limit: int, *, at_once: bool) -> list[Delivery]:
         found: list[Delivery] = []
-        while self._names and len(found) < limit:
-            file = self._next()
-            delivery = self._claim(file, 1)
-            if delivery is not None:
-                found.append(delivery)
-        if not found and self._clock.monotonic() - self._swept_at > self._claim_s / 4:
-            found = self._sweep(limit)
+        listings = 0
+        try:
+            while len(found) < limit:
+                candidate = self._next()
+                if candidate is not None:
+                    delivery = self._claim(candidate)
+                    self._note(missed=delivery is None)
+                    if delivery is not None:
+                        found.append(delivery)
+                elif listings < LISTINGS and self._look(at_once=at_once or listings > 0):
+                    listings += 1
+                else:
+                    break
+        except Unavailable:
+            if not found:
+                raise
         return found
 
-    def _list(self) -> None:
-        listed = list(islice(self._listed(), LOOK_AHEAD))
-        known = {path.rpartition("/")[0] for path in self._others}
-        for file in listed:
-            if f"{CLAIMS}{file}" not in known and file.partition("-")[2] not in self._mine:
-                self._names[file] = None
+    def _next(self) -> _Key | None:
+        now = self._clock.monotonic()
+        with self._lock:
+            if now - self._looked_at > self._max_poll_s:
+                self._candidates.clear()  # something more urgent may have come in
+            return self._candidates.pop() if self._candidates else None
 
-    def _next(self) -> str:
-        """One of the first few of equal rank: two workers rarely try the same."""
-        first = next(iter(self._names))
-        rank = first.partition("-")[0]
-        near = [n for n in islice(self._names, 16) if n.startswith(rank)]
-        file = self._rng.choice(near)
-        del self._names[file]
-        return file
+    def _note(self, *, missed: bool) -> None:
+        with self._lock:
+            self._misses = self._misses + 1 if missed else 0
+            if self._misses >= MISSES:
+                self._misses = 0
+                self._candidates.clear()
 
-    def _claim(self, file: str, number: int) -> Delivery | None:
-        path = f"{CLAIMS}{file}/{number:06d}.json"
-        claim = Claim(self._worker, self._ids(), 0)
+    def _claim(self, key: _Key) -> Delivery | None:
+        nonce = self._ids()
+        body = msgspec.json.encode(Claim(self._worker, nonce))
+        since = self._clock.monotonic()
         try:
-            self._store.put(path, msgspec.json.encode(claim))
+            # FRESH: after a power cut nobody works on it, claimed or not.
+            self._store.put(key.claim, body, Mode.FRESH)
         except AlreadyExists:
-            self._others.setdefault(path, _Seen(datetime.min, self._clock.monotonic()))
             return None
         except Unavailable:
-            if not self._is_ours(path, claim):
-                return None
+            if not self._is_ours(key, nonce):
+                raise
         try:
-            body = self._store.get(f"{READY}{file}.json").data
+            message = self._store.get(key.message).data
         except NotFound:
-            self._store.delete(path)  # it was done before we came
+            with contextlib.suppress(Unavailable):
+                self._store.delete(key.claim)  # it was done before we came
             return None
-        rank, _, name = file.partition("-")
-        message = Message(name, body, _priority(rank))
-        self._mine[name] = (path, 0)
-        return Delivery(message, number)
+        except Unavailable:
+            with contextlib.suppress(Unavailable):
+                self._store.put(key.claim, b"", Mode.OVERWRITE)
+            raise
+        with self._lock:
+            self._mine[key] = _Own(body, 0, since)
+        return Delivery(Message(_name(key.file), message, _priority(key.file)), key.number)
 
-    def _is_ours(self, path: str, claim: Claim) -> bool:
+    def _is_ours(self, key: _Key, nonce: str) -> bool:
+        """Whether a create whose outcome is unknown took effect. If nobody can say, the
+        claim ends by itself, if it is there at all."""
         try:
-            found = msgspec.json.decode(self._store.get(path).data, type=Claim)
+            return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
         except (NotFound, Unavailable, msgspec.DecodeError):
             return False
-        return found.nonce == claim.nonce
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
-        for delivery in deliveries:
-            mine = self._mine.get(delivery.message.name)
-            if mine is None:
-                continue
-            path, renewed = mine
-            claim = Claim(self._worker, "", renewed + 1)
-            self._store.put(path, msgspec.json.encode(claim), Mode.OVERWRITE)
-            self._mine[delivery.message.name] = (path, renewed + 1)
+        self._all(self._renew, [_key(delivery) for delivery in deliveries])
+
+    def _renew(self, key: _Key) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            own = self._mine.get(key)
+        if own is None:
+            return
+        if now - own.since > self._claim_s and not self._counts(key):
+            self._forget([key])
+            return
+        # Remembered first: if its outcome is unknown, the next one has another size.
+        own = own._replace(renewed=own.renewed + 1)
+        self._remember(key, own)
+        self._store.put(key.claim, own.body + b" " * (own.renewed % 64), Mode.OVERWRITE)
+        self._remember(key, own._replace(since=now))
+
+    def _remember(self, key: _Key, own: _Own) -> None:
+        with self._lock:
+            if key in self._mine:  # not done, meanwhile
+                self._mine[key] = own
+
+    def _forget(self, keys: Collection[_Key]) -> None:
+        with self._lock:
+            for key in keys:
+                self._mine.pop(key, None)
+
+    def _counts(self, key: _Key) -> bool:
+        """Whether a claim that may have ended is there, and nobody has a later one."""
+        listed = self._store.list(f"{CLAIMS}{key.file}.")
+        found = [_CLAIM.fullmatch(meta.path) for meta in listed]
+        return max((int(match[2]) for match in found if match), default=0) == key.number
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        for delivery in deliveries:
-            self._mine.pop(delivery.message.name, None)
-        each(self._store, self._finish, deliveries)
+        keys = [_key(delivery) for delivery in deliveries]
+        self._forget(keys)
+        self._all(self._finish, keys)
 
-    def _finish(self, delivery: Delivery) -> None:
-        file = _file(delivery.message)
-        self._store.delete(f"{READY}{file}.json")
-        for number in range(1, delivery.number + 1):
-            self._store.delete(f"{CLAIMS}{file}/{number:06d}.json")
+    def _finish(self, key: _Key) -> None:
+        claims = [_Key(key.file, n).claim for n in range(1, key.number + 1)]
+        self._delete([key.message, *claims])
 
     def release(self, deliveries: Sequence[Delivery]) -> None:
-        """The claims go. A later delivery then begins at 1 again."""
-        for delivery in deliveries:
-            self._mine.pop(delivery.message.name, None)
-            file = _file(delivery.message)
-            for number in range(delivery.number, 0, -1):
-                self._store.delete(f"{CLAIMS}{file}/{number:06d}.json")
+        keys = [_key(delivery) for delivery in deliveries]
+        self._forget(keys)
+        self._all(lambda key: self._store.put(key.claim, b"", Mode.OVERWRITE), keys)
+        self._look_soon()
 
-    # -- claims that have ended ----------------------------------------------------------
+    # -- looking ---------------------------------------------------------------------------
 
-    def _sweep(self, limit: int) -> list[Delivery]:
-        """Look at the claims of others; take over what has ended."""
-        self._swept_at = now = self._clock.monotonic()
-        newest: dict[str, tuple[int, str, datetime]] = {}
-        for meta in self._store.list(CLAIMS):
-            file, _, digits = _stem(meta.path, CLAIMS).rpartition("/")
-            newest[file] = (int(digits), meta.path, meta.last_modified)
-        found: list[Delivery] = []
-        others: dict[str, _Seen] = {}
-        mine = {path for path, _ in self._mine.values()}
-        for file, (number, path, modified) in newest.items():
-            if path in mine:
-                continue
-            seen = self._others.get(path)
-            if seen is None or seen.modified != modified:
-                others[path] = _Seen(modified, now)
-                continue
-            others[path] = seen
-            if now - seen.since > self._claim_s and len(found) < limit:
-                delivery = self._take_over(file, number)
-                if delivery is not None:
-                    found.append(delivery)
-        self._others = others
-        return found
-
-    def _take_over(self, file: str, number: int) -> Delivery | None:
-        delivery = self._claim(file, number + 1)
-        if delivery is None and not self._exists(f"{READY}{file}.json"):
-            for n in range(number, 0, -1):  # left behind by a crash
-                self._store.delete(f"{CLAIMS}{file}/{n:06d}.json")
-        return delivery
-
-    def _exists(self, path: str) -> bool:
+    def _look(self, *, at_once: bool) -> bool:
+        """List what there is, unless a thread does or just did; whether anything is to be had."""
+        now = self._clock.monotonic()
+        with self._lock:
+            early = now - self._looked_at < self._pause_s and not at_once
+            if self._looking or early:
+                return False
+            self._looking = True
         try:
-            self._store.head(path)
-        except NotFound:
-            return False
-        return True
+            self._list(now)
+        finally:
+            with self._lock:
+                self._looking = False
+        with self._lock:
+            if self._candidates:
+                self._pause_s = 0.0
+            else:
+                self._pause_s = min(max(self._poll_s, self._pause_s * 1.5), self._max_poll_s)
+            return bool(self._candidates)
 
-    def _remove(self, file: str) -> None:
-        self._store.delete(f"{READY}{file}.json")
-        for meta in self._store.list(f"{CLAIMS}{file}/"):
-            self._store.delete(meta.path)
+    def _look_soon(self) -> None:
+        with self._lock:
+            self._looked_at = float("-inf")
+
+    def _list(self, now: float) -> None:
+        """All claims, and messages until there are enough that can be claimed."""
+        before = self._seen
+        seen: dict[str, _Seen] = {}
+        alone: dict[str, list[str]] = {}
+        """The paths of claims whose message was not listed (yet)."""
+        candidates: list[_Key] = []
+        last = ""
+        for meta in self._store.list(paths.QUEUE):
+            if claim := _CLAIM.fullmatch(meta.path):
+                file = claim[1]
+                seen[file] = self._compared(before.get(file), int(claim[2]), meta)
+                alone.setdefault(file, []).append(meta.path)
+            elif message := _MESSAGE.fullmatch(meta.path):
+                file = message[1]
+                alone.pop(file, None)
+                if file not in seen or self._has_ended(seen[file], now):
+                    candidates.append(_Key(file, seen[file].number + 1 if file in seen else 1))
+                if len(candidates) == LOOK_AHEAD:
+                    last = file
+                    break
+        with self._lock:
+            self._candidates = self._in_order(candidates)
+            self._seen = seen
+            self._looked_at = now
+            self._misses = 0
+            for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
+                del self._mine[key]
+        self._sweep({f: those for f, those in alone.items() if not last or f <= last}, now)
+
+    def _compared(self, before: _Seen | None, number: int, meta: ObjectMeta) -> _Seen:
+        """A claim that is as it was keeps the time when it was first seen so."""
+        seen = _Seen(number, meta.last_modified, meta.size, self._clock.monotonic())
+        return before if before is not None and before[:3] == seen[:3] else seen
+
+    def _has_ended(self, seen: _Seen, now: float) -> bool:
+        return seen.size == 0 or now - seen.since > self._claim_s
+
+    def _is_lost(self, key: _Key, own: _Own, seen: dict[str, _Seen]) -> bool:
+        """Whether a claim of ours was not kept, and does not count any more."""
+        counts = key.file in seen and seen[key.file].number == key.number
+        return not counts and self._clock.monotonic() - own.since > self._claim_s
+
+    def _in_order(self, candidates: list[_Key]) -> list[_Key]:
+        """The most urgent last; within a rank in any order, which differs between workers."""
+        self._rng.shuffle(candidates)
+        return sorted(candidates, key=lambda key: key.file[:4], reverse=True)
+
+    def _sweep(self, alone: dict[str, list[str]], now: float) -> None:
+        """Delete claims without a message, unless somebody may be about to."""
+        for file, claims in alone.items():
+            if now - self._seen[file].since > self._claim_s:
+                with contextlib.suppress(Unavailable):
+                    self._delete(claims)
+
+    # -- calls of the store --------------------------------------------------------------
+
+    def _delete(self, those: Iterable[str]) -> None:
+        for path in those:
+            self._store.delete(path)
+
+    def _all(self, call: Callable[[A], None], items: Sequence[A]) -> None:
+        """Try with each; what is unavailable for one does not keep the others."""
+
+        def tried(item: A) -> Unavailable | None:
+            try:
+                call(item)
+            except Unavailable as error:
+                return error
+            return None
+
+        for error in each(self._store, tried, items):
+            if error is not None:
+                raise error
+
+
+def _key(delivery: Delivery) -> _Key:
+    return _Key(_file(delivery.message), delivery.number)
 
 
 def _file(message: Message) -> str:
-    return f"{_rank(message.priority)}-{message.name}"
+    """Sorts urgent messages first; priorities are kept within ±4999."""
+    return f"{5_000 - max(-4_999, min(4_999, message.priority)):04d}-{message.name}"
 
 
-def _rank(priority: int) -> str:
-    """Text that sorts urgent messages first; priorities are kept within ±4999."""
-    return f"{5_000 - max(-4_999, min(4_999, priority)):04d}"
+def _name(file: str) -> str:
+    return file[5:]
 
 
-def _priority(rank: str) -> int:
-    return 5_000 - int(rank)
-
-
-def _stem(path: str, prefix: str) -> str:
-    return path.removeprefix(prefix).removesuffix(".json")
+def _priority(file: str) -> int:
+    return 5_000 - int(file[:4])

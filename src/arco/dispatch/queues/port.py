@@ -11,24 +11,38 @@ What every queue promises, and one conformance suite checks:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
+from arco.errors import Invalid
+
+NAME = r"[A-Za-z0-9_-]{1,200}"
+_NAME = re.compile(NAME)
+
 
 class Message(Struct, frozen=True):
     name: str
-    """`[A-Za-z0-9_-]`: names the delivery, and makes putting it twice harmless."""
+    """Names the delivery, and makes putting it twice harmless. The same name always goes
+    with the same priority."""
     body: bytes
     priority: int = 0
     """Greater is delivered first, as best effort."""
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise Invalid(
+                f"{self.name[:100]!r} cannot name a message",
+                hint="use up to 200 of A-Z, a-z, 0-9, '_' and '-'",
+            )
 
 
 class Delivery(Struct, frozen=True):
     message: Message
     number: int
-    """1 for the first; greater if a claim ended without an answer."""
+    """1 for the first; greater each time that a claim ended without an answer."""
 
 
 class Queue(Protocol):
