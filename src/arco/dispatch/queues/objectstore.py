@@ -67,8 +67,9 @@ MISSES = 2
 LISTINGS = 8
 """How often one look for messages may list again because of that."""
 
-_MESSAGE = re.compile(rf"{READY}(\d{{4}}-{NAME})\.json")
-_CLAIM = re.compile(rf"{CLAIMS}(\d{{4}}-{NAME})\.(\d{{6}})\.json")
+_FILE = rf"((?!0000)[0-9]{{4}}-{NAME})"
+_MESSAGE = re.compile(rf"{READY}{_FILE}\.json")
+_CLAIM = re.compile(rf"{CLAIMS}{_FILE}\.([0-9]{{6}})\.json")
 
 
 class Claim(msgspec.Struct, frozen=True):
