@@ -6,7 +6,8 @@ and the time that its clock shows, and is folded by the real chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,11 +19,13 @@ from arco.orchestration.events import (
     AttemptLost,
     DispatchEnqueued,
     RunAsset,
+    RunCancelRequested,
     RunTriggered,
     TaskFinished,
     TaskPlan,
     TasksPlanned,
     TaskStarted,
+    TimerFired,
 )
 from arco.orchestration.tables import (
     DEP_SATISFACTION,
@@ -74,7 +77,7 @@ class Folding:
         self.position += 1
         event = make_event(
             payload,
-            id=f"e{self.position}",
+            id=f"e{self.position:06d}",
             time=self.now,
             source="tests",
             tenant="acme",
@@ -287,3 +290,132 @@ def output(attempt: Attempt, writer: int) -> Materialization:
         attempt_id=attempt_id(attempt.run_id, attempt.task_id, writer),
         path=f"data/{id}",
     )
+
+
+# -- a world around a run ------------------------------------------------------------------
+
+FAILING = ("succeed", "succeed", "flaky", "break", "lose", "late")
+CANCELLING = ("succeed", "succeed", "flaky", "cancel", "lose", "late")
+ANYTHING = (*FAILING, "cancel")
+
+
+class World:
+    """Workers and a network that play a run, by chance: all that could really happen.
+
+    An attempt is sent once the fold has made it ready. What it reports is decided by
+    its fate, which depends on the task and the attempt alone; when that arrives, after
+    what, and how often, is chance. `chaos` adds what races with the reports: attempts
+    that are given up though they go on, time-outs, cancellations. In a `still` world
+    all of it happens in one moment.
+    """
+
+    def __init__(
+        self,
+        dag: Dag,
+        seed: int,
+        *,
+        fates: Sequence[str],
+        chaos: bool = False,
+        chance: int = 0,
+        still: bool = False,
+    ) -> None:
+        self.dag = dag
+        self.chaos = chaos
+        self._still = still
+        self.folding = Folding()
+        self.history: list[Payload] = []
+        self._seed = seed
+        self._fates = fates
+        self._rng = random.Random(f"{seed} {chance}")
+        self._network: list[Payload] = []
+        self._sent: set[Attempt] = set()
+        self._lost: set[Attempt] = set()
+        self._again = 2 * len(dag)
+
+    def play(self) -> Iterator[Payload]:
+        """Each event after it was folded, until nothing can happen any more."""
+        timeout_s = 300 if self.chaos else 0
+        run = triggered(len(self.dag), timeout_s=900 if self.chaos else 0)
+        chunks = self._rng.randint(1, min(3, len(self.dag)))
+        planned = list(plan(self.dag, chunks=chunks, delay_s=10, timeout_s=timeout_s))
+        self._rng.shuffle(planned)
+        yield self._tell(run)
+        if self._now_and_then(0.05):
+            yield self._tell(RunCancelRequested(run_id=RUN))
+        for part in planned:
+            yield self._tell(part)
+        while moves := list(self._moves()):
+            yield self._tell(self._rng.choice(moves)())
+
+    def played(self) -> Folding:
+        for _ in self.play():
+            pass
+        return self.folding
+
+    def fate(self, attempt: Attempt) -> str:
+        rng = random.Random(f"{self._seed} {attempt.task_id} {attempt.number}")
+        return rng.choice(self._fates)
+
+    def _tell(self, payload: Payload) -> Payload:
+        if not self._still:
+            self.folding.wait(self._rng.randrange(20))
+        self.folding.add(payload)
+        self.history.append(payload)
+        return payload
+
+    def _now_and_then(self, share: float) -> bool:
+        return self.chaos and self._rng.random() < share
+
+    def _moves(self) -> Iterator[Callable[[], Payload]]:
+        for task in self.folding.all(TASKS):
+            attempt = Attempt(task.task_id, task.attempt)
+            if task.state == "READY" and attempt not in self._sent:
+                self._sent.add(attempt)
+                self._network += self._reports(attempt)
+            elif self._now_and_then(0.1) and task.state in ("DISPATCHED", "RUNNING"):
+                yield attempt.lost
+        for i in range(len(self._network)):
+            yield lambda i=i: self._deliver(i)  # type: ignore[misc]
+        for timer in self.folding.timers("" if self.chaos else "retry"):
+            if timer.kind == "retry" or self._now_and_then(0.2):
+                yield lambda timer=timer: self._fire(timer)  # type: ignore[misc]
+        if self._network and self._again > 0:
+            yield self._repeat
+        if self._network and self._now_and_then(0.05):
+            force = self._rng.random() < 0.5
+            yield lambda: RunCancelRequested(run_id=RUN, force=force)
+
+    def _reports(self, attempt: Attempt) -> list[Payload]:
+        begun: list[Payload] = [attempt.enqueued(), attempt.started()]
+        match self.fate(attempt):
+            case "succeed":
+                earlier = (Attempt(attempt.task_id, n) for n in range(1, attempt.number))
+                adopted = next((a.number for a in earlier if self.fate(a) == "late"), 0)
+                return [*begun, attempt.succeeded(adopted_from=adopted)]
+            case "flaky":
+                return [*begun, attempt.failed("transient")]
+            case "break":
+                return [*begun, attempt.failed("user_code")]
+            case "cancel":
+                return [*begun, attempt.cancelled()]
+        return [*begun, attempt.lost()]
+
+    def _deliver(self, i: int) -> Payload:
+        payload = self._network.pop(i)
+        if isinstance(payload, AttemptLost):
+            number = self.folding.task(payload.task_id).attempt
+            attempts = (Attempt(payload.task_id, n) for n in range(1, number + 1))
+            attempt = next(a for a in attempts if a.id == payload.attempt_id)
+            if self.fate(attempt) == "late" and attempt not in self._lost:
+                self._lost.add(attempt)
+                self._network.append(attempt.succeeded())
+        return payload
+
+    def _repeat(self) -> Payload:
+        self._again -= 1
+        return self._rng.choice(self.history[1:] or self.history)
+
+    def _fire(self, timer: TimerRow) -> Payload:
+        if not self._still:
+            self.folding.now = max(self.folding.now, timer.fire_at)
+        return TimerFired(run_id=RUN, timer_id=timer.timer_id)
