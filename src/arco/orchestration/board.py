@@ -133,6 +133,8 @@ class Board:
         elif task.state in states.IN_FLIGHT:
             del self.in_flight[run_id, task.task_id]
             self.in_flight_of[task.tenant] -= 1
+            if not self.in_flight_of[task.tenant]:
+                del self.in_flight_of[task.tenant]
 
     def _order(self, task: TaskRow) -> Order:
         run = self.runs[task.run_id]

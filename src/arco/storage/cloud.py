@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from operator import attrgetter
-from typing import Any, Literal, TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import obstore

@@ -19,15 +19,16 @@ from arco.orchestration.tables import TaskRow
 
 
 def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
-    """Tasks that were sent a while ago and that nobody has started."""
+    """Tasks that were sent a while ago and that nobody has started, by attempt."""
     limit = timedelta(seconds=timing.redeliver_after_s)
-    return [
+    found = [
         task
         for task in board.in_flight.values()
         if task.state == states.DISPATCHED
         and task.dispatched_at is not None
         and now - task.dispatched_at > limit
     ]
+    return sorted(found, key=lambda task: task.attempt_id)
 
 
 def anti_entropy(

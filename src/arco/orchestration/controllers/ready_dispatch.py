@@ -1,9 +1,12 @@
 """Which ready tasks go next: by priority within a tenant, fairly between tenants.
 
-Deficit round-robin. Each round, a tenant that has something to send earns its
-weight, and spends one for each task. What it may not spend, because its quota is
-full, is forgotten: nobody saves up a claim on the others. A task in flight counts
-against its tenant's quota and against the workspace's limit.
+Deficit round-robin. When its turn comes, a tenant that has something to send earns
+its weight, and spends one for each task. If the workspace is full before that is
+spent, its turn goes on with the next call: slots that become free one by one are
+shared as those that are free at once. What it may not spend, because its quota is
+full or it has nothing more to send, is forgotten: nobody saves up a claim on the
+others. A task in flight counts against its tenant's quota and against the
+workspace's limit.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ class Turn(Struct, frozen=True):
     """Where the round stands; carried from one call to the next."""
 
     last: str = ""
-    deficits: Mapping[str, int] = {}
+    """Whose turn it was."""
+    left: int = 0
+    """What that tenant may still spend."""
 
 
 def ready_dispatch(
@@ -52,34 +57,30 @@ def _share(
     turn: Turn,
 ) -> tuple[list[Order], Turn]:
     room = {t: max(0, limits.quota(t) - flying.get(t, 0)) for t in queues}
-    taken = dict.fromkeys(queues, 0)
-    deficits = {t: turn.deficits.get(t, 0) for t in queues}
-    ring = _from(sorted(queues), turn.last)
+    waiting = {t: queue[: room[t]] for t, queue in queues.items() if room[t]}
+    ring = _from(sorted(waiting), turn)
+    taken = dict.fromkeys(ring, 0)
     picks: list[Order] = []
-    last = turn.last
-    while free > 0:
-        active = [t for t in ring if taken[t] < min(len(queues[t]), room[t])]
-        if not active:
-            break
-        for tenant in active:
-            deficits[tenant] += max(1, limits.weights.get(tenant, 1))
-            left = min(len(queues[tenant]), room[tenant]) - taken[tenant]
-            count = min(deficits[tenant], left, free)
-            picks += queues[tenant][taken[tenant] : taken[tenant] + count]
-            taken[tenant] += count
-            deficits[tenant] -= count
-            free -= count
-            last = tenant
+    while ring and free > 0:
+        for tenant in ring:
+            earned = turn.left if turn.left and turn.last == tenant else limits.weight(tenant)
+            at = taken[tenant]
+            going = waiting[tenant][at : at + min(earned, free)]
+            picks += going
+            taken[tenant] += len(going)
+            free -= len(going)
+            done = taken[tenant] == len(waiting[tenant])
+            turn = Turn(tenant, 0 if done else earned - len(going))
             if free == 0:
                 break
-    kept = {t: d for t, d in deficits.items() if d and taken[t] < min(len(queues[t]), room[t])}
-    return picks, Turn(last, kept)
+        ring = [t for t in ring if taken[t] < len(waiting[t])]
+    return picks, turn
 
 
-def _from(tenants: list[str], last: str) -> list[str]:
-    """The ring of tenants, beginning after the one that went last."""
-    after = [t for t in tenants if t > last]
-    return after + [t for t in tenants if t <= last]
+def _from(tenants: list[str], turn: Turn) -> list[str]:
+    """The ring of tenants, beginning with the one whose turn it is."""
+    before = [t for t in tenants if t < turn.last or (t == turn.last and not turn.left)]
+    return tenants[len(before) :] + before
 
 
 def _attempt(board: Board, order: Order) -> str:
