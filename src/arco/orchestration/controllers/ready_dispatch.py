@@ -63,14 +63,16 @@ def _share(
     picks: list[Order] = []
     while ring and free > 0:
         for tenant in ring:
-            earned = turn.left if turn.left and turn.last == tenant else limits.weight(tenant)
+            earned = max(1, limits.weights.get(tenant, 1))
+            if turn.last == tenant and turn.left:
+                earned = turn.left
             at = taken[tenant]
             going = waiting[tenant][at : at + min(earned, free)]
             picks += going
             taken[tenant] += len(going)
             free -= len(going)
-            done = taken[tenant] == len(waiting[tenant])
-            turn = Turn(tenant, 0 if done else earned - len(going))
+            full = free == 0 and taken[tenant] < len(queues[tenant])
+            turn = Turn(tenant, earned - len(going) if full else 0)
             if free == 0:
                 break
         ring = [t for t in ring if taken[t] < len(waiting[t])]
