@@ -8,7 +8,7 @@ runs          one key for each run: everything about it (`runs.py`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -74,11 +74,31 @@ def _deploy(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     if clash is not None:
         yield refused(fact, "asset_id_changed", f"{clash.key} has another id already")
         return
-    yield Put(DEPLOYMENTS, _deployment(fact, e, 1 if project is None else project.number + 1))
+    twins = _twins(e.assets)
+    if twins:
+        both = " and ".join(twins)
+        yield refused(
+            fact,
+            "asset_id_taken",
+            f"{both} have one id; rename in one deployment, "
+            "and add what takes the old name in the next",
+        )
+        return
     number = 1 if project is None else project.number + 1
+    yield Put(DEPLOYMENTS, _deployment(fact, e, number))
     yield Put(PROJECTS, ProjectRow(PROJECT, e.deployment_id, number))
     yield from _deploy_assets(known, e)
     yield applied(fact)
+
+
+def _twins(assets: Iterable[DeployedAsset]) -> tuple[str, ...]:
+    """Two assets with the same id, if there are any: data of one would be taken for the other's."""
+    seen: dict[str, str] = {}
+    for asset in assets:
+        if asset.asset_id in seen:
+            return seen[asset.asset_id], asset.key
+        seen[asset.asset_id] = asset.key
+    return ()
 
 
 def _clashes(known: dict[str, DeployedAssetRow], leaving: set[str], asset: DeployedAsset) -> bool:
@@ -107,21 +127,32 @@ def _deployment(fact: Fact, e: DeploymentCreated, number: int) -> DeploymentRow:
 
 
 def _deploy_assets(known: dict[str, DeployedAssetRow], e: DeploymentCreated) -> Iterator[Change]:
-    left = dict(known)
+    """Names are given up before any is taken: one asset may take what another leaves."""
+    before = {asset.key: _before(known, asset) for asset in e.assets}
     for asset in e.assets:
-        old = left.pop(asset.renamed_from, None) if asset.renamed_from else None
-        if old is not None and old.asset_id == asset.asset_id:
+        old = before[asset.key]
+        if old is not None and old.asset_key != asset.key:
             yield Delete(DEPLOYED_ASSETS, (PROJECT, old.asset_key))
             namespace, _, name = old.asset_key.partition(".")
             yield Emit(AssetMoved(asset_id=asset.asset_id, namespace=namespace, name=name))
-        else:
-            old = left.pop(asset.key, None)
+    for asset in e.assets:
+        old = before[asset.key]
         if old is None or old.definition != asset.definition or old.asset_key != asset.key:
             yield Emit(_declared(asset))
         yield Put(DEPLOYED_ASSETS, _deployed(asset, old, e.deployment_id))
-    for gone in left.values():
-        if gone.active:
+    kept = {*before, *(old.asset_key for old in before.values() if old is not None)}
+    for gone in known.values():
+        if gone.active and gone.asset_key not in kept:
             yield Put(DEPLOYED_ASSETS, replace(gone, active=False))
+
+
+def _before(known: dict[str, DeployedAssetRow], asset: DeployedAsset) -> DeployedAssetRow | None:
+    """The row that an asset had until now, under this name or the one that it leaves."""
+    for key in (asset.renamed_from, asset.key):
+        row = known.get(key)
+        if row is not None and row.asset_id == asset.asset_id:
+            return row
+    return None
 
 
 def _deployed(
