@@ -178,7 +178,7 @@ class ObjectStoreQueue:
         while True:
             found = self._take(limit, at_once=at_once)
             left = deadline - self._clock.monotonic()
-            if found or left <= 0:
+            if found or left < 0.001:  # a clock may not be able to sleep less
                 return found
             self._clock.sleep(min(self._poll_s, left))
 
