@@ -343,9 +343,12 @@ class World:
         planned = list(plan(self.dag, chunks=chunks, delay_s=10, timeout_s=timeout_s))
         self._rng.shuffle(planned)
         yield self._tell(run)
-        if self._now_and_then(0.05):
-            yield self._tell(RunCancelRequested(run_id=RUN))
         for part in planned:
+            if self._now_and_then(0.05):
+                yield self._tell(RunCancelRequested(run_id=RUN))
+            for timer in self.folding.timers():
+                if self._now_and_then(0.05):
+                    yield self._tell(self._fire(timer))
             yield self._tell(part)
         while moves := list(self._moves()):
             yield self._tell(self._rng.choice(moves)())

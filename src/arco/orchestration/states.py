@@ -101,7 +101,105 @@ RUN_STATES: Final = (
     RUN_TIMED_OUT,
 )
 
+RUN_TRANSITIONS: Final[dict[str, dict[str, str]]] = {
+    RUN_PLANNING: {
+        "all of its tasks are there": RUN_RUNNING,
+        "all of its tasks are up to date": RUN_SUCCEEDED,
+        "cancelled": RUN_CANCELLED,
+        "took too long": RUN_TIMED_OUT,
+    },
+    RUN_RUNNING: {
+        "cancelled, or took too long, with tasks in flight": RUN_CANCELLING,
+        "all tasks are good": RUN_SUCCEEDED,
+        "all tasks have ended, and one failed": RUN_FAILED,
+        "cancelled, or all tasks have ended, and one was cancelled": RUN_CANCELLED,
+        "took too long": RUN_TIMED_OUT,
+    },
+    RUN_CANCELLING: {
+        "what was in flight has ended": RUN_CANCELLED,
+        "what was in flight has ended, after a time-out": RUN_TIMED_OUT,
+    },
+}
+"""The same for runs. These follow from the states of the tasks, and are checked in tests."""
+
+_MEANING: Final = {
+    PLANNED: "part of a plan that is not complete yet",
+    BLOCKED: "waits for upstreams",
+    READY: "may go: an attempt has its id, and is to be sent",
+    DISPATCHED: "the queue has the attempt",
+    RUNNING: "a worker has the attempt",
+    RETRY_WAIT: "an attempt failed, and the next one has a time",
+    SUCCEEDED: "its output is the partition's newest good version",
+    REUSED: "an output of before is still up to date",
+    FAILED: "the last attempt failed, or one that is not to be tried again",
+    SKIPPED: "something above it failed",
+    CANCELLED: "its attempt, its run or something above it was cancelled",
+}
+
 
 def after(state: str, cause: str) -> str | None:
     """The state that `cause` leads to, or None where it leads nowhere."""
     return TRANSITIONS.get(state, {}).get(cause)
+
+
+def describe() -> str:
+    """`docs/concepts/states.md`: the tables of this module, for people."""
+    tasks = [f"| `{s}` | {_MEANING[s]} | {_kind(s)} |" for s in TASK_STATES]
+    lines = [
+        "# States of tasks and runs",
+        "",
+        "Generated from `arco.orchestration.states`; do not edit. What is not here does not",
+        "happen: a report that would take a task along another road changes nothing.",
+        "",
+        "## Tasks",
+        "",
+        *_diagram(TRANSITIONS, PLANNED),
+        "",
+        "| state | meaning | |",
+        "|---|---|---|",
+        *tasks,
+        "",
+        *_roads(TRANSITIONS),
+        "",
+        "## Runs",
+        "",
+        *_diagram(RUN_TRANSITIONS, RUN_PLANNING),
+        "",
+        *_roads(RUN_TRANSITIONS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _kind(state: str) -> str:
+    if state in GOOD:
+        return "ended, good"
+    if state in TERMINAL:
+        return "ended"
+    return "in flight" if state in IN_FLIGHT else ""
+
+
+def _diagram(table: dict[str, dict[str, str]], first: str) -> list[str]:
+    """As a picture; roads between the same two states are drawn once."""
+    causes: dict[tuple[str, str], list[str]] = {}
+    for state, roads in table.items():
+        for cause, to in roads.items():
+            causes.setdefault((state, to), []).append(cause)
+    drawn = [f"    {a} --> {b}: {' / '.join(texts)}" for (a, b), texts in causes.items()]
+    ends = dict.fromkeys(to for _, to in causes if to not in table)
+    return [
+        "```mermaid",
+        "stateDiagram-v2",
+        f"    [*] --> {first}",
+        *drawn,
+        *(f"    {state} --> [*]" for state in ends),
+        "```",
+    ]
+
+
+def _roads(table: dict[str, dict[str, str]]) -> list[str]:
+    rows = [
+        f"| `{state}` | {cause} | `{to}` |"
+        for state, roads in table.items()
+        for cause, to in roads.items()
+    ]
+    return ["| from | when | to |", "|---|---|---|", *rows]
