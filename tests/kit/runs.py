@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
@@ -302,14 +302,17 @@ comes first: no order of arrival is the right one."""
 ANYTHING = (*FAILING, "cancel")
 
 
+Pace = Literal["still", "brisk", "slow"]
+
+
 class World:
     """Workers and a network that play a run, by chance: all that could really happen.
 
     An attempt is sent once the fold has made it ready. What it reports is decided by
     its fate, which depends on the task and the attempt alone; when that arrives, after
     what, and how often, is chance. `chaos` adds what races with the reports: attempts
-    that are given up though they go on, time-outs, cancellations. In a `still` world
-    all of it happens in one moment.
+    that are given up though they go on, time-outs, cancellations. A world is brisk, or
+    still: all happens in one moment, or slow: rows leave for history on the way.
     """
 
     def __init__(
@@ -320,11 +323,11 @@ class World:
         fates: Sequence[str],
         chaos: bool = False,
         chance: int = 0,
-        still: bool = False,
+        pace: Pace = "brisk",
     ) -> None:
         self.dag = dag
         self.chaos = chaos
-        self._still = still
+        self._pace = pace
         self.folding = Folding()
         self.history: list[Payload] = []
         self._seed = seed
@@ -366,8 +369,8 @@ class World:
         return rng.choice(fates)
 
     def _tell(self, payload: Payload) -> Payload:
-        if not self._still:
-            self.folding.wait(self._rng.randrange(20))
+        longest_s = {"still": 1, "brisk": 20, "slow": 60 * 3600}[self._pace]
+        self.folding.wait(self._rng.randrange(longest_s))
         self.folding.add(payload)
         self.history.append(payload)
         return payload
@@ -425,6 +428,6 @@ class World:
         return self._rng.choice(self.history[1:] or self.history)
 
     def _fire(self, timer: TimerRow) -> Payload:
-        if not self._still:
+        if self._pace != "still":
             self.folding.now = max(self.folding.now, timer.fire_at)
         return TimerFired(run_id=RUN, timer_id=timer.timer_id)

@@ -73,7 +73,7 @@ def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
 @given(dags(8, tenants=TENANTS), seeds, st.integers(1, 5))
 @settings(max_examples=12)
 def test_board_is_the_same_however_it_came_to_a_generation(dag: Dag, seed: int, step: int) -> None:
-    live = World(dag, seed, fates=ANYTHING, chaos=True, still=True).played()
+    live = World(dag, seed, fates=ANYTHING, chaos=True, pace="still").played()
     w = make_workspace(clock=SimClock())
     applied, advanced = Board(), Board()
     w.projector.listeners.append(lambda head, changes: applied.apply(changes, head))
