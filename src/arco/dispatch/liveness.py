@@ -58,20 +58,21 @@ class Watch:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._seen: dict[str, tuple[datetime, Alive]] = {}
+        self._seen: dict[str, tuple[tuple[datetime, int], Alive]] = {}
 
     def look(self) -> dict[str, Alive]:
         now = self._clock.now()
-        seen: dict[str, tuple[datetime, Alive]] = {}
+        seen: dict[str, tuple[tuple[datetime, int], Alive]] = {}
         for meta in self._store.list(paths.LIVENESS):
             worker = meta.path.removeprefix(paths.LIVENESS).removesuffix(".json")
             known = self._seen.get(worker)
-            if known is not None and known[0] == meta.last_modified:
+            state = (meta.last_modified, meta.size)  # some stores' times are whole seconds
+            if known is not None and known[0] == state:
                 seen[worker] = known
                 continue
             record = _read(self._store, meta.path)
             if record is not None:
                 alive = Alive(now, frozenset(record.attempts))
-                seen[worker] = (meta.last_modified, alive)
+                seen[worker] = (state, alive)
         self._seen = seen
         return {worker: alive for worker, (_, alive) in seen.items()}

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from arco.clock import Clock
-from arco.errors import Invalid, Unavailable
+from arco.errors import Error, Invalid
 from arco.log.append import Ledger
 from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload
 
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES = 4 << 20
 Done = Callable[[], None]
+Waiting = tuple[Event, Done | None]
 
 
 class Reports:
@@ -32,7 +33,8 @@ class Reports:
         self._clock = clock
         self._linger_s = linger_s
         self._condition = threading.Condition()
-        self._waiting: list[tuple[Event, Done | None]] = []
+        self._flushing = threading.RLock()
+        self._waiting: list[Waiting] = []
         self._since = 0.0
         self._urgent = False
         self.wake: Callable[[], None] = lambda: None
@@ -41,8 +43,12 @@ class Reports:
     def submit(
         self, payloads: Sequence[Payload], *, urgent: bool = True, done: Done | None = None
     ) -> None:
-        """Hand over events. `done` is called once they are durable."""
+        """Hand over events. `done` is called once they are durable, or were dropped because
+        the log cannot take them: either way nobody needs to wait for them any more."""
         events = [self._ledger.event(payload) for payload in payloads]
+        if not events:
+            _call(done)
+            return
         with self._condition:
             if not self._waiting:
                 self._since = self._clock.monotonic()
@@ -64,66 +70,93 @@ class Reports:
             return max(0.0, self._since + self._linger_s - self._clock.monotonic())
 
     def flush(self) -> list[str]:
-        """Append all that waits; the names of the batches. Raises Unavailable: they wait on."""
+        """Append all that waits; the names of the batches. Raises Unavailable: they wait on.
+
+        One thread at a time does, so that what failed goes before what came later.
+        """
         names: list[str] = []
-        with self._condition:
-            left = len(self._waiting)
-        while left > 0:
+        with self._flushing:
             with self._condition:
-                taken, self._waiting = _first(self._waiting)
-                if not self._waiting:
-                    self._urgent = False
-            left -= len(taken)
-            if not taken:
-                break
-            try:
-                names.append(self._append(taken))
-            except Unavailable:
-                with self._condition:
-                    self._waiting = taken + self._waiting
-                    self._urgent = True
-                raise
-            for _, done in taken:
-                if done is not None:
-                    done()
+                left = len(self._waiting)
+            while left > 0:
+                taken = self._take()
+                if not taken:
+                    break  # one of the callbacks flushed them
+                left -= len(taken)
+                names += self._append(taken)
         return names
 
-    def _append(self, taken: Sequence[tuple[Event, Done | None]]) -> str:
-        try:
-            return self._ledger.append([event for event, _ in taken], notify=False).batch
-        except Invalid:
-            if len(taken) == 1:
-                log.exception("this report cannot be appended, and is dropped: %r", taken[0][0])
-                return ""
-            half = len(taken) // 2
-            self._append(taken[:half])
-            return self._append(taken[half:])
+    def _take(self) -> list[Waiting]:
+        with self._condition:
+            taken, self._waiting = _first(self._waiting)
+            if not self._waiting:
+                self._urgent = False
+            return taken
+
+    def _append(self, taken: list[Waiting]) -> list[str]:
+        """Append, in halves where the log refuses the whole; what is left if that fails waits."""
+        names: list[str] = []
+        parts = [taken]
+        while parts:
+            part = parts.pop(0)
+            try:
+                names.append(self._ledger.append([e for e, _ in part], notify=False).batch)
+            except Invalid:
+                if len(part) > 1:
+                    half = len(part) // 2
+                    parts[:0] = [part[:half], part[half:]]
+                    continue
+                event = part[0][0]
+                log.exception(
+                    "report %s (%s) cannot be appended, and is dropped", event.id, event.type
+                )
+            except BaseException:
+                self._put_back([each for some in [part, *parts] for each in some])
+                raise
+            for _, done in part:
+                _call(done)
+        return names
+
+    def _put_back(self, taken: list[Waiting]) -> None:
+        with self._condition:
+            self._waiting = taken + self._waiting
+            self._urgent = True
 
     def run(self, stop: threading.Event) -> None:
         """Flush whenever something is due, until `stop` is set and nothing waits."""
         while True:
-            due = self.due_in_s
-            if due == 0.0 or (due is not None and stop.is_set()):
-                try:
-                    self.flush()
-                except Unavailable as error:
-                    log.warning("will report again: %s", error)
-                    self._clock.sleep(0.5)
-                continue
-            if due is None and stop.is_set():
-                return
             with self._condition:
-                if not self._urgent:
-                    self._condition.wait(min(due, 0.5) if due is not None else 0.5)
+                due = self.due_in_s
+                if due is None and stop.is_set():
+                    return
+                if due != 0.0 and not stop.is_set():
+                    self._condition.wait(0.5 if due is None else min(due, 0.5))
+                    continue
+            try:
+                self.flush()
+            except Error as error:
+                log.warning("will report again: %s", error)
+                self._clock.sleep(0.5)
+            except Exception:
+                log.exception("will report again")
+                self._clock.sleep(0.5)
 
 
-def _first(
-    waiting: list[tuple[Event, Done | None]],
-) -> tuple[list[tuple[Event, Done | None]], list[tuple[Event, Done | None]]]:
-    """As many as go into one batch, and the rest."""
+def _call(done: Done | None) -> None:
+    """What goes wrong in one callback is not the next one's business."""
+    if done is None:
+        return
+    try:
+        done()
+    except Exception:
+        log.exception("what was to happen after a report did not")
+
+
+def _first(waiting: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+    """As many as go into one batch, and the rest. One goes always, however large."""
     size = 0
     for i, (event, _) in enumerate(waiting):
         size += len(event.data) + 400
-        if i >= MAX_BATCH_EVENTS or size > BATCH_BYTES:
+        if i >= MAX_BATCH_EVENTS or (size > BATCH_BYTES and i > 0):
             return waiting[:i], waiting[i:]
     return waiting, []
