@@ -3,26 +3,32 @@
 One *tick*:
 
     1. append what waits to be reported, as one batch
-    2. commit the inbox                        (anybody's; any number may do this)
-    3. bring the board to the newest generation
-    4. ask the controllers
-    5. perform their actions: enqueue, report, interrupt
+    2. now and then: look which workers are alive, and what they work on
+    3. commit the inbox                        (anybody's; any number may do this)
+    4. bring the board to the newest generation
+    5. ask the controllers
+    6. perform their actions: enqueue, report, interrupt
 
 Nothing is lost whenever it dies. What was enqueued and not yet acknowledged is
 ready on the next board too, and is enqueued again under the same name, for the same
 attempt. Two orchestrators do the same things twice, and each of them counts once.
 
 The controllers that act because time has passed are asked only when the inbox was
-empty after the commit: what they would miss may lie there.
+empty after the commit: what they would miss may lie there. For the same reason the look
+comes before the commit: what a worker does not name any more it has reported before that.
+
+A worker's silence counts only as long as somebody listened. After a pause (the store was
+away, commits failed, the machine slept) everybody is given their time again.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from arco.clock import Clock
 from arco.dispatch.liveness import Watch
@@ -42,7 +48,7 @@ from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import next_due, timers
-from arco.orchestration.controllers.zombies import zombies
+from arco.orchestration.controllers.zombies import Alive, zombies
 from arco.orchestration.events import AttemptLost, DispatchEnqueued, TaskFinished, TimerFired
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import TaskRow
@@ -57,7 +63,10 @@ from servo.contract.task import ErrorInfo, TaskResult
 log = logging.getLogger(__name__)
 
 FLOOD = 5_000
-"""A commit of so many events may have left some in the inbox."""
+FLOOD_BATCHES = 1_000
+FLOOD_BYTES = 256 << 10
+"""A commit of so many events or batches, or of so large a segment (which is compressed),
+may have left some in the inbox."""
 
 
 class Orchestrator:
@@ -89,8 +98,12 @@ class Orchestrator:
         self._signal = signal
         self._limits = limits or Limits()
         self._timing = (timing or Timing()).check()
+        self._store = store
         self._watch = Watch(store, clock)
-        self._watched_at = -1e9
+        self._watching_since = datetime.min
+        self._watched_at = datetime.min
+        """The last look that had a fresh board beside it."""
+        self._asked_at = -1e9
         self._turn = Turn()
         self._sent: dict[str, tuple[str, str]] = {}
         """Attempts that were enqueued, and that the board still shows as ready."""
@@ -136,9 +149,10 @@ class Orchestrator:
     def tick(self, names: Sequence[str] = ()) -> int:
         """One round; how many actions it performed. Raises what a store may raise."""
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
+        alive = self._look()
         fresh, head = self._commit([*names, *batches])
         self._refresh(head)
-        actions = self._decide(fresh)
+        actions = self._decide(fresh, alive)
         self._perform(actions)
         return len(actions)
 
@@ -148,8 +162,7 @@ class Orchestrator:
         except (Unavailable, Conflict, Fenced) as error:
             log.warning("will try to commit again: %s", error)
             return False, self._manifests.head()
-        fresh = not isinstance(outcome, Committed) or outcome.events < FLOOD
-        return fresh, outcome.head
+        return not (isinstance(outcome, Committed) and _floods(outcome)), outcome.head
 
     def _refresh(self, head: Head) -> None:
         board, before = self.board, self.board.generation
@@ -165,7 +178,7 @@ class Orchestrator:
                 board.load(snapshot)
         if board.generation != before:
             self._sent = {a: at for a, at in self._sent.items() if self._is_ready(a, *at)}
-            self.on_board(board)
+            _calling_back(lambda: self.on_board(board))
 
     def _is_ready(self, attempt_id: str, run_id: str, task_id: str) -> bool:
         task = self.board.task(run_id, task_id)
@@ -173,28 +186,38 @@ class Orchestrator:
 
     # -- deciding ------------------------------------------------------------------------
 
-    def _decide(self, fresh: bool) -> list[Action]:
+    def _decide(self, fresh: bool, alive: Mapping[str, Alive] | None) -> list[Action]:
         board, now = self.board, self._clock.now()
         if not board.runs:
             return []
         sending, self._turn = ready_dispatch(board, self._limits, self._turn, self._sent)
         actions: list[Action] = [*sending]
-        actions += cancellation(board, now, self._timing)
+        stopping = cancellation(board, now, self._timing)
+        actions += [action for action in stopping if fresh or isinstance(action, Interrupt)]
         if fresh:
             actions += timers(board, now)
-            if board.in_flight and self._looks_again():
-                actions += zombies(board, self._watch.look(), now, self._timing)
-                gone = self._gone(unstarted(board, now, self._timing))
-                actions += anti_entropy(board, now, self._timing, gone)
+        if fresh and alive is not None:
+            self._watched_at = now
+            if (now - self._watching_since).total_seconds() > self._timing.zombie_after_s:
+                actions += zombies(board, alive, now, self._timing)
+            gone = self._gone(unstarted(board, now, self._timing))
+            actions += anti_entropy(board, now, self._timing, gone)
         return actions
 
-    def _looks_again(self) -> bool:
-        """Whether it is time to look at what changes slowly."""
-        now = self._clock.monotonic()
-        if now - self._watched_at < self._timing.heartbeat_s / 2:
-            return False
-        self._watched_at = now
-        return True
+    def _look(self) -> Mapping[str, Alive] | None:
+        """The workers, if it is time to look at what changes slowly."""
+        ticks, now = self._clock.monotonic(), self._clock.now()
+        if not self.board.in_flight or ticks - self._asked_at < self._timing.heartbeat_s / 2:
+            return None
+        self._asked_at = ticks
+        if now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2):
+            self._watch = Watch(self._store, self._clock)
+            self._watching_since = now
+        try:
+            return self._watch.look()
+        except Unavailable as error:
+            log.warning("will look at the workers again: %s", error)
+            return None
 
     def _gone(self, tasks: Sequence[TaskRow]) -> set[str]:
         """Attempts among these that the queue does not have."""
@@ -220,11 +243,11 @@ class Orchestrator:
                     if self._first_time(action.attempt_id):
                         urgent.append(self._lose(action))
                 case Interrupt(attempt_id):
-                    self.interrupt(attempt_id)
-        if sending:
-            self._send(sending)
+                    _calling_back(functools.partial(self.interrupt, attempt_id))
         if urgent:
             self._reports.submit(urgent)
+        if sending:
+            self._send(sending)
 
     def _first_time(self, what: str) -> bool:
         """Whether this was not said within the last interval or two."""
@@ -239,7 +262,10 @@ class Orchestrator:
     def _lose(self, action: LoseAttempt) -> AttemptLost:
         task = self.board.task(action.run_id, action.task_id)
         if task is not None:
-            self._queue.withdraw([_name(task, task.redelivery)])
+            try:
+                self._queue.withdraw([_name(task, task.redelivery)])
+            except Unavailable as error:  # who gets it will find that it came too late
+                log.warning("could not take a message back: %s", error)
         return AttemptLost(
             run_id=action.run_id,
             task_id=action.task_id,
@@ -250,7 +276,7 @@ class Orchestrator:
 
     def _send(self, sending: Sequence[Enqueue]) -> None:
         messages: list[Message] = []
-        sent: list[Payload] = []
+        sent: list[DispatchEnqueued] = []
         ttl = timedelta(seconds=self._timing.envelope_s)
         for action in sending:
             task = self.board.task(action.run_id, action.task_id)
@@ -264,10 +290,12 @@ class Orchestrator:
                     action.redelivery,
                     self._path_of,
                 )
-            except Unavailable:
-                raise
+            except Unavailable as error:
+                log.warning("%s will be sent later: %s", task.asset_key, error)
+                continue
             except (Error, LookupError) as error:
                 self._reports.submit([_unsendable(task, error)])
+                self._sent[action.attempt_id] = (action.run_id, action.task_id)
                 continue
             name = _name(task, action.redelivery)
             messages.append(Message(name, self._signer.seal(request, ttl), task.priority))
@@ -280,11 +308,11 @@ class Orchestrator:
                     queue_name=name,
                 )
             )
+        if not messages:
+            return
         self._queue.put(messages)
-        for action in sending:
-            self._sent[action.attempt_id] = (action.run_id, action.task_id)
-        if sent:
-            self._reports.submit(sent, urgent=False)
+        self._sent |= {e.attempt_id: (e.run_id, e.task_id) for e in sent}
+        self._reports.submit(sent, urgent=False)
 
     def _path_of(self, asset_id: str, materialization_id: str) -> str:
         snapshot = Snapshot(self._manifests, self._files, self._manifests.head())
@@ -292,6 +320,24 @@ class Orchestrator:
         if row is None:
             raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
         return row.path
+
+
+def _floods(committed: Committed) -> bool:
+    """Whether a commit took so much that it may not have taken all."""
+    manifest = committed.head.manifest
+    return (
+        committed.events >= FLOOD
+        or len(manifest.consumed) >= FLOOD_BATCHES
+        or (manifest.segment is not None and manifest.segment.bytes >= FLOOD_BYTES)
+    )
+
+
+def _calling_back(call: Callable[[], None]) -> None:
+    """What goes wrong with those who listen does not stop the loop."""
+    try:
+        call()
+    except Exception:
+        log.exception("a listener failed")
 
 
 def _name(task: TaskRow, redelivery: int) -> str:
