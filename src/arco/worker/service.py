@@ -13,8 +13,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-import msgspec
-
 from arco.clock import Clock
 from arco.dispatch.liveness import LivenessRecord, Progress, beat
 from arco.dispatch.queues.port import Delivery, Queue
@@ -27,6 +25,9 @@ from arco.worker.execute import Executor
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
+
+STOP_S = 5.0
+"""How long a task that was told to stop gets before it is given up."""
 
 IsStale = Callable[[TaskRequest], bool]
 Cancelled = Callable[[Collection[str]], set[str]]
@@ -44,6 +45,7 @@ class _Working:
         self.message = ""
         self.stop = False
         self.draining = False
+        self.handed_back = False
 
     def cancelled(self) -> bool:
         return self.stop
@@ -120,8 +122,8 @@ class Worker:
         while not stop.is_set():
             try:
                 deliveries = self._queue.take(1, 0.5)
-            except Unavailable as error:
-                log.warning("will look for work again: %s", error)
+            except Exception as error:  # a slot that ends would not be missed by anybody
+                log.warning("will look for work again: %s", error, exc_info=not _passes(error))
                 self._clock.sleep(1.0)
                 continue
             for delivery in deliveries:
@@ -146,10 +148,28 @@ class Worker:
         if self._working.setdefault(request.attempt_id, working) is not working:
             return  # busy with it: the claim ends by itself if that comes to nothing
         self._reports.submit([self._started(request)], urgent=False)
-        result = self._executor.run(request, working)
-        if working.draining and result.outcome == "cancelled":
-            result = _drained(result)
+        result = self._run(working)
+        if working.handed_back:
+            return
         self.tasks_done += 1
+        try:
+            self._report(working, result)
+        except Exception as error:
+            log.exception("the result of %s cannot be reported", request.asset)
+            self._report(working, self._broken(request, error))
+
+    def _run(self, working: _Working) -> TaskResult:
+        """Always a result: an attempt without one would be said to be at work for ever."""
+        try:
+            result = self._executor.run(working.request, working)
+        except Exception as error:
+            log.exception("%s could not be run", working.request.asset)
+            return self._broken(working.request, error)
+        if working.draining and result.outcome == "cancelled":
+            return self._drained(working.request)
+        return result
+
+    def _report(self, working: _Working, result: TaskResult) -> None:
         self._reports.submit([TaskFinished(result=result)], done=lambda: self._done(working))
 
     def _done(self, working: _Working) -> None:
@@ -171,22 +191,26 @@ class Worker:
     # -- the pulse -----------------------------------------------------------------------
 
     def _pulse(self) -> None:
-        """Heartbeats, claims and cancellations, while there is work."""
+        """Heartbeats, claims and cancellations, while there is work.
+
+        None of them may keep the next one from happening: a worker that cannot read
+        whether to stop is still alive.
+        """
         poll_s = min(1.0, self._timing.heartbeat_s)
         beaten = self._clock.monotonic()
         while not self._ended.wait(poll_s):
-            try:
-                if self._working:
-                    self._stop_cancelled()
-                if self._clock.monotonic() - beaten >= self._timing.heartbeat_s:
-                    beaten = self._clock.monotonic()
-                    self.beat()
-            except Error as error:
-                log.warning("will beat again: %s", error)
+            if self._working:
+                self._try(self._stop_cancelled, "will look for cancellations again")
+            if self._clock.monotonic() - beaten >= self._timing.heartbeat_s:
+                beaten = self._clock.monotonic()
+                self._try(self.beat, "will beat again")
+        self._try(self.beat, "could not say goodbye")
+
+    def _try(self, act: Callable[[], None], otherwise: str) -> None:
         try:
-            self.beat()
-        except Error as error:
-            log.warning("could not say goodbye: %s", error)
+            act()
+        except Exception as error:
+            log.warning("%s: %s", otherwise, error, exc_info=not _passes(error))
 
     def _stop_cancelled(self) -> None:
         runs = {w.request.run_id for w in list(self._working.values())}
@@ -200,9 +224,9 @@ class Worker:
         attempts = self.progress()
         if not attempts and not self._was_busy:
             return
-        self._was_busy = bool(attempts)
         self._beats += 1
         beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, self._slots))
+        self._was_busy = bool(attempts)
         now, old = self._clock.monotonic(), self._timing.claim_s / 3
         held = [w for w in list(self._working.values()) if now - w.since > old]
         self._queue.renew([w.delivery for w in held])
@@ -212,24 +236,58 @@ class Worker:
     # -- the end -------------------------------------------------------------------------
 
     def _drain(self, pool: list[threading.Thread]) -> None:
-        deadline = self._clock.monotonic() + self._drain_s
-        while self._busy(pool) and self._clock.monotonic() < deadline:
-            self._clock.sleep(0.02)
+        """Let what runs finish, then stop it, then give up what does not stop."""
+        self._wait(self._drain_s, lambda: self._busy(pool))
         for working in list(self._working.values()):
             working.draining = working.stop = True
-        deadline = self._clock.monotonic() + 5.0
-        while self._busy(pool) and self._clock.monotonic() < deadline:
+        self._wait(STOP_S, lambda: self._busy(pool))
+        for working in list(self._working.values()):
+            if self._executor.abandon(working.request.attempt_id):
+                working.handed_back = True
+                self._report(working, self._drained(working.request))
+        self._wait(STOP_S, lambda: bool(self._working))
+
+    def _wait(self, seconds: float, busy: Callable[[], bool]) -> None:
+        deadline = self._clock.monotonic() + seconds
+        while busy() and self._clock.monotonic() < deadline:
             self._clock.sleep(0.02)
 
     def _busy(self, pool: list[threading.Thread]) -> bool:
         return bool(self._working) or any(thread.is_alive() for thread in pool)
 
+    # -- results of its own --------------------------------------------------------------
 
-def _drained(result: TaskResult) -> TaskResult:
-    error = ErrorInfo(
-        category="infrastructure",
-        code="infrastructure.drained",
-        message="the worker was shut down while the task was running",
-        retriable=True,
-    )
-    return msgspec.structs.replace(result, outcome="failed", error=error)
+    def _drained(self, request: TaskRequest) -> TaskResult:
+        error = ErrorInfo(
+            category="infrastructure",
+            code="infrastructure.drained",
+            message="the worker was shut down while the task was running",
+            retriable=True,
+        )
+        return self._failed(request, error)
+
+    def _broken(self, request: TaskRequest, cause: Exception) -> TaskResult:
+        error = ErrorInfo(
+            category="infrastructure",
+            code="infrastructure.worker",
+            message=f"the worker could not deal with the task: {type(cause).__name__}",
+            hint=f"see the log of worker {self.worker_id}",
+            retriable=True,
+        )
+        return self._failed(request, error)
+
+    def _failed(self, request: TaskRequest, error: ErrorInfo) -> TaskResult:
+        return TaskResult(
+            run_id=request.run_id,
+            task_id=request.task_id,
+            attempt=request.attempt,
+            attempt_id=request.attempt_id,
+            outcome="failed",
+            worker_id=self.worker_id,
+            error=error,
+        )
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it needs no more than another try."""
+    return isinstance(error, Unavailable)
