@@ -31,6 +31,7 @@ class Engine:
         timing = timing or Timing()
         self._stop = threading.Event()
         self._stop_worker = threading.Event()
+        self._ended = threading.Event()
         self._failed: BaseException | None = None
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="servo-")
         folder = cache or Path(self._temporary.name if self._temporary else "")
@@ -77,6 +78,8 @@ class Engine:
         self.workspace.signal.wake()
         for thread in self._threads:
             thread.join()
+        self._ended.set()
+        self._tell()
         self.workspace.publisher.tidied()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -93,6 +96,10 @@ class Engine:
             self._stop_worker.set()
             self._tell()
 
+    @property
+    def _stopped(self) -> bool:
+        return self._failed is not None or self._ended.is_set()
+
     def _tell(self) -> None:
         with self._changed:
             self._seen += 1
@@ -108,11 +115,17 @@ class Engine:
         """Until a run has ended; its row."""
         while True:
             with self._changed:
-                while run_id in self.orchestrator.board.runs and self._failed is None:
+                while run_id in self.orchestrator.board.runs and not self._stopped:
                     self._changed.wait(poll_s)
             if self._failed is not None:
                 raise Error(f"the engine stopped: {self._failed}") from self._failed
+            stopped = self._stopped
             row = self.workspace.snapshot().get(RUNS, run_id)
             if row is not None and row.state not in states.RUN_ACTIVE:
                 return row
+            if stopped:
+                raise Error(
+                    f"the engine was stopped before run {run_id} had ended",
+                    hint="it goes on where another orchestrator and a worker run",
+                )
             self.wait_for_change(poll_s)
