@@ -1,0 +1,483 @@
+"""Projects that run, and the processes that run them, for tests that kill both.
+
+`CITY` is a project with everything that can happen to a task:
+
+    top ─┬─► left ──┐
+         └─► right ─┴─► bottom      right fails for good, so bottom is skipped
+    flaky                           fails twice, with a delay, and then succeeds
+    alone ─► after                  has nothing to do with any of it
+
+`OrchestratorProcess` and `WorkerProcess` are driven by hand, one step at a time, on
+a clock that moves only when told to. They share nothing but a store: whoever is dropped
+is dead, and another on the same store takes over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from arco.app import Workspace
+from arco.clock import Clock
+from arco.dispatch.queues.port import Delivery, Queue
+from arco.errors import Conflict, Fenced, Unavailable
+from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
+from arco.log.commit import Committed
+from arco.orchestration import states
+from arco.orchestration.board import Board
+from arco.orchestration.events import AttemptLost, TaskFinished
+from arco.orchestration.limits import Timing
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.tables import DISPATCH_OUTBOX, RUNS, TASKS, TIMERS, RunRow, TaskRow
+from arco.state.replay import read_log
+from arco.state.snapshot import Snapshot
+from arco.storage import paths
+from arco.storage.port import Store
+from arco.worker.artifact import pack
+from arco.worker.commit import commit_output, committed
+from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
+from arco.worker.interrupt import Control
+from arco.worker.service import Worker
+from servo.contract.identity import attempt_id
+from servo.contract.manifest import Manifest
+from servo.contract.task import ErrorInfo, Materialization, TaskRequest, TaskResult
+from servo.discover import build_manifest, discover
+from tests.kit.clocks import SimClock
+from tests.kit.faulty import Crash
+from tests.kit.workspace import make_workspace
+
+CITY = """
+from servo import AssetContext, AssetIn, Retry, asset
+
+patient = Retry(max_attempts=9, delay="5s", max_delay="5s")
+
+
+@asset(namespace="city", retry=patient)
+def top() -> None: ...
+
+
+@asset(namespace="city", retry=patient)
+def left(top: AssetIn["city.top"]) -> None: ...
+
+
+@asset(namespace="city", retry=patient)
+def right(top: AssetIn["city.top"]) -> None:
+    raise ValueError("no way")
+
+
+@asset(namespace="city", retry=patient)
+def bottom(left: AssetIn["city.left"], right: AssetIn["city.right"]) -> None: ...
+
+
+@asset(namespace="city", retry=patient)
+def flaky(ctx: AssetContext) -> None:
+    if ctx.attempt < 3:
+        raise ConnectionError("not yet")
+
+
+@asset(namespace="city", retry=patient)
+def alone() -> None: ...
+
+
+@asset(namespace="city", retry=patient)
+def after(alone: AssetIn["city.alone"]) -> None: ...
+"""
+
+CITY_ENDS = {
+    "city.top": states.SUCCEEDED,
+    "city.left": states.SUCCEEDED,
+    "city.right": states.FAILED,
+    "city.bottom": states.SKIPPED,
+    "city.flaky": states.SUCCEEDED,
+    "city.alone": states.SUCCEEDED,
+    "city.after": states.SUCCEEDED,
+}
+CITY_ATTEMPTS = dict.fromkeys(CITY_ENDS, 1) | {"city.flaky": 3, "city.bottom": 0}
+"""How many attempts each takes where nothing but user code fails."""
+
+PASSING = (Unavailable, Conflict, Fenced)
+"""What a process that lives among others must expect, and try again after."""
+
+KEYS = (EnvelopeKey("test", b"t" * 32),)
+TIMING = Timing(linger_s=0.0)
+
+
+@functools.cache
+def project(text: str) -> tuple[Manifest, bytes]:
+    """A module's manifest and artifact, as `servo deploy` makes them."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "flow.py").write_text(text)
+        artifact = pack(root, [root / "flow.py"])
+        return build_manifest(discover(root), hashlib.sha256(artifact).hexdigest()), artifact
+
+
+def deploy(w: Workspace, text: str) -> None:
+    w.orchestration.deploy(*project(text))
+
+
+def trigger(w: Workspace, *selection: str, **settings: Any) -> str:
+    request = PlanRequest(selection=selection or ("*",), force=True)
+    return w.orchestration.trigger(request, **settings).run_id
+
+
+# -- an executor without user code ---------------------------------------------------------
+
+Outcome = ErrorInfo | None
+Script = Callable[[TaskRequest], Outcome]
+
+
+def city_script(request: TaskRequest) -> Outcome:
+    """What the functions of `CITY` do."""
+    if request.asset == "city.right":
+        return ErrorInfo(category="user_code", code="user_code.ValueError", message="no way")
+    if request.asset == "city.flaky" and request.attempt < 3:
+        return ErrorInfo(
+            category="transient",
+            code="transient.ConnectionError",
+            message="not yet",
+            retriable=True,
+        )
+    return None
+
+
+class Violated(BaseException):
+    """A test's own assertion, made while a task ran. No handler of errors may take it."""
+
+
+class ScriptedExecutor:
+    """Opens real envelopes and writes real commit markers; in between goes a script."""
+
+    def __init__(self, w: Workspace, worker_id: str, script: Script) -> None:
+        self._w = w
+        self._worker_id = worker_id
+        self._signer = EnvelopeSigner(KEYS, w.clock)
+        self.script = script
+        self.ran: list[TaskRequest] = []
+        self.during: Callable[[TaskRequest, Control], None] = lambda request, control: None
+        """Called while a task runs, for whatever is to happen meanwhile."""
+
+    def open(self, raw: bytes) -> TaskRequest:
+        return self._signer.open(raw, tenant=self._w.tenant, workspace=self._w.name)
+
+    def run(self, request: TaskRequest, control: Control) -> TaskResult:
+        self.ran.append(request)
+        try:
+            return self._run(request, control)
+        except AssertionError as error:
+            raise Violated(str(error)) from error
+        except Exception as error:  # as the real one: a result that says so
+            info = ErrorInfo(
+                category="transient", code="transient.store", message=str(error), retriable=True
+            )
+            return self._result(request, outcome="failed", error=info)
+
+    def abandon(self, attempt_id: str) -> bool:
+        return False
+
+    def _run(self, request: TaskRequest, control: Control) -> TaskResult:
+        if request.attempt > 1 or request.redelivery > 0:
+            found = committed(self._w.store, request)
+            if found is not None:
+                return self._result(
+                    request, outcome="succeeded", materialization=found, adopted=True
+                )
+        self.during(request, control)
+        if control.cancelled():
+            info = ErrorInfo(category="cancelled", code="cancelled", message="told to stop")
+            return self._result(request, outcome="cancelled", error=info)
+        error = self.script(request)
+        if error is not None:
+            return self._result(request, outcome="failed", error=error)
+        id = self._w.ids()
+        made = Materialization(
+            materialization_id=id,
+            asset=request.asset,
+            asset_id=request.asset_id,
+            partition=request.partition,
+            run_id=request.run_id,
+            task_id=request.task_id,
+            attempt_id=request.attempt_id,
+            path=f"{request.output}/{id}",
+            fingerprint=request.fingerprint,
+        )
+        won, adopted = commit_output(self._w.store, request, made)
+        return self._result(request, outcome="succeeded", materialization=won, adopted=adopted)
+
+    def _result(self, request: TaskRequest, **fields: Any) -> TaskResult:
+        return TaskResult(
+            run_id=request.run_id,
+            task_id=request.task_id,
+            attempt=request.attempt,
+            attempt_id=request.attempt_id,
+            worker_id=self._worker_id,
+            **fields,
+        )
+
+
+# -- processes ------------------------------------------------------------------------------
+
+
+class OrchestratorProcess:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        seed: int,
+        *,
+        queue: Queue | None = None,
+        timing: Timing = TIMING,
+        **settings: Any,
+    ) -> None:
+        self.workspace = w = make_workspace(store, seed, clock=clock, **settings)
+        self.queue = queue or w.store_queue(f"o{seed}", timing)
+        self.reports = w.reports(timing)
+        signer = EnvelopeSigner(KEYS, clock)
+        self.orchestrator = w.orchestrator(self.queue, self.reports, signer, timing=timing)
+
+    @property
+    def board(self) -> Board:
+        return self.orchestrator.board
+
+    def step(self) -> int:
+        """One tick; what its loop would try again is tried at the next step."""
+        try:
+            return self.orchestrator.tick()
+        except PASSING:
+            return 0
+
+
+class WorkerProcess:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        seed: int,
+        *,
+        script: Script = city_script,
+        queue: Queue | None = None,
+        timing: Timing = TIMING,
+    ) -> None:
+        self.workspace = w = make_workspace(store, seed, clock=clock)
+        self.worker_id = f"w{seed}"
+        self.queue = queue or w.store_queue(self.worker_id, timing)
+        self.reports = w.reports(timing)
+        self.executor = ScriptedExecutor(w, self.worker_id, script)
+        self.worker = Worker(
+            self.worker_id,
+            self.executor,  # type: ignore[arg-type]
+            self.queue,
+            self.reports,
+            w.store,
+            clock,
+            timing=timing,
+            is_stale=w._is_stale,
+            cancelled=w._cancelled,
+        )
+
+    def step(self) -> int:
+        """Everything that the queue has for it; what fails is tried again at the next step."""
+        worked = 0
+        self.beat()
+        with contextlib.suppress(Unavailable):
+            while taken := self.queue.take(1, 0.0):
+                self.work(taken[0])
+                worked += 1
+        self.beat()
+        return worked
+
+    def work(self, delivery: Delivery) -> None:
+        with contextlib.suppress(*PASSING):
+            self.worker.work(delivery)
+        self.flush()
+
+    def flush(self) -> None:
+        with contextlib.suppress(Unavailable):
+            self.reports.flush()
+
+    def beat(self) -> None:
+        """What its heartbeat and its reporter do meanwhile."""
+        self.flush()
+        if self.worker.progress():
+            self.worker._try(self.worker._stop_cancelled, "later")
+        self.worker._try(self.worker.beat, "later")
+
+
+class Crowd:
+    """Processes on one store and one clock, stepped in turn until a run has ended."""
+
+    def __init__(self, store: Store, clock: SimClock, run_id: str) -> None:
+        self.store = store
+        self.clock = clock
+        self.run_id = run_id
+        self.orchestrators: list[OrchestratorProcess] = []
+        self.workers: list[WorkerProcess] = []
+        self._seeds = itertools.count(10)
+        self._looking = make_workspace(store, 9, clock=clock)
+
+    def orchestrator(self, store: Store | None = None, **settings: Any) -> OrchestratorProcess:
+        made = OrchestratorProcess(store or self.store, self.clock, next(self._seeds), **settings)
+        self.orchestrators.append(made)
+        return made
+
+    def worker(self, store: Store | None = None, **settings: Any) -> WorkerProcess:
+        made = WorkerProcess(store or self.store, self.clock, next(self._seeds), **settings)
+        self.workers.append(made)
+        return made
+
+    def step(self) -> bool:
+        """Whether anybody did anything. Who dies is replaced, on the store itself."""
+        did = 0
+        for o in list(self.orchestrators):
+            try:
+                did += o.step()
+            except Crash:
+                self.orchestrators.remove(o)
+                self.orchestrator()
+        for k in list(self.workers):
+            try:
+                did += k.step()
+            except Crash:
+                self.workers.remove(k)
+                self.worker()
+        self.clock.sleep(1.0 if did else 9.0)
+        return did > 0
+
+    def until(self, reached: Callable[[], object], *, steps: int = 300) -> None:
+        for _ in range(steps):
+            if reached():
+                return
+            self.step()
+        raise AssertionError(f"stuck: {self.describe()}")
+
+    def finish(self) -> None:
+        """Until the run has ended, and nothing is left in the queue."""
+        self.until(self.ended)
+        self.until(lambda: not queued(self.store))
+        self.step()
+        self.step()  # who died in the last one has another in its place
+
+    def ended(self) -> bool:
+        boards = [o.board for o in self.orchestrators]
+        if any(self.run_id in board.runs for board in boards):
+            return False  # the cheap answer
+        return end_of(self._looking, self.run_id) is not None
+
+    def describe(self) -> str:
+        row = self._looking.snapshot().get(RUNS, self.run_id)
+        tasks = tasks_of(self._looking, self.run_id)
+        found = {key: (t.state, t.attempt, t.error_message) for key, t in tasks.items()}
+        return f"{row and row.state} {found} {queued(self.store)}"
+
+    def fresh(self) -> Workspace:
+        return make_workspace(self.store, next(self._seeds), clock=self.clock)
+
+
+# -- what must hold in the end ---------------------------------------------------------------
+
+
+def end_of(w: Workspace, run_id: str) -> RunRow | None:
+    """The row of a run that has ended."""
+    row = w.snapshot().get(RUNS, run_id)
+    return row if row is not None and row.state not in states.RUN_ACTIVE else None
+
+
+def tasks_of(w: Workspace, run_id: str) -> dict[str, TaskRow]:
+    return {row.asset_key: row for row in w.snapshot().rows(TASKS, run_id)}
+
+
+def commit_all(w: Workspace) -> None:
+    while isinstance(w.committer.commit(), Committed):
+        pass
+
+
+def check_run(
+    w: Workspace, run_id: str, state: str, ends: Mapping[str, str], *, late: bool = False
+) -> dict[str, TaskRow]:
+    """A run ended as it should, and each output counts once. `w` is a fresh process.
+
+    With `late`, results may have been recorded that came after their task had ended.
+    """
+    commit_all(w)
+    s = w.snapshot()
+    run = s.get(RUNS, run_id)
+    assert run is not None and run.state == state, run
+    tasks = tasks_of(w, run_id)
+    assert {key: task.state for key, task in tasks.items()} == dict(ends)
+    _check_outputs(w, s, run_id, tasks, late)
+    timers = [t for t in s.rows(TIMERS, run_id) if t.state == "SCHEDULED"]
+    open_ = [d for d in s.rows(DISPATCH_OUTBOX, run_id) if d.status != "ENDED"]
+    assert (timers, open_) == ([], [])
+    return tasks
+
+
+def _check_outputs(
+    w: Workspace, s: Snapshot, run_id: str, tasks: Mapping[str, TaskRow], late: bool
+) -> None:
+    good = {task.task_id: task for task in tasks.values() if task.state == states.SUCCEEDED}
+    rows = [row for row in s.all(MATERIALIZATIONS) if row.run_id == run_id]
+    counted = {row.task_id: row for row in rows if row.status == "GOOD"}
+    assert Counter(row.task_id for row in rows if row.status == "GOOD") == Counter(list(good))
+    if not late:
+        assert len(rows) == len(counted), rows
+    current = {row.asset_id: row for row in s.all(PARTITIONS) if row.run_id == run_id}
+    for task_id, task in good.items():
+        made = counted[task_id]
+        assert (made.version, made.materialization_id) == (1, task.materialization_id)
+        assert current[task.asset_id].materialization_id == made.materialization_id
+        assert current[task.asset_id].version == 1
+    assert len(current) == len(good)
+    markers = [p for meta in w.store.list("data/") if "/_commits/" in (p := meta.path)]
+    named = Counter(Path(path).name.split(".")[1] for path in markers)
+    assert all(n == 1 for n in named.values()), named
+    assert set(good) <= set(named)
+    for path in markers:
+        raw = w.store.get(path).data.decode()
+        task_id = Path(path).name.split(".")[1]
+        if task_id in good:
+            assert good[task_id].materialization_id in raw
+
+
+def check_attempts(w: Workspace, run_id: str) -> None:
+    """Each attempt but the last one of a task failed, was lost or timed out: the log says so."""
+    ended: dict[str, set[str]] = {}
+    for recorded in read_log(w.snapshot(), w.types):
+        match recorded.payload:
+            case TaskFinished(result=result) if result.outcome == "failed":
+                ended.setdefault(result.task_id, set()).add(result.attempt_id)
+            case AttemptLost(task_id=task_id, attempt_id=lost):
+                ended.setdefault(task_id, set()).add(lost)
+    for task in tasks_of(w, run_id).values():
+        before = {attempt_id(run_id, task.task_id, n) for n in range(1, task.attempt)}
+        assert before <= ended.get(task.task_id, set()), task
+
+
+def check_board(board: Board, w: Workspace) -> None:
+    """A board that came here step by step is the one that is loaded at once."""
+    loaded = Board()
+    loaded.load(w.snapshot())
+    assert board_state(board) == board_state(loaded)
+
+
+def board_state(board: Board) -> dict[str, object]:
+    state = dict(vars(board))
+    state["in_flight_of"] = {t: n for t, n in board.in_flight_of.items() if n}
+    return state
+
+
+def check_store(w: Workspace) -> None:
+    report = w.fsck()
+    assert report.clean, report.findings
+    rebuilt = w.rebuild(publish=False)
+    assert rebuilt.same, rebuilt.differences
+
+
+def queued(store: Store) -> list[str]:
+    return [meta.path for meta in store.list(paths.QUEUE)]
