@@ -11,7 +11,7 @@ import pytest
 from arco.dispatch.queues import objectstore
 from arco.dispatch.queues.objectstore import CLAIMS, READY, ObjectStoreQueue
 from arco.dispatch.queues.port import Delivery, Message
-from arco.errors import Unavailable
+from arco.errors import AlreadyExists, Unavailable
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
 from tests.kit.clocks import SimClock
@@ -126,6 +126,21 @@ def test_listing_ends_when_there_is_enough(at: Setting, monkeypatch: pytest.Monk
     assert len(at.ann.take(8, 0)) == 8
 
 
+def test_slow_listing_is_used_all_the_same(at: Setting) -> None:
+    at.put("a", "b", "c")
+    at.hooks.after("list", "queue/", lambda: at.clock.sleep(20), times=9)
+    assert len(at.ann.take(3, 0)) == 3
+    assert at.calls()["list"] == 1
+
+
+def test_urgent_message_overtakes_what_was_listed_before_it(at: Setting) -> None:
+    at.put("a", "b", "c")
+    at.ann.take(1, 0)
+    at.bob.put([Message("urgent", b"", 5)])
+    at.clock.sleep(1.1)
+    assert [each.message.name for each in at.ann.take(1, 0)] == ["urgent"]
+
+
 # Who comes in between
 
 
@@ -234,6 +249,15 @@ def test_claims_that_were_not_kept_are_forgotten(at: Setting) -> None:
 def test_claim_whose_answer_was_lost_is_ours(at: Setting) -> None:
     at.put("a")
     at.hooks.lose("put", CLAIMS)
+    assert [each.message.name for each in at.ann.take(1, 0)] == ["a"]
+
+
+def test_claim_that_the_client_asked_for_twice_is_ours(at: Setting) -> None:
+    def refused() -> None:
+        raise AlreadyExists("by the first time")
+
+    at.put("a")
+    at.hooks.after("put", CLAIMS, refused)
     assert [each.message.name for each in at.ann.take(1, 0)] == ["a"]
 
 

@@ -140,6 +140,8 @@ class ObjectStoreQueue:
         self._mine: dict[_Key, _Own] = {}
         self._looking = False
         self._looked_at = float("-inf")
+        self._fresh_until = float("-inf")
+        """Candidates are dropped then: something more urgent may have come in."""
         self._pause_s = 0.0
         """How long to wait from one listing to the next, while nothing is to be had."""
         self._misses = 0
@@ -205,8 +207,8 @@ class ObjectStoreQueue:
     def _next(self) -> _Key | None:
         now = self._clock.monotonic()
         with self._lock:
-            if now - self._looked_at > self._max_poll_s:
-                self._candidates.clear()  # something more urgent may have come in
+            if now > self._fresh_until:
+                self._candidates.clear()
             return self._candidates.pop() if self._candidates else None
 
     def _note(self, *, missed: bool) -> None:
@@ -224,7 +226,9 @@ class ObjectStoreQueue:
             # FRESH: after a power cut nobody works on it, claimed or not.
             self._store.put(key.claim, body, Mode.FRESH)
         except AlreadyExists:
-            return None
+            # It may be ours: a client that lost the answer asks again by itself.
+            if not self._is_ours(key, nonce):
+                return None
         except Unavailable:
             if not self._is_ours(key, nonce):
                 raise
@@ -243,8 +247,8 @@ class ObjectStoreQueue:
         return Delivery(Message(_name(key.file), message, _priority(key.file)), key.number)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
-        """Whether a create whose outcome is unknown took effect. If nobody can say, the
-        claim ends by itself, if it is there at all."""
+        """Whether a create without a clear answer took effect. If nobody can say, the claim
+        ends by itself, if it is there at all."""
         try:
             return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
         except (NotFound, Unavailable, msgspec.DecodeError):
@@ -323,7 +327,7 @@ class ObjectStoreQueue:
 
     def _look_soon(self) -> None:
         with self._lock:
-            self._looked_at = float("-inf")
+            self._looked_at = self._fresh_until = float("-inf")
 
     def _list(self, now: float) -> None:
         """All claims, and messages until there are enough that can be claimed."""
@@ -346,10 +350,13 @@ class ObjectStoreQueue:
                 if len(candidates) == LOOK_AHEAD:
                     last = file
                     break
+        ended = self._clock.monotonic()
         with self._lock:
             self._candidates = self._in_order(candidates)
             self._seen = seen
-            self._looked_at = now
+            self._looked_at = ended
+            # What takes long to list is listed less often.
+            self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
             self._misses = 0
             for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
                 del self._mine[key]
