@@ -298,6 +298,15 @@ def test_acknowledgement_of_a_redelivery_that_comes_twice_changes_nothing() -> N
     assert f.task("t00").dispatched_at == sent
 
 
+def test_next_attempt_has_deliveries_and_a_worker_of_its_own() -> None:
+    f = started_run(chain_of(1))
+    f.add(Attempt("t00").enqueued(2), Attempt("t00").started("w1"), Attempt("t00").failed())
+    fire(f, "retry")
+    row = f.task("t00")
+    assert (row.redelivery, row.worker_id, row.dispatched_at, row.started_at) == (0, "", None, None)
+    assert (row.retry_not_before, row.ready_at) == (None, f.now)
+
+
 def test_second_worker_that_starts_an_attempt_is_the_one_to_watch() -> None:
     f = started_run(chain_of(1))
     f.add(Attempt("t00").started("w1"))
@@ -367,6 +376,14 @@ def test_forced_cancel_waits_for_nobody_even_after_a_gentle_one() -> None:
     assert f.states() == {"t00": "CANCELLED", "t01": "CANCELLED"}
     assert f.timers() == []
     assert [d.status for d in f.all(DISPATCH_OUTBOX)] == ["ENDED"]
+
+
+def test_first_request_to_cancel_is_the_one_that_is_told() -> None:
+    f = started_run(chain_of(1))
+    f.add(Attempt("t00").started(), CANCEL)
+    asked = f.now
+    f.wait(9).add(RunCancelRequested(run_id=RUN, reason="really"))
+    assert (f.run().cancel_requested_at, f.run().cancel_reason) == (asked, "enough")
 
 
 @pytest.mark.parametrize("force", [False, True])
