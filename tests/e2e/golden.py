@@ -16,6 +16,9 @@ _PATTERNS = [
     (re.compile(r"\b[0-9a-f]{64}\b"), "0" * 64),
     (re.compile(r" *\b\d+(\.\d)? (B|KiB|MiB)\b"), " <size>"),
     (re.compile(r" +bytes\b"), " bytes"),
+    (re.compile(r" *\b\d+\.\d s\b"), " <time>"),
+    (re.compile(r"\bplan [0-9a-f]{16}\b"), "plan <digest>"),
+    (re.compile(r"(?m)^[0-9A-HJKMNP-TV-Z]{8}(?=  )"), "0RUN0000"),
 ]
 
 

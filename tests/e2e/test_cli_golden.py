@@ -98,6 +98,47 @@ servo admin fsck
 """
 
 
+FLOW = r"""
+servo validate
+servo deploy
+servo admin init --store lake --save
+servo plan shop.totals
+servo deploy -m 'first version'
+servo deploy
+servo plan '*' -p date=2025-01-01..2025-01-02
+servo plan shop.totals -p date=2025-01-02
+servo run '*' -p date=2025-01-01
+servo run '*' -p date=2025-01-01
+servo run '*' -p date=2025-01-02 --config broken=true
+servo runs list
+servo runs list --state failed
+servo deployments
+servo rollback 7
+servo runs cancel 01K
+servo run shop.ordrs
+servo run '*' -p day=2025-01-01
+"""
+
+SHOP = '''
+from servo import AssetContext, AssetIn, asset, daily
+
+NAMESPACE = "shop"
+DAYS = daily("date", start="2025-01-01", end="2025-02-01")
+
+
+@asset(partitions=DAYS, owners=["ana"])
+def orders(ctx: AssetContext) -> None:
+    """What was ordered on a day."""
+    if ctx.config.get("broken"):
+        raise ValueError("the shop is closed")
+
+
+@asset(partitions=DAYS, deps=["orders"])
+def totals() -> None:
+    """How much that was."""
+'''
+
+
 def type_all(terminal: Terminal, lines: str) -> None:
     for line in lines.strip().splitlines():
         terminal.type(line)
@@ -124,3 +165,9 @@ def test_session_of_an_administrator(terminal: Terminal, monkeypatch: pytest.Mon
     prepare(Workspace.open("lake", "default", "main", actor="ana"))
     type_all(terminal, ADMIN)
     check_golden("session_admin.txt", terminal.text())
+
+
+def test_session_with_a_project(terminal: Terminal) -> None:
+    Path("shop.py").write_text(SHOP)
+    type_all(terminal, FLOW)
+    check_golden("session_flow.txt", terminal.text())

@@ -105,7 +105,7 @@ class _Lines(_Quiet):
 
 def line_of(task: TaskRow) -> Text:
     text = Text("  ") + state_text(f"{task.state:<10} ") + Text(name_of(task))
-    if task.state in (states.SUCCEEDED, states.FAILED, states.RETRY_WAIT) and task.wall_ms:
+    if task.state in (states.SUCCEEDED, states.FAILED, states.RETRY_WAIT):
         text.append(f"  {task.wall_ms / 1000:.1f} s", "dim")
     if task.attempt > 1 or task.state == states.RETRY_WAIT:
         text.append(f"  attempt {task.attempt} of {task.max_attempts}", "dim")

@@ -146,7 +146,11 @@ def deployments(session: Session) -> None:
             for r in rows
         ]
         headers = ("number", "deployment", "assets", "deployed", "by", "message")
-        render.show(render.table(headers, shown, right=["number", "assets"], whole=["deployment"]))
+        render.show(
+            render.table(
+                headers, shown, right=["number", "assets"], whole=["deployment", "deployed"]
+            )
+        )
 
 
 def rollback(

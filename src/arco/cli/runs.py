@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from arco.orchestration.tables import RunRow, TaskRow
     from arco.state.snapshot import Snapshot
 
+SHORT = 8
+"""So much of a run's id, from its end, names it for people."""
+
 app = group("runs", "Runs: what goes on, and what happened.")
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning or end of it.")]
@@ -29,7 +32,7 @@ def list_(
         str | None, typer.Option(metavar="STATE", help="Only runs in this state.")
     ] = None,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first. The end of an id names a run; --json shows it whole."""
     from arco.cli import render
     from arco.cli.live import state_text
     from arco.orchestration.states import RUN_STATES
@@ -46,18 +49,18 @@ def list_(
         return
     shown = [
         (
-            r.run_id,
+            r.run_id[-SHORT:],
             state_text(r.state),
             f"{r.tasks_done:,}/{r.tasks_total:,}",
             r.created_at,
             _took(r),
-            r.triggered_by,
             " ".join([*r.selection, *r.partitions]),
         )
         for r in rows[:limit]
     ]
-    headers = ("run", "state", "tasks", "created", "took", "by", "what")
-    render.show(render.table(headers, shown, right=["tasks", "took"], whole=["run"]))
+    headers = ("run", "state", "tasks", "created", "took", "what")
+    whole = ("run", "state", "created")
+    render.show(render.table(headers, shown, right=["tasks", "took"], whole=whole))
     if len(rows) > limit:
         render.note(f"{len(rows) - limit:,} older runs; see --limit")
 

@@ -38,13 +38,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def pack(
-    root: Path, files: Iterable[Path] | None = None, *, without: Iterable[Path] = ()
-) -> bytes:
+def pack(root: Path, files: Iterable[Path] | None = None, *, without: Iterable[Path] = ()) -> bytes:
     """A zip of `files` (all below `root` unless given), the same wherever it is made.
 
-    Left out: what lies in the folders `without`, hidden files, `__pycache__`, `*.pyc`, virtual environments. Invalid if
-    what remains is more than 50 MiB or lies outside of `root`.
+    Left out: what lies in the folders `without`, hidden files, `__pycache__`, `*.pyc`,
+    virtual environments. Invalid if what remains is more than 50 MiB or lies outside of
+    `root`.
     """
     base = root.resolve()
     skipped = frozenset(folder.resolve() for folder in without)
