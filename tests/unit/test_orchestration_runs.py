@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
-from arco.orchestration.events import RunCancelRequested, TimerFired
+from arco.orchestration.events import RunCancelRequested, TaskFinished, TimerFired
 from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.orchestration.tables import (
     DEP_SATISFACTION,
@@ -275,6 +276,17 @@ def test_later_run_makes_the_next_version_of_a_partition() -> None:
     assert [m.version for m in f.all(MATERIALIZATIONS)] == [1, 2]
 
 
+def test_output_that_two_runs_report_is_one_version() -> None:
+    f = started_run(chain_of(1))
+    f.add(ok("t00"), triggered(1, "run2"), *plan(chain_of(1), "run2"))
+    made = ok("t00").result.materialization
+    theirs = Attempt("t00", 1, "run2").succeeded().result
+    f.add(TaskFinished(result=msgspec.structs.replace(theirs, materialization=made, adopted=True)))
+    assert f.run("run2").state == "SUCCEEDED"
+    assert [m.version for m in f.all(MATERIALIZATIONS)] == [1]
+    assert f.one(PARTITIONS, "a0", "0").version == 1
+
+
 # -- deliveries ---------------------------------------------------------------------------
 
 
@@ -307,12 +319,25 @@ def test_next_attempt_has_deliveries_and_a_worker_of_its_own() -> None:
     assert (row.retry_not_before, row.ready_at) == (None, f.now)
 
 
-def test_second_worker_that_starts_an_attempt_is_the_one_to_watch() -> None:
-    f = started_run(chain_of(1))
+def test_second_worker_that_starts_an_attempt_is_watched_from_its_own_start() -> None:
+    f = Folding()
+    f.add(triggered(1), *plan(chain_of(1), timeout_s=300))
     f.add(Attempt("t00").started("w1"))
-    began = f.task("t00").started_at
-    f.wait(9).add(Attempt("t00").started("w2"))
-    assert (f.task("t00").worker_id, f.task("t00").started_at) == ("w2", began)
+    assert run_rows(f.wait(5).add(Attempt("t00").started("w1"))) == []
+    f.wait(200).add(Attempt("t00").started("w2"))
+    assert (f.task("t00").worker_id, f.task("t00").started_at) == ("w2", f.now)
+    [timer] = f.timers("task_timeout")
+    assert timer.fire_at == f.now + timedelta(seconds=300 + TIMEOUT_GRACE_S)
+    f.add(ok("t00"))
+    assert f.timers() == []
+
+
+def test_success_without_an_output_is_a_failure() -> None:
+    f = started_run(chain_of(2), max_attempts=1)
+    result = msgspec.structs.replace(ok("t00").result, materialization=None)
+    f.add(TaskFinished(result=result))
+    assert f.states() == {"t00": "FAILED", "t01": "SKIPPED"}
+    assert f.task("t00").error_code == "infrastructure.unexplained"
 
 
 # -- reuse --------------------------------------------------------------------------------

@@ -251,9 +251,10 @@ class _Run:
         if task is None:
             return
         if task.state == states.RUNNING:
-            # Delivered again: whoever took it last is the one to watch.
-            self._set(replace(task, worker_id=e.worker_id))
-            return
+            if task.worker_id == e.worker_id:
+                return
+            # Delivered again: whoever took it last is the one to watch, and begins anew.
+            self._unwatch(task)
         now = self._now
         self._set(
             replace(task, state=states.RUNNING, started_at=now, worker_id=e.worker_id),
@@ -289,7 +290,7 @@ class _Run:
             )
             self._end(task, "succeeded")
             self._emitted.append(OutputAccepted(materialization=made))
-        elif result.outcome == "failed" and not cancelling:
+        elif result.outcome != "cancelled" and not cancelling:
             self._failed(task, result.error or _UNEXPLAINED)
         else:
             if made is not None:
@@ -540,6 +541,9 @@ class _Run:
             self._unschedule("retry", task.task_id, task.attempt, task.retry_not_before)
             return
         self._dispatch(task, "ENDED", task.redelivery)
+        self._unwatch(task)
+
+    def _unwatch(self, task: TaskRow) -> None:
         if task.timeout_s and task.started_at is not None:
             due = _overdue(task, task.started_at)
             self._unschedule("task_timeout", task.task_id, task.attempt, due)
