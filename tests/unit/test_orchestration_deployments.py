@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
+import msgspec
+import pytest
+
+from arco.app import Workspace
 from arco.catalog.tables import ASSET_NAMES, ASSETS, COLUMNS, NAMESPACES
+from arco.errors import Refused
+from arco.orchestration.commands import Deployed
 from arco.orchestration.events import DeployedAsset, DeploymentCreated, PartitionKeysChanged
 from arco.orchestration.tables import DEPLOYED_ASSETS, DEPLOYMENTS, DYNAMIC_KEYS, PROJECTS
 from arco.state.system import OUTCOMES
 from servo.contract.manifest import ColumnDef
+from tests.kit import planning
 from tests.kit.runs import Folding
+from tests.kit.workspace import make_workspace
 
 
 def asset(key: str, id: str, **fields: Any) -> DeployedAsset:
@@ -183,3 +192,49 @@ def test_partition_keys_come_and_go_and_stay_when_they_come_twice() -> None:
     f.wait(9).add(PartitionKeysChanged(keys="eu", added=("de", "it"), removed=("fr", "xx")))
     assert [row.key for row in f.all(DYNAMIC_KEYS)] == ["de", "it"]
     assert f.one(DYNAMIC_KEYS, "eu", "de") == first
+
+
+# -- as people deploy ----------------------------------------------------------------------
+
+
+def put(w: Workspace, *assets: Any) -> Deployed:
+    artifact = b"a zip"
+    digest = hashlib.sha256(artifact).hexdigest()
+    manifest = msgspec.structs.replace(planning.manifest(*assets), artifact=digest)
+    return w.orchestration.deploy(manifest, artifact)
+
+
+def ids(w: Workspace) -> dict[str, str]:
+    return {r.asset_key: r.asset_id for r in w.snapshot().all(DEPLOYED_ASSETS) if r.active}
+
+
+def test_ids_are_given_once_and_go_along_with_renames_and_rollbacks() -> None:
+    w = make_workspace()
+    a, b = planning.asset("s.a"), planning.asset("s.b")
+    first = put(w, a, b)
+    before = ids(w)
+    assert first.added == ("s.a", "s.b")
+    assert not put(w, a, b).changed
+    renamed = put(w, a, planning.asset("s.c", renamed_from="s.b"))
+    assert (renamed.number, renamed.renamed) == (2, ("s.b -> s.c",))
+    assert ids(w) == {"s.a": before["s.a"], "s.c": before["s.b"]}
+    put(w, planning.asset("s.c", renamed_from="s.b"))
+    put(w, a, planning.asset("s.c", renamed_from="s.b"))
+    assert ids(w) == {"s.a": before["s.a"], "s.c": before["s.b"]}
+    back = w.orchestration.rollback(first.deployment_id)
+    assert back.number == 5
+    assert set(ids(w)) == {"s.a", "s.b"}
+
+
+def test_rename_and_a_new_asset_under_the_old_name_at_once_never_share_an_id() -> None:
+    w = make_workspace()
+    put(w, planning.asset("s.a"))
+    before = ids(w)
+    both = (planning.asset("s.a"), planning.asset("s.b", renamed_from="s.a"))
+    with pytest.raises(Refused) as refusal:
+        put(w, *both)
+    assert refusal.value.code == "asset_id_taken"
+    assert ids(w) == before
+    put(w, both[1])
+    put(w, *both)
+    assert ids(w)["s.b"] == before["s.a"] != ids(w)["s.a"]
