@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from arco.errors import Invalid
+from arco.log.envelope import Payload
 from arco.orchestration.actions import Enqueue, FireTimer, Interrupt, LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
@@ -66,21 +67,27 @@ def test_task_that_the_queue_still_has_is_left_to_it() -> None:
     assert anti_entropy(board_of(f), f.now, TIMING, set()) == []
 
 
-def test_order_of_what_goes_again_does_not_depend_on_how_the_board_came_about() -> None:
+def test_order_of_decisions_does_not_depend_on_how_the_board_came_about() -> None:
     found = []
     for order in ((0, 1, 2), (2, 1, 0)):
         f, board = Folding(), Board()
-        for payloads in (
-            [triggered(3), *plan((Node(), Node(), Node()))],
-            *([Attempt(f"t{i:02d}").enqueued()] for i in order),
-        ):
-            manifest = SimpleNamespace(position=f.position, log_time=f.now)
-            head: Any = SimpleNamespace(generation=board.generation + 1, manifest=manifest)
-            board.apply(f.add(*payloads), head)
+        take(board, f, triggered(3), *plan((Node(), Node(), Node())))
+        for i in order:
+            take(board, f, Attempt(f"t{i:02d}").enqueued())
         gone = {task.attempt_id for task in board.in_flight.values()}
-        found.append(anti_entropy(board, f.now + timedelta(hours=1), TIMING, gone))
+        later = f.now + timedelta(hours=1)
+        again = anti_entropy(board, later, TIMING, gone)
+        assert len(again) == 3
+        take(board, f, RunCancelRequested(run_id=RUN))
+        found.append((again, cancellation(board, later, TIMING)))
     assert found[0] == found[1]
-    assert len(found[0]) == 3
+
+
+def take(board: Board, f: Folding, *payloads: Payload) -> None:
+    changes = f.add(*payloads)
+    manifest = SimpleNamespace(position=f.position, log_time=f.now)
+    head: Any = SimpleNamespace(generation=board.generation + 1, manifest=manifest)
+    board.apply(changes, head)
 
 
 def test_task_that_somebody_started_is_not_sent_again() -> None:
