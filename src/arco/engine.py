@@ -36,6 +36,7 @@ class Engine:
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="servo-")
         folder = cache or Path(self._temporary.name if self._temporary else "")
         reports, queue = workspace.reports(timing), workspace.memory_queue(timing)
+        self._reports = reports
         signer = workspace.signer()
         self.orchestrator = workspace.orchestrator(
             queue, reports, signer, limits=limits, timing=timing
@@ -71,6 +72,11 @@ class Engine:
 
     def stop(self) -> None:
         self._stop_worker.set()
+        if self._failed is not None:
+            # The orchestrator, which appends what the worker reports, may be what failed.
+            threading.Thread(
+                target=self._reports.run, args=(self._ended,), name="reports", daemon=True
+            ).start()
         for thread in self._threads:
             if thread.name == "worker":
                 thread.join()
