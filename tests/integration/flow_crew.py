@@ -1,0 +1,159 @@
+"""`servo orchestrator` and `servo worker` as processes of their own, on a local disk.
+
+Tasks tell of themselves through files in a folder: `{asset}.started` holds the process
+that runs it first. What a task does the second time may differ from the first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from arco.app import Workspace
+from arco.orchestration.tables import RunRow
+from tests.kit.flows import deploy, end_of, tasks_of, trigger
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"interval": 0.1, "heartbeat": 0.5, "zombie-after": 4, "claim": 6}
+"""The dead are missed soon."""
+PATIENT = {"interval": 0.1, "heartbeat": 0.5, "zombie-after": 30, "claim": 40}
+"""Nobody is missed within a test: what moves on was handed on."""
+GIVE_UP_S = 150.0
+
+HEADER = '''
+import os, time
+from pathlib import Path
+from servo import AssetContext, AssetIn, Retry, asset
+
+FOLDER = Path({folder!r})
+again = Retry(max_attempts=9, delay="1s", max_delay="1s")
+
+
+def first(name):
+    """Whether nobody came here before; who comes first leaves its number."""
+    try:
+        file = open(FOLDER / (name + ".started"), "x")
+    except FileExistsError:
+        return False
+    with file:
+        file.write(str(os.getpid()))
+    return True
+'''
+
+
+class Process:
+    """One of them; what it says goes to a file."""
+
+    def __init__(self, crew: FlowCrew, role: str, number: int, *arguments: str) -> None:
+        self.role = role
+        self.log = crew.folder / f"{role}-{number}.log"
+        command = [sys.executable, "-m", "arco.cli", role, *arguments]
+        with open(self.log, "w") as log:
+            self._process = subprocess.Popen(
+                command, cwd=crew.folder, env=crew.env, stdout=log, stderr=log
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is past its imports."""
+        return self.log.stat().st_size > 0
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout=GIVE_UP_S)
+
+    def check_alive(self) -> None:
+        code = self._process.poll()
+        assert code is None, f"{self.role} ended with {code}: {self.log.read_text()[-3000:]}"
+
+
+class FlowCrew:
+    """A project, deployed to a workspace of its own, and the processes that run it."""
+
+    def __init__(self, folder: Path, pycache: Path, assets: str) -> None:
+        self.folder = folder
+        self.url = f"file://{folder}/lake"
+        kept = ("PATH", "HOME", "LANG", "TMPDIR")
+        self.env = {name: os.environ[name] for name in kept if name in os.environ}
+        self.env |= {"ARCO_STORE": self.url, "PYTHONPYCACHEPREFIX": str(pycache)}
+        self.processes: list[Process] = []
+        self._started = 0
+        self.workspace = self.open()
+        deploy(self.workspace, HEADER.format(folder=str(folder)) + assets)
+        self.run_id = trigger(self.workspace)
+
+    def open(self) -> Workspace:
+        return Workspace.open(self.url, "default", "main")
+
+    def start(self, role: str, timing: dict[str, float], *arguments: str) -> Process:
+        self._started += 1
+        given = [text for name, value in timing.items() for text in (f"--{name}", str(value))]
+        if role == "worker":
+            given += ["--cache", str(self.folder / "cache")]
+        made = Process(self, role, self._started, *given, *arguments)
+        self.processes.append(made)
+        return made
+
+    def servo(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "arco.cli", *arguments],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=GIVE_UP_S,
+        )
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def drop(self, process: Process) -> None:
+        self.processes.remove(process)
+
+    # -- waiting -------------------------------------------------------------------------
+
+    def until(self, reached: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + GIVE_UP_S
+        while not reached():
+            for process in self.processes:
+                process.check_alive()
+            assert time.monotonic() < deadline, f"waited for {what} in vain: {self.describe()}"
+            time.sleep(0.05)
+
+    def first_process(self, asset: str) -> int | None:
+        """Who has started an asset first."""
+        file = self.folder / f"{asset}.started"
+        text = file.read_text() if file.exists() else ""
+        return int(text) if text else None
+
+    def ended(self) -> RunRow | None:
+        return end_of(self.workspace, self.run_id)
+
+    def describe(self) -> str:
+        tasks = tasks_of(self.workspace, self.run_id).values()
+        rows = [(t.asset_key, t.state, t.attempt, t.error_message) for t in tasks]
+        said = {p.log.name: p.log.read_text()[-1500:] for p in self.processes}
+        return f"{rows}\n{said}"
+
+    # -- the end -------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
