@@ -290,6 +290,7 @@ class Workspace:
             Requests(self.tenant, self.name, self.library),
             self.clock,
             self.signal,
+            self.types,
             limits=limits,
             timing=timing,
         )

@@ -2,7 +2,7 @@
 
 One *tick*:
 
-    1. append what waits to be reported, as one batch
+    1. append what waits to be reported, as one batch; send what is ready by it
     2. now and then: look which workers are alive, and what they work on
     3. commit the inbox                        (anybody's; any number may do this)
     4. bring the board to the newest generation
@@ -12,6 +12,9 @@ One *tick*:
 Nothing is lost whenever it dies. What was enqueued and not yet acknowledged is
 ready on the next board too, and is enqueued again under the same name, for the same
 attempt. Two orchestrators do the same things twice, and each of them counts once.
+
+While tasks report all the time, most rounds are a *hurry*: step 1 alone (`ahead.py`).
+The commit follows soon, and takes many reports at once.
 
 The controllers that act because time has passed are asked only when the inbox was
 empty after the commit: what they would miss may lie there. For the same reason the look
@@ -31,6 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from arco.clock import Clock
+from arco.dispatch.ahead import Ahead
 from arco.dispatch.liveness import Watch
 from arco.dispatch.queues.port import Message, Queue
 from arco.dispatch.reports import Reports
@@ -39,7 +43,7 @@ from arco.errors import Conflict, Error, Fenced, NotFound, Unavailable
 from arco.execution.tables import MATERIALIZATIONS
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
-from arco.log.envelope import Payload
+from arco.log.envelope import Event, EventTypes, Payload
 from arco.log.head import Head, Manifests
 from arco.orchestration import states
 from arco.orchestration.actions import Action, Enqueue, FireTimer, Interrupt, LoseAttempt
@@ -83,6 +87,7 @@ class Orchestrator:
         requests: Requests,
         clock: Clock,
         signal: Signal,
+        types: EventTypes,
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
@@ -111,12 +116,17 @@ class Orchestrator:
         """What was reported, and when: not to be said at every tick until it is folded."""
         self._commits: deque[tuple[Head, Changes]] = deque()
         self.board = Board()
+        self._ahead = Ahead(self.board, types, clock)
+        self._hasty: list[TaskRow] = []
+        """Tasks that are ready ahead of the commit, to be sent."""
+        self._committed_at = -1e9
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
         """Tells a worker of this process to stop an attempt."""
         self.on_board: Callable[[Board], None] = lambda board: None
         """Called after each change of the board."""
         projector.listeners.append(lambda head, changes: self._commits.append((head, changes)))
         reports.wake = signal.wake
+        reports.on_append = self._appended
 
     # -- the loop ------------------------------------------------------------------------
 
@@ -125,7 +135,10 @@ class Orchestrator:
         names: list[str] = []
         while not stop.is_set():
             try:
-                self.tick(names)
+                if self._commit_in_s() <= 0:
+                    self.tick(names)
+                else:
+                    self.hurry()
             except (Unavailable, Conflict, Fenced) as error:
                 log.warning("will try again: %s", error)
                 self._clock.sleep(min(0.5, self._timing.interval_s))
@@ -141,16 +154,29 @@ class Orchestrator:
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)
+        if self._ahead:
+            pause = min(pause, max(0.0, self._commit_in_s()))
         timer = next_due(self.board)
         if timer is not None:
             pause = min(pause, max(0.0, (timer - self._clock.now()).total_seconds()))
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
+    def _commit_in_s(self) -> float:
+        return self._committed_at + self._timing.commit_spacing_s - self._clock.monotonic()
+
+    def hurry(self) -> list[str]:
+        """Report what is due, and send what is ready by that. The batches, to be committed."""
+        batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
+        hasty, self._hasty = self._hasty, []
+        self._send_ahead(hasty)
+        return batches
+
     def tick(self, names: Sequence[str] = ()) -> int:
         """One round; how many actions it performed. Raises what a store may raise."""
-        batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
+        batches = self.hurry()
         alive = self._look()
         fresh, head = self._commit([*names, *batches])
+        self._committed_at = self._clock.monotonic()
         self._refresh(head)
         actions = self._decide(fresh, alive)
         self._perform(actions)
@@ -170,15 +196,50 @@ class Orchestrator:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
                 board.apply(changes, committed)
+                self._ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._manifests, self._files, head)
             if before >= 0 and not self._manifests.rewritten(board.generation, head):
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
+            self._ahead.reset()
         if board.generation != before:
-            self._sent = {a: at for a, at in self._sent.items() if self._is_ready(a, *at)}
+            self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at)}
             _calling_back(lambda: self.on_board(board))
+
+    def _is_awaited(self, attempt_id: str, run_id: str, task_id: str) -> bool:
+        """Whether the board has yet to show that an attempt was sent."""
+        task = self.board.task(run_id, task_id)
+        if task is None:
+            return False
+        if task.state == states.READY:
+            return task.attempt_id == attempt_id
+        return task.state in (states.PLANNED, states.BLOCKED, states.RETRY_WAIT)
+
+    # -- ahead of the commit -------------------------------------------------------------
+
+    def _appended(self, batch: str, events: Sequence[Event]) -> None:
+        self._hasty += self._ahead.appended(batch, events)
+
+    def _send_ahead(self, tasks: Sequence[TaskRow]) -> None:
+        """Send tasks that are ready by what was just appended, unless others wait for room."""
+        if not tasks or self._others_wait():
+            return
+        room = self._limits.max_in_flight - len(self.board.in_flight) - len(self._sent)
+        sending: list[Enqueue] = []
+        for task in tasks:
+            flying = self.board.in_flight_of.get(task.tenant, 0) + len(self._sent) + len(sending)
+            if task.attempt_id not in self._sent and flying < self._limits.quota(task.tenant):
+                sending.append(Enqueue(task.run_id, task.task_id, task.attempt_id))
+        if sending and room > 0:
+            self._send(sending[:room])
+
+    def _others_wait(self) -> bool:
+        """Whether the board has tasks that are ready and were not sent."""
+        ready = sum(map(len, self.board.ready.values()))
+        sent = sum(self._is_ready(a, *at) for a, at in self._sent.items()) if ready else 0
+        return ready > sent
 
     def _is_ready(self, attempt_id: str, run_id: str, task_id: str) -> bool:
         task = self.board.task(run_id, task_id)
@@ -279,16 +340,13 @@ class Orchestrator:
         sent: list[DispatchEnqueued] = []
         ttl = timedelta(seconds=self._timing.envelope_s)
         for action in sending:
-            task = self.board.task(action.run_id, action.task_id)
-            if task is None:
+            run = self.board.runs.get(action.run_id)
+            task = self._ahead.task(action.run_id, action.task_id)
+            if run is None or task is None or task.attempt_id != action.attempt_id:
                 continue
             try:
                 request = self._requests.build(
-                    self.board.runs[action.run_id],
-                    task,
-                    self.board.tasks[action.run_id],
-                    action.redelivery,
-                    self._path_of,
+                    run, task, self._ahead.task, action.redelivery, self._path_of
                 )
             except Unavailable as error:
                 log.warning("%s will be sent later: %s", task.asset_key, error)

@@ -39,6 +39,8 @@ class Reports:
         self._urgent = False
         self.wake: Callable[[], None] = lambda: None
         """Called when something urgent has come in."""
+        self.on_append: Callable[[str, Sequence[Event]], None] = lambda batch, events: None
+        """Called with each batch once it is durable, by whoever flushes."""
 
     def submit(
         self, payloads: Sequence[Payload], *, urgent: bool = True, done: Done | None = None
@@ -99,8 +101,9 @@ class Reports:
         parts = [taken]
         while parts:
             part = parts.pop(0)
+            events = [event for event, _ in part]
             try:
-                names.append(self._ledger.append([e for e, _ in part], notify=False).batch)
+                names.append(self._ledger.append(events, notify=False).batch)
             except Invalid:
                 if len(part) > 1:
                     half = len(part) // 2
@@ -113,6 +116,8 @@ class Reports:
             except BaseException:
                 self._put_back([each for some in [part, *parts] for each in some])
                 raise
+            else:
+                self.on_append(names[-1], events)
             for _, done in part:
                 _call(done)
         return names

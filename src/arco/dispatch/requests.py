@@ -15,6 +15,8 @@ from servo.contract.manifest import Asset, Manifest
 from servo.contract.partition import PartitionKey, path_segment
 from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskRequest
 
+TaskOf = Callable[[str, str], TaskRow | None]
+"""(run id, task id) to the task as it is by now."""
 PathOf = Callable[[str, str], str]
 """(asset id, materialization id) to the folder of its files."""
 
@@ -36,7 +38,7 @@ class Requests:
         self,
         run: RunRow,
         task: TaskRow,
-        tasks: Mapping[str, TaskRow],
+        task_of: TaskOf,
         redelivery: int,
         path_of: PathOf,
     ) -> TaskRequest:
@@ -46,7 +48,7 @@ class Requests:
             raise Corrupt(f"plan {run.plan_id} has {planned.task_id} where {task.task_id} belongs")
         manifest, assets = self._assets(plan.spec.manifest)
         asset = assets[task.asset_key]
-        inputs = tuple(_input(plan, i, tasks, path_of) for i in planned.inputs)
+        inputs = tuple(_input(plan, run, i, task_of, path_of) for i in planned.inputs)
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = {**asset.config, **plan.spec.request.config}
@@ -83,9 +85,9 @@ class Requests:
 
 
 def _input(
-    plan: Plan, planned: PlannedInput, tasks: Mapping[str, TaskRow], path_of: PathOf
+    plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, path_of: PathOf
 ) -> InputRef:
-    made = [tasks[plan.spec.tasks[i].task_id] for i in planned.tasks]
+    made = [task_of(run.run_id, plan.spec.tasks[i].task_id) for i in planned.tasks]
     fresh = [
         MaterializationRef(
             partition=task.partition_key,
@@ -93,7 +95,7 @@ def _input(
             path=task.path or path_of(task.asset_id, task.materialization_id),
         )
         for task in made
-        if planned.parameter
+        if planned.parameter and task is not None
     ]
     found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))

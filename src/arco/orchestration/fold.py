@@ -247,6 +247,24 @@ def _by_run(fact: Fact) -> Key:
     return (fact.payload.run_id,)  # type: ignore[attr-defined]
 
 
+RUNS_STAGE = Stage(
+    "runs",
+    (RUNS, TASKS, DEP_SATISFACTION, TIMERS, DISPATCH_OUTBOX),
+    dict.fromkeys(
+        (
+            RunAdmitted,
+            RunCancelRequested,
+            TasksPlanned,
+            DispatchEnqueued,
+            TaskStarted,
+            TaskFinished,
+            TimerFired,
+            AttemptLost,
+        ),
+        _by_run,
+    ),
+    fold_run,
+)
 STAGES = (
     Stage(
         "deployments",
@@ -256,22 +274,5 @@ STAGES = (
     ),
     Stage("dynamic_keys", (DYNAMIC_KEYS,), {PartitionKeysChanged: _by_set}, fold_dynamic_keys),
     Stage("run_keys", (RUN_KEYS,), {RunTriggered: _by_run_key}, fold_run_keys),
-    Stage(
-        "runs",
-        (RUNS, TASKS, DEP_SATISFACTION, TIMERS, DISPATCH_OUTBOX),
-        dict.fromkeys(
-            (
-                RunAdmitted,
-                RunCancelRequested,
-                TasksPlanned,
-                DispatchEnqueued,
-                TaskStarted,
-                TaskFinished,
-                TimerFired,
-                AttemptLost,
-            ),
-            _by_run,
-        ),
-        fold_run,
-    ),
+    RUNS_STAGE,
 )

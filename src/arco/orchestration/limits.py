@@ -32,6 +32,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     """How often the orchestrator looks by itself, when nothing wakes it."""
     busy_interval_s: float = 0.1
     """The same while tasks are with workers, whose reports come from other processes."""
+    commit_spacing_s: float = 0.05
+    """Commits that only reports of this process ask for are at least so far apart."""
     linger_s: float = 0.05
     """How long acknowledgements wait for something more urgent to go with."""
     heartbeat_s: float = 5.0

@@ -1,0 +1,113 @@
+"""Ahead of the commit: what this process has appended is as good as folded.
+
+A report is durable once it is appended, and will be folded; the commit that does so
+takes some more writes. Waiting for it, a chain of small tasks would spend its time on
+commits. So the reports that this process appended are folded at once, over the
+board, in memory; tasks that become ready there are sent.
+
+That is a guess about the order of events only. Where others come in between (a
+cancellation, a worker declared dead), the commit decides, and what was sent too early
+counts for nothing: its attempt is not the active one, and of two outputs of a task one
+is committed. Nothing else looks at this: all other decisions wait for the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from arco.clock import Clock
+from arco.log.envelope import Event, EventTypes
+from arco.orchestration import states
+from arco.orchestration.board import Board
+from arco.orchestration.fold import RUNS_STAGE
+from arco.orchestration.tables import RUNS, TASKS, TIMERS, TaskRow
+from arco.state.fold import Fact, Failure, Rows, fold_stage
+from arco.state.table import Key, Table, Versioned
+
+
+class Ahead:
+    def __init__(self, board: Board, types: EventTypes, clock: Clock) -> None:
+        self._board = board
+        self._types = types
+        self._clock = clock
+        self._pending: dict[str, list[Fact]] = {}
+        """By batch: facts that were appended and that the board does not show yet."""
+        self._count = 0
+        self._again()
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def appended(self, batch: str, events: Iterable[Event]) -> list[TaskRow]:
+        """Fold a batch that has just been appended; the tasks that are ready by it."""
+        facts = self._pending[batch] = list(self._facts(events))
+        return self._fold(facts)
+
+    def committed(self, batches: Iterable[str]) -> None:
+        """The board shows these by now."""
+        for batch in batches:
+            self._pending.pop(batch, None)
+        self._again()
+
+    def reset(self) -> None:
+        """Somebody else committed: nobody knows what is pending still. Guess nothing."""
+        self._pending.clear()
+        self._again()
+
+    def task(self, run_id: str, task_id: str) -> TaskRow | None:
+        return self._rows.get(TASKS, run_id, task_id)
+
+    def _again(self) -> None:
+        self._rows = Rows(_BoardRows(self._board))
+        self._rows.now = self._clock.now()
+        for facts in self._pending.values():
+            self._fold(facts)
+
+    def _facts(self, events: Iterable[Event]) -> Iterator[Fact]:
+        now = self._clock.now()
+        for event in events:
+            payload = self._types.decode(event.type, event.version, event.data)
+            if payload is not None and not payload.COMMAND and type(payload) in RUNS_STAGE.keys:
+                self._count += 1
+                yield Fact(self._count, now, event.id, event.key, event.actor, payload)
+
+    def _fold(self, facts: Sequence[Fact]) -> list[TaskRow]:
+        if not facts:
+            return []
+        failures: list[Failure] = []
+        fold_stage(RUNS_STAGE, self._rows, facts, failures)
+        first = facts[0].position
+        changed = self._rows.changes.get(TASKS, {})
+        return [
+            row
+            for version, row in changed.values()
+            if version >= first and row is not None and row.state == states.READY
+        ]
+
+
+class _BoardRows:
+    """The board, as the rows that the fold of runs looks at.
+
+    Edges and dispatches are not on it, and are taken to be open: an edge is settled when
+    its upstream ends, and one that has ended does not end again.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        row: Any = None
+        if table is RUNS:
+            row = self._board.runs.get(key[0])
+        elif table is TASKS:
+            row = self._board.task(key[0], key[1])
+        elif table is TIMERS:
+            row = self._board.timers.get(key)
+        return None if row is None else (0, row)
+
+    def scan(self, table: Table[Any], shard: Key) -> Iterable[tuple[Key, Versioned[Any]]]:
+        if table is not TASKS:
+            return ()
+        tasks = self._board.tasks.get(shard[0], {})
+        return [((shard[0], id), (0, row)) for id, row in tasks.items()]
