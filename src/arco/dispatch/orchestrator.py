@@ -124,7 +124,8 @@ class Orchestrator:
         """Tells a worker of this process to stop an attempt."""
         self.on_board: Callable[[Board], None] = lambda board: None
         """Called after each change of the board."""
-        projector.listeners.append(lambda head, changes: self._commits.append((head, changes)))
+        self._thread = 0
+        projector.listeners.append(self._heard)
         reports.wake = signal.wake
         reports.on_append = self._appended
 
@@ -132,10 +133,11 @@ class Orchestrator:
 
     def run(self, stop: threading.Event) -> None:
         """Tick until `stop` is set; then once more, for what was reported before."""
+        self._thread = threading.get_ident()
         names: list[str] = []
         while not stop.is_set():
             try:
-                if self._commit_in_s() <= 0:
+                if names or self._commits or self._commit_in_s() <= 0:
                     self.tick(names)
                 else:
                     self.hurry()
@@ -147,6 +149,12 @@ class Orchestrator:
             self.tick(names)
         except (Unavailable, Conflict, Fenced) as error:
             log.warning("left what is not committed to the next one: %s", error)
+
+    def _heard(self, head: Head, changes: Changes) -> None:
+        """Somebody in this process has committed."""
+        self._commits.append((head, changes))
+        if threading.get_ident() != self._thread:
+            self._signal.wake()
 
     def _pause_s(self) -> float:
         busy = bool(self.board.in_flight or self._sent)

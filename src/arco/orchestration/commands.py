@@ -138,12 +138,16 @@ class OrchestrationCommands:
         rollback_of: str,
     ) -> DeploymentCreated:
         known = reader.deployed_assets()
+        leaving = _leaving(known, manifest)
+        staying = frozenset(asset.key for asset in manifest.assets)
         return DeploymentCreated(
             deployment_id=self._ids(),
             parent="" if current is None else current.deployment_id,
             manifest=digest,
             artifact=manifest.artifact,
-            assets=tuple(self._asset(reader.snapshot, known, a) for a in manifest.assets),
+            assets=tuple(
+                self._asset(reader.snapshot, known, leaving, staying, a) for a in manifest.assets
+            ),
             schedules=len(manifest.schedules),
             sensors=len(manifest.sensors),
             message=message,
@@ -151,18 +155,29 @@ class OrchestrationCommands:
         )
 
     def _asset(
-        self, snapshot: Snapshot, known: Mapping[str, DeployedAssetRow], asset: Asset
+        self,
+        snapshot: Snapshot,
+        known: Mapping[str, DeployedAssetRow],
+        leaving: frozenset[str],
+        staying: frozenset[str],
+        asset: Asset,
     ) -> DeployedAsset:
-        """An asset with its id: the one it has, had under its old name, or a new one."""
-        row, renamed_from = known.get(asset.key), ""
-        if row is None and asset.renamed_from in known:
-            row, renamed_from = known[asset.renamed_from], asset.renamed_from
+        """An asset with its id: the one it has, had under its old name, or a new one.
+
+        `leaving` are keys that another asset of this deployment gives up: whoever gets one
+        of them now is somebody else. `staying` are the keys that the manifest has.
+        """
+        row = None if asset.key in leaving else known.get(asset.key)
+        renamed_from = ""
+        if row is None and (old := _under_old_name(known, staying, asset)) is not None:
+            row, renamed_from = old, old.asset_key
         if row is not None:
             asset_id = row.asset_id
         else:
             key = AssetKey.parse(asset.key)
             named = snapshot.get(ASSET_NAMES, key.namespace, key.name)
-            asset_id = self._ids() if named is None else named.asset_id
+            fresh = named is None or asset.key in leaving
+            asset_id = self._ids() if fresh or named is None else named.asset_id
         said = (asset.description, list(asset.owners), asset.tags, list(asset.columns))
         definition = canonical.fingerprint(list(said))[:16]
         slim = DeployedAsset(
@@ -311,6 +326,25 @@ class OrchestrationCommands:
         return Triggered(
             run_id, run.plan_id, snapshot.generation, run.tasks_total, run.tasks_reused, True
         )
+
+
+def _under_old_name(
+    known: Mapping[str, DeployedAssetRow], staying: frozenset[str], asset: Asset
+) -> DeployedAssetRow | None:
+    """What an asset was before: as it declares, or, after a rollback, as the row remembers."""
+    if asset.renamed_from in known:
+        return known[asset.renamed_from]
+    gone = (row for row in known.values() if row.asset_key not in staying)
+    return next((row for row in gone if asset.key in row.previous_keys), None)
+
+
+def _leaving(known: Mapping[str, DeployedAssetRow], manifest: Manifest) -> frozenset[str]:
+    """Keys that assets of a manifest had, and give up by it."""
+    return frozenset(
+        asset.renamed_from
+        for asset in manifest.assets
+        if asset.renamed_from in known and asset.key not in known
+    )
 
 
 def chunks(run_id: str, spec: PlanSpec, manifest: Manifest) -> Iterator[TasksPlanned]:
