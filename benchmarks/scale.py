@@ -20,8 +20,7 @@ def fan(at: Path, rounds: int, large: int, small: int) -> dict[str, object]:
         for n in (small, large):
             place = at / f"fan{number}-{n}"
             with engine(place, partitioned(n)) as made:
-                if n == small:
-                    run(made)
+                run(made)
                 got[n].append(run(made).per_task)
             progress(f"fan of {n:,}: {got[n][-1] * 1e3:.2f} ms a task")
     return _ratio("per_task_10k_over_100", got[large], got[small], "fan")

@@ -27,21 +27,29 @@ from arco.state.table import Key, Table, Versioned
 
 
 class Ahead:
+    """Batches are folded when somebody asks what is ready by them, and not before."""
+
     def __init__(self, board: Board, types: EventTypes, clock: Clock) -> None:
         self._board = board
         self._types = types
         self._clock = clock
-        self._pending: dict[str, list[Fact]] = {}
-        """By batch: facts that were appended and that the board does not show yet."""
+        self._pending: dict[str, Sequence[Event]] = {}
+        """By batch: what was appended and the board does not show yet."""
+        self._unfolded: list[str] = []
         self._count = 0
         self._again()
 
     def __bool__(self) -> bool:
         return bool(self._pending)
 
-    def appended(self, batch: str, events: Iterable[Event]) -> list[TaskRow]:
-        """Fold a batch that has just been appended; the tasks that are ready by it."""
-        facts = self._pending[batch] = list(self._facts(events))
+    def appended(self, batch: str, events: Sequence[Event]) -> None:
+        self._pending[batch] = events
+        self._unfolded.append(batch)
+
+    def ready(self) -> list[TaskRow]:
+        """The tasks that are ready by what was appended since this was last asked."""
+        facts = [fact for batch in self._unfolded for fact in self._facts(self._pending[batch])]
+        self._unfolded.clear()
         return self._fold(facts)
 
     def committed(self, batches: Iterable[str]) -> None:
@@ -56,13 +64,13 @@ class Ahead:
         self._again()
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
+        """A task as it is by what was folded so far."""
         return self._rows.get(TASKS, run_id, task_id)
 
     def _again(self) -> None:
         self._rows = Rows(_BoardRows(self._board))
         self._rows.now = self._clock.now()
-        for facts in self._pending.values():
-            self._fold(facts)
+        self._unfolded = list(self._pending)
 
     def _facts(self, events: Iterable[Event]) -> Iterator[Fact]:
         now = self._clock.now()

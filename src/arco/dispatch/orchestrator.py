@@ -43,7 +43,7 @@ from arco.errors import Conflict, Error, Fenced, NotFound, Unavailable
 from arco.execution.tables import MATERIALIZATIONS
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
-from arco.log.envelope import Event, EventTypes, Payload
+from arco.log.envelope import EventTypes, Payload
 from arco.log.head import Head, Manifests
 from arco.orchestration import states
 from arco.orchestration.actions import Action, Enqueue, FireTimer, Interrupt, LoseAttempt
@@ -66,6 +66,8 @@ from servo.contract.task import ErrorInfo, TaskResult
 
 log = logging.getLogger(__name__)
 
+HASTE = 128
+"""With more tasks than this in flight nobody waits for the next one: the commit will do."""
 FLOOD = 5_000
 FLOOD_BATCHES = 1_000
 FLOOD_BYTES = 256 << 10
@@ -117,8 +119,6 @@ class Orchestrator:
         self._commits: deque[tuple[Head, Changes]] = deque()
         self.board = Board()
         self._ahead = Ahead(self.board, types, clock)
-        self._hasty: list[TaskRow] = []
-        """Tasks that are ready ahead of the commit, to be sent."""
         self._committed_at = -1e9
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
         """Tells a worker of this process to stop an attempt."""
@@ -127,7 +127,7 @@ class Orchestrator:
         self._thread = 0
         projector.listeners.append(self._heard)
         reports.wake = signal.wake
-        reports.on_append = self._appended
+        reports.on_append = self._ahead.appended
 
     # -- the loop ------------------------------------------------------------------------
 
@@ -175,8 +175,7 @@ class Orchestrator:
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
-        hasty, self._hasty = self._hasty, []
-        self._send_ahead(hasty)
+        self._send_ahead()
         return batches
 
     def tick(self, names: Sequence[str] = ()) -> int:
@@ -227,18 +226,16 @@ class Orchestrator:
 
     # -- ahead of the commit -------------------------------------------------------------
 
-    def _appended(self, batch: str, events: Sequence[Event]) -> None:
-        self._hasty += self._ahead.appended(batch, events)
-
-    def _send_ahead(self, tasks: Sequence[TaskRow]) -> None:
-        """Send tasks that are ready by what was just appended, unless others wait for room."""
-        if not tasks or self._others_wait():
+    def _send_ahead(self) -> None:
+        """Send what is ready by what was just appended, where workers may be short of work."""
+        flying = len(self.board.in_flight) + len(self._sent)
+        if flying > HASTE or not self._ahead or self._others_wait():
             return
-        room = self._limits.max_in_flight - len(self.board.in_flight) - len(self._sent)
+        room = self._limits.max_in_flight - flying
         sending: list[Enqueue] = []
-        for task in tasks:
-            flying = self.board.in_flight_of.get(task.tenant, 0) + len(self._sent) + len(sending)
-            if task.attempt_id not in self._sent and flying < self._limits.quota(task.tenant):
+        for task in self._ahead.ready():
+            taken = self.board.in_flight_of.get(task.tenant, 0) + len(self._sent) + len(sending)
+            if task.attempt_id not in self._sent and taken < self._limits.quota(task.tenant):
                 sending.append(Enqueue(task.run_id, task.task_id, task.attempt_id))
         if sending and room > 0:
             self._send(sending[:room])
