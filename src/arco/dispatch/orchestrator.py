@@ -112,7 +112,7 @@ class Orchestrator:
         """The last look that had a fresh board beside it."""
         self._asked_at = -1e9
         self._turn = Turn()
-        self._sent: dict[str, tuple[str, str]] = {}
+        self._sent: dict[str, tuple[str, str, float]] = {}
         """Attempts that were enqueued, and that the board still shows as ready."""
         self._said: dict[str, float] = {}
         """What was reported, and when: not to be said at every tick until it is folded."""
@@ -212,7 +212,7 @@ class Orchestrator:
                 board.load(snapshot)
             self._ahead.reset()
         if board.generation != before:
-            self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at)}
+            self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at[:2])}
             _calling_back(lambda: self.on_board(board))
 
     def _is_awaited(self, attempt_id: str, run_id: str, task_id: str) -> bool:
@@ -222,7 +222,17 @@ class Orchestrator:
             return False
         if task.state == states.READY:
             return task.attempt_id == attempt_id
-        return task.state in (states.PLANNED, states.BLOCKED, states.RETRY_WAIT)
+        if task.state == states.RETRY_WAIT:
+            return task.attempt_id != attempt_id
+        return task.state in (states.PLANNED, states.BLOCKED)
+
+    def _forget_unanswered(self) -> None:
+        """What was sent long ago, and still is not seen to be, may go again, by the same name.
+
+        It was sent ahead of a commit that went another way, and nobody heard its reports.
+        """
+        old = self._clock.monotonic() - self._timing.redeliver_after_s
+        self._sent = {a: at for a, at in self._sent.items() if at[2] > old}
 
     # -- ahead of the commit -------------------------------------------------------------
 
@@ -243,7 +253,7 @@ class Orchestrator:
     def _others_wait(self) -> bool:
         """Whether the board has tasks that are ready and were not sent."""
         ready = sum(map(len, self.board.ready.values()))
-        sent = sum(self._is_ready(a, *at) for a, at in self._sent.items()) if ready else 0
+        sent = sum(self._is_ready(a, *at[:2]) for a, at in self._sent.items()) if ready else 0
         return ready > sent
 
     def _is_ready(self, attempt_id: str, run_id: str, task_id: str) -> bool:
@@ -256,6 +266,8 @@ class Orchestrator:
         board, now = self.board, self._clock.now()
         if not board.runs:
             return []
+        if fresh:
+            self._forget_unanswered()
         sending, self._turn = ready_dispatch(board, self._limits, self._turn, self._sent)
         actions: list[Action] = [*sending]
         stopping = cancellation(board, now, self._timing)
@@ -343,6 +355,7 @@ class Orchestrator:
     def _send(self, sending: Sequence[Enqueue]) -> None:
         messages: list[Message] = []
         sent: list[DispatchEnqueued] = []
+        now = self._clock.monotonic()
         ttl = timedelta(seconds=self._timing.envelope_s)
         for action in sending:
             run = self.board.runs.get(action.run_id)
@@ -358,7 +371,7 @@ class Orchestrator:
                 continue
             except (Error, LookupError) as error:
                 self._reports.submit([_unsendable(task, error)])
-                self._sent[action.attempt_id] = (action.run_id, action.task_id)
+                self._sent[action.attempt_id] = (action.run_id, action.task_id, now)
                 continue
             name = _name(task, action.redelivery)
             messages.append(Message(name, self._signer.seal(request, ttl), task.priority))
@@ -374,7 +387,7 @@ class Orchestrator:
         if not messages:
             return
         self._queue.put(messages)
-        self._sent |= {e.attempt_id: (e.run_id, e.task_id) for e in sent}
+        self._sent |= {e.attempt_id: (e.run_id, e.task_id, now) for e in sent}
         self._reports.submit(sent, urgent=False)
 
     def _path_of(self, asset_id: str, materialization_id: str) -> str:
