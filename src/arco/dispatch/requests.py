@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from arco.errors import Corrupt
 from arco.orchestration.plan import Plan, PlannedInput, PlannedTask, input_fingerprint
 from arco.orchestration.reader import Library
@@ -34,6 +36,12 @@ class Requests:
         manifest = self._library.manifest(digest)
         return manifest, {asset.key: asset for asset in manifest.assets}
 
+    def _plan(self, plan_id: str) -> Plan:
+        try:
+            return self._library.plan(plan_id)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Corrupt(f"{paths.plan(plan_id)} is no plan: {error}") from None
+
     def build(
         self,
         run: RunRow,
@@ -42,7 +50,7 @@ class Requests:
         redelivery: int,
         path_of: PathOf,
     ) -> TaskRequest:
-        plan = self._library.plan(run.plan_id)
+        plan = self._plan(run.plan_id)
         planned = plan.spec.tasks[task.index]
         if planned.task_id != task.task_id:
             raise Corrupt(f"plan {run.plan_id} has {planned.task_id} where {task.task_id} belongs")
@@ -87,7 +95,7 @@ class Requests:
 def _input(
     plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, path_of: PathOf
 ) -> InputRef:
-    made = [task_of(run.run_id, plan.spec.tasks[i].task_id) for i in planned.tasks]
+    made = [_made(run, plan.spec.tasks[i].task_id, task_of) for i in planned.tasks]
     fresh = [
         MaterializationRef(
             partition=task.partition_key,
@@ -95,10 +103,18 @@ def _input(
             path=task.path or path_of(task.asset_id, task.materialization_id),
         )
         for task in made
-        if planned.parameter and task is not None
+        if planned.parameter
     ]
     found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
+
+
+def _made(run: RunRow, task_id: str, task_of: TaskOf) -> TaskRow:
+    """An upstream. Without one that is planned, a task would read less than it should."""
+    task = task_of(run.run_id, task_id)
+    if task is None:
+        raise Corrupt(f"run {run.run_id} has no task {task_id}, which others read from")
+    return task
 
 
 def _fingerprint(
