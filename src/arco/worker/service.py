@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Collection
@@ -126,6 +127,9 @@ class Worker:
                 log.warning("will look for work again: %s", error, exc_info=not _passes(error))
                 self._clock.sleep(1.0)
                 continue
+            if stop.is_set():  # others need not wait for the claim to end
+                self._try(functools.partial(self._queue.release, deliveries), "could not release")
+                return
             for delivery in deliveries:
                 try:
                     self.work(delivery)
