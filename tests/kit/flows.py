@@ -26,6 +26,7 @@ from typing import Any
 
 from arco.app import Workspace
 from arco.clock import Clock
+from arco.dispatch.queues.memory import MemoryQueue
 from arco.dispatch.queues.port import Delivery, Queue
 from arco.errors import Conflict, Fenced, Unavailable
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
@@ -310,6 +311,40 @@ class WorkerProcess:
         self.worker._try(self.worker.beat, "later")
 
 
+class EngineProcess(OrchestratorProcess):
+    """Orchestrator and worker in one process, with a queue and reports that die with it.
+
+    Most of its steps are hurries: reports are appended, and what is ready by them is sent.
+    """
+
+    def __init__(self, store: Store, clock: Clock, seed: int) -> None:
+        super().__init__(store, clock, seed, queue=MemoryQueue(clock, TIMING.claim_s))
+        self.worker = WorkerProcess(store, clock, seed, queue=self.queue)
+        self.worker.workspace = self.workspace
+        self.worker.reports = self.worker.worker._reports = self.reports
+        self.executor = self.worker.executor = ScriptedExecutor(
+            self.workspace, self.worker.worker_id, city_script
+        )
+        self.worker.worker._executor = self.executor  # type: ignore[assignment]
+        self.orchestrator.interrupt = self.worker.worker.interrupt
+        self._steps = 0
+
+    def step(self) -> int:
+        self._steps += 1
+        did = 0
+        for taken in self.queue.take(2, 0.0):
+            with contextlib.suppress(*PASSING):
+                self.worker.worker.work(taken)
+            did += 1
+        self.worker.worker._try(self.worker.worker.beat, "later")
+        return did + (self.hurry() if self._steps % 3 else super().step())
+
+    def hurry(self) -> int:
+        with contextlib.suppress(*PASSING):
+            return len(self.orchestrator.hurry())
+        return 0
+
+
 class Crowd:
     """Processes on one store and one clock, stepped in turn until a run has ended."""
 
@@ -327,6 +362,11 @@ class Crowd:
         self.orchestrators.append(made)
         return made
 
+    def engine(self, store: Store | None = None) -> EngineProcess:
+        made = EngineProcess(store or self.store, self.clock, next(self._seeds))
+        self.orchestrators.append(made)
+        return made
+
     def worker(self, store: Store | None = None, **settings: Any) -> WorkerProcess:
         made = WorkerProcess(store or self.store, self.clock, next(self._seeds), **settings)
         self.workers.append(made)
@@ -340,7 +380,7 @@ class Crowd:
                 did += o.step()
             except Crash:
                 self.orchestrators.remove(o)
-                self.orchestrator()
+                self.engine() if isinstance(o, EngineProcess) else self.orchestrator()
         for k in list(self.workers):
             try:
                 did += k.step()
@@ -362,7 +402,12 @@ class Crowd:
         self.until(self.ended)
         self.until(lambda: not queued(self.store))
         self.step()
-        self.step()  # who died in the last one has another in its place
+        for o in list(self.orchestrators):
+            try:
+                OrchestratorProcess.step(o)
+            except Crash:
+                self.orchestrators.remove(o)
+                OrchestratorProcess.step(self.orchestrator())
 
     def ended(self) -> bool:
         boards = [o.board for o in self.orchestrators]

@@ -218,6 +218,54 @@ def test_a_worker_may_die_at_any_call(city: World) -> None:
     assert die_everywhere(story) > 30
 
 
+def test_an_engine_may_die_at_any_call(city: World) -> None:
+    """Orchestrator, worker and queue in one process; tasks are sent ahead of the commit."""
+
+    def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
+        crowd = city.crowd()
+        crowd.engine(dying(crowd.store))
+        with noted(where):
+            crowd.finish()
+            check_city(crowd, exact=False, thorough=count % 15 == 0)
+            tasks = tasks_of(crowd.fresh(), crowd.run_id)
+            extra = sum(task.attempt - CITY_ATTEMPTS[key] for key, task in tasks.items())
+            assert extra <= 3, "one death costs each of its tasks one attempt at most"
+
+    assert die_everywhere(story) > 30
+
+
+def test_engines_side_by_side_do_everything_once(city: World) -> None:
+    crowd = city.crowd()
+    for _ in range(3):
+        crowd.engine()
+    crowd.finish()
+    check_city(crowd)
+
+
+def test_what_was_sent_ahead_by_a_wrong_guess_is_sent_again_when_it_is_right() -> None:
+    """Somebody declared the upstream's attempt lost before its success was appended."""
+    crowd = make_world("city.alone", "city.after").crowd()
+    engine = crowd.engine()
+    lost = 0
+
+    def lose(request: TaskRequest, control: Control) -> None:
+        nonlocal lost
+        if request.asset == "city.alone" and request.attempt == 1:
+            lost += 1
+            other = crowd.fresh()
+            ids = {"task_id": request.task_id, "attempt_id": request.attempt_id}
+            other.ledger.append([AttemptLost(run_id=request.run_id, reason="test", **ids)])
+            other.committer.commit()
+
+    engine.executor.during = lose
+    crowd.finish()
+    ran = [request.asset for request in engine.executor.ran]
+    assert (lost, ran.count("city.after")) == (1, 2), "nothing was sent ahead"
+    ends = {"city.alone": states.SUCCEEDED, "city.after": states.SUCCEEDED}
+    check_run(crowd.fresh(), crowd.run_id, states.RUN_SUCCEEDED, ends)
+    check_store(crowd.fresh())
+
+
 # -- faults --------------------------------------------------------------------------------
 
 
@@ -754,6 +802,18 @@ def test_a_task_whose_plan_is_gone_fails_and_says_so(city: World) -> None:
     assert "plan a new run" in failed.error_hint
     crowd.until(lambda: end_of(w, other))
     check_run(crowd.fresh(), other, states.RUN_SUCCEEDED, EASY)
+
+
+def test_a_plan_that_is_no_plan_fails_its_tasks(one: World) -> None:
+    crowd = one.crowd()
+    [plan] = [meta.path for meta in crowd.store.list("") if "/plans/" in f"/{meta.path}"]
+    crowd.store.delete(plan)
+    crowd.store.put(plan, b"{}")
+    crowd.orchestrator()
+    crowd.finish()
+    task = tasks_of(crowd.fresh(), crowd.run_id)["city.alone"]
+    assert (task.state, task.error_code) == (states.FAILED, "configuration.unsendable")
+    assert "is no plan" in task.error_message
 
 
 def test_a_plan_that_cannot_be_read_for_a_while_keeps_nobody_else(city: World) -> None:
