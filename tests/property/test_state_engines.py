@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 
 from arco.app import Workspace, chain
+from arco.clock import SystemClock
+from arco.execution.tables import PARTITIONS
+from arco.orchestration.tables import TASKS
 from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.scoped import ScopedStore
 from tests.kit.clocks import SimClock
 from tests.kit.histories import History, random_draw
 from tests.kit.model import check_against_model, state_of
+from tests.kit.runs import ANYTHING, Node, World
 from tests.kit.workspace import NAME, TENANT, make_workspace, sabotage, to_events
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -74,6 +78,30 @@ def test_spark_rebuild_of_a_random_history_finds_no_difference(
         story.go_on(3)
     rebuilt = story.w.rebuild(SparkEngine(chain, session), publish=False)
     assert rebuilt.events > 90 or seed == 1
+    assert rebuilt.same, [d for d in rebuilt.differences if not d.same]
+    assert not rebuilt.failures
+
+
+@pytest.mark.parametrize(("seed", "fates"), [(0, ("succeed",)), (1, ANYTHING)])
+def test_spark_folds_a_run_as_it_was_folded(
+    tmp_path: Path, session: Any, seed: int, fates: tuple[str, ...]
+) -> None:
+    from arco.spark.rebuild import SparkEngine
+
+    w = make_workspace(ScopedStore(LocalStore(tmp_path), TENANT, NAME), seed, clock=SystemClock())
+    rng = random.Random(seed)
+    dag = tuple(Node(deps) for deps in ((), (0,), (0,), (1, 2), (), (3, 4), (4,), (6,)))
+    world = World(dag, seed, fates=fates, chaos=seed > 0)
+    world.played()
+    history = world.history
+    while history:
+        size = rng.randint(1, 12)
+        part, history = history[:size], history[size:]
+        w.ledger.append(part)
+        w.committer.commit()
+    assert w.snapshot().all(TASKS)
+    assert w.snapshot().all(PARTITIONS) or seed > 0
+    rebuilt = w.rebuild(SparkEngine(chain, session), publish=False)
     assert rebuilt.same, [d for d in rebuilt.differences if not d.same]
     assert not rebuilt.failures
 
