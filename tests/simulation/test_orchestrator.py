@@ -290,7 +290,7 @@ def test_faults_of_the_store_delay_and_change_nothing(city: World, seed: int) ->
         for store in stores:
             store.armed = False
         crowd.finish()
-        check_city(crowd, exact=False, late=True)
+        check_city(crowd, exact=False, late=True, thorough=seed % 3 == 0)
 
 
 # -- two of everything ---------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_any_interleaving_without_faults_costs_no_attempt(city: World, seed: int
     with noted(replay(seed)):
         sim = Interleaved(city, seed, faults=0.0, kills=0.0)
         sim.run()
-        check_city(sim.crowd)
+        check_city(sim.crowd, thorough=seed % 3 == 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -403,7 +403,7 @@ def test_any_interleaving_with_faults_and_deaths_ends_right(city: World, seed: i
     with noted(replay(seed)):
         sim = Interleaved(city, 1000 + seed, faults=0.01, kills=0.005)
         sim.run()
-        check_city(sim.crowd, exact=False, late=True)
+        check_city(sim.crowd, exact=False, late=True, thorough=seed % 3 == 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -411,7 +411,7 @@ def test_any_interleaving_of_engines_costs_no_attempt(city: World, seed: int) ->
     with noted(replay(seed)):
         sim = Interleaved(city, 2000 + seed, faults=0.0, kills=0.0, engines=True)
         sim.run()
-        check_city(sim.crowd, late=True)
+        check_city(sim.crowd, late=True, thorough=seed % 3 == 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -419,7 +419,7 @@ def test_any_interleaving_of_engines_that_fail_and_die_ends_right(city: World, s
     with noted(replay(seed)):
         sim = Interleaved(city, 3000 + seed, faults=0.02, kills=0.01, engines=True)
         sim.run()
-        check_city(sim.crowd, exact=False, late=True)
+        check_city(sim.crowd, exact=False, late=True, thorough=seed % 3 == 0)
 
 
 def test_a_board_of_another_lineage_is_loaded_anew(city: World) -> None:
