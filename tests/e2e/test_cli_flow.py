@@ -268,7 +268,7 @@ def test_a_damaged_artifact_fails_the_task_and_says_so(servo: Servo) -> None:
     artifact = servo.store / "default" / "main" / paths.artifact(current.artifact)
     artifact.write_bytes(artifact.read_bytes()[:-1] + b"!")
     done = servo.json("run", "shop.orders", "-p", "date=2025-01-01", code=1)
-    assert done["tasks"][0]["state"] in ("FAILED", "RETRY_WAIT")
+    assert (done["tasks"][0]["state"], done["tasks"][0]["attempt"]) == ("FAILED", 1)
     assert current.artifact[:12] in done["tasks"][0]["error_message"]
 
 
@@ -352,3 +352,46 @@ def profile(ctx: AssetContext) -> None:
     assert servo.json("run", "*")["tasks_succeeded"] == 2
     servo.text("partitions", "add", "customers", "initech")
     assert servo.json("run", "*")["tasks_succeeded"] == 1
+
+
+LEAKY = """
+import os
+from servo import AssetContext, asset
+NAMESPACE = "leaky"
+
+@asset(secrets={"token": "env:LEAKY_TOKEN"})
+def careless(ctx: AssetContext) -> None:
+    print("using", ctx.secret("token"))
+    ctx.log.warning("it is %s", ctx.secret("token"))
+    ctx.report_progress(10, ctx.secret("token"))
+    raise RuntimeError("denied for " + ctx.secret("token"))
+
+@asset(secrets={"token": "env:LEAKY_TOKEN"})
+def proud(ctx: AssetContext):
+    return ctx.output(None, used=ctx.secret("token"))
+"""
+
+
+def test_no_secret_reaches_the_store_or_the_screen(servo: Servo) -> None:
+    planted = "s3cr3t-planted-value"
+    servo.env["LEAKY_TOKEN"] = planted
+    deploy(servo, LEAKY, "leaky.py")
+    done = servo.run("run", "*")
+    assert done.returncode == 1
+    run_id = servo.json("runs", "list")["runs"][0]["run_id"]
+    seen = done.stdout + done.stderr
+    seen += servo.text("runs", "logs", run_id) + servo.text("runs", "show", run_id)
+    assert "using ***" in seen
+    assert planted not in seen
+    files = [path for path in servo.store.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert [path for path in files if planted.encode() in path.read_bytes()] == []
+
+
+def test_the_example_project_runs(servo: Servo) -> None:
+    servo.env["SHOP_API_TOKEN"] = "only an example"
+    example = Path(__file__).parents[2] / "examples" / "pipelines"
+    servo.json("deploy", "--project", str(example))
+    done = servo.json("run", "*", "-p", "date=2025-01-01..2025-01-02")
+    assert done["state"] == "SUCCEEDED", done
+    assert done["tasks_succeeded"] == 15

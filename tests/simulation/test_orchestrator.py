@@ -867,7 +867,11 @@ def test_an_artifact_with_another_digest_fails_its_tasks(tmp_path: Path) -> None
     crowd.finish()
     tasks = tasks_of(crowd.fresh(), crowd.run_id)
     failed = tasks["city.alone"]
-    assert (failed.state, failed.error_code) == (states.FAILED, "store.corrupt")
+    assert (failed.state, failed.error_code, failed.attempt) == (
+        states.FAILED,
+        "artifact.invalid",
+        1,
+    )
     assert digest in failed.error_message
     assert tasks["city.after"].state == states.SKIPPED
 

@@ -315,7 +315,7 @@ def test_missing_things_are_matters_of_configuration_or_input(bench: Bench) -> N
 def test_an_artifact_with_wrong_bytes_is_reported(bench: Bench) -> None:
     bench.deploy("@asset\ndef f(): pass")
     bench.plain.put(paths.artifact(bench.artifact), b"other", Mode.OVERWRITE)
-    assert problem(bench.run()) == ("failed", "infrastructure", "store.corrupt")
+    assert problem(bench.run()) == ("failed", "configuration", "artifact.invalid")
 
 
 # -- faulty stores ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from arco.clock import Clock
-from arco.errors import Denied, Invalid, NotFound
+from arco.errors import Corrupt, Denied, Invalid, NotFound
 from arco.storage import paths
 from arco.storage.port import Store
 from arco.worker.artifact import ArtifactCache
@@ -157,7 +157,7 @@ class Attempt:
                 f"the artifact {digest} does not exist",
                 "deploy the project again",
             ) from None
-        except Invalid as error:
+        except (Invalid, Corrupt) as error:  # another attempt would find the same
             raise failed(
                 "configuration", "artifact.invalid", error.message, "deploy the project again"
             ) from None
