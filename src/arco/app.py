@@ -221,18 +221,29 @@ class Workspace:
             self.snapshot(), engine or embedded, publish=publish, progress=progress
         )
 
-    def backup(self, target: Store, *, progress: Progress = silent) -> CopyReport:
-        """Commit what waits in the inbox, and copy the head to a store of the same scope."""
+    def backup(
+        self, target: Store, *, data: bool = False, progress: Progress = silent
+    ) -> CopyReport:
+        """Commit what waits in the inbox, and copy the head to a store of the same scope.
+
+        With `data`, what assets have written is copied too.
+        """
         while isinstance(self.committer.commit(), Committed):
             pass
         return back_up(
-            self.manifests, self.files, self.pins, target, nonce=self.ids(), progress=progress
+            self.manifests,
+            self.files,
+            self.pins,
+            target,
+            nonce=self.ids(),
+            data=data,
+            progress=progress,
         )
 
     def restore(
         self, backup: Store, *, generation: int | None = None, progress: Progress = silent
     ) -> CopyReport:
-        """Fill this workspace, which must be empty, from a backup."""
+        """Fill this workspace, which must be empty, from a backup and all that it has."""
         return restore(
             backup,
             self.store,
@@ -277,6 +288,7 @@ class Workspace:
         *,
         limits: OrchestrationLimits | None = None,
         timing: Timing | None = None,
+        pool: str = "",
     ) -> Orchestrator:
         return Orchestrator(
             self.store,
@@ -293,6 +305,7 @@ class Workspace:
             self.types,
             limits=limits,
             timing=timing,
+            pool=pool,
         )
 
     def worker(

@@ -16,7 +16,7 @@ from arco.orchestration.tables import RUNS, RunRow
 
 
 class Engine:
-    """Runs whatever is triggered in a workspace, with a queue in memory."""
+    """Runs what is triggered in a workspace, with a queue in memory."""
 
     def __init__(
         self,
@@ -26,7 +26,9 @@ class Engine:
         cache: Path | None = None,
         limits: Limits | None = None,
         timing: Timing | None = None,
+        private: bool = False,
     ) -> None:
+        """A private one serves only runs that are triggered for its `pool`."""
         self.workspace = workspace
         timing = timing or Timing()
         self._stop = threading.Event()
@@ -38,13 +40,15 @@ class Engine:
         reports, queue = workspace.reports(timing), workspace.memory_queue(timing)
         self._reports = reports
         signer = workspace.signer()
-        self.orchestrator = workspace.orchestrator(
-            queue, reports, signer, limits=limits, timing=timing
-        )
         worker_id = f"local-{workspace.ids().lower()}"
+        self.pool = worker_id if private else ""
+        self.orchestrator = workspace.orchestrator(
+            queue, reports, signer, limits=limits, timing=timing, pool=self.pool
+        )
         self.worker = workspace.worker(
             worker_id, queue, reports, signer, folder, slots=slots, timing=timing
         )
+        self.worker.beats_always = private
         self.orchestrator.interrupt = self.worker.interrupt
         self._changed = threading.Condition()
         self._seen = 0
@@ -58,7 +62,7 @@ class Engine:
         targets = {
             "orchestrator": lambda: self.orchestrator.run(self._stop),
             "worker": lambda: self.worker.run(self._stop_worker),
-            "merger": self._merging.merge_until_stopped,
+            "merger": self._merge,
         }
         self.workspace.publisher.tidy_aside()
         for name, target in targets.items():
@@ -69,6 +73,11 @@ class Engine:
             yield self
         finally:
             self.stop()
+
+    def _merge(self) -> None:
+        self._merging.merge_until_stopped()
+        if self._merging.failed is not None:
+            raise self._merging.failed
 
     def stop(self) -> None:
         self._stop_worker.set()
@@ -102,6 +111,13 @@ class Engine:
             self._stop_worker.set()
             self._tell()
 
+    def _raise_if_failed(self) -> None:
+        if self._failed is not None:
+            raise Error(
+                f"the engine stopped: {self._failed}",
+                hint="the run goes on with `servo runs resume`, once that is mended",
+            ) from self._failed
+
     @property
     def _stopped(self) -> bool:
         return self._failed is not None or self._ended.is_set()
@@ -116,6 +132,7 @@ class Engine:
         with self._changed:
             seen = self._seen
             self._changed.wait_for(lambda: self._seen != seen, timeout_s)
+        self._raise_if_failed()
 
     def wait(self, run_id: str, *, poll_s: float = 0.5) -> RunRow:
         """Until a run has ended; its row."""
@@ -123,8 +140,7 @@ class Engine:
             with self._changed:
                 while run_id in self.orchestrator.board.runs and not self._stopped:
                     self._changed.wait(poll_s)
-            if self._failed is not None:
-                raise Error(f"the engine stopped: {self._failed}") from self._failed
+            self._raise_if_failed()
             stopped = self._stopped
             row = self.workspace.snapshot().get(RUNS, run_id)
             if row is not None and row.state not in states.RUN_ACTIVE:

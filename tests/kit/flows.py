@@ -513,6 +513,7 @@ def check_board(board: Board, w: Workspace) -> None:
 
 def board_state(board: Board) -> dict[str, object]:
     state = dict(vars(board))
+    del state["serves"]
     state["in_flight_of"] = {t: n for t, n in board.in_flight_of.items() if n}
     return state
 

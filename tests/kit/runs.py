@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from arco.app import chain
 from arco.log.envelope import Payload, Recorded, make_event
+from arco.orchestration.board import Board
 from arco.orchestration.events import (
     AttemptLost,
     DispatchEnqueued,
@@ -431,3 +432,15 @@ class World:
         if self._pace != "still":
             self.folding.now = max(self.folding.now, timer.fire_at)
         return TimerFired(run_id=RUN, timer_id=timer.timer_id)
+
+
+def seen(board: Board) -> dict[str, datetime]:
+    """What an observer with the store's clock has seen: attempts run, and runs be cancelled."""
+    tasks = [task for tasks in board.tasks.values() for task in tasks.values()]
+    started = {task.attempt_id: task.started_at for task in tasks if task.started_at is not None}
+    cancelled = {
+        run.run_id: run.cancel_requested_at
+        for run in board.runs.values()
+        if run.cancel_requested_at is not None
+    }
+    return {**started, **cancelled}

@@ -39,6 +39,7 @@ from tests.kit.runs import (
     World,
     dags,
     plan,
+    seen,
     triggered,
 )
 from tests.kit.workspace import make_workspace
@@ -63,9 +64,9 @@ def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
     gone = {task.attempt_id for task in board.in_flight.values()}
     return [
         ready_dispatch(board, limits, Turn("acme", 1)),
-        cancellation(board, now, TIMING),
+        cancellation(board, now, TIMING, seen(board)),
         timers(board, now),
-        zombies(board, alive, now, TIMING),
+        zombies(board, alive, now, TIMING, seen(board)),
         anti_entropy(board, now, TIMING, gone),
     ]
 
@@ -151,9 +152,9 @@ class Crew:
         alive = {f"w-{id}": Alive(now, frozenset([id])) for id in self.working}
         return [
             *sending,
-            *cancellation(board, now, TIMING),
+            *cancellation(board, now, TIMING, seen(board)),
             *timers(board, now),
-            *zombies(board, alive, now, TIMING),
+            *zombies(board, alive, now, TIMING, seen(board)),
             *anti_entropy(board, now, TIMING, gone),
         ]
 

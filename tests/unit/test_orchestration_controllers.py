@@ -13,7 +13,7 @@ from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.orchestration.actions import Enqueue, FireTimer, Interrupt, LoseAttempt
 from arco.orchestration.board import Board
-from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
+from arco.orchestration.controllers.anti_entropy import MAX_REDELIVERIES, anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import next_due, timers
@@ -23,7 +23,18 @@ from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import KEPT_HOT, TASKS
 from servo.contract.identity import dispatch_name
 from tests.kit.clocks import SimClock
-from tests.kit.runs import RUN, Attempt, Dag, Folding, Node, chain_of, plan, started_run, triggered
+from tests.kit.runs import (
+    RUN,
+    Attempt,
+    Dag,
+    Folding,
+    Node,
+    chain_of,
+    plan,
+    seen,
+    started_run,
+    triggered,
+)
 from tests.kit.workspace import make_workspace
 
 TIMING = Timing()
@@ -79,7 +90,7 @@ def test_order_of_decisions_does_not_depend_on_how_the_board_came_about() -> Non
         again = anti_entropy(board, later, TIMING, gone)
         assert len(again) == 3
         take(board, f, RunCancelRequested(run_id=RUN))
-        found.append((again, cancellation(board, later, TIMING)))
+        found.append((again, cancellation(board, later, TIMING, seen(board))))
     assert found[0] == found[1]
 
 
@@ -121,7 +132,7 @@ def test_attempt_is_lost_when_its_worker_is_silent_or_does_not_know_it(
     alive = {}
     if attempts is not None:
         alive["w1"] = Alive(f.now - timedelta(seconds=silent_s), frozenset(attempts))
-    found = zombies(board_of(f), alive, f.now, TIMING)
+    found = zombies(board_of(f), alive, f.now, TIMING, seen(board_of(f)))
     assert [(z.attempt_id, z.worker_id) for z in found] == ([(FIRST.id, "w1")] if lost else [])
 
 
@@ -129,7 +140,7 @@ def test_task_that_nobody_started_has_no_worker_to_lose() -> None:
     f = started_run((Node(), Node()))
     f.add(FIRST.enqueued())
     f.wait(1000)
-    assert zombies(board_of(f), {}, f.now, TIMING) == []
+    assert zombies(board_of(f), {}, f.now, TIMING, seen(board_of(f))) == []
 
 
 # -- cancelling ----------------------------------------------------------------------------
@@ -137,20 +148,49 @@ def test_task_that_nobody_started_has_no_worker_to_lose() -> None:
 
 def test_work_of_a_cancelled_run_is_told_to_stop_and_given_up_after_the_grace() -> None:
     f = started_run((Node(), Node(), Node()))
-    f.add(FIRST.started("w1"), Attempt("t01").enqueued(), RunCancelRequested(run_id=RUN))
+    f.add(FIRST.started("w1"), Attempt("t01").started("w2"), RunCancelRequested(run_id=RUN))
     ids = sorted([FIRST.id, Attempt("t01").id])
+    board = board_of(f)
+    since = {RUN: f.now}
     f.wait(TIMING.cancel_grace_s)
-    assert cancellation(board_of(f), f.now, TIMING) == [Interrupt(id) for id in ids]
+    assert cancellation(board, f.now, TIMING, since) == [Interrupt(id) for id in ids]
     f.wait(1)
-    found = cancellation(board_of(f), f.now, TIMING)
+    found = cancellation(board, f.now, TIMING, since)
     assert [type(action) for action in found] == [Interrupt, LoseAttempt] * 2
     assert [action.attempt_id for action in found] == [ids[0], ids[0], ids[1], ids[1]]
+
+
+def test_clock_of_the_store_takes_nobodys_grace_and_kills_nobody() -> None:
+    f = started_run((Node(), Node()))
+    f.add(FIRST.started("w1"))
+    board = board_of(f)
+    ahead = f.now + timedelta(days=1)
+    assert zombies(board, {}, ahead, TIMING, {}) == []
+    f.add(RunCancelRequested(run_id=RUN))
+    board = board_of(f)
+    assert cancellation(board, ahead, TIMING, {RUN: ahead}) == [Interrupt(FIRST.id)]
+
+
+def test_what_nobody_has_started_is_taken_back_when_its_run_is_cancelled() -> None:
+    f = started_run((Node(), Node()))
+    f.add(Attempt("t01").enqueued(), RunCancelRequested(run_id=RUN))
+    found = cancellation(board_of(f), f.now, TIMING, {})
+    assert [type(action) for action in found] == [Interrupt, LoseAttempt]
+
+
+def test_task_that_was_sent_too_often_is_given_up_with_a_reason() -> None:
+    f = started_run(chain_of(1))
+    f.add(FIRST.enqueued(redelivery=MAX_REDELIVERIES))
+    f.wait(TIMING.redeliver_after_s + 1)
+    (found,) = anti_entropy(board_of(f), f.now, TIMING, {FIRST.id})
+    assert isinstance(found, LoseAttempt)
+    assert "ARCO_TASK_KEYS" in found.reason
 
 
 def test_run_that_goes_on_is_not_told_to_stop() -> None:
     f = started_run(chain_of(1))
     f.add(FIRST.started())
-    assert cancellation(board_of(f), f.now + timedelta(days=1), TIMING) == []
+    assert cancellation(board_of(f), f.now + timedelta(days=1), TIMING, {}) == []
 
 
 # -- timers --------------------------------------------------------------------------------

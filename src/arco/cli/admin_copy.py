@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "backup", example="servo admin backup s3://backups/arco")(backup)
+    command(app, "backup", example="servo admin backup s3://backups/arco --data")(backup)
     command(
         app,
         "restore",
@@ -25,19 +25,24 @@ def register(app: typer.Typer) -> None:
 def backup(
     session: Session,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="Another store.")],
+    data: Annotated[
+        bool, typer.Option("--data", help="Copy also the data that assets have written.")
+    ] = False,
 ) -> None:
     """Copy the newest generation to another store.
 
-    The whole log goes with it. What waits in the inbox is committed first. What
-    is there already is not copied again: a second backup to the same place
-    copies what is new.
+    The whole log goes with it, and so do deployed projects and plans. What waits
+    in the inbox is committed first. What is there already is not copied again: a
+    second backup to the same place copies what is new.
+
+    Left out, always: what tasks have logged, what waits in queues, and keys.
     """
     from arco.cli.progress import progress
 
     workspace = session.open()
     place = session.beside(target)
     with progress() as report:
-        copied = workspace.backup(place, progress=report)
+        copied = workspace.backup(place, data=data, progress=report)
     _show(session, copied, "backed up", place.url)
 
 
@@ -50,7 +55,8 @@ def restore(
 ) -> None:
     """Fill an empty workspace from a backup.
 
-    The backup is of a workspace with the same tenant and name.
+    The backup is of a workspace with the same tenant and name. Data comes back
+    if it was made with --data; what tasks have logged, queues and keys never do.
     """
     from arco.cli.progress import progress
     from arco.config import Config

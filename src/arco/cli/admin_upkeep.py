@@ -182,6 +182,8 @@ def gc(
     """Remove what no kept generation refers to. The log is never removed.
 
     Nothing that is younger than a day goes, and no generation that is pinned.
+    Records of workers that are gone, and what nobody took from the queue for a
+    week, go too. Data, logs and plans stay.
     """
     from arco.cli import render
     from arco.cli.progress import progress

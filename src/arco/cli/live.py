@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from arco.cli import render
+from arco.errors import Refused
 from arco.orchestration import states
 from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
 
@@ -52,9 +53,11 @@ def follow(
     progress: Callable[[], Mapping[str, Progress]],
     wait: Callable[[float], None],
     quiet: bool = False,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> RunRow:
-    """Show a run until it has ended; its row."""
+    """Show a run until it has ended; its row. It is cancelled when somebody interrupts."""
     position = 0
+    cancelled = False
     tasks: dict[str, TaskRow] = {}
     with _view(quiet) as view:
         while True:
@@ -70,7 +73,18 @@ def follow(
             view.update(run, tasks, progress())
             if run.state not in states.RUN_ACTIVE:
                 return run
+            if interrupted() and not cancelled:
+                cancelled = True
+                _cancel(workspace, run_id)
             wait(0.2)
+
+
+def _cancel(workspace: Workspace, run_id: str) -> None:
+    try:
+        workspace.orchestration.cancel(run_id, reason="Ctrl-C")
+    except Refused as refusal:
+        if refusal.code != "run_finished":  # then it was faster
+            raise
 
 
 def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> RunRow:

@@ -45,7 +45,7 @@ def packaged(session: Session, folder: Path) -> tuple[Manifest, bytes]:
 def validate(session: Session, project: Folder = Path()) -> None:
     """Look for assets, schedules and sensors, and for mistakes in them. Changes nothing."""
     from arco.cli import render
-    from servo.discover import discover
+    from servo.discover import build_manifest, discover
     from servo.validate import validate as problems_of
 
     found = discover(project)
@@ -64,8 +64,30 @@ def validate(session: Session, project: Folder = Path()) -> None:
     else:
         parts = [render.count(n, noun.removesuffix("s")) for noun, n in counts.items() if n]
         render.say(f"valid: {', '.join(parts)}")
+        _note_what_waits(build_manifest(found))
     if problems:
         raise typer.Exit(DIFFERENT)
+
+
+def _note_what_waits(manifest: Manifest) -> None:
+    """Say what is recorded and not acted on by this version: nobody should rely on it."""
+    from arco.cli import render
+
+    assets = manifest.assets
+    waits = {
+        "check": sum(len(asset.checks) for asset in assets),
+        "SQL asset": sum(asset.kind == "sql" for asset in assets),
+        "schedule": len(manifest.schedules),
+        "sensor": len(manifest.sensors),
+        "freshness policy": sum(asset.freshness is not None for asset in assets),
+    }
+    parts = [
+        render.count(n, noun, "freshness policies" if noun.endswith("policy") else "")
+        for noun, n in waits.items()
+        if n
+    ]
+    if parts:
+        render.note(f"{', '.join(parts)}: recorded, and not acted on by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:
@@ -107,6 +129,7 @@ def deploy(
     if not session.json and done.changed:
         size = render.size(len(artifact))
         render.say(f"{render.count(len(manifest.assets), 'asset')}, {size} of source", "dim")
+        _note_what_waits(manifest)
 
 
 def _acknowledge(session: Session, done: Deployed) -> None:

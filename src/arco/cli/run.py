@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arco.cli.failures import DIFFERENT
+from arco.cli.failures import DIFFERENT, INTERRUPTED
 from arco.cli.options import command
 from arco.cli.run_options import (
     Config,
@@ -22,6 +23,7 @@ from arco.cli.run_options import (
     request_of,
 )
 from arco.cli.session import Session
+from arco.errors import Invalid
 
 if TYPE_CHECKING:
     from arco.app import Workspace
@@ -125,12 +127,19 @@ def run(
 ) -> None:
     """Plan a run, do it, and show how it goes.
 
-    Everything happens in this process, unless --remote is given. Ctrl-C cancels the
-    run and waits for it to stop; a second one leaves at once. Exits with 0 if the run
-    succeeded, and with 1 if not.
+    Everything happens in this process, unless --remote is given: then others work, and
+    Ctrl-C only stops watching. Here Ctrl-C cancels the run and waits for it to stop; a
+    second one leaves at once, and `servo runs resume` goes on from there. Exits with 0
+    if the run succeeded, and with 1 if not.
     """
     from arco.cli import render
 
+    if detach and not remote:
+        raise Invalid("--detach needs --remote", hint="without it, this process does the work")
+    if deploy and dry_run:
+        raise Invalid(
+            "--deploy and --dry-run exclude each other", hint="see servo deploy --dry-run"
+        )
     if dry_run:
         plan(session, selection, partition, exclude, force, config, max_tasks)
         return
@@ -148,52 +157,67 @@ def run(
         "timeout": timedelta(seconds=timeout) if timeout else None,
         "priority": priority,
     }
-    trigger: Callable[[], Triggered] = lambda: workspace.orchestration.trigger(request, **settings)  # noqa: E731
     if remote:
-        _follow_remote(session, workspace, trigger(), detach)
+        follow_remotely(
+            session, workspace, workspace.orchestration.trigger(request, **settings), detach
+        )
         return
+    work_here(
+        session,
+        workspace,
+        lambda pool: workspace.orchestration.trigger(request, pool=pool, **settings),
+        slots,
+    )
+
+
+def work_here(
+    session: Session, workspace: Workspace, trigger: Callable[[str], Triggered], slots: int
+) -> None:
+    """Trigger a run for an engine of this process, and show it until it has ended."""
     from arco.engine import Engine
 
-    engine = Engine(workspace, slots=slots)
-    with engine.running():
-        row = _follow_local(session, engine, trigger())
+    engine = Engine(workspace, slots=slots, private=True)
+    interrupts: list[int] = []
+
+    def interrupted(*_: object) -> None:
+        interrupts.append(1)
+        if len(interrupts) > 1:
+            os._exit(INTERRUPTED)  # nothing is lost: the run goes on where somebody serves it
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        with engine.running():
+            row = _follow_here(session, engine, trigger(engine.pool), interrupts)
+    finally:
+        signal.signal(signal.SIGINT, before)
     end(session, workspace, row)
 
 
-def _follow_local(session: Session, engine: Engine, triggered: Triggered) -> RunRow:
+def _follow_here(
+    session: Session, engine: Engine, triggered: Triggered, interrupts: list[int]
+) -> RunRow:
     from arco.cli.live import follow
 
-    workspace = engine.workspace
-    _announce(session, triggered)
-    interrupts = 0
-
-    def stop(*_: object) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts > 1:
-            raise KeyboardInterrupt
-        workspace.orchestration.cancel(triggered.run_id, reason="Ctrl-C")
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        return follow(
-            workspace,
-            triggered.run_id,
-            progress=engine.worker.progress,
-            wait=engine.wait_for_change,
-            quiet=session.json,
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
+    announce(session, triggered)
+    if triggered.replayed:  # it may belong to an engine that is gone
+        engine.orchestrator.adopt(triggered.run_id)
+    return follow(
+        engine.workspace,
+        triggered.run_id,
+        progress=engine.worker.progress,
+        wait=engine.wait_for_change,
+        quiet=session.json,
+        interrupted=lambda: bool(interrupts),
+    )
 
 
-def _follow_remote(
+def follow_remotely(
     session: Session, workspace: Workspace, triggered: Triggered, detach: bool
 ) -> None:
     from arco.cli import render
     from arco.cli.live import follow_remote
 
-    _announce(session, triggered)
+    announce(session, triggered)
     if detach:
         if session.json:
             render.document(triggered)
@@ -202,7 +226,7 @@ def _follow_remote(
     end(session, workspace, row)
 
 
-def _announce(session: Session, triggered: Triggered) -> None:
+def announce(session: Session, triggered: Triggered) -> None:
     from arco.cli import render
 
     if session.json:

@@ -240,18 +240,35 @@ def retry(
     slots: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks at a time.")] = 4,
 ) -> None:
     """Ask for the same again, in a new run. What succeeded is up to date, and is reused."""
-    from arco.cli.run import _follow_local, _follow_remote, end
-    from arco.engine import Engine
+    from arco.cli.run import follow_remotely, work_here
 
     workspace = session.open()
     if remote:
-        _follow_remote(session, workspace, workspace.orchestration.retry(run), detach=False)
+        follow_remotely(session, workspace, workspace.orchestration.retry(run), detach=False)
         return
-    triggered = workspace.orchestration.retry(run)
-    engine = Engine(workspace, slots=slots)
-    with engine.running():
-        row = _follow_local(session, engine, triggered)
-    end(session, workspace, row)
+    work_here(session, workspace, lambda pool: workspace.orchestration.retry(run, pool=pool), slots)
+
+
+@command(app, "resume", example="servo runs resume 01K…", takes=["actor"])
+def resume(
+    session: Session,
+    run: Run,
+    slots: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks at a time.")] = 4,
+) -> None:
+    """Go on, in this process, with a run whose own process is gone."""
+    from arco.cli.run import work_here
+    from arco.orchestration.commands import Triggered
+    from arco.orchestration.states import RUN_ACTIVE
+
+    workspace = session.open()
+    row = workspace.read_orchestration().find_run(run)
+    if row.state not in RUN_ACTIVE:
+        raise Invalid(f"run {row.run_id} is {row.state}", hint="see `servo runs retry`")
+    generation = workspace.snapshot().generation
+    found = Triggered(
+        row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
+    )
+    work_here(session, workspace, lambda pool: found, slots)
 
 
 @command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,12 +60,11 @@ def orchestrator(
         list[str] | None, typer.Option(metavar="TENANT=N", help="A tenant's share; 1 by default.")
     ] = None,
 ) -> None:
-    """Plan's executor: commits, decides what runs next, and sends it to the workers' queue.
+    """Commit what is reported, decide what runs next, and send it to the workers' queue.
 
     The queue lives in the workspace's store. Any number of orchestrators and workers
     may run on one workspace, and each may be killed at any time.
     """
-    from arco.cli import render
     from arco.orchestration.limits import Limits
 
     workspace = session.open()
@@ -81,15 +79,16 @@ def orchestrator(
     reports = workspace.reports(timing)
     queue = workspace.store_queue(_identity(), timing)
     made = workspace.orchestrator(queue, reports, workspace.signer(), limits=limits, timing=timing)
-    merging = threading.Thread(
-        target=workspace.compactor(stop).merge_until_stopped, name="merger", daemon=True
-    )
+    compactor = workspace.compactor(stop)
+    merging = threading.Thread(target=compactor.merge_until_stopped, name="merger", daemon=True)
     _say(session, "started", f"orchestrating {workspace.store.url}; Ctrl-C ends it")
     merging.start()
     made.run(stop)
+    stop.set()
     merging.join()
+    if compactor.failed is not None:
+        raise compactor.failed
     _say(session, "stopped", f"stopped at generation {workspace.snapshot().generation}")
-    render.console()
 
 
 def worker(
@@ -119,7 +118,7 @@ def worker(
     stop = _until_told()
     worker_id = name or _identity()
     reports = workspace.reports(timing)
-    folder = cache or Path(tempfile.gettempdir()) / f"servo-artifacts-{os.getuid()}"
+    folder = cache or _default_cache()
     made = workspace.worker(
         worker_id,
         workspace.store_queue(worker_id, timing),
@@ -138,6 +137,16 @@ def worker(
     ended.set()
     reporting.join()
     _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
+
+
+def _default_cache() -> Path:
+    """This user's own, and nobody else's: what is in it is run."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "servo" / "artifacts"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise Invalid(f"{folder} belongs to somebody else", hint="give --cache DIR")
+    return folder
 
 
 def _timing(interval: float, heartbeat: float, zombie_after: float, claim: float) -> Timing:

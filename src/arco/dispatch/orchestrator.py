@@ -93,7 +93,9 @@ class Orchestrator:
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
+        pool: str = "",
     ) -> None:
+        """`pool` is whose runs these are: by default those that are nobody's in particular."""
         self._manifests = manifests
         self._files = files
         self._committer = committer
@@ -117,7 +119,12 @@ class Orchestrator:
         self._said: dict[str, float] = {}
         """What was reported, and when: not to be said at every tick until it is folded."""
         self._commits: deque[tuple[Head, Changes]] = deque()
-        self.board = Board()
+        self._first_seen: dict[str, datetime] = {}
+        """When attempts were first seen to run, and runs to be cancelled, by our own clock."""
+        self._pool = pool
+        self.adopted: set[str] = set()
+        """Runs of others that are served here: theirs was given up, or this is to go on."""
+        self.board = Board(lambda run: run.pool == pool or run.run_id in self.adopted)
         self._ahead = Ahead(self.board, types, clock)
         self._committed_at = -1e9
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
@@ -264,20 +271,23 @@ class Orchestrator:
 
     def _decide(self, fresh: bool, alive: Mapping[str, Alive] | None) -> list[Action]:
         board, now = self.board, self._clock.now()
+        if fresh and alive is not None and board.others:
+            self._adopt_orphans(alive, now)
         if not board.runs:
             return []
         if fresh:
             self._forget_unanswered()
+        self._note_first_seen(now)
         sending, self._turn = ready_dispatch(board, self._limits, self._turn, self._sent)
         actions: list[Action] = [*sending]
-        stopping = cancellation(board, now, self._timing)
+        stopping = cancellation(board, now, self._timing, self._first_seen)
         actions += [action for action in stopping if fresh or isinstance(action, Interrupt)]
         if fresh:
             actions += timers(board, now)
         if fresh and alive is not None:
             self._watched_at = now
             if (now - self._watching_since).total_seconds() > self._timing.zombie_after_s:
-                actions += zombies(board, alive, now, self._timing)
+                actions += zombies(board, alive, now, self._timing, self._first_seen)
             gone = self._gone(unstarted(board, now, self._timing))
             actions += anti_entropy(board, now, self._timing, gone)
         return actions
@@ -285,7 +295,8 @@ class Orchestrator:
     def _look(self) -> Mapping[str, Alive] | None:
         """The workers, if it is time to look at what changes slowly."""
         ticks, now = self._clock.monotonic(), self._clock.now()
-        if not self.board.in_flight or ticks - self._asked_at < self._timing.heartbeat_s / 2:
+        watched = self.board.in_flight or (self.board.others and not self._pool)
+        if not watched or ticks - self._asked_at < self._timing.heartbeat_s / 2:
             return None
         self._asked_at = ticks
         if now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2):
@@ -296,6 +307,37 @@ class Orchestrator:
         except Unavailable as error:
             log.warning("will look at the workers again: %s", error)
             return None
+
+    def _note_first_seen(self, now: datetime) -> None:
+        """Silence and grace are measured from here: clocks of others may be wrong."""
+        running = [t.attempt_id for t in self.board.in_flight.values() if t.state == states.RUNNING]
+        cancelling = [
+            run.run_id for run in self.board.runs.values() if run.state == states.RUN_CANCELLING
+        ]
+        pooled = list(self.board.others)
+        seen = self._first_seen
+        self._first_seen = {key: seen.get(key, now) for key in (*running, *cancelling, *pooled)}
+
+    def _adopt_orphans(self, alive: Mapping[str, Alive], now: datetime) -> None:
+        """Serve runs whose own engine has been silent for as long as a dead worker."""
+        if self._pool:
+            return
+        self._note_first_seen(now)
+        limit = timedelta(seconds=self._timing.zombie_after_s)
+        for run in list(self.board.others.values()):
+            engine = alive.get(run.pool)
+            heard = self._first_seen[run.run_id] if engine is None else engine.changed_at
+            if now - max(heard, self._watching_since) > limit:
+                log.warning("run %s is taken over: its engine is gone", run.run_id)
+                self.adopt(run.run_id)
+
+    def adopt(self, run_id: str) -> None:
+        """Serve a run from now on, whoever it belongs to."""
+        self.adopted.add(run_id)
+        if run_id in self.board.others:
+            head = self._manifests.find(self.board.generation)
+            if head is not None:
+                self.board.adopt(run_id, Snapshot(self._manifests, self._files, head))
 
     def _gone(self, tasks: Sequence[TaskRow]) -> set[str]:
         """Attempts among these that the queue does not have."""
@@ -310,6 +352,7 @@ class Orchestrator:
     def _perform(self, actions: Iterable[Action]) -> None:
         sending: list[Enqueue] = []
         urgent: list[Payload] = []
+        losing: list[LoseAttempt] = []
         for action in actions:
             match action:
                 case Enqueue():
@@ -319,9 +362,11 @@ class Orchestrator:
                         urgent.append(TimerFired(run_id=run_id, timer_id=timer_id))
                 case LoseAttempt():
                     if self._first_time(action.attempt_id):
-                        urgent.append(self._lose(action))
+                        losing.append(action)
                 case Interrupt(attempt_id):
                     _calling_back(functools.partial(self.interrupt, attempt_id))
+        if losing:
+            urgent += self._lose(losing)
         if urgent:
             self._reports.submit(urgent)
         if sending:
@@ -337,20 +382,22 @@ class Orchestrator:
         self._said[what] = now
         return True
 
-    def _lose(self, action: LoseAttempt) -> AttemptLost:
-        task = self.board.task(action.run_id, action.task_id)
-        if task is not None:
-            try:
-                self._queue.withdraw([_name(task, task.redelivery)])
-            except Unavailable as error:  # who gets it will find that it came too late
-                log.warning("could not take a message back: %s", error)
-        return AttemptLost(
-            run_id=action.run_id,
-            task_id=action.task_id,
-            attempt_id=action.attempt_id,
-            reason=action.reason,
-            worker_id=action.worker_id,
-        )
+    def _lose(self, losing: Sequence[LoseAttempt]) -> list[AttemptLost]:
+        tasks = [self.board.task(action.run_id, action.task_id) for action in losing]
+        try:
+            self._queue.withdraw([_name(t, t.redelivery) for t in tasks if t is not None])
+        except Unavailable as error:  # who gets them will find that they came too late
+            log.warning("could not take messages back: %s", error)
+        return [
+            AttemptLost(
+                run_id=action.run_id,
+                task_id=action.task_id,
+                attempt_id=action.attempt_id,
+                reason=action.reason,
+                worker_id=action.worker_id,
+            )
+            for action in losing
+        ]
 
     def _send(self, sending: Sequence[Enqueue]) -> None:
         messages: list[Message] = []

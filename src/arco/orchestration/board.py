@@ -9,7 +9,7 @@ activity; what has finished leaves it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,11 +27,15 @@ Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
 
 class Board:
-    def __init__(self) -> None:
+    def __init__(self, serves: Callable[[RunRow], bool] = lambda run: True) -> None:
+        """`serves` tells whose runs these are: others' stay off the board."""
+        self.serves = serves
         self.generation = -1
         self.position = 0
         self.runs: dict[str, RunRow] = {}
-        """Active runs."""
+        """Active runs that are served here."""
+        self.others: dict[str, RunRow] = {}
+        """Active runs that somebody else serves."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
         """Their tasks."""
         self.ready: dict[str, list[Order]] = {}
@@ -49,16 +53,27 @@ class Board:
 
     def load(self, snapshot: Snapshot) -> None:
         """Start anew from a snapshot."""
-        self.__init__()  # type: ignore[misc]
+        self.__init__(self.serves)  # type: ignore[misc]
         for run in snapshot.all(RUNS):
             if run.state in states.RUN_ACTIVE:
                 self._put_run(run)
         for run_id in list(self.runs):
-            for task in snapshot.rows(TASKS, run_id):
-                self._put_task(task)
-            for timer in snapshot.rows(TIMERS, run_id):
-                self._put_timer(timer)
+            self._load_run(snapshot, run_id)
         self._arrived(snapshot.head)
+
+    def adopt(self, run_id: str, snapshot: Snapshot) -> None:
+        """Serve a run that somebody else served until now, as the board's generation has it."""
+        run = self.others.pop(run_id, None)
+        if run is not None:
+            self.runs[run_id] = run
+            self.tasks[run_id] = {}
+            self._load_run(snapshot, run_id)
+
+    def _load_run(self, snapshot: Snapshot, run_id: str) -> None:
+        for task in snapshot.rows(TASKS, run_id):
+            self._put_task(task)
+        for timer in snapshot.rows(TIMERS, run_id):
+            self._put_timer(timer)
 
     def advance(self, snapshot: Snapshot) -> None:
         """Go on to a newer snapshot by what changed since."""
@@ -98,6 +113,10 @@ class Board:
     # -- rows ----------------------------------------------------------------------------
 
     def _put_run(self, row: RunRow) -> None:
+        if row.state in states.RUN_ACTIVE and not self.serves(row):
+            self.others[row.run_id] = row
+            return
+        self.others.pop(row.run_id, None)
         if row.state in states.RUN_ACTIVE:
             self.runs[row.run_id] = row
             self.tasks.setdefault(row.run_id, {})

@@ -11,6 +11,7 @@ import msgspec
 from arco.catalog.tables import ASSET_NAMES
 from arco.clock import Clock
 from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Refused
+from arco.log.envelope import MAX_BATCH_BYTES, encode_payload
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -29,9 +30,10 @@ from arco.orchestration.plan import (
     encode_plan,
     spec_fingerprint,
 )
+from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotKnown
-from arco.orchestration.states import RUN_ACTIVE
+from arco.orchestration.states import GOOD, RUN_ACTIVE
 from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
@@ -213,13 +215,14 @@ class OrchestrationCommands:
         priority: int = 0,
         retry_of: str = "",
         until: datetime | None = None,
+        pool: str = "",
     ) -> Triggered:
         """Plan a run and start it.
 
         A `run_key` counts once: the same request under it answers with the run that it
         started; another one is a conflict.
         """
-        fingerprint = canonical.fingerprint(request)
+        fingerprint = canonical.fingerprint(normalised(request))
         snapshot = self._snapshot()
         if run_key and (run_id := OrchestrationReader(snapshot).run_of_key(run_key)) is not None:
             return self._replayed(snapshot, run_key, run_id, fingerprint)
@@ -241,8 +244,10 @@ class OrchestrationCommands:
             timeout_s=0 if timeout is None else int(timeout.total_seconds()),
             priority=priority,
             retry_of=retry_of,
+            pool=pool,
         )
         along = list(chunks(plan.run_id, spec, manifest))
+        _check_size(spec, along)
         done = self._tier1.execute(event, actor=self._actor, along=along)
         reused = sum(task.action == "reuse" for task in spec.tasks)
         if run_key:
@@ -252,7 +257,7 @@ class OrchestrationCommands:
                 return self._replayed(reader.snapshot, run_key, winner, fingerprint)
         return Triggered(plan.run_id, plan.plan_id, done.generation, len(spec.tasks), reused, False)
 
-    def retry(self, run: str) -> Triggered:
+    def retry(self, run: str, *, pool: str = "") -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
@@ -261,13 +266,15 @@ class OrchestrationCommands:
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
             raise Invalid(f"all tasks of run {row.run_id} succeeded", hint="run it with --force")
         old = self._library.plan(row.plan_id)
+        left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
-            msgspec.structs.replace(old.spec.request, force=False),
+            msgspec.structs.replace(old.spec.request, force=False, redo=tuple(left)),
             trigger="retry",
             timeout=timedelta(seconds=row.timeout_s) if row.timeout_s else None,
             priority=row.priority,
             retry_of=row.run_id,
             until=old.created_at,
+            pool=pool,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
@@ -345,6 +352,18 @@ def _leaving(known: Mapping[str, DeployedAssetRow], manifest: Manifest) -> froze
         for asset in manifest.assets
         if asset.renamed_from in known and asset.key not in known
     )
+
+
+def _check_size(spec: PlanSpec, along: Sequence[TasksPlanned]) -> None:
+    """A plan goes into the log as one batch, or not at all."""
+    size = sum(len(encode_payload(part)) + 1_000 for part in along)
+    if size > MAX_BATCH_BYTES - (1 << 20):
+        edges = sum(len(task.depends_on) for task in spec.tasks)
+        raise Invalid(
+            f"the plan has {len(spec.tasks):,} tasks and {edges:,} dependencies between them: "
+            f"more than a run can hold",
+            hint="run fewer partitions at a time; wide windows and all_upstream multiply",
+        )
 
 
 def chunks(run_id: str, spec: PlanSpec, manifest: Manifest) -> Iterator[TasksPlanned]:

@@ -88,6 +88,8 @@ class RunTriggered(Command, frozen=True, kw_only=True):
     timeout_s: int = 0
     priority: int = 0
     retry_of: str = ""
+    pool: str = ""
+    """Who works on it: empty for everybody's orchestrator, or the name of one engine."""
 
 
 class TaskPlan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

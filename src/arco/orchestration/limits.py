@@ -92,5 +92,7 @@ class Timing(Struct, frozen=True, kw_only=True):
         )
         broken = [text for holds, text in rules if not holds]
         if broken:
-            raise Invalid("; ".join(broken), hint="see `Timing` in the configuration")
+            raise Invalid(
+                "; ".join(broken), hint="see the options of `servo orchestrator` and `servo worker`"
+            )
         return self

@@ -33,6 +33,8 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`date=2025-01-01..2025-01-31`, `region=eu`, `date=2025-01-01,2025-01-05`, …"""
     force: bool = False
     """Run also what is up to date."""
+    redo: tuple[str, ...] = ()
+    """Tasks (by id) to run even if they are up to date."""
     config: dict[str, str | int | bool | None] = {}
     max_tasks: int = 10_000
 

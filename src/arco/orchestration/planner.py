@@ -74,6 +74,7 @@ def normalised(request: PlanRequest) -> PlanRequest:
         selection=_sorted_set(request.selection),
         exclude=_sorted_set(request.exclude),
         partitions=_sorted_set(request.partitions),
+        redo=_sorted_set(request.redo),
     )
 
 

@@ -117,6 +117,7 @@ class Drafting:
         self._known = known
         self._space = space
         self._drafts: dict[str, Draft] = {}
+        self._redo = frozenset(request.redo)
         self._sources: dict[str, _Source] = {}
         self._tasks: list[_Task | None] = []
         self._missing: list[tuple[str, str, str]] = []
@@ -159,12 +160,16 @@ class Drafting:
         partition = str(key)
         found = [(read.input, read.find(point)) for read in reads]
         fingerprint = self._fingerprint(draft.asset, partition, found)
-        reused, reason = self._decide(found, fingerprint, current.get(partition))
+        # The code's version is the fingerprint of what the asset does.
+        id = task_id(AssetId(draft.asset_id), key, draft.asset.transform)
+        if id in self._redo:
+            reused, reason = "", "asked for again"
+        else:
+            reused, reason = self._decide(found, fingerprint, current.get(partition))
         return _Task(
             draft=draft,
             point=point,
-            # The code's version is the fingerprint of what the asset does.
-            task_id=task_id(AssetId(draft.asset_id), key, draft.asset.transform),
+            task_id=id,
             partition=partition,
             stage=max([each.stage for _, each in found], default=0),
             found=found,

@@ -152,6 +152,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         cancel_requested_at=None,
         cancel_reason="",
         finished_at=None,
+        pool=e.pool,
     )
     run = _Run(rows, fact, row)
     run.changed = True

@@ -84,6 +84,7 @@ class RunRow(Row, frozen=True):
     cancel_requested_at: datetime | None
     cancel_reason: str
     finished_at: datetime | None
+    pool: str = ""
 
     @property
     def tasks_done(self) -> int:

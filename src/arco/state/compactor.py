@@ -41,7 +41,8 @@ class Compactor:
         self._interval_s = interval_s
         self._merge_interval_s = merge_interval_s
         self._announce = announce
-        self._failed: Exception | None = None
+        self.failed: Exception | None = None
+        """What ended the merges for good."""
 
     def run(self) -> None:
         """Commit and merge until `stop` is set; what was appended before that is committed."""
@@ -54,8 +55,8 @@ class Compactor:
         finally:
             self._stop.set()
             merging.join()
-        if self._failed is not None:
-            raise self._failed
+        if self.failed is not None:
+            raise self.failed
 
     def _try_to_drain(self, names: list[str]) -> None:
         try:
@@ -81,5 +82,5 @@ class Compactor:
                 log.warning("will try to merge again: %s", error)
             except Exception as error:
                 # Commits without merges would pile up files: the whole compactor ends.
-                self._failed = error
+                self.failed = error
                 self._stop.set()

@@ -142,7 +142,7 @@ class Attempt:
                 "SQL assets run on Spark"
                 if request.kind == "sql"
                 else f"what is {request.kind!r}?",
-                "send it to a worker that has Spark",
+                "this version runs Python assets only; leave it out of the selection",
             )
         self._folder = self._artifact(request.code.artifact)
         return _as_user_code(lambda: self._shared.loader.load(request.code, self._folder_of()))

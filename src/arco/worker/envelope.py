@@ -43,6 +43,10 @@ class EnvelopeKey(NamedTuple):
         return f"EnvelopeKey(id={self.id!r}, secret=***)"
 
 
+class UnknownKey(Denied):
+    """Signed with a key that this worker does not have; another one may."""
+
+
 class _Sealed(msgspec.Struct, frozen=True):
     request: msgspec.Raw
     auth: Auth
@@ -121,7 +125,10 @@ class EnvelopeSigner:
         auth = sealed.auth
         secret = self._secrets.get(auth.key_id)
         if secret is None:
-            raise Denied("the envelope was signed with a key that is not in use", hint=f"see {ENV}")
+            raise UnknownKey(
+                f"the envelope was signed with key {auth.key_id[:64]!r}, which is not in use here",
+                hint=f"see {ENV}",
+            )
         key = EnvelopeKey(auth.key_id, secret)
         expected = _signature(key, bytes(sealed.request), auth.expires_at)
         if not hmac.compare_digest(expected.encode(), auth.signature.encode("utf-8", "replace")):

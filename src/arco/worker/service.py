@@ -21,12 +21,17 @@ from arco.dispatch.reports import Reports
 from arco.errors import Denied, Error, Invalid, Unavailable
 from arco.orchestration.events import TaskFinished, TaskStarted
 from arco.orchestration.limits import Timing
+from arco.orchestration.runs import TIMEOUT_GRACE_S
+from arco.storage import paths
 from arco.storage.port import Store
+from arco.worker.envelope import UnknownKey
 from arco.worker.execute import Executor
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
 
+MAX_DELIVERIES = 5
+"""A message that was delivered so often kills its workers, or is for none of them."""
 STOP_S = 5.0
 """How long a task that was told to stop gets before it is given up."""
 
@@ -42,6 +47,10 @@ class _Working:
         self.request = request
         self.delivery = delivery
         self.since = since
+        """When its claim was last renewed."""
+        self.began = since
+        self.stopped_at: float | None = None
+        self.thread = threading.current_thread()
         self.percent = 0
         self.message = ""
         self.stop = False
@@ -56,6 +65,10 @@ class _Working:
 
     def progress(self, percent: int, message: str) -> None:
         self.percent, self.message = percent, message
+
+
+class _HandedBack(Exception):
+    """An attempt was given up while it ran: what it returned means nothing."""
 
 
 class Worker:
@@ -86,6 +99,10 @@ class Worker:
         self._cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
+        self._pool: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self.beats_always = False
+        """Also without work: for an engine whose runs nobody else serves."""
         self._beats = 0
         self._was_busy = False
         self._ended = threading.Event()
@@ -93,17 +110,21 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then drain."""
-        pool = [
-            threading.Thread(target=self._slot, args=(stop,), name=f"slot-{i}", daemon=True)
-            for i in range(self._slots)
-        ]
+        self._stop = stop
+        for _ in range(self._slots):
+            self._start_slot()
         pulse = threading.Thread(target=self._pulse, name="heartbeat", daemon=True)
-        for thread in (*pool, pulse):
-            thread.start()
+        pulse.start()
         stop.wait()
-        self._drain(pool)
+        self._drain()
         self._ended.set()
         pulse.join()
+
+    def _start_slot(self) -> None:
+        name = f"slot-{len(self._pool)}"
+        thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
+        self._pool.append(thread)
+        thread.start()
 
     def interrupt(self, attempt_id: str) -> None:
         working = self._working.get(attempt_id)
@@ -133,6 +154,8 @@ class Worker:
             for delivery in deliveries:
                 try:
                     self.work(delivery)
+                except _HandedBack:
+                    return  # another slot has taken this one's place
                 except Exception:
                     log.exception("a message could not be dealt with; it will come again")
 
@@ -140,6 +163,11 @@ class Worker:
         """Deal with one message."""
         try:
             request = self._executor.open(delivery.message.body)
+        except UnknownKey as error:
+            log.error("cannot open message %s: %s", delivery.message.name, error)
+            if delivery.number >= MAX_DELIVERIES:
+                self._queue.done([delivery])
+            return  # its claim ends, and somebody else may have the key
         except (Denied, Invalid) as error:
             log.error("refused message %s: %s", delivery.message.name, error)
             self._queue.done([delivery])
@@ -151,10 +179,14 @@ class Worker:
         working = _Working(request, delivery, self._clock.monotonic())
         if self._working.setdefault(request.attempt_id, working) is not working:
             return  # busy with it: the claim ends by itself if that comes to nothing
-        self._reports.submit([self._started(request)], urgent=False)
+        # After a delivery that led to nothing, it must be known who died of it this time.
+        self._reports.submit([self._started(request)], urgent=delivery.number > 1)
+        if delivery.number > MAX_DELIVERIES:
+            self._report(working, self._undeliverable(request))
+            return
         result = self._run(working)
         if working.handed_back:
-            return
+            raise _HandedBack
         self.tasks_done += 1
         try:
             self._report(working, result)
@@ -205,6 +237,7 @@ class Worker:
         while not self._ended.wait(poll_s):
             if self._working:
                 self._try(self._stop_cancelled, "will look for cancellations again")
+                self._try(self._give_up_stuck, "will look for stuck tasks again")
             if self._clock.monotonic() - beaten >= self._timing.heartbeat_s:
                 beaten = self._clock.monotonic()
                 self._try(self.beat, "will beat again")
@@ -226,11 +259,14 @@ class Worker:
     def beat(self) -> None:
         """Say what is being worked on; nothing, if there is and was nothing."""
         attempts = self.progress()
-        if not attempts and not self._was_busy:
+        if not attempts and (self._ended.is_set() or not self.beats_always):
+            if self._was_busy:
+                self._store.delete(paths.liveness(self.worker_id))
+            self._was_busy = False
             return
         self._beats += 1
         beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, self._slots))
-        self._was_busy = bool(attempts)
+        self._was_busy = True
         now, old = self._clock.monotonic(), self._timing.claim_s / 3
         held = [w for w in list(self._working.values()) if now - w.since > old]
         self._queue.renew([w.delivery for w in held])
@@ -239,12 +275,12 @@ class Worker:
 
     # -- the end -------------------------------------------------------------------------
 
-    def _drain(self, pool: list[threading.Thread]) -> None:
+    def _drain(self) -> None:
         """Let what runs finish, then stop it, then give up what does not stop."""
-        self._wait(self._drain_s, lambda: self._busy(pool))
+        self._wait(self._drain_s, self._busy)
         for working in list(self._working.values()):
             working.draining = working.stop = True
-        self._wait(STOP_S, lambda: self._busy(pool))
+        self._wait(STOP_S, self._busy)
         for working in list(self._working.values()):
             if self._executor.abandon(working.request.attempt_id):
                 working.handed_back = True
@@ -256,8 +292,32 @@ class Worker:
         while busy() and self._clock.monotonic() < deadline:
             self._clock.sleep(0.02)
 
-    def _busy(self, pool: list[threading.Thread]) -> bool:
-        return bool(self._working) or any(thread.is_alive() for thread in pool)
+    def _busy(self) -> bool:
+        return bool(self._working) or any(thread.is_alive() for thread in self._pool)
+
+    def _give_up_stuck(self) -> None:
+        """A task that neither ends nor stops is handed back, and its slot replaced.
+
+        It is stuck in code that cannot be interrupted. Whatever it does from now on, it
+        commits nothing.
+        """
+        now = self._clock.monotonic()
+        for working in list(self._working.values()):
+            if working.stop and working.stopped_at is None:
+                working.stopped_at = now
+            limit_s = working.request.timeout_s
+            late = limit_s and now - working.began > limit_s + TIMEOUT_GRACE_S / 2
+            deaf = working.stopped_at is not None and (
+                now - working.stopped_at > self._timing.cancel_grace_s / 2
+            )
+            if not (late or deaf) or working.handed_back:
+                continue
+            if self._executor.abandon(working.request.attempt_id):
+                working.handed_back = True
+                self._report(working, self._stuck(working.request, timed_out=bool(late)))
+                if working.thread in self._pool:
+                    self._pool.remove(working.thread)
+                    self._start_slot()
 
     # -- results of its own --------------------------------------------------------------
 
@@ -267,6 +327,26 @@ class Worker:
             code="infrastructure.drained",
             message="the worker was shut down while the task was running",
             retriable=True,
+        )
+        return self._failed(request, error)
+
+    def _stuck(self, request: TaskRequest, *, timed_out: bool) -> TaskResult:
+        what = f"its time-out of {request.timeout_s} s" if timed_out else "its cancellation"
+        error = ErrorInfo(
+            category="timeout" if timed_out else "cancelled",
+            code="timeout.stuck" if timed_out else "cancelled.stuck",
+            message=f"it did not stop after {what}: it is stuck in code that cannot be interrupted",
+            hint="look for calls that wait for ever: give them time-outs of their own",
+            retriable=timed_out,
+        )
+        return self._failed(request, error)
+
+    def _undeliverable(self, request: TaskRequest) -> TaskResult:
+        error = ErrorInfo(
+            category="infrastructure",
+            code="infrastructure.undeliverable",
+            message=f"{MAX_DELIVERIES} workers took it, and none of them was heard of again",
+            hint="it may kill the process that runs it: look at the workers' own logs, and memory",
         )
         return self._failed(request, error)
 

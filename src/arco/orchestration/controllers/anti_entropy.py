@@ -12,10 +12,13 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from arco.orchestration import states
-from arco.orchestration.actions import Enqueue
+from arco.orchestration.actions import Enqueue, LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
 from arco.orchestration.tables import TaskRow
+
+MAX_REDELIVERIES = 5
+"""An attempt that was sent so often again, and never started, is given up."""
 
 
 def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
@@ -33,10 +36,16 @@ def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
 
 def anti_entropy(
     board: Board, now: datetime, timing: Timing, gone: Collection[str]
-) -> list[Enqueue]:
+) -> list[Enqueue | LoseAttempt]:
     """`gone` are attempts that the queue says it does not have."""
-    return [
-        Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery + 1)
-        for task in unstarted(board, now, timing)
-        if task.attempt_id in gone
-    ]
+    return [_again(task) for task in unstarted(board, now, timing) if task.attempt_id in gone]
+
+
+def _again(task: TaskRow) -> Enqueue | LoseAttempt:
+    if task.redelivery < MAX_REDELIVERIES:
+        return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery + 1)
+    reason = (
+        f"it was sent {MAX_REDELIVERIES + 1} times and nobody could start it; "
+        "do workers and orchestrator have the same ARCO_TASK_KEYS?"
+    )
+    return LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason)

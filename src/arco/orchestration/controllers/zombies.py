@@ -28,8 +28,13 @@ class Alive(Struct, frozen=True):
 
 
 def zombies(
-    board: Board, alive: Mapping[str, Alive], now: datetime, timing: Timing
+    board: Board,
+    alive: Mapping[str, Alive],
+    now: datetime,
+    timing: Timing,
+    since: Mapping[str, datetime],
 ) -> list[LoseAttempt]:
+    """`since` tells when the observer first saw an attempt run, by its own clock."""
     silent = timedelta(seconds=timing.zombie_after_s)
     found = []
     for task in board.in_flight.values():
@@ -38,10 +43,10 @@ def zombies(
         worker = alive.get(task.worker_id)
         if worker is None:
             reason = f"worker {task.worker_id} left no sign of life"
-            overdue = now - task.started_at > silent
+            overdue = now - since.get(task.attempt_id, now) > silent
         elif task.attempt_id not in worker.attempts:
             reason = f"worker {task.worker_id} does not work on it any more"
-            overdue = now - task.started_at > silent
+            overdue = now - since.get(task.attempt_id, now) > silent
         else:
             reason = f"worker {task.worker_id} has been silent for {timing.zombie_after_s:g} s"
             overdue = now - worker.changed_at > silent
