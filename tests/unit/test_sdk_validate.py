@@ -168,6 +168,71 @@ def test_an_asset_cannot_depend_on_itself() -> None:
     assert [problem.message for problem in found] == ["a.x depends on itself"]
 
 
+PAST = window(-7, -1)
+REFUSED = (
+    'a.x depends on itself (it can read its past alone, by time: AssetIn["x", window(-7, -1)])'
+)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "partitions"),
+    [
+        (PAST, DAYS),
+        (window(-3, -3), DAYS * static("region", ["eu", "us"])),
+        (by_dimension(date=PAST, region=all_upstream), DAYS * static("region", ["eu"])),
+    ],
+)
+def test_an_asset_may_read_its_own_past(mapping: PartitionMapping, partitions: Partitions) -> None:
+    @asset(namespace="a", partitions=partitions)
+    def x(past: AssetIn = AssetIn("x", mapping=mapping)) -> None: ...
+
+    assert said([x]) == []
+    query = "SELECT * FROM {{ ref('y') }}"
+    y = sql_asset("y", query, namespace="a", partitions=partitions, inputs={"y": mapping})
+    assert said([y]) == []
+
+
+@pytest.mark.parametrize(
+    ("mapping", "partitions"),
+    [
+        (identity, DAYS),
+        (window(-7, 0), DAYS),
+        (window(1, 2), DAYS),
+        (all_upstream, DAYS),
+        (latest, DAYS),
+        (PAST, static("region", ["eu"])),
+        (by_dimension(region=PAST), DAYS * static("region", ["eu"])),
+        (by_dimension(date=window(-1, 0)), DAYS),
+    ],
+)
+def test_an_asset_reads_nothing_else_of_itself(
+    mapping: PartitionMapping, partitions: Partitions
+) -> None:
+    dependency = AssetIn("a.x", mapping=mapping)
+    assert said([make("a.x", partitions=partitions, deps=[dependency])]) == [REFUSED]
+    past = AssetIn("a.x", mapping=PAST)
+    assert said([make("a.x", partitions=partitions, deps=[past, dependency])]) == [REFUSED]
+
+
+def test_a_window_over_the_own_past_is_checked_as_any_other() -> None:
+    backwards = AssetIn("a.x", mapping=window(-1, -7))
+    assert said([make("a.x", partitions=DAYS, deps=[backwards])]) == [
+        "input a.x: window(-1, -7) ends before it starts (write window(-7, -1))"
+    ]
+    unknown = AssetIn("a.x", mapping=by_dimension(date=PAST, area=latest))
+    assert said([make("a.x", partitions=DAYS, deps=[unknown])]) == [
+        "input a.x: it has no dimension 'area' (it has date)"
+    ]
+
+
+def test_the_own_past_is_along_one_dimension() -> None:
+    both = DAYS * daily("booked", start="2025-01-01")
+    deps = [AssetIn("a.x", mapping=by_dimension(**{name: PAST})) for name in ("date", "booked")]
+    assert said([make("a.x", partitions=both, deps=deps)]) == [
+        "a.x reads its own past along two dimensions (use one of them)"
+    ]
+
+
 def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
     chain = [make("a.n0"), *(make(f"a.n{n}", deps=[f"n{n - 1}"]) for n in range(1, 3000))]
     assert problems(chain) == []

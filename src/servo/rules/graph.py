@@ -6,18 +6,30 @@ from servo.contract.keys import AssetKey
 from servo.contract.manifest import Asset
 from servo.errors import Invalid
 from servo.project import Problem
+from servo.rules.mappings import own_past
 from servo.suggest import did_you_mean
 
 
 def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
     known = {asset.key for asset in assets}
     for asset in assets:
+        yield from _of_itself(asset)
         for key in dict.fromkeys(each.asset for each in asset.inputs):
-            if key == asset.key:
-                hint = "an asset cannot wait for itself; read its past under another name"
-                yield Problem.at(asset.code, f"{key} depends on itself", hint, key)
-            elif key not in known:
+            if key not in known:
                 yield _unknown(asset, key, known)
+
+
+def _of_itself(asset: Asset) -> Iterator[Problem]:
+    """An asset may read its own past, along one dimension of time, and nothing else of itself."""
+    key = asset.key
+    pasts = [own_past(each, asset) for each in asset.inputs if each.asset == key]
+    if not all(pasts):
+        name = key.partition(".")[2]
+        hint = f'it can read its past alone, by time: AssetIn["{name}", window(-7, -1)]'
+        yield Problem.at(asset.code, f"{key} depends on itself", hint, key)
+    elif len({past[0] for past in pasts}) > 1:
+        message = f"{key} reads its own past along two dimensions"
+        yield Problem.at(asset.code, message, "use one of them", key)
 
 
 def _unknown(asset: Asset, key: str, known: set[str]) -> Problem:

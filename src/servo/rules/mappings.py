@@ -36,11 +36,18 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
     for asset in assets:
         for each in asset.inputs:
             upstream = by_key.get(each.asset)
-            if upstream is None or upstream is asset:
+            if upstream is None or (upstream is asset and not own_past(each, asset)):
                 continue
             for flaw in _flaws(each, upstream, asset):
                 message = f"input {each.asset}: {flaw.message}"
                 yield Problem.at(asset.code, message, flaw.hint, asset.key)
+
+
+def own_past(each: Input, asset: Asset) -> list[str]:
+    """The dimensions of time along which an asset's input of itself is over before it."""
+    rules = {dimension.name: _rule(each, dimension) for dimension in asset.partitions}
+    times = [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
+    return [name for name in times if isinstance(at := rules[name], Window) and at.end < 0]
 
 
 def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
