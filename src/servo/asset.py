@@ -37,6 +37,7 @@ from servo.duration import Duration
 from servo.mapping import PartitionMapping
 from servo.partition import Partitions
 from servo.policy import Freshness, Retry
+from servo.reach import reached_source
 from servo.signature import Signature, read_signature
 from servo.source import (
     caller,
@@ -45,7 +46,6 @@ from servo.source import (
     expect,
     expect_each,
     misdeclared,
-    source_of,
 )
 from servo.suggest import did_you_mean
 
@@ -154,8 +154,8 @@ class AssetDefinition(Declaration, Generic[P, R]):
 
     @functools.cached_property
     def source(self) -> str:
-        """The function's text, as its file had it when this was first asked."""
-        return source_of(self.__wrapped__)
+        """The code of `servo.reach`, as its files had it when this was first asked."""
+        return reached_source(self.__wrapped__)
 
 
 class SqlAssetDefinition(Declaration):
@@ -194,7 +194,17 @@ def asset(
 
 
 def asset(function: Callable[..., Any] | None = None, /, **settings: Unpack[AssetSettings]) -> Any:
-    """Declare that a function makes an asset: `@asset` or `@asset(...)`."""
+    """Declare that a function makes an asset: `@asset` or `@asset(...)`.
+
+    An asset is made again when its code or its `config` changes. Its code is the
+    function's text and decorators, and what of the project these reach by name, at any
+    distance: functions, classes, constants, and modules that are imported inside a
+    function. Libraries, the standard library and `servo` count by name alone, other
+    assets by their key, and any other object by its type and not by its state: a value
+    that an object holds, a file, or a library's version belongs into `config` if it
+    changes the result. The arguments of `asset`, other code of the same module, and
+    where all of it stands do not count. `servo.reach` has the details.
+    """
     if function is not None:
         return AssetDefinition(function, {})
     return functools.partial(AssetDefinition, settings=settings)

@@ -1,4 +1,8 @@
-"""Where a definition stands, and its text."""
+"""Where a definition stands, and its text.
+
+A function's own text is here; `servo.reach` adds what of the project it uses, and says
+what counts as an asset's code and what does not.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, NoReturn, cast
 
 from servo.contract.manifest import Code
@@ -71,7 +75,12 @@ def source_of(function: Callable[..., Any]) -> str:
     What the decorator says (owners, retries, checks) does not change what the
     function makes; other decorators may, and stay.
     """
-    code = inspect.unwrap(function).__code__
+    return own_source(inspect.unwrap(function))
+
+
+def own_source(function: Callable[..., Any]) -> str:
+    """The same of this very function, and not of the one that it wraps."""
+    code = function.__code__
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines:
         raise Invalid(
@@ -79,6 +88,18 @@ def source_of(function: Callable[..., Any]) -> str:
             hint="define it in a file, not in a console or with exec",
         )
     return _without_asset(textwrap.dedent("".join(inspect.getblock(lines))))
+
+
+def decorators_of(text: str) -> list[CodeType]:
+    """The decorators of a function's text, compiled: they are no part of its code."""
+    try:
+        node = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):
+        return []
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    expressions = (ast.Expression(each) for each in node.decorator_list)
+    return [compile(each, "<decorator>", "eval", dont_inherit=True) for each in expressions]
 
 
 def _without_asset(text: str) -> str:
