@@ -395,3 +395,72 @@ def test_the_example_project_runs(servo: Servo) -> None:
     done = servo.json("run", "*", "-p", "date=2025-01-01..2025-01-02")
     assert done["state"] == "SUCCEEDED", done
     assert done["tasks_succeeded"] == 15
+
+
+ONCE = """
+import pathlib, time
+from servo import asset
+NAMESPACE = "once"
+STARTED = pathlib.Path("STARTED")
+
+@asset
+def sleepy() -> None:
+    if not STARTED.exists():
+        STARTED.write_text("yes")
+        time.sleep(600)
+
+@asset(deps=["sleepy"])
+def after() -> None:
+    pass
+"""
+
+
+def test_a_run_whose_process_was_killed_is_resumed(servo: Servo) -> None:
+    started = servo.directory / "started"
+    deploy(servo, ONCE.replace('"STARTED"', f'"{started}"'), "once.py")
+    with servo.start("run", "*", "--json") as process:
+        wait_for(started)
+        process.kill()
+        process.communicate(timeout=60)
+    (run,) = servo.json("runs", "list")["runs"]
+    assert run["state"] == "RUNNING"
+    assert servo.error("runs", "retry", run["run_id"], code=2)
+    # Another run does not touch it.
+    assert servo.json("run", "once.after")["state"] == "SUCCEEDED"
+    assert servo.json("runs", "show", run["run_id"])["state"] == "RUNNING"
+    done = servo.json("runs", "resume", run["run_id"])
+    assert (done["state"], done["run_id"]) == ("SUCCEEDED", run["run_id"])
+    assert [task["attempt"] for task in done["tasks"]] == [1, 1] or done["retries"] == 1
+
+
+def test_retry_of_a_forced_run_does_again_what_did_not_succeed(servo: Servo) -> None:
+    flag = servo.directory / "broken"
+    text = f"""
+import pathlib
+from servo import asset
+NAMESPACE = "x"
+
+@asset
+def a() -> None:
+    pass
+
+@asset
+def b() -> None:
+    if pathlib.Path({str(flag)!r}).exists():
+        raise ValueError("broken")
+"""
+    deploy(servo, text, "x.py")
+    assert servo.json("run", "*")["tasks_succeeded"] == 2
+    flag.write_text("yes")
+    failed = servo.json("run", "*", "--force", code=1)
+    assert failed["tasks_failed"] == 1
+    flag.unlink()
+    done = servo.json("runs", "retry", failed["run_id"])
+    states = {task["asset_key"]: task["state"] for task in done["tasks"]}
+    assert states == {"x.a": "REUSED", "x.b": "SUCCEEDED"}
+
+
+def test_options_that_exclude_each_other_are_refused(servo: Servo) -> None:
+    deploy(servo, SHOP)
+    assert "--remote" in servo.error("run", "*", "--detach", code=2)["message"]
+    assert "--dry-run" in servo.error("run", "*", "--deploy", "--dry-run", code=2)["message"]
