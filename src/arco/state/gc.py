@@ -15,10 +15,21 @@ An object is swept only if nothing marked it *and* it is older than the age gate
 what an attempt in flight has written is younger, because attempts give up at a
 tenth of the gate. Segments are the log: those that the head knows stay for ever.
 One delete that fails never stops the others.
+
+Processes that ended without tidying up leave more, which no generation refers to:
+records of workers under `liveness/`, which go when they are older than the age gate
+(a worker writes its own every few seconds), and messages and claims under `queue/`,
+which go when neither the message nor any claim of it was written for a week. If the
+message was still wanted after all, the orchestrator sees that it is gone, and sends
+it again.
+
+Nothing goes from `data/`, `logs/` and `plans/`. Data is collected elsewhere, later:
+what may go there follows from materializations, not from generations.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -48,6 +59,8 @@ class Retention(msgspec.Struct, frozen=True):
     at_least: int = 10
     """Generations that stay however old they are."""
     rejected: timedelta = timedelta(days=30)
+    queue: timedelta = timedelta(days=7)
+    """How long a message stays in the queue that nobody has claimed or renewed."""
 
 
 class Doomed(msgspec.Struct, frozen=True):
@@ -167,6 +180,22 @@ class Collector:
                     yield Doomed(meta.path, meta.size, why)
         for meta in self._old(paths.REJECTED, self._clock.now() - retention.rejected):
             yield Doomed(meta.path, meta.size, "rejected batch")
+        for meta in self._old(paths.LIVENESS, limit):
+            if meta.path.endswith(".json"):
+                yield Doomed(meta.path, meta.size, "worker record")
+        yield from self._queued(self._clock.now() - retention.queue)
+
+    def _queued(self, limit: datetime) -> Iterator[Doomed]:
+        """Messages with their claims: one that was renewed keeps its message, however old."""
+        found: dict[str, list[ObjectMeta]] = {}
+        for meta in self._store.list(paths.QUEUE):
+            name = posixpath.basename(meta.path).partition(".")[0]
+            found.setdefault(name, []).append(meta)
+        for those in found.values():
+            if all(meta.last_modified < limit for meta in those):
+                # The message is listed last, and goes first: without claims, it would be taken.
+                for meta in reversed(those):
+                    yield Doomed(meta.path, meta.size, "queue leftover")
 
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
