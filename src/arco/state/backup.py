@@ -5,12 +5,25 @@ it refers to, the log included. What is there already is not copied again, so a
 second backup to the same place copies what is new. The root manifest goes last:
 a backup that was cut short is no backup yet, and the next one finishes it.
 
-Restoring is the same in the other direction, into a place that has no workspace.
+Rows refer by name to files that no manifest lists:
+
+    artifacts/, plans/      always copied, all of them
+    data/                   copied if asked for: it may be more than all the rest
+
+They never change once they are written, so a file of the same size is the same file.
+They are listed after the head was read: what its rows refer to was there before it.
+
+Never copied: `keys/`, which are secrets; `queue/`, `liveness/` and `leases/`, which
+are about processes that run now; and `logs/`, what tasks printed.
+
+Restoring is the same in the other direction, into a place that has no workspace; the
+data comes back if the backup has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -18,7 +31,7 @@ import msgspec
 from arco.clock import Clock
 from arco.errors import AlreadyExists, Conflict, Corrupt, NotFound
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Floor, Hint, encode, verified
+from arco.log.manifest import Floor, Hint, encode, sha256, verified
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
@@ -26,6 +39,15 @@ from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import Mode, Store
+
+ARTIFACTS = "artifacts/"
+PLANS = "plans/"
+DATA = "data/"
+_BY_DIGEST = re.compile(rf"{ARTIFACTS}([0-9a-f]{{64}})\.\w+")
+
+BATCH_FILES = 64
+BATCH_BYTES = 256 << 20
+"""Files are copied through memory, several at once."""
 
 
 class CopyReport(msgspec.Struct, frozen=True):
@@ -40,7 +62,8 @@ class CopyReport(msgspec.Struct, frozen=True):
 class _Item(msgspec.Struct, frozen=True):
     path: str
     bytes: int
-    sha256: str
+    sha256: str = ""
+    """Empty where nothing but the file itself says what is in it."""
 
 
 def back_up(
@@ -50,15 +73,21 @@ def back_up(
     target: Store,
     *,
     nonce: str,
+    data: bool = False,
     progress: Progress = silent,
 ) -> CopyReport:
-    """Copy the head of a workspace to `target`, which is scoped to the same workspace."""
+    """Copy the head of a workspace to `target`, which is scoped to the same workspace.
+
+    With `data`, what assets have written goes with it. Without, the backup still knows of
+    it, and what is restored from it has rows about data that is not there.
+    """
     head = source.head()
     if head.generation == 0:
         raise NotFound("there is nothing to back up: the workspace is empty")
     pin = pins.pin(f"backup-{nonce}", head.generation, "backup", ttl=timedelta(days=7))
     try:
-        return _copy(source, files, head, target, progress)
+        prefixes = (ARTIFACTS, PLANS, DATA) if data else (ARTIFACTS, PLANS)
+        return _copy(source, files, head, target, prefixes, progress)
     finally:
         pins.release(pin.name)
 
@@ -87,29 +116,35 @@ def restore(
     head = source.head() if generation is None else source.read(generation)
     if head.generation == 0:
         raise NotFound(f"there is no backup of {tenant}/{workspace} at {backup.url}")
-    return _copy(source, Files(backup), head, target, progress)
+    return _copy(source, Files(backup), head, target, (ARTIFACTS, PLANS, DATA), progress)
 
 
 def _copy(
-    source: Manifests, files: Files, head: Head, target: Store, progress: Progress
+    source: Manifests,
+    files: Files,
+    head: Head,
+    target: Store,
+    prefixes: Sequence[str],
+    progress: Progress,
 ) -> CopyReport:
-    items = list(_items(source, files, head))
-    present = {
-        meta.path: meta.size for p in ("ledger/", "state/", "manifests/") for meta in target.list(p)
-    }
-    todo = [item for item in items if present.get(item.path) != item.bytes]
     store = source.store
+    items = [*_items(source, files, head), *_named(store, prefixes)]
+    places = (paths.SEGMENTS, paths.STATE, paths.MANIFESTS, *prefixes)
+    present = {meta.path: meta.size for place in places for meta in target.list(place)}
+    todo = [item for item in items if present.get(item.path) != item.bytes]
 
     def copy(item: _Item) -> None:
-        raw = verified(store.get(item.path).data, item.sha256, item.path)
+        raw = _checked(store.get(item.path).data, item)
         if item.path in present:
             target.put(item.path, raw, Mode.OVERWRITE)  # cut short, or damaged
         else:
             _create(target, item.path, raw)
 
-    for start in range(0, len(todo), 64):
-        each(target, copy, todo[start : start + 64])
-        progress("copying", min(start + 64, len(todo)), len(todo))
+    done = 0
+    for batch in _batches(todo):
+        each(target, copy, batch)
+        done += len(batch)
+        progress("copying", done, len(todo))
     _finish(store, head, target)
     return CopyReport(
         head.generation,
@@ -128,6 +163,39 @@ def _items(source: Manifests, files: Files, head: Head) -> Iterator[_Item]:
                 yield _Item(file.path, file.bytes, file.sha256)
     for row in segments(Snapshot(source, files, head)):
         yield _Item(row.path, row.bytes, row.sha256)
+
+
+def _named(store: Store, prefixes: Sequence[str]) -> Iterator[_Item]:
+    """Everything under some prefixes, which rows refer to by name."""
+    for prefix in prefixes:
+        for meta in store.list(prefix):
+            yield _Item(meta.path, meta.size)
+
+
+def _checked(raw: bytes, item: _Item) -> bytes:
+    if item.sha256:
+        return verified(raw, item.sha256, item.path)
+    named = _BY_DIGEST.fullmatch(item.path)
+    if named is not None and sha256(raw) != named[1]:
+        raise Corrupt(
+            f"{item.path} holds other bytes than its name says",
+            hint="remove it, and deploy again",
+        )
+    return raw
+
+
+def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
+    """Cut by number and by size; what is greater than a batch is one by itself."""
+    batch: list[_Item] = []
+    size = 0
+    for item in items:
+        if batch and (len(batch) == BATCH_FILES or size + item.bytes > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += item.bytes
+    if batch:
+        yield batch
 
 
 def _finish(source: Store, head: Head, target: Store) -> None:
