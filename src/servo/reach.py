@@ -272,11 +272,9 @@ class _Walk:
     def _class_node(self, kind: type) -> Described:
         scope = _scope_of(kind)
         text = _text(str(scope["__file__"]))
-        nodes = _classes(text, kind.__qualname__)
+        lines, code = _class(text, kind.__qualname__)
         bases = [self.describe(base) for base in kind.__bases__]
-        if nodes:
-            lines = [_lines(text, node) for node in nodes]
-            code = _compiled(ast.Module(body=[*nodes], type_ignores=[]))
+        if lines:
             return [lines, bases, self._refs([code], scope, frozenset())]
         held = {  # made by a call, such as `namedtuple`
             name: self._plain(value) or self._container(value, 0)
@@ -296,7 +294,7 @@ class _Walk:
     def _refs(
         self, codes: list[CodeType], scope: Mapping[str, Any], free: frozenset[str]
     ) -> dict[str, Described]:
-        chains = sorted({chain for code in codes for chain in _chains(code, free)})
+        chains = sorted({chain for code in codes for chain in _all_chains(code, free)})
         refs: dict[str, Described] = {}
         for chain in chains:
             first = chain[0]
@@ -327,7 +325,7 @@ class _Walk:
 
     def _imports(self, code: CodeType, package: str) -> dict[str, Described]:
         refs: dict[str, Described] = {}
-        for name in sorted(set(_imported(code, package))):
+        for name in _all_imported(code, package):
             file = self._file(name)
             if file is not None:
                 number = self._number(str(file), _Source(name, file))
@@ -405,8 +403,15 @@ def _compiled(code: str | ast.Module) -> CodeType:
         return compile("", "<reached>", "exec")
 
 
-def _classes(text: str, qualname: str) -> list[ast.ClassDef]:
+@functools.lru_cache(maxsize=4096)
+def _class(text: str, qualname: str) -> tuple[tuple[str, ...], CodeType]:
     """Every definition under this name: there may be one in each branch of an `if`."""
+    nodes = _classes(text, qualname)
+    code = _compiled(ast.Module(body=[*nodes], type_ignores=[]))
+    return tuple(_lines(text, node) for node in nodes), code
+
+
+def _classes(text: str, qualname: str) -> list[ast.ClassDef]:
     found: list[ast.AST] = [_tree(text)]
     for part in qualname.split("."):
         if part != "<locals>":
@@ -443,6 +448,16 @@ def _lambdas(code: CodeType) -> str:
 
 def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
     return (each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG")
+
+
+@functools.lru_cache(maxsize=4096)
+def _all_chains(code: CodeType, free: frozenset[str]) -> frozenset[tuple[str, ...]]:
+    return frozenset(_chains(code, free))
+
+
+@functools.lru_cache(maxsize=4096)
+def _all_imported(code: CodeType, package: str) -> tuple[str, ...]:
+    return tuple(sorted(set(_imported(code, package))))
 
 
 def _chains(code: CodeType, free: frozenset[str]) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ what counts as an asset's code and what does not.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import sys
@@ -90,18 +91,20 @@ def own_source(function: Callable[..., Any]) -> str:
     return _without_asset(textwrap.dedent("".join(inspect.getblock(lines))))
 
 
-def decorators_of(text: str) -> list[CodeType]:
+@functools.lru_cache(maxsize=4096)
+def decorators_of(text: str) -> tuple[CodeType, ...]:
     """The decorators of a function's text, compiled: they are no part of its code."""
     try:
         node = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
-        return []
+        return ()
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return []
+        return ()
     expressions = (ast.Expression(each) for each in node.decorator_list)
-    return [compile(each, "<decorator>", "eval", dont_inherit=True) for each in expressions]
+    return tuple(compile(each, "<decorator>", "eval", dont_inherit=True) for each in expressions)
 
 
+@functools.lru_cache(maxsize=4096)
 def _without_asset(text: str) -> str:
     try:
         node = ast.parse(text).body[0]
