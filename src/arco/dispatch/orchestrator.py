@@ -271,7 +271,8 @@ class Orchestrator:
 
     def _decide(self, fresh: bool, alive: Mapping[str, Alive] | None) -> list[Action]:
         board, now = self.board, self._clock.now()
-        if fresh and alive is not None and board.others:
+        if fresh and alive is not None:
+            self._watched_at = now
             self._adopt_orphans(alive, now)
         if not board.runs:
             return []
@@ -285,7 +286,6 @@ class Orchestrator:
         if fresh:
             actions += timers(board, now)
         if fresh and alive is not None:
-            self._watched_at = now
             if (now - self._watching_since).total_seconds() > self._timing.zombie_after_s:
                 actions += zombies(board, alive, now, self._timing, self._first_seen)
             gone = self._gone(unstarted(board, now, self._timing))
@@ -320,7 +320,7 @@ class Orchestrator:
 
     def _adopt_orphans(self, alive: Mapping[str, Alive], now: datetime) -> None:
         """Serve runs whose own engine has been silent for as long as a dead worker."""
-        if self._pool:
+        if self._pool or not self.board.others:
             return
         self._note_first_seen(now)
         limit = timedelta(seconds=self._timing.zombie_after_s)

@@ -167,7 +167,10 @@ class Worker:
             log.error("cannot open message %s: %s", delivery.message.name, error)
             if delivery.number >= MAX_DELIVERIES:
                 self._queue.done([delivery])
-            return  # its claim ends, and somebody else may have the key
+                return
+            self._queue.release([delivery])
+            self._clock.sleep(STOP_S)  # somebody else may have the key: let them
+            return
         except (Denied, Invalid) as error:
             log.error("refused message %s: %s", delivery.message.name, error)
             self._queue.done([delivery])
