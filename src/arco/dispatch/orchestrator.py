@@ -177,7 +177,10 @@ class Orchestrator:
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
     def _commit_in_s(self) -> float:
-        return self._committed_at + self._timing.commit_spacing_s - self._clock.monotonic()
+        spacing_s = self._timing.commit_spacing_s
+        if len(self.board.in_flight) > HASTE:  # nobody waits for the next one
+            spacing_s *= 4
+        return self._committed_at + spacing_s - self._clock.monotonic()
 
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""

@@ -52,6 +52,10 @@ class _Bucket:
     def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.changed: dict[Key, Versioned[Any]] = {}
+        self._nbytes = 0
+        if batch.num_rows == 0:  # as most are while a table is young
+            self._places, self._hashes = array("I"), array("I")
+            return
         self._keys = [values_of(batch.column(c)) for c in table.key]
         self._versions = values_of(batch.column("row_version"))
         self._row_at = table.reader(batch)
@@ -60,7 +64,7 @@ class _Bucket:
         order = sorted(range(len(hashes)), key=hashes.__getitem__)
         self._places = array("I", order)
         self._hashes = array("I", map(hashes.__getitem__, order))
-        self._nbytes: int = batch.nbytes + 8 * len(order)
+        self._nbytes = batch.nbytes + 8 * len(order)
 
     @property
     def nbytes(self) -> int:
@@ -93,6 +97,7 @@ class Warm:
         self._position = 0
         self._tables: dict[str, TableManifest] = {}
         self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
+        self._empty: dict[Table[Any], pa.RecordBatch] = {}
 
     def reset(self) -> None:
         """Forget everything, because history was rewritten or we do not know."""
@@ -180,15 +185,17 @@ class Warm:
         return found
 
     def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
-        manifest = self._tables.get(str(table), table.manifest())
+        manifest = self._tables.get(str(table))
         slices = [
             part
-            for ref in manifest.base + manifest.l0
+            for ref in (() if manifest is None else manifest.base + manifest.l0)
             for batch in self._files.batches(ref, number)
             if (part := bucket_slice(batch, number)).num_rows
         ]
         if not slices:
-            return one_batch(table.schema.empty_table())
+            if table not in self._empty:
+                self._empty[table] = one_batch(table.schema.empty_table())
+            return self._empty[table]
         return one_batch(latest(slices, table.key, keep_deleted=False))
 
     def _shrink(self) -> None:
