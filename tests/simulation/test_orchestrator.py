@@ -1097,6 +1097,7 @@ def test_a_private_engine_serves_its_own_runs_and_those_it_is_given() -> None:
         clock.advance(timedelta(minutes=5))
     assert (list(engine.board.runs), list(engine.board.others)) == ([mine], [run_id])
     engine.adopt(run_id)
+    engine.tick()
     assert set(engine.board.runs) == {mine, run_id}
     assert len(engine.board.tasks[run_id]) == 1
 

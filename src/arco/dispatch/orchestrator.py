@@ -122,9 +122,9 @@ class Orchestrator:
         self._first_seen: dict[str, datetime] = {}
         """When attempts were first seen to run, and runs to be cancelled, by our own clock."""
         self._pool = pool
-        self.adopted: set[str] = set()
+        self._adopted: set[str] = set()
         """Runs of others that are served here: theirs was given up, or this is to go on."""
-        self.board = Board(lambda run: run.pool == pool or run.run_id in self.adopted)
+        self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
         self._ahead = Ahead(self.board, types, clock)
         self._committed_at = -1e9
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
@@ -195,6 +195,7 @@ class Orchestrator:
         fresh, head = self._commit([*names, *batches])
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
+        self._take_adopted(head)
         actions = self._decide(fresh, alive)
         self._perform(actions)
         return len(actions)
@@ -335,12 +336,16 @@ class Orchestrator:
                 self.adopt(run.run_id)
 
     def adopt(self, run_id: str) -> None:
-        """Serve a run from now on, whoever it belongs to."""
-        self.adopted.add(run_id)
-        if run_id in self.board.others:
-            head = self._manifests.find(self.board.generation)
-            if head is not None:
-                self.board.adopt(run_id, Snapshot(self._manifests, self._files, head))
+        """Serve a run from now on, whoever it belongs to. Any thread may say so."""
+        self._adopted.add(run_id)
+        self._signal.wake()
+
+    def _take_adopted(self, head: Head) -> None:
+        taken = self._adopted & self.board.others.keys()
+        if taken and self.board.generation == head.generation:
+            snapshot = Snapshot(self._manifests, self._files, head)
+            for run_id in sorted(taken):
+                self.board.adopt(run_id, snapshot)
 
     def _gone(self, tasks: Sequence[TaskRow]) -> set[str]:
         """Attempts among these that the queue does not have."""

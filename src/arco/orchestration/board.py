@@ -30,6 +30,9 @@ class Board:
     def __init__(self, serves: Callable[[RunRow], bool] = lambda run: True) -> None:
         """`serves` tells whose runs these are: others' stay off the board."""
         self.serves = serves
+        self._clear()
+
+    def _clear(self) -> None:
         self.generation = -1
         self.position = 0
         self.runs: dict[str, RunRow] = {}
@@ -53,7 +56,7 @@ class Board:
 
     def load(self, snapshot: Snapshot) -> None:
         """Start anew from a snapshot."""
-        self.__init__(self.serves)  # type: ignore[misc]
+        self._clear()
         for run in snapshot.all(RUNS):
             if run.state in states.RUN_ACTIVE:
                 self._put_run(run)

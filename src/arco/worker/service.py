@@ -101,6 +101,8 @@ class Worker:
         self._working: dict[str, _Working] = {}
         self._pool: list[threading.Thread] = []
         self._stop = threading.Event()
+        self._waits_until = 0.0
+        """Until then nothing is taken: what is sent is not for this worker."""
         self.beats_always = False
         """Also without work: for an engine whose runs nobody else serves."""
         self._beats = 0
@@ -142,6 +144,9 @@ class Worker:
 
     def _slot(self, stop: threading.Event) -> None:
         while not stop.is_set():
+            if self._clock.monotonic() < self._waits_until:
+                stop.wait(0.5)
+                continue
             try:
                 deliveries = self._queue.take(1, 0.5)
             except Exception as error:  # a slot that ends would not be missed by anybody
@@ -168,8 +173,9 @@ class Worker:
             if delivery.number >= MAX_DELIVERIES:
                 self._queue.done([delivery])
                 return
+            # Somebody else may have the key: none of our slots takes it again before them.
+            self._waits_until = self._clock.monotonic() + STOP_S
             self._queue.release([delivery])
-            self._clock.sleep(STOP_S)  # somebody else may have the key: let them
             return
         except (Denied, Invalid) as error:
             log.error("refused message %s: %s", delivery.message.name, error)
