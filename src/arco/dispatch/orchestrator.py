@@ -68,11 +68,6 @@ log = logging.getLogger(__name__)
 
 HASTE = 128
 """With more tasks than this in flight nobody waits for the next one: the commit will do."""
-FLOOD = 5_000
-FLOOD_BATCHES = 1_000
-FLOOD_BYTES = 256 << 10
-"""A commit of so many events or batches, or of so large a segment (which is compressed),
-may have left some in the inbox."""
 
 
 class Orchestrator:
@@ -206,7 +201,7 @@ class Orchestrator:
         except (Unavailable, Conflict, Fenced) as error:
             log.warning("will try to commit again: %s", error)
             return False, self._manifests.head()
-        return not (isinstance(outcome, Committed) and _floods(outcome)), outcome.head
+        return not (isinstance(outcome, Committed) and outcome.more), outcome.head
 
     def _refresh(self, head: Head) -> None:
         board, before = self.board, self.board.generation
@@ -451,16 +446,6 @@ class Orchestrator:
         if row is None:
             raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
         return row.path
-
-
-def _floods(committed: Committed) -> bool:
-    """Whether a commit took so much that it may not have taken all."""
-    manifest = committed.head.manifest
-    return (
-        committed.events >= FLOOD
-        or len(manifest.consumed) >= FLOOD_BATCHES
-        or (manifest.segment is not None and manifest.segment.bytes >= FLOOD_BYTES)
-    )
 
 
 def _calling_back(call: Callable[[], None]) -> None:

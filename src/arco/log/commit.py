@@ -87,6 +87,8 @@ class Projector(Protocol):
 class Committed(msgspec.Struct, frozen=True):
     head: Head
     events: int
+    more: bool = False
+    """Whether the inbox held more than one commit takes."""
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -183,7 +185,7 @@ class Committer:
             return Nothing(seen)
         assert attempt is not None
         self._projector.committed(created, attempt.projection)
-        return Committed(created, len(attempt.events))
+        return Committed(created, len(attempt.events), attempt.taken.more)
 
     def _still_good(self, attempt: _Attempt, head: Head) -> bool:
         """Whether only merges were published since: they move no position and no row."""

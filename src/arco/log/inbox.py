@@ -40,6 +40,8 @@ class Taken(msgspec.Struct, frozen=True):
     rejections: list[Rejection]
     leftovers: tuple[str, ...]
     """Consumed by earlier commits and still there."""
+    more: bool = False
+    """Whether batches were left for the next commit."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -72,7 +74,8 @@ class Inbox:
         wanted += [meta for name, meta in present.items() if name not in first]
         fresh = [meta for meta in wanted if paths.inbox_name(meta.path) not in pending]
         leftovers = tuple(sorted(pending & present.keys()))
-        return self._read(head, self._within_limits(fresh), leftovers)
+        chosen = self._within_limits(fresh)
+        return self._read(head, chosen, leftovers, more=len(chosen) < len(fresh))
 
     def _within_limits(self, metas: Iterable[ObjectMeta]) -> list[ObjectMeta]:
         chosen: list[ObjectMeta] = []
@@ -84,8 +87,10 @@ class Inbox:
             chosen.append(meta)
         return chosen
 
-    def _read(self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...]) -> Taken:
-        taken = Taken([], [], leftovers)
+    def _read(
+        self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...], *, more: bool
+    ) -> Taken:
+        taken = Taken([], [], leftovers, more)
         unread: Unavailable | None = None
         for meta, found in zip(metas, each(self._store, self._get, metas), strict=True):
             if found is None:
@@ -101,7 +106,7 @@ class Inbox:
                 taken.rejections.append(Rejection(name, error.message, received_at, found.data))
         if unread is not None and not taken.batches and not taken.rejections:
             raise unread
-        return taken
+        return taken if unread is None else msgspec.structs.replace(taken, more=True)
 
     def _get(self, meta: ObjectMeta) -> Object | Unavailable | None:
         try:
