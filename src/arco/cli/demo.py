@@ -23,6 +23,7 @@ from typing import Any
 
 import duckdb
 from rich.console import Console
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -265,6 +266,49 @@ def pouring(workspace: Workspace, asset_id: str) -> Iterator[set[str]]:
         thread.join()
 
 
+PIPELINE = """import pyarrow as pa
+
+from servo import AssetContext, AssetIn, asset, daily, window
+
+NAMESPACE = "shop"
+DAYS = daily("date", start="2025-01-01", end="2025-02-01")
+
+
+@asset(partitions=DAYS, owners=["ana"])
+def orders(ctx: AssetContext) -> pa.Table:
+    ctx.log.info("fetching the orders of %s", ctx.partition_value("date"))
+    return pa.table({"sku": ["pen", "ink", "pen"], "amount": [3, 1, 2]})
+
+
+@asset(partitions=DAYS)
+def weekly_trend(orders: AssetIn["orders", window(-6, 0)]) -> pa.Table:
+    return orders.arrow().group_by("sku").aggregate([("amount", "sum")])
+"""
+
+
+def assets(stage: Stage) -> None:
+    stage.act(
+        "Assets in Python",
+        "Two functions, and what they need of each other. A plan says why each task is there.",
+    )
+    folder = Path("pipelines")
+    folder.mkdir()
+    code = folder / "shop.py"
+    code.write_text(PIPELINE, "utf-8")
+    stage.console.print(
+        Syntax(PIPELINE.partition("\n\n\n")[2], "python", background_color="default")
+    )
+    stage.servo("deploy", "--project", "pipelines", "-m", "first version")
+    days = ("-p", "date=2025-01-01..2025-01-03")
+    stage.servo("run", "*", *days)
+    stage.say("one function is edited; what it does not touch is up to date:")
+    code.write_text(PIPELINE.replace('"sum"', '"mean"'), "utf-8")
+    stage.servo("deploy", "--project", "pipelines")
+    stage.servo("plan", "*", *days)
+    stage.servo("run", "*", *days)
+    stage.servo("runs", "list")
+
+
 def upkeep(stage: Stage) -> None:
     stage.act(
         "Is it whole?",
@@ -290,6 +334,8 @@ def farewell(stage: Stage, directory: Path, seconds: float) -> None:
         'servo admin sql "SELECT status, count(*) FROM log.outcomes GROUP BY 1"',
         "servo admin rollback 2 --reason 'because I can'",
         "servo catalog asset list",
+        "servo run '*' -p date=2025-01-01..2025-01-31",
+        "servo runs show RUN                      # the end of an id will do",
     ):
         stage.console.print(Text(f"  {line}", "bold"), soft_wrap=True)
 
@@ -324,6 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     travel(stage, before)
     look_inside(stage)
     kill(stage, asset_id)
+    assets(stage)
     upkeep(stage)
     farewell(stage, directory, time.perf_counter() - began)
 
