@@ -56,7 +56,7 @@ def follow(
     interrupted: Callable[[], bool] = lambda: False,
 ) -> RunRow:
     """Show a run until it has ended; its row. It is cancelled when somebody interrupts."""
-    position = 0
+    position: int | None = None
     cancelled = False
     tasks: dict[str, TaskRow] = {}
     with _view(quiet) as view:
@@ -64,7 +64,11 @@ def follow(
             snapshot = workspace.snapshot()
             run = snapshot.get(RUNS, run_id)
             assert run is not None
-            changed = [task for key, task in snapshot.since(TASKS, position) if key[0] == run_id]
+            if position is None:
+                changed = snapshot.rows(TASKS, run_id)
+            else:
+                since = snapshot.since(TASKS, position)
+                changed = [task for key, task in since if key[0] == run_id]
             for task in sorted(changed, key=lambda task: task.index):
                 before = tasks.get(task.task_id)
                 tasks[task.task_id] = task

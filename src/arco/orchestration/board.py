@@ -57,7 +57,7 @@ class Board:
     def load(self, snapshot: Snapshot) -> None:
         """Start anew from a snapshot."""
         self._clear()
-        for run in snapshot.all(RUNS):
+        for run in snapshot.hot(RUNS):
             if run.state in states.RUN_ACTIVE:
                 self._put_run(run)
         for run_id in list(self.runs):

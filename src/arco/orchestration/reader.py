@@ -129,7 +129,7 @@ class Library:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.manifest = functools.lru_cache(maxsize=16)(self._manifest)
-        self.plan = functools.lru_cache(maxsize=64)(self._plan)
+        self.plan = functools.lru_cache(maxsize=8)(self._plan)
 
     def _manifest(self, digest: str) -> Manifest:
         raw = self._store.get(paths.manifest(digest)).data

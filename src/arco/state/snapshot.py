@@ -176,6 +176,12 @@ class Snapshot:
     def all(self, table: Table[R]) -> list[R]:
         return list(table.rows_of(self.scan(table)))
 
+    def hot(self, table: Table[R]) -> list[R]:
+        """All rows that have not left for history: what this costs does not grow with it."""
+        manifest = self.manifest(table)
+        parts = [self.files.table(ref) for ref in manifest.base + manifest.l0]
+        return list(table.rows_of(latest(parts, table.key, keep_deleted=False))) if parts else []
+
 
 def scan(files: Files, manifest: TableManifest, table: Table[Any]) -> pa.Table:
     """The live rows of a table: for each key the newest, tombstones left out."""
