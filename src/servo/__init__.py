@@ -30,7 +30,7 @@ from servo.context import AssetContext, AssetIn, AssetOut
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, window
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
-from servo.policy import Freshness, Gating, Resources, Retry
+from servo.policy import Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
 from servo.sensor import RunRequest, SensorContext, SensorResult, sensor
 
@@ -45,6 +45,7 @@ __all__ = [
     "Gating",
     "Invalid",
     "Resources",
+    "Retention",
     "Retry",
     "RunRequest",
     "SensorContext",

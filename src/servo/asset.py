@@ -32,7 +32,7 @@ from typing import (
 
 from servo.check import CheckDefinition
 from servo.context import AssetIn
-from servo.contract.manifest import Check, Code, ColumnDef, Gating, Resources
+from servo.contract.manifest import Check, Code, ColumnDef, Gating, Resources, Retention
 from servo.duration import Duration
 from servo.mapping import PartitionMapping
 from servo.partition import Partitions
@@ -78,6 +78,8 @@ class Settings(TypedDict, total=False):
     """By name, a reference: `env:NAME`, `file:/path`. Read with `ctx.secret(name)`."""
     columns: Sequence[ColumnDef]
     """As `column(...)` makes them."""
+    retention: Retention
+    """Which older versions of a partition `servo gc` leaves; all of them unless given."""
     deps: Sequence[Dependency]
     """Assets that come first, without their data being passed."""
     config: Mapping[str, str | int | bool | None]
@@ -99,6 +101,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "retry": (Retry,),
     "freshness": (Freshness,),
     "resources": (Resources,),
+    "retention": (Retention,),
 }
 
 

@@ -26,7 +26,7 @@ from servo.mapping import MAPPINGS, ByDimension, PartitionMapping, identity
 from servo.source import misdeclared
 from servo.suggest import did_you_mean
 
-Shape: TypeAlias = Literal["arrow", "pandas", "polars"]
+Shape: TypeAlias = Literal["spark", "arrow", "pandas", "polars"]
 Reader: TypeAlias = Callable[["AssetIn", str], Any]
 Metadata: TypeAlias = dict[str, str | int | bool | None]
 
@@ -64,8 +64,8 @@ class AssetIn:
         return cls(item[0], mapping=item[1])
 
     def read(self) -> Any:
-        """The data as it is read by default, which is Arrow."""
-        return self.arrow()
+        """A Spark `DataFrame` of all the partitions, with their dimensions as columns."""
+        return self._read("spark")
 
     def arrow(self) -> Any:
         """A `pyarrow.Table` of all the partitions."""
@@ -117,6 +117,7 @@ class AssetContext:
         log: logging.Logger,
         on_progress: Callable[[int, str], None],
         is_cancelled: Callable[[], bool],
+        spark: Callable[[], Any] | None = None,
     ) -> None:
         self.tenant_id: Final = tenant_id
         self.workspace_id: Final = workspace_id
@@ -130,6 +131,17 @@ class AssetContext:
         self._secrets: Final = secrets
         self._on_progress: Final = on_progress
         self._is_cancelled: Final = is_cancelled
+        self._spark: Final = spark
+
+    @property
+    def spark(self) -> Any:
+        """This task's own `SparkSession`: its temporary views and settings are nobody else's."""
+        if self._spark is None:
+            raise Invalid(
+                f"{self.asset} was given no Spark session",
+                hint="a worker passes one; in a test, pass AssetContext(..., spark=...)",
+            )
+        return self._spark()
 
     def partition_value(self, dimension: str) -> Scalar:
         values = self.partition.dimensions

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -39,6 +39,7 @@ from servo.signature import Flaw
 
 T = TypeVar("T")
 
+_SPARK = re.compile(r"\bpyspark\b|\.spark\b|\.read\(\)")
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _REF = re.compile(r"""\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
 
@@ -78,6 +79,8 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         resources=settings.get("resources", _DEFAULT.resources),
         secrets=dict(_secrets(definition, keep)),
         columns=tuple(settings.get("columns", ())),
+        retention=settings.get("retention", _DEFAULT.retention),
+        engine=_engine(definition),
         config=dict(settings.get("config", {})),
         renamed_from=_key(settings.get("renamed_from", ""), definition.namespace),
         sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
@@ -123,6 +126,16 @@ class _Keeper:
         except Invalid as error:
             self._flaws.append(Flaw(error.message, error.hint))
             return otherwise
+
+
+def _engine(definition: AnyAsset) -> Literal["", "spark"]:
+    """A guess, for an early start: the session itself starts when it is first asked for."""
+    if isinstance(definition, SqlAssetDefinition):
+        return "spark"
+    try:
+        return "spark" if _SPARK.search(definition.source) else ""
+    except Invalid:  # the fingerprint of the same source has said so
+        return ""
 
 
 def _description(definition: AnyAsset) -> str:

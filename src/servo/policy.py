@@ -7,13 +7,13 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from servo.contract import manifest as wire
-from servo.contract.manifest import Gating, Resources
+from servo.contract.manifest import Gating, Resources, Retention
 from servo.cron import check_cron
 from servo.duration import Duration, seconds
 from servo.errors import Invalid
 from servo.source import misdeclared
 
-__all__ = ["Freshness", "Gating", "Resources", "Retry"]
+__all__ = ["Freshness", "Gating", "Resources", "Retention", "Retry"]
 
 ErrorName: TypeAlias = str | type[BaseException]
 

@@ -8,7 +8,7 @@ Fields are only ever added, with defaults.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,10 @@ MAX_ASSETS: Final = 10_000
 Every = Literal["hour", "day", "week", "month"]
 Severity = Literal["info", "warning", "error", "critical"]
 Phase = Literal["before", "after"]
+Action = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+"""What follows from a failed check, from nothing to the worst."""
+Preset = Literal["strict", "lenient", "quarantine"]
 Category = Literal[
     "transient", "infrastructure", "user_code", "input", "configuration", "timeout", "cancelled"
 ]
@@ -118,8 +122,47 @@ class Retry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     never_on: tuple[str, ...] = ()
 
 
+PRESETS: Final[dict[Preset, dict[Severity, Action]]] = {
+    "strict": {"info": "continue", "warning": "warn", "error": "block", "critical": "fail_run"},
+    "lenient": {"info": "continue", "warning": "continue", "error": "warn", "critical": "block"},
+    "quarantine": {
+        "info": "continue",
+        "warning": "continue",
+        "error": "quarantine",
+        "critical": "quarantine",
+    },
+}
+
+
 class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    preset: Literal["strict", "lenient", "quarantine"] = "strict"
+    """What follows from a failed check, by its severity: a preset, and exceptions from it."""
+
+    preset: Preset = "strict"
+    info: Action | None = None
+    warning: Action | None = None
+    error: Action | None = None
+    critical: Action | None = None
+
+    def action(self, severity: Severity) -> Action:
+        exceptions: dict[Severity, Action | None] = {
+            "info": self.info,
+            "warning": self.warning,
+            "error": self.error,
+            "critical": self.critical,
+        }
+        return exceptions[severity] or PRESETS[self.preset][severity]
+
+
+class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which versions of a partition are kept besides the current one; the others go to GC.
+
+    A version is kept as long as one of the two holds. Neither given: all are kept.
+    """
+
+    versions: int = 0
+    """So many of the newest good ones, the current one included."""
+    days: int = 0
+    """Those that were current within so many days."""
 
 
 class Freshness(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -206,6 +249,9 @@ class Asset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resources: Resources = Resources()
     secrets: dict[str, SecretRef] = {}
     columns: tuple[ColumnDef, ...] = ()
+    retention: Retention = Retention()
+    engine: Literal["", "spark"] = ""
+    """Whether its code seems to need Spark: a worker then starts it early."""
     config: dict[str, str | int | bool | None] = {}
     renamed_from: str = ""
     sql: str = ""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from servo.contract.manifest import Category, Check, SecretRef
+from servo.contract.manifest import Action, Category, Check, ColumnDef, Gating, Phase, SecretRef
 
 CONTRACT: Final = 1
 
@@ -26,6 +26,9 @@ class MaterializationRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     materialization_id: str
     path: str
     """The folder of its files, in the workspace."""
+    rows: int = 0
+    """As its writer counted them; 0 also where that is not known."""
+    bytes: int = 0
 
 
 class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,6 +43,9 @@ class CodeRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     module: str
     name: str
     root: str = ""
+    file: str = ""
+    """Where it was declared, for people."""
+    line: int = 0
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,7 +73,14 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str = ""
     """Of the inputs: what makes a later plan reuse this output."""
     checks: tuple[Check, ...] = ()
-    gating: str = "strict"
+    gating: Gating = Gating()
+    references: tuple[InputRef, ...] = ()
+    """What the checks of kind `references` look values up in."""
+    previous: MaterializationRef | None = None
+    """The partition's good version when this was sent."""
+    columns: tuple[ColumnDef, ...] = ()
+    """As declared: types, what is personal, and lineage that wins over what is found."""
+    io: dict[str, str] = {}
     timeout_s: int = 0
     config: dict[str, str | int | bool | None] = {}
     secrets: dict[str, SecretRef] = {}
@@ -132,11 +145,43 @@ class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an attempt took. `cpu_ms` is the driver's: this process, for this task."""
+
     wall_ms: int = 0
     cpu_ms: int = 0
     peak_memory_kib: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    executor_cpu_ms: int = 0
+    executor_run_ms: int = 0
+    """Time that Spark's tasks held a core."""
+    shuffle_bytes: int = 0
+    spilled_bytes: int = 0
+    spark_jobs: int = 0
+    spark_stages: int = 0
+    spark_tasks: int = 0
+
+
+class Cost(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the usage comes to, at the prices that the worker was given, in 10⁻⁹ of a unit."""
+
+    currency: str = "USD"
+    cpu: int = 0
+    memory: int = 0
+    storage: int = 0
+    prices: str = ""
+    """Which prices: the first 16 hex digits of the file's SHA-256."""
+
+    @property
+    def total(self) -> int:
+        return self.cpu + self.memory + self.storage
+
+
+# -- checks -------------------------------------------------------------------------------
+
+CheckStatus = Literal["passed", "failed", "error"]
+"""`error`: it could not be evaluated, which counts as if it had failed."""
+CheckMethod = Literal["", "footer", "duckdb", "spark", "python", "catalog"]
 
 
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,6 +189,76 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     passed: bool
     severity: str = "error"
     message: str = ""
+    kind: str = ""
+    phase: Phase = "after"
+    input: str = ""
+    """The key of the asset that was looked at, if that was an input."""
+    columns: tuple[str, ...] = ()
+    status: CheckStatus = "passed"
+    action: Action = "continue"
+    """What the asset's gating makes of it."""
+    expected: str = ""
+    actual: str = ""
+    rows: int = 0
+    failing: int | None = None
+    """Rows that do not fit; null where rows are not what it counts."""
+    method: CheckMethod = ""
+    sample: tuple[str, ...] = ()
+    """A few failing rows, each as JSON; personal columns are masked."""
+    wall_ms: int = 0
+
+
+# -- lineage ------------------------------------------------------------------------------
+
+Influence = Literal[
+    "identity",
+    "transformation",
+    "aggregation",
+    "join",
+    "group_by",
+    "filter",
+    "sort",
+    "window",
+    "conditional",
+]
+DIRECT: Final[tuple[Influence, ...]] = ("identity", "transformation", "aggregation")
+"""Values of the source flow into the column; the other kinds only decide about them."""
+LineageMethod = Literal["plan", "sql", "annotation", "schema", "mixed", "none"]
+Confidence = Literal["high", "medium", "low"]
+
+
+class ColumnSource(Struct, frozen=True, order=True, omit_defaults=True):
+    """A column of an input, and how it bears on a column, or on which rows there are."""
+
+    asset: str
+    column: str
+    kind: Influence = "identity"
+    masked: bool = False
+    """Whether the value itself cannot be seen any more: hashed, or counted."""
+
+
+class ColumnLineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    column: str
+    sources: tuple[ColumnSource, ...] = ()
+    method: LineageMethod = "plan"
+    confidence: Confidence = "high"
+
+
+class Lineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an output comes from, as far as could be seen."""
+
+    read: tuple[InputRef, ...] = ()
+    """What was really read."""
+    columns: tuple[ColumnLineage, ...] = ()
+    influences: tuple[ColumnSource, ...] = ()
+    """Indirect, on the rows as a whole: filters, join keys, group keys, sort keys."""
+    method: LineageMethod = "none"
+    confidence: Confidence = "low"
+    reason: str = ""
+    """Why that confidence: a sentence."""
+    coverage_percent: int = 0
+    """Of the output's columns, those whose sources are known with at least medium confidence."""
+    unmapped: tuple[str, ...] = ()
 
 
 class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -157,5 +272,11 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     adopted: bool = False
     """Whether another attempt had won, and this is its output."""
     checks: tuple[CheckResult, ...] = ()
+    gate: Action = "continue"
+    """The strongest of the checks' actions: what becomes of the output."""
+    instead: MaterializationRef | None = None
+    """What those that come after read while the output is in quarantine."""
+    lineage: Lineage | None = None
     error: ErrorInfo | None = None
     usage: Usage = Usage()
+    cost: Cost | None = None

@@ -1,0 +1,1 @@
+"""Where data comes from: edges between assets and between their columns."""

@@ -1,0 +1,1 @@
+"""Whether data is good: the results of checks."""
