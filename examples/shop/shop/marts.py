@@ -1,0 +1,144 @@
+"""The numbers that people look at."""
+
+# Keys inside AssetIn[...] are text, not names of types.
+# ruff: noqa: F821, UP037
+
+from __future__ import annotations
+
+from datetime import date
+
+from pyspark.sql import DataFrame
+
+from servo import (
+    AssetContext,
+    AssetIn,
+    Resources,
+    Retention,
+    all_upstream,
+    asset,
+    column,
+    expression,
+    in_range,
+    not_null,
+    row_count,
+    schedule,
+    sql_asset,
+    unique,
+    window,
+)
+from shop import checks, totals
+from shop.calendar import DAYS, MONTHS
+
+NAMESPACE = "marts"
+
+daily_revenue = sql_asset(
+    "daily_revenue",
+    """
+    SELECT
+      country,
+      category,
+      count(*) AS orders,
+      count(DISTINCT customer_id) AS customers,
+      CAST(sum(revenue) AS DECIMAL(18, 2)) AS revenue
+    FROM {{ ref("clean.sales") }}
+    GROUP BY country, category
+    """,
+    description="What was sold on a day, by country and category, in euros.",
+    partitions=DAYS,
+    group="sales",
+    owners=["finance@example.com"],
+    tags={"tier": "gold"},
+    checks=[
+        unique("country", "category"),
+        expression("customers <= orders"),
+        checks.no_country_is_everything,
+    ],
+)
+
+conversion = sql_asset(
+    "conversion",
+    """
+    WITH visits AS (
+      SELECT customer_id, count(*) AS visits, max(saw_cart) AS saw_cart
+      FROM {{ ref("clean.sessions") }}
+      WHERE customer_id IS NOT NULL
+      GROUP BY customer_id
+    ),
+    buyers AS (
+      SELECT DISTINCT customer_id FROM {{ ref("clean.sales") }}
+    )
+    SELECT
+      c.country,
+      sum(v.visits) AS visits,
+      count(*) AS visitors,
+      count_if(v.saw_cart) AS saw_cart,
+      count(b.customer_id) AS bought
+    FROM visits v
+    JOIN {{ ref("clean.customers") }} c ON c.customer_id = v.customer_id
+    LEFT JOIN buyers b ON b.customer_id = v.customer_id
+    GROUP BY c.country
+    """,
+    description="From a visit to a purchase: known visitors of a day, by country.",
+    partitions=DAYS,
+    group="web",
+    owners=["web@example.com"],
+    checks=[expression("bought <= visitors"), in_range("visits", min=1)],
+)
+
+
+@asset(
+    partitions=DAYS,
+    group="sales",
+    owners=["finance@example.com"],
+    checks=[in_range("days", min=1, max=7), not_null("revenue")],
+)
+def weekly_revenue(days: AssetIn["daily_revenue", window(-6, 0)]) -> DataFrame:
+    """The last seven days, every day anew."""
+    return totals.over_days(days.read())
+
+
+@asset(
+    partitions=MONTHS,
+    group="sales",
+    owners=["finance@example.com"],
+    checks=[in_range("days", min=1, max=31), unique("country", "category")],
+    retention=Retention(versions=5),
+)
+def monthly_revenue(ctx: AssetContext, days: AssetIn["daily_revenue", all_upstream]) -> DataFrame:
+    """A month's revenue so far."""
+    month = ctx.partition_value("month")
+    assert isinstance(month, date)
+    return totals.over_days(totals.of_month(days.read(), month))
+
+
+@asset(
+    group="sales",
+    owners=["crm@example.com"],
+    columns=[
+        column("customer_id", "bigint", nullable=False),
+        column("email_hash", "string", description="To meet the newsletter's list by."),
+        column("country", "string"),
+        column("orders", "bigint"),
+        column("revenue", "decimal(18,2)", sensitivity="confidential"),
+        column("first_order", "timestamp_ntz"),
+        column("last_order", "timestamp_ntz"),
+        column("decile", "int", description="1 is the best tenth of the country."),
+    ],
+    checks=[
+        row_count(min=1),
+        unique("customer_id"),
+        in_range("decile", min=1, max=10),
+        expression("first_order <= last_order"),
+    ],
+    resources=Resources(priority=10),
+)
+def customer_value(
+    sales: AssetIn["clean.sales", all_upstream], customers: AssetIn["clean.customers"]
+) -> DataFrame:
+    """What each customer has been worth so far."""
+    return totals.customer_value(sales.read(), customers.read())
+
+
+nightly = schedule(
+    "nightly", cron="15 3 * * *", timezone="Europe/Berlin", selection=["+marts.daily_revenue"]
+)
