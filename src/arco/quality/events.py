@@ -1,0 +1,23 @@
+"""What checks found. It is derived from what tasks report."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from arco.log.envelope import Payload
+from servo.contract.task import CheckResult
+
+
+class ChecksEvaluated(Payload, frozen=True, kw_only=True):
+    """Derived: an attempt looked at its inputs, its output, or both."""
+
+    TYPE: ClassVar[str] = "quality.checks_evaluated"
+    asset_id: str
+    asset: str
+    partition: str
+    materialization_id: str
+    """Of the output; empty where the checks of the inputs ended the attempt."""
+    run_id: str
+    task_id: str
+    attempt_id: str
+    results: tuple[CheckResult, ...]

@@ -1,0 +1,107 @@
+"""Quality's tables, sharded by the asset.
+
+Results leave for history after a week, which is long after their run has: a late
+report of it then derives nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from arco.state.table import History, Row, Table
+
+KEPT_HOT = timedelta(days=7)
+
+
+class CheckResultRow(Row, frozen=True):
+    """What one attempt found with one check."""
+
+    asset_id: str
+    attempt_id: str
+    check_id: str
+    """The check's name; of an input also that: `name@namespace.asset`."""
+    asset_key: str
+    partition_key: str
+    check_name: str
+    kind: str
+    phase: str
+    input: str
+    columns: list[str]
+    severity: str
+    status: str
+    """passed, failed, or error: it could not be evaluated."""
+    action: str
+    message: str
+    expected: str
+    actual: str
+    rows: int
+    failing: int | None
+    method: str
+    sample: list[str]
+    wall_ms: int
+    materialization_id: str
+    run_id: str
+    task_id: str
+    evaluated_at: datetime
+
+
+class CheckStatusRow(Row, frozen=True):
+    """How a partition stands with one check: the newest result, and since when."""
+
+    asset_id: str
+    partition_key: str
+    check_id: str
+    asset_key: str
+    check_name: str
+    kind: str
+    phase: str
+    input: str
+    severity: str
+    status: str
+    action: str
+    message: str
+    failing: int | None
+    failing_since: datetime | None
+    """Null while it passes."""
+    consecutive_failures: int
+    last_passed_at: datetime | None
+    materialization_id: str
+    run_id: str
+    attempt_id: str
+    evaluated_at: datetime
+
+
+class EvaluationRow(Row, frozen=True):
+    """The newest evaluation of a partition: how many passed, and which checks there are."""
+
+    asset_id: str
+    partition_key: str
+    asset_key: str
+    passed: int
+    failed: int
+    errors: int
+    action: str
+    """The strongest."""
+    before: list[str]
+    after: list[str]
+    """Ids of the checks of each phase, as they were last evaluated."""
+    materialization_id: str
+    run_id: str
+    attempt_id: str
+    evaluated_at: datetime
+
+
+CHECK_RESULTS = Table(
+    "quality",
+    "check_results",
+    CheckResultRow,
+    key=["asset_id", "attempt_id", "check_id"],
+    history=History("evaluated_at", KEPT_HOT),
+)
+CHECK_STATUS = Table(
+    "quality",
+    "check_status",
+    CheckStatusRow,
+    key=["asset_id", "partition_key", "check_id"],
+)
+EVALUATIONS = Table("quality", "evaluations", EvaluationRow, key=["asset_id", "partition_key"])
