@@ -108,20 +108,20 @@ def test_statistics_come_from_the_footers() -> None:
     )
     found = {c.name: (c.type, c.nulls, c.min, c.max) for c in written(table).schema}
     assert found == {
-        "i": ("int64", 1, "-1", "3"),
+        "i": ("bigint", 1, "-1", "3"),
         "f": ("double", 1, "0.5", "2.0"),
         "s": ("string", 1, "a", "b"),
-        "b": ("bool", 0, "false", "true"),
-        "d": ("date32[day]", 1, "2025-01-01", "2025-01-02"),
-        "t": ("timestamp[us]", 2, "2025-01-02T00:00:00", "2025-01-02T00:00:00"),
-        "m": ("decimal128(3, 2)", 1, "0.25", "1.50"),
-        "n": ("int64", 3, None, None),
-        "l": ("list<item: int64>", None, None, None),
+        "b": ("boolean", 0, "false", "true"),
+        "d": ("date", 1, "2025-01-01", "2025-01-02"),
+        "t": ("timestamp_ntz", 2, "2025-01-02T00:00:00", "2025-01-02T00:00:00"),
+        "m": ("decimal(3,2)", 1, "0.25", "1.50"),
+        "n": ("bigint", 3, None, None),
+        "l": ("array<bigint>", None, None, None),
         "long": ("string", 1, "y", None),
     }
 
 
-def test_the_schema_hash_follows_names_types_and_nullability() -> None:
+def test_the_schema_hash_follows_names_and_types() -> None:
     one = written(pa.table({"x": [1]})).schema_hash
     assert one == written(pa.table({"x": [2, 3]})).schema_hash
     others = [pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [1], "y": [1]})]
@@ -143,10 +143,42 @@ def test_anything_else_is_refused_with_what_is_allowed(value: Any) -> None:
 
 
 def test_batches_that_differ_or_double_columns_are_refused() -> None:
-    with pytest.raises(TaskFailed, match="differs"):
+    with pytest.raises(TaskFailed, match="do not fit"):
         written([TABLE, pa.table({"y": [1]})])
     with pytest.raises(TaskFailed, match="two columns"):
         written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]))
+
+
+def test_columns_that_differ_only_in_case_and_tables_without_any_are_refused() -> None:
+    with pytest.raises(TaskFailed, match="'Id' and 'id' differ only in case"):
+        written(pa.table({"Id": [1], "id": [2]}))
+    with pytest.raises(TaskFailed, match="no columns"):
+        written(pa.table({}))
+
+
+def test_times_are_kept_in_microseconds_and_nothing_is_lost_silently() -> None:
+    fine = pa.timestamp("ns")
+    target = store()
+    given = {"t": pa.array([1_000], fine), "h": pa.array([0.5], pa.float16())}
+    found = written(pa.table(given), target)
+    assert [column.type for column in found.schema] == ["timestamp_ntz", "float"]
+    read = pq.read_schema(pa.BufferReader(target.get("out/part-00000.parquet").data))
+    assert read.types == [pa.timestamp("us"), pa.float32()]
+    with pytest.raises(TaskFailed, match="would lose data"):
+        written(pa.table({"t": pa.array([1_001], fine)}))
+
+
+def test_floats_with_nan_have_no_bounds() -> None:
+    found = written(pa.table({"f": [1.0, float("nan")], "g": [1.0, 2.0]})).schema
+    assert [(c.min, c.max) for c in found] == [(None, None), ("1.0", "2.0")]
+
+
+def test_the_footers_come_along() -> None:
+    target = store()
+    found = written(TABLE, target)
+    assert [(f.path, f.size, f.metadata.num_rows) for f in found.footers] == [
+        ("out/part-00000.parquet", found.bytes, 3)
+    ]
 
 
 # -- commit -------------------------------------------------------------------------------

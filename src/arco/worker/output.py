@@ -3,24 +3,26 @@
 A function may return nothing, an Arrow table, batch or reader, a pandas or polars
 frame, or an iterable of any of these (so that an output need not fit in memory),
 each of them plain or inside of an `AssetOut`. Files are cut at a target size. Rows,
-sizes and statistics are those that the Parquet writer put into the footers.
+sizes and statistics are those that the Parquet writer put into the footers. Times are
+kept in microseconds and half floats as floats, because that is what Spark can read.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date, datetime
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arco.spark import types
+from arco.storage.footers import nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
 from arco.worker.failures import failed
+from arco.worker.footers import Footer, columns_of, schema_hash
 from arco.worker.secrets import Redactor
 from servo.contract import canonical
 from servo.contract.task import ColumnInfo, Materialization, TaskRequest
@@ -28,12 +30,11 @@ from servo.contract.task import ColumnInfo, Materialization, TaskRequest
 TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
-MAX_STATISTIC_CHARS: Final = 256
 MAX_METADATA_CHARS: Final = 4096
 
 _ALLOWED = (
-    "return None, a pyarrow Table, RecordBatch or reader, a pandas or polars DataFrame, "
-    "an iterable of those, or an AssetOut around one"
+    "return None, a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
+    "DataFrame, an iterable of those (but for Spark's), or an AssetOut around one"
 )
 
 
@@ -45,6 +46,22 @@ class Written(NamedTuple):
     bytes: int = 0
     schema: tuple[ColumnInfo, ...] = ()
     schema_hash: str = ""
+    footers: tuple[Footer, ...] = ()
+
+
+def summed_up(
+    footers: Sequence[Footer], redact: Redactor, schema: pa.Schema | None = None
+) -> Written:
+    """An output's files by their footers, which are in the order of the names."""
+    columns = columns_of(footers, schema, redact)
+    return Written(
+        files=tuple(footer.path.rpartition("/")[2] for footer in footers),
+        rows=sum(footer.metadata.num_rows for footer in footers),
+        bytes=sum(footer.size for footer in footers),
+        schema=columns,
+        schema_hash=schema_hash(columns),
+        footers=tuple(footers),
+    )
 
 
 def materialization(
@@ -190,10 +207,43 @@ def _cut(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _checked_schema(schema: pa.Schema) -> pa.Schema:
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise failed("user_code", "output.columns", f"two columns are called {twice[0]!r}")
-    return schema
+    """The schema that is written; TaskFailed where a reader could not tell its columns apart."""
+    flaw = types.ambiguous(schema.names)
+    if flaw:
+        raise failed("user_code", "output.columns", flaw, "rename one of them")
+    if not schema.names:
+        raise failed("user_code", "output.columns", "the output has no columns")
+    written = pa.schema([_readable(field) for field in schema], schema.metadata)
+    try:
+        types.arrow_fields(written)
+    except ValueError as error:
+        raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
+    return written
+
+
+def _readable(field: pa.Field) -> pa.Field:
+    """The nearest type that every reader of Parquet knows, Spark among them."""
+    return field.with_type(_readable_type(field.type))
+
+
+def _readable_type(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type):
+        return pa.timestamp("us", type.tz)
+    if pa.types.is_time(type):
+        return pa.time64("us")
+    if pa.types.is_duration(type):
+        return pa.duration("us")
+    if pa.types.is_float16(type):
+        return pa.float32()
+    if pa.types.is_struct(type):
+        return pa.struct([_readable(field) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(_readable_type(type.key_type), _readable(type.item_field), type.keys_sorted)
+    if pa.types.is_list(type):
+        return pa.list_(_readable(type.value_field))
+    if pa.types.is_large_list(type):
+        return pa.large_list(_readable(type.value_field))
+    return type
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -205,13 +255,13 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         raise failed(
             "user_code",
             "output.schema",
-            f"a batch differs from the first one's columns: {error}",
-            "give all batches of an output one schema",
+            f"these rows do not fit the columns that are written: {error}",
+            "give all batches of an output one schema, and times in microseconds at the finest",
         ) from None
 
 
 class _Parts:
-    """The file under way, and what the finished ones add up to."""
+    """The file under way, and the footers of the finished ones."""
 
     def __init__(
         self,
@@ -227,9 +277,9 @@ class _Parts:
         self._target = target_bytes
         self._check = check
         self._schema: pa.Schema | None = None
-        self._footers: list[Any] = []
-        self._files: list[str] = []
-        self._bytes = 0
+        self._metadata: list[Any] = []
+        self._footers: list[Footer] = []
+        self._nan: set[str] = set()
         self._writer: Any = None
         self._buffer: Any = None
 
@@ -238,6 +288,7 @@ class _Parts:
         if self._writer is None:
             self._open()
         if table.num_rows:
+            self._nan |= nan_columns(table)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
             if self._buffer.tell() >= self._target:
                 self._close()
@@ -247,77 +298,21 @@ class _Parts:
             return Written()
         if self._writer is not None:
             self._close()
-        rows = sum(footer.num_rows for footer in self._footers)
-        schema = _columns(self._schema, self._footers, self._redact)
-        return Written(
-            tuple(self._files), rows, self._bytes, schema, schema_fingerprint(self._schema)
-        )
+        return summed_up(self._footers, self._redact, self._schema)
 
     def _open(self) -> None:
+        self._nan = set()
         self._buffer = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
-            self._buffer, self._schema, compression="zstd", metadata_collector=self._footers
+            self._buffer, self._schema, compression="zstd", metadata_collector=self._metadata
         )
 
     def _close(self) -> None:
+        self._writer.add_key_value_metadata(nan_metadata(self._nan))
         self._writer.close()
         self._writer = None
         data = self._buffer.getvalue().to_pybytes()
-        name = f"part-{len(self._files):05d}.parquet"
+        path = f"{self._folder}/part-{len(self._footers):05d}.parquet"
         self._check()
-        put_own(self._store, f"{self._folder}/{name}", data)
-        self._files.append(name)
-        self._bytes += len(data)
-
-
-# -- statistics ---------------------------------------------------------------------------
-
-
-def schema_fingerprint(schema: pa.Schema) -> str:
-    """Of names, types and nullability, in their order."""
-    return canonical.fingerprint([[f.name, str(f.type), f.nullable] for f in schema])
-
-
-def _columns(schema: pa.Schema, footers: list[Any], redact: Redactor) -> tuple[ColumnInfo, ...]:
-    chunks: dict[str, list[Any]] = {}
-    for footer in footers:
-        for group in map(footer.row_group, range(footer.num_row_groups)):
-            for column in map(group.column, range(footer.num_columns)):
-                chunks.setdefault(column.path_in_schema, []).append(column.statistics)
-    return tuple(_column(field, chunks.get(field.name, []), redact) for field in schema)
-
-
-def _column(field: pa.Field, statistics: list[Any], redact: Redactor) -> ColumnInfo:
-    bare = ColumnInfo(name=field.name, type=str(field.type), nullable=field.nullable)
-    if pa.types.is_nested(field.type) or any(s is None for s in statistics):
-        return bare
-    known = all(s.has_null_count for s in statistics)
-    filled = [s for s in statistics if s.num_values]
-    least = greatest = None
-    if filled and all(s.has_min_max for s in filled):
-        least = _statistic(min(s.min for s in filled), redact)
-        greatest = _statistic(max(s.max for s in filled), redact)
-    return ColumnInfo(
-        name=field.name,
-        type=str(field.type),
-        nullable=field.nullable,
-        nulls=sum(s.null_count for s in statistics) if known else None,
-        min=least,
-        max=greatest,
-    )
-
-
-def _statistic(value: object, redact: Redactor) -> str | None:
-    """A bound as text; none rather than one that is cut short, or masked."""
-    match value:
-        case bool():
-            text = "true" if value else "false"
-        case float():
-            text = repr(value)
-        case datetime() | date():
-            text = value.isoformat()
-        case int() | Decimal() | str():
-            text = str(value)
-        case _:
-            return None
-    return text if len(text) <= MAX_STATISTIC_CHARS and redact(text) == text else None
+        put_own(self._store, path, data)
+        self._footers.append(Footer(path, len(data), self._metadata[-1]))

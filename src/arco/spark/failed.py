@@ -1,0 +1,28 @@
+"""A task's failure that was understood where it happened, on Spark or off it."""
+
+from __future__ import annotations
+
+from servo.contract.manifest import Category
+from servo.contract.task import ErrorInfo
+
+
+class TaskFailed(Exception):
+    """A failure that was understood where it happened."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+def failed(
+    category: Category,
+    code: str,
+    message: str,
+    hint: str = "",
+    *,
+    file: str = "",
+    line: int = 0,
+) -> TaskFailed:
+    return TaskFailed(
+        ErrorInfo(category=category, code=code, message=message, hint=hint, file=file, line=line)
+    )

@@ -1,0 +1,75 @@
+"""Where a store's objects are for Spark: Hadoop's names for them, and how it gets in."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from arco.errors import Invalid
+from arco.storage.open import options_of
+from arco.storage.port import Store
+
+_AZURE_HOST: Final = "dfs.core.windows.net"
+_ACCOUNT: Final = ("azure_storage_account_name", "account_name")
+
+_S3A: Final = {
+    "endpoint": "fs.s3a.endpoint",
+    "region": "fs.s3a.endpoint.region",
+    "access_key_id": "fs.s3a.access.key",
+    "secret_access_key": "fs.s3a.secret.key",
+    "session_token": "fs.s3a.session.token",
+}
+
+
+def spark_url(store: Store, path: str) -> str:
+    """What Hadoop calls an object or a folder of the store.
+
+    Not percent-encoded: Hadoop takes names as they are. Raises Invalid for a store that
+    no other process can reach.
+    """
+    scheme, _, rest = store.url.partition("://")
+    match scheme:
+        case "file":
+            return f"file://{rest}/{path}"
+        case "s3":
+            return f"s3a://{rest}/{path}"
+        case "gs":
+            return f"gs://{rest}/{path}"
+        case "az":
+            container, _, prefix = rest.partition("/")
+            at = f"{container}@{_account(store)}.{_AZURE_HOST}"
+            return "/".join(filter(None, (f"abfss://{at}", prefix, path)))
+    raise Invalid(
+        f"Spark cannot reach {store.url}",
+        hint="keep the workspace on a disk or in a bucket, or return Arrow tables",
+    )
+
+
+def local_path(store: Store, path: str) -> str | None:
+    """The file's name in this machine's file system, if the store is there."""
+    scheme, _, root = store.url.partition("://")
+    return f"{root}/{path}" if scheme == "file" else None
+
+
+def hadoop_options(store: Store) -> dict[str, str]:
+    """Hadoop's settings for the store's own options, for one read or write. Holds secrets."""
+    if not store.url.startswith("s3://"):
+        return {}
+    given = {name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()}
+    found = {_S3A[name]: value for name, value in given.items() if name in _S3A}
+    if "endpoint" in given:
+        found["fs.s3a.path.style.access"] = "true"
+        found["fs.s3a.connection.ssl.enabled"] = str(given["endpoint"].startswith("https")).lower()
+    return found
+
+
+def _account(store: Store) -> str:
+    options = {name.lower(): str(value) for name, value in options_of(store).items()}
+    for name in _ACCOUNT:
+        found = options.get(name) or os.environ.get(name.upper())
+        if found:
+            return found
+    raise Invalid(
+        f"Spark needs the storage account of {store.url}",
+        hint="give the store's option account_name, or set AZURE_STORAGE_ACCOUNT_NAME",
+    )

@@ -1,0 +1,169 @@
+"""What the footers of an output say about its columns: types, nulls, bounds.
+
+A bound is given only where it is exact, and where every value was looked at:
+
+- A writer may cut the bounds of long texts short. Those of pyarrow and of Spark leave
+  them out instead; no other writer's are believed.
+- A writer that meets NaN leaves it out of the bounds (pyarrow), or makes it one
+  (Spark). What we write with pyarrow says in its metadata which columns have NaN;
+  without that, its floats have no bounds.
+- Columns that are made of others have no bounds of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from arco.spark import types
+from arco.storage.footers import NAN_METADATA
+from arco.storage.footers import Footer as Footer
+from arco.storage.footers import read_footers as read_footers
+from servo.contract import canonical
+from servo.contract.task import ColumnInfo
+
+MAX_STATISTIC_CHARS: Final = 256
+
+_EXACT_WRITERS: Final = ("parquet-cpp-arrow ", "parquet-mr ")
+_FLOATING: Final = ("FLOAT", "DOUBLE")
+
+
+class Statistics(NamedTuple):
+    """Of a column over all files. None is "not known"; `least` and `greatest` are exact."""
+
+    rows: int
+    nulls: int | None = None
+    least: Any = None
+    greatest: Any = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bounds hold for every value that is not null."""
+        return self.least is not None or (self.nulls == self.rows)
+
+
+def columns_of(
+    footers: Sequence[Footer], schema: pa.Schema | None, redact: Callable[[str], str]
+) -> tuple[ColumnInfo, ...]:
+    """The columns with Spark's type texts and what is known of their values.
+
+    `schema` is the writer's; without one, that of the first file. No bound has a secret.
+    """
+    if schema is None and not footers:
+        return ()
+    arrow = footers[0].metadata.schema.to_arrow_schema() if schema is None else schema
+    fields = types.file_fields(footers[0].metadata) if footers else types.arrow_fields(arrow)
+    known = statistics_of(footers, arrow)
+    return tuple(
+        _column(each["name"], types.text(each["type"]), column.nullable, known, redact)
+        for each, column in zip(fields, arrow, strict=True)
+    )
+
+
+def schema_hash(columns: Iterable[ColumnInfo]) -> str:
+    """Of names and type texts, in their order: the same for every writer of these columns."""
+    return canonical.fingerprint([[each.name, each.type] for each in columns])
+
+
+def _column(
+    name: str,
+    type: str,
+    nullable: bool,
+    known: Mapping[str, Statistics],
+    redact: Callable[[str], str],
+) -> ColumnInfo:
+    found = known.get(name) or Statistics(0)
+    return ColumnInfo(
+        name=name,
+        type=type,
+        nullable=nullable,
+        nulls=found.nulls,
+        min=_shown(found.least, redact),
+        max=_shown(found.greatest, redact),
+    )
+
+
+# -- statistics ---------------------------------------------------------------------------
+
+
+def statistics_of(
+    footers: Sequence[Footer], schema: pa.Schema | None = None
+) -> dict[str, Statistics]:
+    """By column, for those that are not made of others. Bounds are Python's own values."""
+    if schema is None:
+        if not footers:
+            return {}
+        schema = footers[0].metadata.schema.to_arrow_schema()
+    rows = sum(footer.metadata.num_rows for footer in footers)
+    found, leaf = {}, 0
+    for column in schema:
+        if not pa.types.is_nested(column.type):
+            chunks = [chunk for footer in footers for chunk in _chunks(footer.metadata, leaf)]
+            silent = any(_hides_nan(footer.metadata, leaf, column.name) for footer in footers)
+            found[column.name] = _merged(rows, chunks, silent)
+        leaf += _leaves(column.type)
+    return found
+
+
+def _leaves(type: pa.DataType) -> int:
+    """How many columns a field has in the file."""
+    if not pa.types.is_nested(type):
+        return 1
+    if pa.types.is_map(type):
+        return _leaves(type.key_type) + _leaves(type.item_type)
+    return sum(_leaves(type.field(i).type) for i in range(type.num_fields))
+
+
+def _chunks(metadata: Any, leaf: int) -> list[Any]:
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return [group.column(leaf).statistics for group in groups if group.num_rows]
+
+
+def _hides_nan(metadata: Any, leaf: int, name: str) -> bool:
+    """Whether bounds of this column may leave NaN out, or are cut short."""
+    writer = metadata.created_by or ""
+    if metadata.schema.column(leaf).physical_type not in _FLOATING:
+        return not writer.startswith(_EXACT_WRITERS)
+    if writer.startswith("parquet-mr "):
+        return False
+    listed = (metadata.metadata or {}).get(NAN_METADATA.encode())
+    return listed is None or name in msgspec.json.decode(listed)
+
+
+def _merged(rows: int, chunks: Sequence[Any], silent: bool) -> Statistics:
+    if any(chunk is None for chunk in chunks):
+        return Statistics(rows)
+    known = all(chunk.has_null_count for chunk in chunks)
+    nulls = sum(chunk.null_count for chunk in chunks) if known else None
+    filled = [chunk for chunk in chunks if chunk.num_values]
+    if silent or not filled or not all(chunk.has_min_max for chunk in filled):
+        return Statistics(rows, nulls)
+    try:
+        least, greatest = min(c.min for c in filled), max(c.max for c in filled)
+    except (ValueError, OverflowError, TypeError, pa.ArrowException):
+        return Statistics(rows, nulls)  # a date that Python does not have
+    if any(isinstance(b, float) and math.isnan(b) for c in filled for b in (c.min, c.max)):
+        return Statistics(rows, nulls)
+    return Statistics(rows, nulls, least, greatest)
+
+
+def _shown(value: object, redact: Callable[[str], str]) -> str | None:
+    """A bound as text; none rather than one that is cut short, or masked."""
+    match value:
+        case bool():
+            text = "true" if value else "false"
+        case float():
+            text = repr(value)
+        case datetime() | date():
+            text = value.isoformat()
+        case int() | Decimal() | str():
+            text = str(value)
+        case _:
+            return None
+    return text if len(text) <= MAX_STATISTIC_CHARS and redact(text) == text else None
