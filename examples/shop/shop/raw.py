@@ -27,7 +27,7 @@ from shop import generate
 from shop.calendar import DAYS
 
 NAMESPACE = "raw"
-SHOP = {"customers": 5_000, "products": 500}
+SHOP = {"customers": 20_000, "products": 500}
 TILL_SENDS = {
     "order_id": "bigint",
     "ordered_at": "timestamp_ntz",
