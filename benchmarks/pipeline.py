@@ -57,7 +57,7 @@ Sums = dict[str, tuple[int, str]]
 
 def example(checked: bool) -> tuple[Manifest, bytes]:
     found = discover(EXAMPLE)
-    artifact = pack(EXAMPLE, sorted(EXAMPLE.rglob("*.py")))
+    artifact = pack(EXAMPLE)
     manifest = build_manifest(found, hashlib.sha256(artifact).hexdigest())
     if not checked:
         bare = [msgspec.structs.replace(asset, checks=()) for asset in manifest.assets]
