@@ -1,6 +1,7 @@
-"""`python -m arco.cli.demo`: a workspace, acted out. Every figure is really obtained.
+"""`python -m arco.cli.demo`: a shop's data for a few days, acted out on Spark.
 
-It leaves the workspace behind, to look around in. Not part of `servo`.
+Every figure is really obtained. It leaves the workspace behind, to look around in. Not
+part of `servo`.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ from arco.catalog.events import AssetObserved
 from arco.cli import app, render
 from arco.cli.events import since
 from arco.errors import Error, Refused
-from arco.log.commit import Committed
+from arco.execution.tables import QUARANTINE
 
 STORE, TENANT, NAME = "lake", "default", "main"
+SHOP = Path(__file__).resolve().parents[3] / "examples" / "shop"
+ORDERS_A_DAY = 50_000
+GOOD_DAYS, BAD_DAY, MONTH = "2025-01-01..2025-01-03", "2025-01-04", "2025-01"
 WRITERS = 8
-FACTS = 6_000
-BATCH = 100
 
 
 class Stage:
     """Where it is acted: narration, commands, and their answers."""
 
-    def __init__(self, console: Console, pause_s: float) -> None:
+    def __init__(self, console: Console, pause_s: float, orders: int) -> None:
         self.console = console
+        self.orders = orders
         self.pause_s = pause_s
         self.acts = 0
 
@@ -85,30 +88,98 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         return list(pool.map(run, tasks))
 
 
-def beginnings(stage: Stage) -> str:
-    stage.act("A directory is all it takes", "No server, no database: a store and its files.")
-    stage.servo("admin", "init", "--store", STORE, "--save")
-    stage.servo("catalog", "namespace", "create", "shop", "--owner", "ana")
-    stage.servo(
-        *("catalog", "asset", "create", "shop.orders", "--tag", "tier=gold"),
-        *("--column", "id:bigint:not_null", "--column", "email:string"),
+def beginnings(stage: Stage) -> None:
+    stage.act(
+        "A directory is all it takes",
+        "No server, no database: a store and its files, and a project in Python.",
     )
-    stage.servo("catalog", "asset", "show", "shop.orders")
-    (asset,) = open_workspace().read_catalog().assets("shop")
-    return asset.asset_id
+    stage.servo("admin", "init", "--store", STORE, "--save")
+    code = (SHOP / "shop" / "clean.py").read_text("utf-8")
+    excerpt = code[code.rindex("@asset", 0, code.index("def orders(")) :]
+    stage.console.print(
+        Syntax(excerpt.partition("\n\n\n")[0], "python", background_color="default")
+    )
+    stage.servo("deploy", "--project", str(SHOP), "-m", "the shop opens")
 
 
-def race(stage: Stage) -> None:
+def shop_run(stage: Stage, selection: str, days: str, *more: str) -> None:
+    where = ("-p", f"date={days}", "-p", f"month={MONTH}")
+    stage.servo("run", selection, *where, "--config", f"rows_per_day={stage.orders}", *more)
+
+
+def good_days(stage: Stage) -> int:
+    """Three days; the generation after them."""
+    stage.act(
+        "Three good days",
+        "Generated, cleaned, joined, cut into visits and summed up, on Spark. The first run",
+        "starts a JVM, while the plan is made.",
+    )
+    shop_run(stage, "*", GOOD_DAYS)
+    stage.say("and once more: nothing has changed, so nothing runs")
+    shop_run(stage, "*", GOOD_DAYS)
+    return open_workspace().snapshot().generation
+
+
+def bad_day(stage: Stage) -> None:
+    stage.act(
+        "A bad day",
+        f"On {BAD_DAY} the till mixes up its currencies. Nobody has been told.",
+    )
+    shop_run(stage, "*", BAD_DAY)
+    stage.servo("quarantine", "list")
+    held = open_workspace().snapshot().all(QUARANTINE)[0]
+    stage.servo("quarantine", "show", held.materialization_id)
+    stage.say("the marts still say what they said; no number was made of bad ones")
+    stage.servo("quarantine", "reject", held.materialization_id, "--reason", "wrong currencies")
+    stage.say("the till sends the day again; what needs it, and nothing else, runs:")
+    shop_run(stage, "raw.orders+", BAD_DAY, "--config", "bad_day=never")
+
+
+def origins(stage: Stage) -> None:
+    stage.act(
+        "Where does this number come from?",
+        "Every task left behind what it read and, from Spark's own plan, which columns.",
+    )
+    workspace = open_workspace()
+    asset = workspace.read_orchestration().deployed_assets()["marts.monthly_revenue"]
+    (month,) = workspace.read_execution().partitions(asset.asset_id)
+    files = Path(STORE) / TENANT / NAME / month.path / "*.parquet"
+    query = "SELECT country, category, revenue FROM read_parquet(?) ORDER BY revenue DESC LIMIT 1"
+    ((country, category, revenue),) = duckdb.execute(query, [str(files)]).fetchall()
+    stage.say(f"January, {category} in {country}: [bold]{revenue:,} €[/]")
+    stage.servo("lineage", "show", "marts.monthly_revenue.revenue", "--depth", "10")
+    stage.servo("lineage", "impact", "raw.customers.email")
+
+
+def quality(stage: Stage) -> None:
+    stage.act("Is it right, and what did it cost?", "Checks and costs are rows like all others.")
+    stage.servo("checks", "list", "clean.orders", "-p", f"date={BAD_DAY}")
+    stage.servo("costs")
+
+
+def travel(stage: Stage, before: int) -> None:
+    stage.act("Time travel", "Every generation is still there. A question names the one it wants.")
+    question = (
+        "SELECT asset_key, count(*) AS partitions, sum(rows) AS rows FROM execution.partitions "
+        "JOIN orchestration.deployed_assets USING (asset_id) "
+        "WHERE asset_key IN ('clean.orders', 'marts.weekly_revenue') GROUP BY 1 ORDER BY 1"
+    )
+    stage.servo("admin", "sql", question)
+    stage.servo("admin", "sql", "--generation", str(before), question)
+
+
+def race(stage: Stage) -> str:
+    """Several writers want one name; the id of what one of them made."""
     stage.act(
         "A race for a name",
-        f"{WRITERS} writers want shop.customers at the same moment. Nobody takes a lock.",
+        f"{WRITERS} writers want marts.forecast at the same moment. Nobody takes a lock.",
     )
     before = open_workspace().snapshot().generation
 
     def attempt(number: int) -> tuple[str, str]:
         mine = open_workspace(f"writer-{number}")
         try:
-            done = mine.catalog.create_asset("shop.customers", tags={"by": f"writer-{number}"})
+            done = mine.catalog.create_asset("marts.forecast", tags={"by": f"writer-{number}"})
             return "won", f"generation {done.generation}"
         except Refused as error:
             return "refused", f"{error.code}: {error.message}"
@@ -121,85 +192,19 @@ def race(stage: Stage) -> None:
         style = "bold green" if outcome == "won" else ""
         table.add_row(f"writer-{number}", Text(outcome, style), told)
     stage.console.print(table)
-    asset = open_workspace().read_catalog().assets("shop")[0]
+    (asset,) = [a for a in open_workspace().read_catalog().assets("marts") if a.name == "forecast"]
     generations = open_workspace().snapshot().generation - before
     counts = Counter(outcome for outcome, _ in results)
     stage.say(f"{counts['won']} won, {counts['refused']} were refused, each with its reason;")
     shared = render.count(generations, "commit")
     stage.say(f"the catalog says [bold]{asset.tags['by']}[/]. All {WRITERS} shared {shared}.")
-
-
-def flood(stage: Stage, asset_id: str) -> int:
-    """Facts, appended and committed; the generation before them."""
-    stage.act(
-        "Thousands of facts",
-        f"4 writers append {FACTS:,} observations. An append is one write, and reads nothing.",
-    )
-    workspace = open_workspace()
-    before = workspace.snapshot().generation
-
-    def write(writer: int) -> None:
-        mine = open_workspace(f"probe-{writer}")
-        for start in range(writer * BATCH, FACTS, 4 * BATCH):
-            rows = range(start, start + BATCH)
-            mine.ledger.append([observed(asset_id, n) for n in rows])
-
-    began = time.perf_counter()
-    at_once([lambda w=w: write(w) for w in range(4)])  # type: ignore[misc]
-    seconds = time.perf_counter() - began
-    stage.say(f"durable after {seconds:.2f} s: {FACTS / seconds:,.0f} facts a second")
-    began = time.perf_counter()
-    commits = 0
-    while isinstance(workspace.committer.commit(), Committed):
-        commits += 1
-    seconds = time.perf_counter() - began
-    position = workspace.snapshot().position
-    stage.say(
-        f"ordered, folded and published in {seconds:.2f} s and "
-        f"{render.count(commits, 'commit')}; the log ends at position {position:,}"
-    )
-    stage.servo("admin", "log", "tail", "-n", "3")
-    stage.servo("admin", "merge", "--all")
-    return before
+    return asset.asset_id
 
 
 def observed(asset_id: str, number: int) -> AssetObserved:
     return AssetObserved(
         asset_id=asset_id, row_count=1_000 + number, size_bytes=64_000 + 8 * number, files=1
     )
-
-
-def travel(stage: Stage, before: int) -> None:
-    stage.act("Time travel", "Every generation is still there. A question names the one it wants.")
-    question = "SELECT name, row_count, size_bytes FROM catalog.assets LEFT JOIN "
-    question += "catalog.asset_stats USING (asset_id) ORDER BY name"
-    stage.servo("admin", "sql", question)
-    stage.servo("admin", "sql", "--generation", str(before), question)
-    then = open_workspace().manifests.read(2).manifest.published_at
-    stage.servo("catalog", "asset", "list", "--as-of", f"{then.isoformat()}Z")
-    stage.servo("admin", "diff", "2", str(before))
-
-
-def look_inside(stage: Stage) -> None:
-    stage.act("Look inside", "All of it is JSON and Parquet. Here is every kind of file there is.")
-    root = Path(STORE) / TENANT / NAME
-    found: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        folder = str(path.relative_to(root).parent)
-        found[folder] += 1
-        sizes[folder] += path.stat().st_size
-    tree = Tree(f"[bold]{root}")
-    for folder in sorted(found):
-        files = render.count(found[folder], "file")
-        tree.add(f"{folder}  [dim]{files}, {render.size(sizes[folder])}[/]")
-    stage.console.print(tree, highlight=False)
-    first = min((root / "ledger" / "segments").glob("*.parquet"))
-    stage.say(f"a piece of the log, read by DuckDB, which knows nothing of us: {first.name}")
-    query = f"SELECT position, type, actor, data FROM read_parquet('{first}')"
-    for row in duckdb.connect(":memory:").execute(query).fetchall():
-        stage.console.print(Text(f"  {row}", "yellow"), soft_wrap=True)
-    stage.servo("admin", "log", "show", "1")
 
 
 def kill(stage: Stage, asset_id: str) -> None:
@@ -251,7 +256,7 @@ def pouring(workspace: Workspace, asset_id: str) -> Iterator[set[str]]:
     stop = threading.Event()
 
     def pour() -> None:
-        number = FACTS
+        number = 0
         while not stop.wait(0.005):
             batch = [observed(asset_id, number + n) for n in range(10)]
             appended.update(workspace.ledger.append(batch).event_ids)
@@ -266,47 +271,21 @@ def pouring(workspace: Workspace, asset_id: str) -> Iterator[set[str]]:
         thread.join()
 
 
-PIPELINE = """import pyarrow as pa
-
-from servo import AssetContext, AssetIn, asset, daily, window
-
-NAMESPACE = "shop"
-DAYS = daily("date", start="2025-01-01", end="2025-02-01")
-
-
-@asset(partitions=DAYS, owners=["ana"])
-def orders(ctx: AssetContext) -> pa.Table:
-    ctx.log.info("fetching the orders of %s", ctx.partition_value("date"))
-    return pa.table({"sku": ["pen", "ink", "pen"], "amount": [3, 1, 2]})
-
-
-@asset(partitions=DAYS)
-def weekly_trend(orders: AssetIn["orders", window(-6, 0)]) -> pa.Table:
-    return orders.arrow().group_by("sku").aggregate([("amount", "sum")])
-"""
-
-
-def assets(stage: Stage) -> None:
-    stage.act(
-        "Assets in Python",
-        "Two functions, and what they need of each other. A plan says why each task is there.",
-    )
-    folder = Path("pipelines")
-    folder.mkdir()
-    code = folder / "shop.py"
-    code.write_text(PIPELINE, "utf-8")
-    stage.console.print(
-        Syntax(PIPELINE.partition("\n\n\n")[2], "python", background_color="default")
-    )
-    stage.servo("deploy", "--project", "pipelines", "-m", "first version")
-    days = ("-p", "date=2025-01-01..2025-01-03")
-    stage.servo("run", "*", *days)
-    stage.say("one function is edited; what it does not touch is up to date:")
-    code.write_text(PIPELINE.replace('"sum"', '"mean"'), "utf-8")
-    stage.servo("deploy", "--project", "pipelines")
-    stage.servo("plan", "*", *days)
-    stage.servo("run", "*", *days)
-    stage.servo("runs", "list")
+def look_inside(stage: Stage) -> None:
+    stage.act("Look inside", "All of it is JSON and Parquet, and needs nothing of ours to be read.")
+    root = Path(STORE) / TENANT / NAME
+    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for path in (p for p in root.rglob("*") if p.is_file()):
+        folder = "/".join(path.relative_to(root).parent.parts[:2])
+        found[folder] += 1
+        sizes[folder] += path.stat().st_size
+    tree = Tree(f"[bold]{root}")
+    for folder in sorted(found):
+        files = render.count(found[folder], "file")
+        tree.add(f"{folder}  [dim]{files}, {render.size(sizes[folder])}[/]")
+    stage.console.print(tree, highlight=False)
+    stage.servo("admin", "log", "tail", "-n", "3")
 
 
 def upkeep(stage: Stage) -> None:
@@ -334,7 +313,7 @@ def farewell(stage: Stage, directory: Path, seconds: float) -> None:
         'servo admin sql "SELECT status, count(*) FROM log.outcomes GROUP BY 1"',
         "servo admin rollback 2 --reason 'because I can'",
         "servo catalog asset list",
-        "servo run '*' -p date=2025-01-01..2025-01-31",
+        "servo run '*' -p date=2025-01-01..2025-01-31 -p month=2025-01",
         "servo runs show RUN                      # the end of an id will do",
     ):
         stage.console.print(Text(f"  {line}", "bold"), soft_wrap=True)
@@ -357,20 +336,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m arco.cli.demo", description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path(".demo"), help="default: .demo")
     parser.add_argument("--pause", type=float, default=0.0, metavar="S", help="between the acts")
+    parser.add_argument(
+        "--orders", type=int, default=ORDERS_A_DAY, help=f"a day; default: {ORDERS_A_DAY:,}"
+    )
     options = parser.parse_args(arguments)
+    if not SHOP.is_dir():
+        raise SystemExit(f"the example is not there: {SHOP}; run this in a checkout of the project")
     directory = prepare(options.dir)
     os.chdir(directory)
     for name in ("ARCO_STORE", "ARCO_TENANT", "ARCO_WORKSPACE"):
         os.environ.pop(name, None)
-    stage = Stage(Console(), options.pause)
+    stage = Stage(Console(), options.pause, options.orders)
     began = time.perf_counter()
-    asset_id = beginnings(stage)
-    race(stage)
-    before = flood(stage, asset_id)
+    beginnings(stage)
+    before = good_days(stage)
+    bad_day(stage)
+    origins(stage)
+    quality(stage)
     travel(stage, before)
-    look_inside(stage)
+    asset_id = race(stage)
     kill(stage, asset_id)
-    assets(stage)
+    look_inside(stage)
     upkeep(stage)
     farewell(stage, directory, time.perf_counter() - began)
 
