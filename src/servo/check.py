@@ -4,8 +4,12 @@
 
 A check looks at the output (`phase="after"`) or, before the function runs, at its
 inputs (`phase="before"`): at the one that `input` names, or at each. Numbers are
-kept as decimal text, dates and date-times as ISO text. `expression` is a Spark
-SQL predicate that holds for every row.
+kept as decimal text, dates and date-times as ISO text; a date-time without a zone is
+UTC. Columns are found as Spark finds them: case does not matter, and `address.city`
+is a field of a struct.
+
+A null fits every check but `not_null` and `expression`. A NaN is in no range, and is
+equal to itself; 0 and -0 are one. Texts are compared by their code points.
 
 `@check` makes one of a Python function, which takes the data as an AssetIn and
 returns whether it is good, or that and a message.
@@ -41,6 +45,8 @@ class CheckOptions(TypedDict, total=False):
     phase: Phase
     input: str
     """The parameter whose data is looked at; for `phase="before"`."""
+    timeout: Duration
+    """How long it may take, `"10m"`; longer is an error of the check."""
 
 
 class CheckDefinition:
@@ -59,6 +65,7 @@ class CheckDefinition:
             severity=made.severity,
             phase=made.phase,
             code=code_of(function),
+            timeout_s=made.timeout_s,
         )
 
     def __call__(self, data: AssetIn) -> Verdict:
@@ -86,12 +93,20 @@ def not_null(*columns: str, **options: Unpack[CheckOptions]) -> Check:
 
 
 def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
-    """No two rows agree in all of these columns."""
+    """No two rows agree in all of these columns.
+
+    As in SQL, a row with a null in one of them agrees with no other; `not_null` finds
+    those. What counts as failing is every row after the first of a kind.
+    """
     return _make("unique", _some(columns, "unique"), {}, options)
 
 
 def accepted_values(column: str, values: Sequence[str], **options: Unpack[CheckOptions]) -> Check:
-    """Every value, unless it is null, is one of these."""
+    """Every value, unless it is null, is one of these.
+
+    They are texts of the column's type: `"3"`, `"true"`, `"2025-01-31"`; for numbers
+    the value counts, so that `"1.50"` accepts 1.5.
+    """
     expect_each(values, str, "values")
     if not values:
         misdeclared(f"accepted_values({column!r}) has no values")
@@ -110,13 +125,21 @@ def in_range(
 
 
 def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check:
-    """Every value, unless it is null, matches the regular expression as a whole."""
+    """Every value, unless it is null, matches the regular expression as a whole.
+
+    The syntax is Java's, as Spark has it.
+    """
     return _make("matches", (column,), {"pattern": pattern}, options)
 
 
 def freshness(column: str, *, max_age: Duration, **options: Unpack[CheckOptions]) -> Check:
-    """The greatest value of a timestamp column is at most this old."""
-    return _make("freshness", (column,), {"max_age_s": _seconds(max_age)}, options)
+    """The greatest value of a column of timestamps, or dates, is at most this old.
+
+    A date counts from its midnight in UTC. Without any value there is nothing fresh.
+    """
+    return _make(
+        "freshness", (column,), {"max_age_s": _seconds(max_age, "freshness", "max_age")}, options
+    )
 
 
 def schema_is(columns: Mapping[str, str], **options: Unpack[CheckOptions]) -> Check:
@@ -132,7 +155,10 @@ def row_count_change(
     max_percent: int | None = None,
     **options: Unpack[CheckOptions],
 ) -> Check:
-    """Rows against the partition's version before: (-10, 50) is a tenth fewer to half more."""
+    """Rows against the partition's version before: (-10, 50) is a tenth fewer to half more.
+
+    It passes where there is nothing to compare with: no version before, or no rows in it.
+    """
     bounds = _bounds(min_percent, max_percent, "row_count_change")
     params: Params = {f"{name}_percent": value for name, value in bounds.items()}
     return _make("row_count_change", (), params, options)
@@ -148,7 +174,7 @@ def references(column: str, target: str, **options: Unpack[CheckOptions]) -> Che
 
 
 def expression(sql: str, **options: Unpack[CheckOptions]) -> Check:
-    """A Spark SQL predicate that is true of every row."""
+    """A Spark SQL predicate that is true of every row; a null is not true."""
     return _make("expression", (), {"sql": sql}, {"name": f"expression({sql})", **options})
 
 
@@ -157,7 +183,9 @@ def _make(
 ) -> Check:
     unknown = sorted(options.keys() - CheckOptions.__annotations__.keys())
     if unknown:
-        misdeclared(f"{kind}: unknown option {unknown[0]!r}", hint="name, severity, phase, input")
+        misdeclared(
+            f"{kind}: unknown option {unknown[0]!r}", hint="name, severity, phase, input, timeout"
+        )
     expect_each(columns, str, "columns")
     expect(options.get("name", ""), str, "name")
     expect(options.get("input", ""), str, "input")
@@ -169,6 +197,7 @@ def _make(
         params={**params, **looked_at},
         severity=options.get("severity", "error"),
         phase=options.get("phase", "after"),
+        timeout_s=_seconds(options["timeout"], kind, "timeout") if "timeout" in options else 0,
     )
 
 
@@ -193,8 +222,8 @@ def _some(columns: tuple[str, ...], kind: str) -> tuple[str, ...]:
     return columns
 
 
-def _seconds(value: Duration) -> int:
+def _seconds(value: Duration, kind: str, what: str) -> int:
     try:
-        return seconds(value, "max_age")
+        return seconds(value, what)
     except Invalid as error:
-        misdeclared(f"freshness: {error.message}", hint=error.hint)
+        misdeclared(f"{kind}: {error.message}", hint=error.hint)

@@ -188,6 +188,8 @@ class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Phase = "after"
     code: Code | None = None
     """Of a Python check."""
+    timeout_s: int = 0
+    """0: the worker's own limit."""
 
 
 class ColumnDef(Struct, frozen=True, kw_only=True, omit_defaults=True):

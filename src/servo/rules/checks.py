@@ -57,7 +57,7 @@ def _looked_at(check: Check, asset: Asset, by_key: Mapping[str, Asset]) -> list[
 def _column_flaws(check: Check, asset: Asset) -> Iterator[Flaw]:
     names = [column.name for column in asset.columns]
     for column in check.columns:
-        if column not in names:
+        if not _is_among(column, names):
             hint = did_you_mean(column, names) or f"{asset.key} has {', '.join(names)}"
             yield Flaw(f"the check {check.name!r} names the unknown column {column!r}", hint)
 
@@ -68,5 +68,11 @@ def _reference_flaws(check: Check, by_key: Mapping[str, Asset]) -> Iterator[Flaw
     if target is None:
         hint = did_you_mean(key, by_key)
         yield Flaw(f"the check {check.name!r} refers to the unknown asset {key!r}", hint)
-    elif target.columns and column not in [each.name for each in target.columns]:
+    elif target.columns and not _is_among(column, [each.name for each in target.columns]):
         yield Flaw(f"the check {check.name!r}: {key} has no column {column!r}")
+
+
+def _is_among(column: str, names: Sequence[str]) -> bool:
+    """As Spark finds it: in any case; what is inside of a struct is seen with the data."""
+    known = {name.lower() for name in names}
+    return column.lower() in known or column.lower().partition(".")[0] in known

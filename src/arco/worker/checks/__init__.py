@@ -1,0 +1,8 @@
+"""Checks: whether data is as its asset says it is."""
+
+from __future__ import annotations
+
+from arco.worker.checks.evaluate import evaluate
+from arco.worker.checks.subject import Around, File, Subject
+
+__all__ = ["Around", "File", "Subject", "evaluate"]

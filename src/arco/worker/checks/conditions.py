@@ -1,0 +1,122 @@
+"""Conditions that rows fulfil: what a check says about one row, in either dialect.
+
+Each is true, or null, of a row that fits; a null value fits every condition but
+`not_null`. A NaN lies in no range, and is equal to itself. Zero has no sign. Texts
+are compared by their code points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from arco.worker.checks import dialects, values
+from arco.worker.checks.columns import Column
+from arco.worker.checks.dialects import Dialect
+from arco.worker.checks.values import Span
+
+Condition: TypeAlias = Callable[[Dialect], str]
+
+FIRST_DAY: Final = -719_162
+LAST_DAY: Final = 2_932_896
+"""The years 1 to 9999 in days since 1970."""
+
+
+def all_there(columns: Sequence[Column]) -> Condition:
+    """None of the columns is null."""
+    return lambda sql: " AND ".join(f"{sql.column(each)} IS NOT NULL" for each in columns)
+
+
+def between(column: Column, low: str | None, high: str | None) -> Condition:
+    match column.family:
+        case "float":
+            return _between_doubles(column, low, high)
+        case "text":
+            bounds = ((">=", low), ("<=", high))
+            return lambda sql: " AND ".join(
+                f"{sql.column(column)} {sign} {sql.text(text)}"
+                for sign, text in bounds
+                if text is not None
+            )
+    return _within(column, values.span(column, low, high))
+
+
+def _between_doubles(column: Column, low: str | None, high: str | None) -> Condition:
+    bounds = [
+        f"{sign} {dialects.double(values.double(column, text))}"
+        for sign, text in ((">=", low), ("<=", high))
+        if text is not None
+    ]
+
+    def condition(sql: Dialect) -> str:
+        value = _double(sql, column)
+        return " AND ".join([f"NOT isnan({value})", *(f"{value} {each}" for each in bounds)])
+
+    return condition
+
+
+def _within(column: Column, span: Span) -> Condition:
+    least, greatest = _limits(column)
+    low = None if span.low is None or span.low <= least else span.low
+    high = None if span.high is None or span.high >= greatest else span.high
+    if (low is not None and low > greatest) or (high is not None and high < least):
+        return _nothing(column)
+    bounds = [
+        f"{sign} {dialects.number(bound, column)}"
+        for sign, bound in ((">=", low), ("<=", high))
+        if bound is not None
+    ]
+
+    def condition(sql: Dialect) -> str:
+        return " AND ".join(f"{_exact(sql, column)} {each}" for each in bounds) or "TRUE"
+
+    return condition
+
+
+def one_of(column: Column, texts: Sequence[str]) -> Condition:
+    match column.family:
+        case "text":
+            return lambda sql: f"{sql.column(column)} IN ({', '.join(map(sql.text, texts))})"
+        case "boolean":
+            flags = sorted({str(values.boolean(text)).upper() for text in texts})
+            return lambda sql: f"{sql.column(column)} IN ({', '.join(flags)})"
+        case "float":
+            # Not IN: Spark looks many values up by their bits, which tell zeros apart.
+            doubles = [dialects.double(values.double(column, text)) for text in texts]
+            return lambda sql: " OR ".join(f"{_double(sql, column)} = {each}" for each in doubles)
+    least, greatest = _limits(column)
+    wanted = {values.exactly(column, text) for text in texts}
+    held = sorted(each for each in wanted if each is not None and least <= each <= greatest)
+    if not held:
+        return _nothing(column)
+    listed = ", ".join(dialects.number(each, column) for each in held)
+    return lambda sql: f"{_exact(sql, column)} IN ({listed})"
+
+
+def like(column: Column, pattern: str) -> Condition:
+    return lambda sql: sql.full_match(column, pattern)
+
+
+def _nothing(column: Column) -> Condition:
+    return lambda sql: f"{sql.column(column)} IS NULL"
+
+
+def _exact(sql: Dialect, column: Column) -> str:
+    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
+
+
+def _double(sql: Dialect, column: Column) -> str:
+    return f"CAST({sql.column(column)} AS DOUBLE)"
+
+
+def _limits(column: Column) -> tuple[int, int]:
+    """Beyond these no literal need be spelled."""
+    match column.family:
+        case "date":
+            return FIRST_DAY, LAST_DAY
+        case "decimal":
+            most = 10 ** column.digits[0] - 1
+            return -most, most
+        case "timestamp":
+            return -(1 << 63), (1 << 63) - 1
+    return -(1 << 63), (1 << 64) - 1

@@ -1,0 +1,229 @@
+"""DuckDB over the written files: two to three times as fast as Spark on one machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from arco.storage import parallel
+from arco.worker.checks.columns import Columns, dimension, schema_of, stored_as
+from arco.worker.checks.dialects import CannotSay, DuckSql, quoted
+from arco.worker.checks.engine import SAMPLED, Apart, Fused, Unanswered
+from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
+from arco.worker.checks.subject import Around, File, Subject
+from servo.contract.partition import Scalar
+from servo.contract.task import CheckMethod
+
+_SQL: Final = DuckSql()
+_LOCAL: Final = "file://"
+
+
+class DuckEngine:
+    """One connection, on which the task's thread runs one query after another."""
+
+    method: CheckMethod = "duckdb"
+
+    def __init__(self, subject: Subject, columns: Columns, around: Around) -> None:
+        self._subject = subject
+        self._columns = columns
+        self._around = around
+        self._folder = tempfile.TemporaryDirectory(prefix="arco-checks-")
+        self._places: dict[str, str] = {}
+        self._connection = duckdb.connect(":memory:", config=self._config())
+
+    def _config(self) -> dict[str, str | bool | int | float | list[str]]:
+        return {
+            "threads": self._around.threads or os.cpu_count() or 1,
+            "memory_limit": f"{self._around.memory_mib}MiB",
+            "temp_directory": str(Path(self._folder.name) / "spilled"),
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+        }
+
+    def close(self) -> None:
+        self._connection.close()
+        self._folder.cleanup()
+
+    def stop(self) -> None:
+        self._connection.interrupt()
+
+    # -- questions ------------------------------------------------------------------------
+
+    def can(self, need: Fused | Apart) -> bool:
+        match need:
+            case Untrue():
+                return False
+            case Misfits(condition=condition):
+                return _sayable(condition)
+            case Repeated(columns=columns):
+                return all(column.family not in ("nested", "other") for column in columns)
+        return True
+
+    def fused(self, needs: Sequence[Fused]) -> list[int | None]:
+        asked = ", ".join(_aggregate(need) for need in needs)
+        return list(self._query(f"SELECT {asked} FROM {self._relation()}")[0])
+
+    def apart(self, need: Apart) -> int:
+        match need:
+            case Repeated():
+                keys = _keys(need)
+                there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+                groups = f"SELECT count(*) AS n FROM {self._relation()} WHERE {there}"
+                sql = f"SELECT coalesce(sum(n - 1), 0) FROM ({groups} GROUP BY {', '.join(keys)})"
+            case Orphans():
+                sql = f"SELECT count(*) FROM {self._orphans(need)}"
+        return int(self._query(sql)[0][0])
+
+    def sample(self, need: Misfits | Untrue | Apart) -> list[dict[str, Any]]:
+        match need:
+            case Misfits(condition=condition):
+                sql = f"SELECT * FROM {self._relation()} WHERE NOT ({condition(_SQL)})"
+            case Repeated():
+                keys = ", ".join(_keys(need))
+                there = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
+                twice = (
+                    f"SELECT {keys} FROM {self._relation()} WHERE {there} "
+                    f"GROUP BY {keys} HAVING count(*) > 1 LIMIT {SAMPLED}"
+                )
+                sql = f"SELECT * FROM {self._relation()} WHERE ({keys}) IN ({twice})"
+            case Orphans():
+                sql = f"SELECT * EXCLUDE (_key) FROM {self._orphans(need)}"
+            case Untrue():
+                raise Unanswered("this is Spark SQL")
+        return self._rows(f"{sql} LIMIT {SAMPLED}")
+
+    def _orphans(self, need: Orphans) -> str:
+        ours, theirs = _comparable(need.column), _comparable(need.target_column)
+        target = self._from(need.target, Columns(need.target))
+        return (
+            f"(SELECT *, {ours} AS _key FROM {self._relation()} WHERE {ours} IS NOT NULL) "
+            f"ANTI JOIN (SELECT {theirs} AS _key FROM {target}) USING (_key)"
+        )
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise Unanswered(_line(error)) from error
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = self._connection.sql(sql).to_arrow_table().to_pylist()
+        except duckdb.Error as error:
+            raise Unanswered(_line(error)) from error
+        return found
+
+    # -- files ----------------------------------------------------------------------------
+
+    def _relation(self) -> str:
+        return self._from(self._subject, self._columns)
+
+    def _from(self, subject: Subject, columns: Columns) -> str:
+        """The subject's files as one table; DuckDB itself reads only what a query names."""
+        self._fetch(subject)
+        groups: dict[tuple[str, ...], list[File]] = {}
+        for file in subject.files:
+            groups.setdefault(_projection(file, columns), []).append(file)
+        parts = (
+            f"SELECT {', '.join(projection)} FROM {self._read(files)}"
+            for projection, files in groups.items()
+        )
+        return f"({' UNION ALL '.join(parts)})"
+
+    def _read(self, files: Iterable[File]) -> str:
+        paths = ", ".join(_SQL.text(_unglobbed(self._places[file.footer.path])) for file in files)
+        return f"read_parquet([{paths}], hive_partitioning = false)"
+
+    def _fetch(self, subject: Subject) -> None:
+        """Bring the files here, where they are not on this machine's disk already."""
+        store = self._around.store
+        missing = [f.footer.path for f in subject.files if f.footer.path not in self._places]
+        if is_local(self._around):
+            root = store.url.removeprefix(_LOCAL)
+            self._places.update((path, f"{root}/{path}") for path in missing)
+            return
+        names = {path: f"{len(self._places) + at}.parquet" for at, path in enumerate(missing)}
+
+        def fetch(path: str) -> None:
+            (Path(self._folder.name) / names[path]).write_bytes(store.get(path).data)
+
+        parallel.each(store, fetch, missing)
+        self._places.update(
+            (path, str(Path(self._folder.name) / name)) for path, name in names.items()
+        )
+
+
+def is_local(around: Around) -> bool:
+    return around.store.url.startswith(_LOCAL)
+
+
+def _sayable(condition: Any) -> bool:
+    try:
+        condition(_SQL)
+    except CannotSay:
+        return False
+    return True
+
+
+def _aggregate(need: Fused) -> str:
+    match need:
+        case Misfits(condition=condition):
+            return f"count(*) FILTER (WHERE NOT ({condition(_SQL)}))"
+        case Newest(column=column):
+            return f"max({_SQL.moment(column)})"
+        case Untrue():
+            raise Unanswered("this is Spark SQL")
+
+
+def _keys(need: Repeated) -> list[str]:
+    return [_SQL.column(column) for column in need.columns]
+
+
+def _comparable(column: Any) -> str:
+    return _SQL.moment(column) if column.family == "timestamp" else _SQL.column(column)
+
+
+def _projection(file: File, columns: Columns) -> tuple[str, ...]:
+    """The columns of the whole, as this file has them."""
+    if not columns.dimensions and schema_of(file).names == columns.stored:
+        return ("*",)
+    return tuple(f"{_source(file, name)} AS {quoted(name)}" for name in columns.names)
+
+
+def _source(file: File, name: str) -> str:
+    own = stored_as(file, name)
+    if own is not None:
+        return quoted(own)
+    known = {each.lower() for each in file.dimensions}
+    return _constant(dimension(file, name)) if name.lower() in known else "NULL"
+
+
+def _constant(value: Scalar) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return f"CAST({value} AS BIGINT)"
+        case datetime():
+            return f"CAST('{value.replace(tzinfo=UTC).isoformat()}' AS TIMESTAMPTZ)"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case str():
+            return _SQL.text(value)
+
+
+def _unglobbed(path: str) -> str:
+    """A path that names itself: DuckDB takes these characters for patterns."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in path)
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

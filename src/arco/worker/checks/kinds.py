@@ -1,0 +1,330 @@
+"""From a check to what it takes to answer it, one function for each kind.
+
+A check that cannot be meant (a column that is not there, a bound that is no number)
+raises Misfit, which is a matter of configuration and not of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, NoReturn
+
+from arco.worker.checks import conditions, proofs, types, values
+from arco.worker.checks.columns import Column, Columns, has_map
+from arco.worker.checks.needs import (
+    Call,
+    Finding,
+    Known,
+    Misfits,
+    Need,
+    Newest,
+    Orphans,
+    Repeated,
+    Untrue,
+)
+from arco.worker.checks.phrases import age, between, rows_that, some
+from arco.worker.checks.subject import Around, Subject
+from arco.worker.checks.values import Unsuitable
+from servo.contract.manifest import Check
+from servo.suggest import did_you_mean
+
+KEYS: Final = ("integer", "decimal", "text", "date", "timestamp", "binary", "boolean")
+RANGED: Final = ("integer", "decimal", "float", "text", "date", "timestamp")
+LISTED: Final = (*RANGED, "boolean")
+
+
+class Misfit(Exception):
+    """A check that does not suit the data's columns."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Asked:
+    """One check of one subject."""
+
+    def __init__(self, check: Check, subject: Subject, columns: Columns, around: Around) -> None:
+        self.check = check
+        self.subject = subject
+        self.all = columns
+        self.around = around
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(self._find(name) for name in self.check.columns)
+
+    @property
+    def column(self) -> Column:
+        return self.columns[0]
+
+    @cached_property
+    def empty(self) -> bool:
+        return self.subject.rows == 0
+
+    def text(self, name: str) -> str | None:
+        value = self.check.params.get(name)
+        return None if value is None else str(value)
+
+    def refuse(self, what: str, hint: str = "") -> NoReturn:
+        raise Misfit(f"the check {self.check.name!r} {what}", hint)
+
+    def expect(self, families: tuple[str, ...], what: str) -> None:
+        for column in self.columns:
+            if column.family not in families:
+                self.refuse(f"needs {what}, and {column.name!r} is {types.of_arrow(column.type)}")
+
+    def _find(self, name: str) -> Column:
+        found = self.all.find(name)
+        if found is None:
+            self.refuse(f"names the column {name!r}, which is not there", meant(name, self.all))
+        return found
+
+
+def meant(name: str, columns: Columns) -> str:
+    """Which column somebody may have meant, whatever its case."""
+    lowered = {each.lower(): each for each in columns.names}
+    near = did_you_mean(name.lower(), lowered)
+    for low, each in lowered.items():
+        near = near if f"{low!r}" not in near else f"did you mean {each!r}?"
+    return near or f"there are {some(columns.names)}"
+
+
+def need_of(asked: Asked) -> Need:
+    """What it takes. Raises Misfit."""
+    kind = KINDS.get(asked.check.kind)
+    if kind is None:
+        asked.refuse(f"is of the unknown kind {asked.check.kind!r}", f"there are {some(KINDS)}")
+    if asked.check.columns and not asked.subject.files:
+        return Known(Finding("error", message="there is no data to look at"))
+    return kind(asked)
+
+
+# -- what the footers know ----------------------------------------------------------------
+
+
+def _row_count(asked: Asked) -> Need:
+    low, high = _whole(asked, "min"), _whole(asked, "max")
+    rows = asked.subject.rows
+    good = values.Span(low, high).holds(rows)
+    expected = f"{between(asked.text('min'), asked.text('max'))} rows"
+    return Known(_known(good, expected, f"{rows} rows", f"there are {rows} rows"))
+
+
+def _row_count_change(asked: Asked) -> Need:
+    bounds = asked.text("min_percent"), asked.text("max_percent")
+    low, high = _whole(asked, "min_percent"), _whole(asked, "max_percent")
+    rows, before = asked.subject.rows, asked.around.previous
+    expected = f"{between(*(None if each is None else f'{each}%' for each in bounds))}"
+    if not before:
+        nothing = Finding("passed", expected, message="there is nothing to compare with")
+        return Known(nothing._replace(method="catalog"))
+    change = Fraction((rows - before) * 100, before)
+    good = (low is None or change >= low) and (high is None or change <= high)
+    actual = f"{float(change):+.1f}%"
+    finding = _known(good, expected, actual, f"{rows} rows after {before}: {actual}")
+    return Known(finding._replace(method="catalog"))
+
+
+def _schema_is(asked: Asked) -> Need:
+    given = asked.check.params["types"]
+    assert isinstance(given, list)
+    wanted = []
+    for name, text in zip(asked.check.columns, given, strict=True):
+        type = types.canonical(text)
+        if type is None:
+            asked.refuse(f"expects {name!r} to be {text!r}, which is no type of Spark's")
+        wanted.append((name, type))
+    stored = types.stored_types(asked.subject.files)
+    whole = stored + [
+        (name, types.of_arrow(asked.all.schema.field(name).type)) for name in asked.all.dimensions
+    ]
+    found = whole if wanted == whole else stored
+    return Known(
+        _known(
+            wanted == found,
+            ", ".join(f"{name} {type}" for name, type in wanted),
+            ", ".join(f"{name} {type}" for name, type in found),
+            _difference(wanted, found),
+        )
+    )
+
+
+def _difference(wanted: list[tuple[str, str]], found: list[tuple[str, str]]) -> str:
+    there, asked = dict(found), dict(wanted)
+    parts = [f"{name!r} is missing" for name in asked if name not in there]
+    parts += [f"{name!r} is too much" for name in there if name not in asked]
+    parts += [
+        f"{name!r} is {there[name]} and not {type}"
+        for name, type in wanted
+        if name in there and there[name] != type
+    ]
+    return "; ".join(parts) or "the columns are in another order"
+
+
+def _not_null(asked: Asked) -> Need:
+    expected = "no nulls"
+    counts = [proofs.nulls(asked.subject, column) for column in asked.columns]
+    condition = conditions.all_there(asked.columns)
+    if len(counts) == 1 or not any(counts):
+        total = counts[0] if len(counts) == 1 else 0 if None not in counts else None
+        if total == 0:
+            return _all_fit(asked, expected)
+        return Misfits(condition, expected, total)
+    return Misfits(condition, expected)
+
+
+def _in_range(asked: Asked) -> Need:
+    asked.expect(RANGED, "numbers, texts, dates or timestamps")
+    low, high = asked.text("min"), asked.text("max")
+    expected = between(low, high)
+    try:
+        condition = conditions.between(asked.column, low, high)
+    except Unsuitable as error:
+        asked.refuse(f"compares {asked.column.name!r} with {expected}: that is {error}")
+    if asked.empty or _is_within(asked, low, high):
+        return _all_fit(asked, expected)
+    return Misfits(condition, expected)
+
+
+def _is_within(asked: Asked, low: str | None, high: str | None) -> bool:
+    column = asked.column
+    try:
+        found = proofs.bounds(asked.subject, column)
+    except proofs.Unknown:
+        return False
+    if found is None:
+        return True  # nothing but nulls
+    if column.family == "text":
+        return (low is None or found.low >= low) and (high is None or found.high <= high)
+    span = values.span(column, low, high)
+    return span.holds(found.low) and span.holds(found.high)
+
+
+def _freshness(asked: Asked) -> Need:
+    asked.expect(("timestamp", "date"), "timestamps or dates")
+    seconds = asked.check.params["max_age_s"]
+    assert isinstance(seconds, int)
+    need = Newest(asked.column, seconds)
+    try:
+        found = proofs.bounds(asked.subject, asked.column)
+    except proofs.Unknown:
+        return need
+    newest = None if found is None else found.high
+    if newest is not None and asked.column.family == "date":
+        newest *= values.DAY_US
+    return Known(judged_age(need, newest, asked.around)._replace(method="footer"))
+
+
+def judged_age(need: Newest, newest: int | None, around: Around) -> Finding:
+    expected = f"at most {age(need.max_age_s)} old"
+    if newest is None:
+        return Finding("failed", expected, "no value", "there is no value to tell an age from")
+    old_us = values.micros(around.clock.now()) - newest
+    good = old_us <= need.max_age_s * 1_000_000
+    actual = f"{age(max(old_us // 1_000_000, 0))} old"
+    return Finding(
+        "passed" if good else "failed", expected, actual, "" if good else f"the newest is {actual}"
+    )
+
+
+# -- what the data must be asked ----------------------------------------------------------
+
+
+def _unique(asked: Asked) -> Need:
+    for column in asked.columns:
+        if has_map(column.type):
+            asked.refuse(f"cannot compare maps, as {column.name!r} is or has")
+    expected = f"no two rows with the same {', '.join(c.name for c in asked.columns)}"
+    if asked.subject.rows <= 1:
+        return _all_fit(asked, expected)
+    return Repeated(asked.columns)
+
+
+def _accepted_values(asked: Asked) -> Need:
+    asked.expect(LISTED, "plain values")
+    given = asked.check.params["values"]
+    assert isinstance(given, list)
+    expected = f"one of {some(given)}"
+    try:
+        condition = conditions.one_of(asked.column, given)
+    except Unsuitable as error:
+        what = types.of_arrow(asked.column.type)
+        asked.refuse(f"accepts {some(given)} for {asked.column.name!r}, {what}: one is {error}")
+    if asked.empty:
+        return _all_fit(asked, expected)
+    return Misfits(condition, expected)
+
+
+def _matches(asked: Asked) -> Need:
+    asked.expect(("text",), "texts")
+    pattern = str(asked.check.params["pattern"])
+    return Misfits(conditions.like(asked.column, pattern), f"like {pattern}")
+
+
+def _references(asked: Asked) -> Need:
+    key, name = str(asked.check.params["asset"]), str(asked.check.params["column"])
+    asked.expect(KEYS, "plain values that are no floats")
+    ref = next((each for each in asked.around.references if each.asset == key), None)
+    if ref is None or not ref.materializations:
+        return Known(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
+    target = Subject.read(ref, asked.around.footers)
+    columns = Columns(target)
+    found = columns.find(name)
+    if found is None:
+        hint = meant(name, columns)
+        asked.refuse(f"names the column {name!r} of {key}, which is not there", hint)
+    if found.family != asked.column.family:
+        ours, theirs = types.of_arrow(asked.column.type), types.of_arrow(found.type)
+        asked.refuse(f"compares {asked.column.name!r}, {ours}, with {key}.{name}, {theirs}")
+    if asked.empty:
+        return _all_fit(asked, f"in {key}.{name}")
+    return Orphans(asked.column, target, found)
+
+
+def _expression(asked: Asked) -> Need:
+    return Untrue(str(asked.check.params["sql"]))
+
+
+def _python(asked: Asked) -> Need:
+    if asked.check.code is None:
+        asked.refuse("has no code")
+    return Call(asked.check.code)
+
+
+def _known(good: bool, expected: str, actual: str, complaint: str) -> Finding:
+    status = "passed" if good else "failed"
+    message = "" if good else complaint
+    return Finding(status, expected, actual, message, method="footer")  # type: ignore[arg-type]
+
+
+def _all_fit(asked: Asked, expected: str) -> Known:
+    actual = rows_that(0, asked.subject.rows)
+    return Known(Finding("passed", expected, actual, failing=0, method="footer"))
+
+
+def _whole(asked: Asked, name: str) -> int | None:
+    text = asked.text(name)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        asked.refuse(f"has the {name} {text!r}, which is no whole number")
+
+
+KINDS: Final[dict[str, Callable[[Asked], Need]]] = {
+    "row_count": _row_count,
+    "row_count_change": _row_count_change,
+    "schema_is": _schema_is,
+    "not_null": _not_null,
+    "in_range": _in_range,
+    "freshness": _freshness,
+    "unique": _unique,
+    "accepted_values": _accepted_values,
+    "matches": _matches,
+    "references": _references,
+    "expression": _expression,
+    "python": _python,
+}

@@ -1,0 +1,77 @@
+"""Time-outs and cancellation, for work that is done in C or by Spark.
+
+While a query runs, a thread watches the clock and the task. When time is over, or the
+task is to stop, it tells the engine; the query then ends with an error, whose reason
+is known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from arco.worker.checks.phrases import age
+from arco.worker.checks.subject import Around
+from arco.worker.threads import start_detached
+
+POLL_S: Final = 0.05
+
+
+class TooSlow(Exception):
+    """A check took longer than it may."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"it took longer than {age(seconds)}")
+
+
+@contextlib.contextmanager
+def limited(around: Around, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
+    """Run the body; `stop` is called from another thread when it must end.
+
+    Raises TooSlow when time was over, and the task's own reason when it is to stop.
+    """
+    reason = around.reason()
+    if reason is not None:
+        raise reason
+    watch = _Watch(around, seconds, stop)
+    try:
+        yield
+    except Exception:
+        watch.end()
+        reason = around.reason()
+        if reason is not None:
+            raise reason from None
+        if watch.late:
+            raise TooSlow(seconds) from None
+        raise
+    finally:
+        watch.end()
+
+
+class _Watch:
+    def __init__(self, around: Around, seconds: int, stop: Callable[[], None]) -> None:
+        self._around = around
+        self._deadline = around.clock.monotonic() + seconds
+        self._stop = stop
+        self._over = threading.Event()
+        self._gone = threading.Event()
+        self.late = False
+        start_detached(self._loop, "arco-checks")
+
+    def end(self) -> None:
+        """From here on nothing is stopped any more."""
+        self._over.set()
+        self._gone.wait()
+
+    def _loop(self) -> None:
+        try:
+            while not self._over.wait(POLL_S):
+                late = self._around.clock.monotonic() >= self._deadline
+                if late or self._around.reason() is not None:
+                    self.late = self.late or late
+                    with contextlib.suppress(Exception):  # it is asked again
+                        self._stop()
+        finally:
+            self._gone.set()

@@ -1,0 +1,106 @@
+"""What the footers of Parquet files prove without a look at the data.
+
+Counts of rows and nulls are exact. The least and the greatest value are bounds: a
+writer may have cut long texts, outwards. They prove that all values are in a range,
+never that one is not. Those of floats prove nothing, for they leave NaN out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from arco.worker.checks import values
+from arco.worker.checks.columns import Column, dimension, stored_as
+from arco.worker.checks.subject import File, Subject
+
+
+class Unknown(Exception):
+    """The footers do not tell."""
+
+
+class Bounds(NamedTuple):
+    low: Any
+    high: Any
+
+
+def nulls(subject: Subject, column: Column) -> int | None:
+    """How many rows have none in this column."""
+    try:
+        return sum(_nulls(file, column) for file in subject.files)
+    except Unknown:
+        return None
+
+
+def _nulls(file: File, column: Column) -> int:
+    rows: int = file.footer.metadata.num_rows
+    if stored_as(file, column.top) is None:
+        return rows if _constant(file, column) is None else 0
+    total = 0
+    for statistics in _statistics(file, column):
+        if not statistics.has_null_count:
+            raise Unknown
+        total += statistics.null_count
+    return total
+
+
+def bounds(subject: Subject, column: Column) -> Bounds | None:
+    """Of all values but null, in whole numbers for exact columns; none if there are none.
+
+    Raises Unknown.
+    """
+    found = [each for file in subject.files for each in _bounds(file, column)]
+    if not found:
+        return None
+    return Bounds(min(each.low for each in found), max(each.high for each in found))
+
+
+def _bounds(file: File, column: Column) -> Iterator[Bounds]:
+    if stored_as(file, column.top) is None:
+        constant = _constant(file, column)
+        if constant is not None:
+            value = _value(column, constant)
+            yield Bounds(value, value)
+        return
+    for statistics in _statistics(file, column):
+        if statistics.num_values:
+            if not statistics.has_min_max:
+                raise Unknown
+            yield Bounds(_value(column, statistics.min), _value(column, statistics.max))
+
+
+def _value(column: Column, value: object) -> Any:
+    if column.family == "text":
+        if isinstance(value, str):
+            return value
+    elif column.family in values.EXACT and str(column.type) != "uint64":
+        unit = values.unit(column, value)
+        if unit is not None:
+            return unit
+    raise Unknown
+
+
+def _constant(file: File, column: Column) -> Any:
+    """The dimension's value; null where a version has neither it nor the column."""
+    known = {name.lower() for name in file.dimensions}
+    return dimension(file, column.top) if column.top.lower() in known else None
+
+
+def _statistics(file: File, column: Column) -> Iterator[Any]:
+    """Of each row group. Only for a plain value: what is in lists has no rows of its own."""
+    metadata = file.footer.metadata
+    if column.family in ("nested", "other") or any("." in name for name in column.path):
+        raise Unknown
+    wanted = column.name.lower()
+    leaves = [
+        at
+        for at in range(metadata.num_columns)
+        if metadata.schema.column(at).path.lower() == wanted
+    ]
+    if len(leaves) != 1 or metadata.schema.column(leaves[0]).max_repetition_level:
+        raise Unknown
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(leaves[0]).statistics
+        if statistics is None:
+            raise Unknown
+        yield statistics

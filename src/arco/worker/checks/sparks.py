@@ -1,0 +1,144 @@
+"""Spark over the same data: for Spark SQL, for what only Java's regular expressions can
+say, and for more data than should come to one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arco.worker.checks.columns import Column
+from arco.worker.checks.dialects import SparkSql, whole
+from arco.worker.checks.engine import SAMPLED, Apart, Fused, Unanswered
+from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
+from arco.worker.checks.subject import Around, Subject
+from servo.contract.task import CheckMethod
+
+
+class SparkEngine:
+    """Uses the task's own session, on the task's own thread, and starts it when first asked."""
+
+    method: CheckMethod = "spark"
+
+    def __init__(self, subject: Subject, around: Around) -> None:
+        self._subject = subject
+        self._around = around
+        self._found: Any = None
+        self._sql = SparkSql(self._type_of)
+
+    def stop(self) -> None:
+        self._around.cancel()
+
+    @property
+    def frame(self) -> Any:
+        if self._found is None:
+            assert self._around.frame is not None
+            self._found = self._around.frame(self._subject.ref)
+        return self._found
+
+    def can(self, need: Fused | Apart) -> bool:
+        return True
+
+    def fused(self, needs: Sequence[Fused]) -> list[int | None]:
+        names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
+        asked = list(names)
+        return list(self._try(lambda: self.frame.selectExpr(*asked).first()))
+
+    def apart(self, need: Apart) -> int:
+        match need:
+            case Repeated():
+                found = self._try(
+                    lambda: self._groups(need).selectExpr("coalesce(sum(n - 1), 0)").first()
+                )
+                return int(found[0])
+            case Orphans():
+                return int(self._try(lambda: self._orphans(need, only_key=True).count()))
+
+    def sample(self, need: Misfits | Untrue | Apart) -> list[dict[str, Any]]:
+        rows = self._try(lambda: self._misfits(need).limit(SAMPLED).collect())
+        return [row.asDict(recursive=True) for row in rows]
+
+    def _misfits(self, need: Misfits | Untrue | Apart) -> Any:
+        match need:
+            case Misfits() | Untrue():
+                return self.frame.where(self._misfit(need))
+            case Repeated():
+                twice = self._groups(need).where("n > 1").limit(SAMPLED).drop("n")
+                keys = [f"_k{at}" for at in range(len(need.columns))]
+                keyed = self.frame.selectExpr("*", *self._keyed(need))
+                return keyed.join(twice, on=keys, how="left_semi").drop(*keys)
+            case Orphans():
+                return self._orphans(need, only_key=False).drop("_key")
+
+    def _misfit(self, need: Misfits | Untrue) -> str:
+        match need:
+            case Misfits(condition=condition):
+                return f"NOT ({condition(self._sql)})"
+            case Untrue(sql=sql):
+                return f"NOT coalesce(({sql}\n), FALSE)"
+
+    def _aggregate(self, need: Fused) -> str:
+        match need:
+            case Misfits() | Untrue():
+                return f"count_if({self._misfit(need)})"
+            case Newest(column=column):
+                return f"max({self._sql.moment(column)})"
+
+    def _keyed(self, need: Repeated) -> list[str]:
+        columns = enumerate(need.columns)
+        return [f"{self._sql.column(column)} AS _k{at}" for at, column in columns]
+
+    def _groups(self, need: Repeated) -> Any:
+        keys = [f"_k{at}" for at in range(len(need.columns))]
+        there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        keyed = self.frame.selectExpr(*self._keyed(need)).where(there)
+        return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
+
+    def _orphans(self, need: Orphans, *, only_key: bool) -> Any:
+        assert self._around.frame is not None
+        target = self._around.frame(need.target.ref)
+        other = SparkSql(lambda text: _type_of(target, text))
+        ours, theirs = _comparable(self._sql, need.column), _comparable(other, need.target_column)
+        kept = [] if only_key else ["*"]
+        left = self.frame.selectExpr(*kept, f"{ours} AS _key").where("_key IS NOT NULL")
+        return left.join(target.selectExpr(f"{theirs} AS _key"), on="_key", how="left_anti")
+
+    # -- before anything runs -------------------------------------------------------------
+
+    def flaw(self, need: Misfits | Untrue, pattern: str = "") -> str:
+        """What Spark has against a predicate or a pattern, in its own words; or nothing."""
+        try:
+            if pattern:
+                word = self._sql.text(whole(pattern))
+                self._try(lambda: self.frame.sparkSession.sql(f"SELECT rlike('', {word})").first())
+            else:
+                self._try(lambda: self.frame.where(self._misfit(need)).schema)
+                if isinstance(need, Untrue):
+                    self._try(lambda: self.frame.where(need.sql).schema)
+        except Unanswered as error:
+            return str(error)
+        return ""
+
+    def _type_of(self, text: str) -> str:
+        return _type_of(self.frame, text)
+
+    def _try(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except Exception as error:
+            if self._around.fatal(error):
+                raise
+            raise Unanswered(_line(error)) from error
+
+
+def _type_of(frame: Any, text: str) -> str:
+    return str(frame.selectExpr(text).dtypes[0][1])
+
+
+def _comparable(sql: SparkSql, column: Column) -> str:
+    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
+
+
+def _line(error: Exception) -> str:
+    """The first line of Spark's message, without its class and the SQL state."""
+    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return text.partition(" SQLSTATE:")[0].strip()
