@@ -152,21 +152,21 @@ def text(type: SparkType) -> str:
 
 def ddl(fields: Sequence[Field]) -> str:
     """Columns as a schema that Spark parses: names are quoted at every level."""
-    return ", ".join(f"{quoted(each['name'])} {_ddl_type(each['type'])}" for each in fields)
+    return ", ".join(f"{quoted(each['name'])} {ddl_type(each['type'])}" for each in fields)
 
 
-def _ddl_type(type: SparkType) -> str:
+def ddl_type(type: SparkType) -> str:
     if isinstance(type, str):
         return text(type)
     match type["type"]:
         case "array":
-            return f"array<{_ddl_type(type['elementType'])}>"
+            return f"array<{ddl_type(type['elementType'])}>"
         case "map":
-            return f"map<{_ddl_type(type['keyType'])}, {_ddl_type(type['valueType'])}>"
+            return f"map<{ddl_type(type['keyType'])}, {ddl_type(type['valueType'])}>"
         case "struct":
-            inner = (f"{quoted(f['name'])}: {_ddl_type(f['type'])}" for f in type["fields"])
+            inner = (f"{quoted(f['name'])}: {ddl_type(f['type'])}" for f in type["fields"])
             return f"struct<{', '.join(inner)}>"
-    return _ddl_type(type["sqlType"])
+    return ddl_type(type["sqlType"])
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,274 @@
+"""An input as one frame: exactly the versions that were planned to be read.
+
+Their columns are known from the files' footers, so Spark infers nothing and lists
+nothing. Versions are matched by column name; a column that some lack is null there, and
+one whose type grew has the wider type. A dimension of the partition becomes a column
+where the files have none of that name. A version without files is an error and never
+an empty frame.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from arco.errors import Corrupt, NotFound
+from arco.spark import types
+from arco.spark.failed import TaskFailed, failed
+from arco.spark.location import hadoop_options, spark_url
+from arco.spark.relation import File, Folder, relation
+from arco.storage import parallel
+from arco.storage.footers import parquet_files, read_footer
+from arco.storage.port import ObjectMeta, Store
+from servo.contract.partition import PartitionKey, Scalar
+from servo.contract.task import InputRef, MaterializationRef
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_GLOB: Final = str.maketrans({sign: f"\\{sign}" for sign in "*?[]{}\\"})
+
+
+class HasSession(Protocol):
+    """What is needed of a `SparkTask`."""
+
+    @property
+    def session(self) -> SparkSession: ...
+    @property
+    def connect(self) -> bool: ...
+
+
+class _Version(NamedTuple):
+    path: str
+    files: tuple[ObjectMeta, ...]
+    columns: tuple[types.Field, ...]
+    """Of the files."""
+    dimensions: dict[str, Scalar]
+    """Of the partition, as far as the files have no column of that name."""
+
+
+def read_frame(
+    task: HasSession,
+    store: Store,
+    ref: InputRef,
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+) -> DataFrame:
+    """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be.
+
+    `on_bytes` is told the size of the files, of which Spark may read less.
+    """
+    spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
+    if not ref.materializations:
+        raise _missing(ref, "no materialization of it was planned to be read")
+    versions = parallel.each(store, lambda v: _look(store, ref, v), ref.materializations)
+    if on_bytes is not None:
+        on_bytes(sum(file.size for version in versions for file in version.files))
+    schema = _schema(ref, versions)
+    groups = _groups(versions, schema)
+    frames = [_frame(task, store, group, schema) for group in groups]
+    if len(frames) > 1:
+        frames = [_conformed(frame, schema) for frame in frames]
+    whole = functools.reduce(lambda one, other: one.union(other), frames)
+    return whole.alias(f"@{ref.asset}")
+
+
+# -- looking ------------------------------------------------------------------------------
+
+
+def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _Version:
+    """All files of a version have one schema, so one footer tells it."""
+    files = parquet_files(store, version.path)
+    key = PartitionKey.parse(version.partition)
+    shown = f"partition {version.partition!r}" if version.partition else "its output"
+    if not files:
+        raise _missing(ref, f"{shown} has no files below {version.path}")
+    try:
+        columns = types.file_fields(read_footer(store, files[0]).metadata)
+    except NotFound:
+        raise _missing(ref, f"{shown} has lost {files[0].path}") from None
+    except (Corrupt, ValueError) as error:
+        message = error.message if isinstance(error, Corrupt) else f"{files[0].path}: {error}"
+        hint = f"materialize {ref.asset} again"
+        raise failed("infrastructure", "input.corrupt", message, hint) from None
+    there = {column["name"].lower() for column in columns}
+    added = {name: value for name, value in key.dimensions.items() if name.lower() not in there}
+    fields = tuple(types.nullable_field(column) for column in columns)
+    return _Version(version.path, tuple(files), fields, added)
+
+
+def _schema(ref: InputRef, versions: Iterable[_Version]) -> list[types.Field]:
+    """The columns of all versions together: the files' own first, then the dimensions."""
+    own: list[types.Field] = []
+    added: list[types.Field] = []
+    seen: set[str] = set()
+    for version in versions:
+        shape = repr((version.columns, sorted(version.dimensions.items(), key=str)))
+        if shape not in seen:
+            seen.add(shape)
+            own = _merged(ref, own, version.columns)
+            added = _merged(ref, added, _fields_of(version.dimensions))
+    whole = _merged(ref, own, added)
+    flaw = types.ambiguous([field["name"] for field in whole])
+    if flaw:
+        raise _differ(ref, flaw)
+    return [_concrete(field, _names(added)) for field in whole]
+
+
+def _merged(
+    ref: InputRef, one: Sequence[types.Field], other: Sequence[types.Field]
+) -> list[types.Field]:
+    merged = types.merged_fields(one, other)
+    if isinstance(merged, str):
+        found = [types.text(f["type"]) for f in (*one, *other) if f["name"] == merged]
+        raise _differ(ref, f"column {merged!r} is {' in one and '.join(found)} in another")
+    return merged
+
+
+def _concrete(field: types.Field, dimensions: set[str]) -> types.Field:
+    """A dimension that is null everywhere still needs a type."""
+    known = field["type"] != "void" or field["name"] not in dimensions
+    return field if known else {**field, "type": "string"}
+
+
+def _fields_of(dimensions: dict[str, Scalar]) -> list[types.Field]:
+    return [types.field(name, _type_of(value)) for name, value in dimensions.items()]
+
+
+def _type_of(value: Scalar) -> str:
+    match value:
+        case None:
+            return "void"
+        case bool():
+            return "boolean"
+        case int():
+            return "long"
+        case datetime():
+            return "timestamp"
+        case date():
+            return "date"
+        case str():
+            return "string"
+
+
+def _names(fields: Iterable[types.Field]) -> set[str]:
+    return {field["name"] for field in fields}
+
+
+# -- frames -------------------------------------------------------------------------------
+
+
+class _Group(NamedTuple):
+    """Versions that one scan reads: `columns` from the files, `dimensions` from their folder."""
+
+    columns: list[types.Field]
+    dimensions: list[types.Field]
+    versions: list[_Version]
+
+
+def _groups(versions: Iterable[_Version], schema: Sequence[types.Field]) -> list[_Group]:
+    """As few as can be: Spark's reader fills in missing columns, and widens most types."""
+    wanted = {field["name"]: field for field in schema}
+    groups: dict[str, _Group] = {}
+    for version in versions:
+        dimensions = [wanted[name] for name in version.dimensions]
+        columns = [f for f in schema if f["name"] not in version.dimensions]
+        if not all(types.reads_as(f["type"], wanted[f["name"]]["type"]) for f in version.columns):
+            columns = list(version.columns)
+        key = repr((columns, sorted(version.dimensions)))
+        groups.setdefault(key, _Group(columns, dimensions, [])).versions.append(version)
+    return list(groups.values())
+
+
+def _frame(
+    task: HasSession, store: Store, group: _Group, schema: Sequence[types.Field]
+) -> DataFrame:
+    options = hadoop_options(store)
+    if task.connect:
+        return _without_jvm(task.session, store, group, options)
+    folders = [_folder(store, version, group.dimensions) for version in group.versions]
+    return relation(task.session, group.columns, group.dimensions, folders, options)
+
+
+def _folder(store: Store, version: _Version, dimensions: Sequence[types.Field]) -> Folder:
+    values = tuple(version.dimensions[field["name"]] for field in dimensions)
+    files = tuple(
+        File(spark_url(store, f.path), f.size, _milliseconds(f.last_modified))
+        for f in version.files
+    )
+    return Folder(spark_url(store, version.path), values, files)
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _without_jvm(
+    session: SparkSession, store: Store, group: _Group, options: dict[str, str]
+) -> DataFrame:
+    """Scans that share their dimensions' values, each with these as literals."""
+    from pyspark.sql import functions as F
+
+    alike: dict[str, list[_Version]] = {}
+    for version in group.versions:
+        alike.setdefault(repr(version.dimensions), []).append(version)
+    frames = []
+    for versions in alike.values():
+        urls = [spark_url(store, v.path).translate(_GLOB) for v in versions]
+        reader = session.read.schema(types.ddl(group.columns)).options(**options)
+        literals = [
+            _literal(versions[0].dimensions[field["name"]], field).alias(field["name"])
+            for field in group.dimensions
+        ]
+        frames.append(reader.parquet(*urls).select(F.col("*"), *literals))
+    return functools.reduce(lambda one, other: one.union(other), frames)
+
+
+def _literal(value: Scalar, field: types.Field) -> Column:
+    from pyspark.sql import functions as F
+
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=UTC)
+    return F.lit(value).cast(types.text(field["type"]))
+
+
+def _conformed(frame: DataFrame, schema: Sequence[types.Field]) -> DataFrame:
+    """The same rows with the schema's columns, in its order."""
+    from pyspark.sql import functions as F
+
+    there = set(frame.columns)
+    return frame.select(
+        [
+            (F.col(types.quoted(f["name"])) if f["name"] in there else F.lit(None))
+            .cast(_type(f))
+            .alias(f["name"])
+            for f in schema
+        ]
+    )
+
+
+def _type(field: types.Field) -> str:
+    return types.ddl_type(field["type"])
+
+
+# -- failures -----------------------------------------------------------------------------
+
+
+def _differ(ref: InputRef, why: str) -> TaskFailed:
+    return failed(
+        "input",
+        "input.schema",
+        f"the versions of {ref.asset} do not go together: {why}",
+        "materialize the older partitions again",
+    )
+
+
+def _missing(ref: InputRef, why: str) -> TaskFailed:
+    return failed(
+        "input",
+        "input.missing",
+        f"the input {ref.asset} cannot be read: {why}",
+        "materialize it first; if only its order matters, name it in deps=",
+    )

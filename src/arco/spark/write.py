@@ -1,0 +1,319 @@
+"""A frame into a folder of Parquet files, once.
+
+The folder is this attempt's own, so nothing is ever overwritten, and two attempts that
+write at once do not meet. What Spark leaves besides (markers, checksums, temporary
+folders) is removed, as is everything when the write ends in an error. Files and folder
+are on the disk before this returns: a commit marker must not outlive what it names.
+
+Sizes: no shuffle is added for them. A partition that would make a file much larger than
+the target is cut as it is written; a handful of small files, as few rows in many
+partitions give, is joined afterwards without Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from arco.errors import Error
+from arco.spark import types
+from arco.spark.failed import TaskFailed, failed
+from arco.spark.location import hadoop_options, local_path, spark_url
+from arco.spark.read import HasSession
+from arco.spark.write_options import COMPRESSIONS, SortKey, WriteOptions
+from arco.storage import parallel
+from arco.storage.footers import Footer, nan_columns, nan_metadata, read_footers
+from arco.storage.own import put_own
+from arco.storage.port import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TARGET_FILE_BYTES: Final = 128 << 20
+SMALL_BYTES: Final = 32 << 20
+"""Files that come to no more than this together become one."""
+JOINED_BYTES: Final = 512 << 20
+"""But never rows that would take more memory than this."""
+
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+_COMMITTER: Final = {
+    # Files are moved as their tasks end. A job that fails half-way leaves some behind,
+    # which nobody reads, for the folder is not committed.
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_EXPANSION: Final = 2
+"""How much larger rows are by their types than in a compressed file, at least."""
+
+
+def write_frame(
+    task: HasSession,
+    store: Store,
+    folder: str,
+    frame: DataFrame,
+    *,
+    io: Mapping[str, str] | None = None,
+    target_bytes: int = TARGET_FILE_BYTES,
+    check: Callable[[], None] = lambda: None,
+) -> tuple[Footer, ...]:
+    """Write all rows below `folder`, which is new; the files' footers, by name.
+
+    An empty frame makes one empty file that has its columns. TaskFailed where Parquet
+    cannot hold the columns or `io` makes no sense; errors of the frame's own are raised
+    as Spark raises them. `check` may raise to end it.
+    """
+    options = WriteOptions.of(io or {}, target_bytes)
+    columns: list[types.Field] = frame.schema.jsonValue()["fields"]
+    _check_frame(frame, columns, options)
+    check()
+    try:
+        _run(store, folder, frame, columns, options)
+        check()
+        footers = _kept(store, folder)
+        if options.files is None and _is_small(footers, columns, options):
+            footers = (_joined(store, folder, footers, options),)
+        _settle(store, folder, footers)
+    except BaseException:
+        _remove(store, folder)
+        raise
+    return footers
+
+
+def _run(
+    store: Store,
+    folder: str,
+    frame: DataFrame,
+    columns: Sequence[types.Field],
+    options: WriteOptions,
+) -> None:
+    session = frame.sparkSession
+    if session.conf.get(_TIMESTAMPS) != "TIMESTAMP_MICROS":
+        session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    settings = {
+        **_COMMITTER,
+        **hadoop_options(store),
+        "compression": COMPRESSIONS[options.compression],
+    }
+    if options.files is None:
+        rows = _EXPANSION * options.target_bytes // row_bytes(columns)
+        settings["maxRecordsPerFile"] = str(max(rows, 1))
+    arranged = _arranged(frame, options)
+    arranged.write.options(**settings).parquet(spark_url(store, folder), mode="error")
+
+
+def _arranged(frame: DataFrame, options: WriteOptions) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    columns = [F.col(types.quoted(key.column)) for key in options.sort_by]
+    ordered = [
+        column.desc() if key.descending else column.asc()
+        for column, key in zip(columns, options.sort_by, strict=True)
+    ]
+    if options.files is not None:
+        if ordered:
+            frame = frame.repartitionByRange(options.files, *ordered)
+        else:
+            frame = frame.repartition(options.files)
+    return frame.sortWithinPartitions(*ordered) if ordered else frame
+
+
+def row_bytes(columns: Sequence[types.Field]) -> int:
+    """A guess at a row's size, from the types alone."""
+    return max(1, sum(_leaf_bytes(leaf) for f in columns for _, leaf in types.leaves(f["type"])))
+
+
+def _leaf_bytes(type: types.SparkType) -> int:
+    name = str(type)
+    if name in _BYTES:
+        return _BYTES[name]
+    return 16 if name.startswith("decimal") else 8
+
+
+_BYTES: Final = {
+    "boolean": 1,
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "float": 4,
+    "date": 4,
+    "string": 20,
+    "binary": 100,
+    "variant": 100,
+}
+
+
+# -- columns ------------------------------------------------------------------------------
+
+
+def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: WriteOptions) -> None:
+    if frame.isStreaming:
+        hint = "read it with spark.read instead of spark.readStream"
+        raise failed("user_code", "output.type", "the asset returned a streaming frame", hint)
+    check_columns(columns)
+    names = {field["name"] for field in columns}
+    for key in options.sort_by:
+        if key.column not in names:
+            hint = f"the output has {', '.join(sorted(names))}"
+            message = f"io: sort_by names {key.column!r}, which the output does not have"
+            raise failed("configuration", "io.invalid", message, hint)
+
+
+def check_columns(columns: Sequence[types.Field]) -> None:
+    """TaskFailed where Parquet cannot hold these columns, or a reader could not tell them apart."""
+    if not columns:
+        raise _refused("the output has no columns", "select at least one")
+    _check_names([field["name"] for field in columns], "")
+    for field in columns:
+        _check_type(field["name"], field["type"])
+
+
+def _check_names(names: Sequence[str], within: str) -> None:
+    flaw = types.ambiguous(names)
+    if flaw:
+        raise _refused(f"{within}{flaw}", "rename one of them, or leave it out")
+    if "" in names:
+        raise _refused(f"{within}a column has no name", "give it one with .alias()")
+
+
+def _check_type(path: str, type: types.SparkType) -> None:
+    if isinstance(type, str):
+        hint = _UNHELD.get(type.partition("(")[0])
+        if hint is not None:
+            raise _refused(f"column {path!r} is of type {types.text(type)}", hint)
+        return
+    match type["type"]:
+        case "array":
+            _check_type(f"{path}[]", type["elementType"])
+        case "map":
+            _check_type(f"{path}.key", type["keyType"])
+            _check_type(f"{path}.value", type["valueType"])
+        case "struct":
+            if not type["fields"]:
+                raise _refused(f"column {path!r} is a struct of nothing", "leave it out")
+            _check_names([field["name"] for field in type["fields"]], f"in column {path!r}, ")
+            for field in type["fields"]:
+                _check_type(f"{path}.{field['name']}", field["type"])
+
+
+_UNHELD: Final = {
+    "void": "it has only nulls: cast it to the type that it should have, e.g. CAST(x AS STRING)",
+    "interval": "Parquet cannot hold it: use INTERVAL YEAR TO MONTH or DAY TO SECOND, or a number",
+    "geometry": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",
+    "geography": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",
+}
+
+
+def _refused(what: str, hint: str) -> TaskFailed:
+    return failed("user_code", "output.columns", what, hint)
+
+
+# -- files --------------------------------------------------------------------------------
+
+
+def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
+    """The files that have rows, or one that has none; whatever else is there goes."""
+    for meta in store.list(f"{folder}/"):
+        if not meta.path.endswith(".parquet") or "/_temporary/" in meta.path:
+            store.delete(meta.path)
+    local = local_path(store, folder)
+    if local is not None:
+        shutil.rmtree(f"{local}/_temporary", ignore_errors=True)
+    footers = read_footers(store, folder)
+    if not footers:
+        raise failed(
+            "configuration",
+            "output.unseen",
+            f"Spark has written, and there is nothing at {spark_url(store, folder)}",
+            "a cluster needs a store that all its machines share: a bucket, or a shared disk",
+        )
+    kept = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
+    names = {footer.path for footer in kept}
+    for footer in footers:
+        if footer.path not in names:
+            store.delete(footer.path)
+    return tuple(kept)
+
+
+def _is_small(
+    footers: Sequence[Footer], columns: Sequence[types.Field], options: WriteOptions
+) -> bool:
+    """Whether these are several files that should be one, and can be."""
+    if len(footers) < 2 or sum(f.size for f in footers) > min(SMALL_BYTES, options.target_bytes):
+        return False
+    if any(leaf == "variant" for f in columns for _, leaf in types.leaves(f["type"])):
+        return False  # which Arrow does not know
+    rows: int = sum(footer.metadata.num_rows for footer in footers)
+    return rows * row_bytes(columns) <= JOINED_BYTES
+
+
+def _joined(store: Store, folder: str, footers: Sequence[Footer], options: WriteOptions) -> Footer:
+    parts = parallel.each(store, lambda footer: _table(store, footer), footers)
+    table = _sorted(pa.concat_tables(parts), options.sort_by)
+    buffer = pa.BufferOutputStream()
+    written: list[Any] = []
+    codec = options.compression
+    with pq.ParquetWriter(
+        buffer, table.schema, compression=codec, metadata_collector=written
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(nan_metadata(nan_columns(table)))
+    data = buffer.getvalue().to_pybytes()
+    path = f"{folder}/part-00000.parquet"
+    put_own(store, path, data)
+    parallel.each(store, lambda footer: store.delete(footer.path), footers)
+    return Footer(path, len(data), written[0])
+
+
+def _table(store: Store, footer: Footer) -> pa.Table:
+    return pq.read_table(pa.BufferReader(store.get(footer.path).data))
+
+
+def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """In the order of Spark: nulls come first, and last where it descends."""
+    for key in reversed(keys):
+        order = "descending" if key.descending else "ascending"
+        nulls = "at_end" if key.descending else "at_start"
+        values = table.column(key.column)
+        table = table.take(pc.array_sort_indices(values, order=order, null_placement=nulls))
+    return table
+
+
+def _settle(store: Store, folder: str, footers: Sequence[Footer]) -> None:
+    """See files and folders onto the disk, up to the store's own; a bucket needs none of it."""
+    local = local_path(store, folder)
+    if local is None:
+        return
+    names = [Path(local, footer.path.rpartition("/")[2]) for footer in footers]
+    parallel.each(store, _sync, names)
+    root = Path(local_path(store, "") or "/")
+    path = Path(local)
+    while path != root and path != path.parent:
+        _sync(path)
+        path = path.parent
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove(store: Store, folder: str) -> None:
+    """As far as it goes: what is left is nobody's, and is collected later."""
+    local = local_path(store, folder)
+    if local is not None:
+        shutil.rmtree(local, ignore_errors=True)
+        return
+    with contextlib.suppress(Error):
+        for meta in store.list(f"{folder}/"):
+            store.delete(meta.path)
