@@ -1,0 +1,1 @@
+"""Column lineage out of Spark's analyzed plans."""
