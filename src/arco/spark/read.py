@@ -28,7 +28,8 @@ from servo.contract.task import InputRef, MaterializationRef
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_GLOB: Final = str.maketrans({sign: f"\\{sign}" for sign in "*?[]{}\\"})
+_NO_GLOB: Final = {"__globPaths__": "false"}
+"""These are names and no patterns. Hadoop's patterns cannot have colons, as partitions do."""
 
 
 class HasSession(Protocol):
@@ -68,7 +69,7 @@ def read_frame(
         on_bytes(sum(file.size for version in versions for file in version.files))
     schema = _schema(ref, versions)
     groups = _groups(versions, schema)
-    frames = [_frame(task, store, group, schema) for group in groups]
+    frames = [_frame(task, store, group) for group in groups]
     if len(frames) > 1:
         frames = [_conformed(frame, schema) for frame in frames]
     whole = functools.reduce(lambda one, other: one.union(other), frames)
@@ -174,17 +175,19 @@ def _groups(versions: Iterable[_Version], schema: Sequence[types.Field]) -> list
     groups: dict[str, _Group] = {}
     for version in versions:
         dimensions = [wanted[name] for name in version.dimensions]
-        columns = [f for f in schema if f["name"] not in version.dimensions]
-        if not all(types.reads_as(f["type"], wanted[f["name"]]["type"]) for f in version.columns):
-            columns = list(version.columns)
+        own = {field["name"]: field["type"] for field in version.columns}
+        columns = [_as_read(f, own) for f in schema if f["name"] not in version.dimensions]
         key = repr((columns, sorted(version.dimensions)))
         groups.setdefault(key, _Group(columns, dimensions, [])).versions.append(version)
     return list(groups.values())
 
 
-def _frame(
-    task: HasSession, store: Store, group: _Group, schema: Sequence[types.Field]
-) -> DataFrame:
+def _as_read(field: types.Field, own: dict[str, types.SparkType]) -> types.Field:
+    there = own.get(field["name"])
+    return field if there is None else {**field, "type": types.readable_as(there, field["type"])}
+
+
+def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
     options = hadoop_options(store)
     if task.connect:
         return _without_jvm(task.session, store, group, options)
@@ -216,8 +219,8 @@ def _without_jvm(
         alike.setdefault(repr(version.dimensions), []).append(version)
     frames = []
     for versions in alike.values():
-        urls = [spark_url(store, v.path).translate(_GLOB) for v in versions]
-        reader = session.read.schema(types.ddl(group.columns)).options(**options)
+        urls = [spark_url(store, v.path) for v in versions]
+        reader = session.read.schema(types.ddl(group.columns)).options(**options, **_NO_GLOB)
         literals = [
             _literal(versions[0].dimensions[field["name"]], field).alias(field["name"])
             for field in group.dimensions

@@ -304,20 +304,29 @@ def _decimal(type: str) -> tuple[int, int] | None:
     return (_DIGITS[type], 0) if type in _DIGITS else None
 
 
-def reads_as(file: SparkType, wanted: SparkType) -> bool:
-    """Whether Spark's Parquet reader gives a column of one type as the other by itself."""
+def readable_as(file: SparkType, wanted: SparkType) -> SparkType:
+    """The type nearest to `wanted` as which Spark's Parquet reader gives a column of a file.
+
+    It has the wanted shape, so that a cast, which goes by the order of fields, can do the rest.
+    """
     if isinstance(file, str) or isinstance(wanted, str):
-        return file == wanted or (str(file), str(wanted)) in _READS
-    if file["type"] != wanted["type"]:
-        return False
+        return wanted if file == wanted or (str(file), str(wanted)) in _READS else file
     match file["type"]:
         case "array":
-            return reads_as(file["elementType"], wanted["elementType"])
+            parts = ("elementType",)
         case "map":
             parts = ("keyType", "valueType")
-            return all(reads_as(file[part], wanted[part]) for part in parts)
-    types = {each["name"]: each["type"] for each in wanted["fields"]}
-    return all(reads_as(f["type"], types[f["name"]]) for f in file["fields"])
+        case _:
+            own = {each["name"]: each["type"] for each in file["fields"]}
+            return struct(
+                [
+                    {**each, "type": readable_as(own[each["name"]], each["type"])}
+                    if each["name"] in own
+                    else each
+                    for each in wanted["fields"]
+                ]
+            )
+    return {**wanted, **{part: readable_as(file[part], wanted[part]) for part in parts}}
 
 
 _READS: Final = {
