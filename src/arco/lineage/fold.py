@@ -1,0 +1,298 @@
+"""Lineage's folds: by target, then by source.
+
+The stage of targets keeps what the newest output says; an output that says what was
+known changes no column. What an asset uses of another goes to the stage of sources,
+whenever it changes, as a whole.
+
+An output is counted once: the execution's row says that it was. Such rows leave after
+days, later than the run's own, so that no report comes that late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from arco.lineage.events import LineageRecorded, Use, UsesChanged
+from arco.lineage.tables import (
+    COLUMNS,
+    COVERAGE,
+    DEPENDENTS,
+    EDGE_METADATA,
+    EDGES,
+    EXECUTIONS,
+    USES,
+    ColumnEdgeRow,
+    CoverageRow,
+    DependentRow,
+    EdgeMetadataRow,
+    EdgeRow,
+    ExecutionRow,
+    UseRow,
+)
+from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
+from arco.state.table import Key
+from servo.contract.canonical import fingerprint
+from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
+
+_KEPT = ("masked", "method", "confidence")
+
+
+def edge_id(source: str, target: str, parameter: str) -> str:
+    """The same whatever the code does: an edge is a place in the graph."""
+    parts = {"kind": "edge", "source": source, "target": target, "parameter": parameter}
+    return f"edge_{fingerprint(parts)[:16]}"
+
+
+# -- by target ----------------------------------------------------------------------------
+
+
+def fold_targets(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case LineageRecorded() as recorded:
+            reads = _reads(recorded.lineage.read)
+            if not _is_known(rows, recorded, reads):
+                yield from _record(rows, fact, recorded, reads)
+
+
+def _record(
+    rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
+) -> Iterator[Change]:
+    known = rows.scan(COLUMNS, recorded.asset)
+    before = {edge.source: edge.kind for edge in rows.scan(EDGES, recorded.asset)}
+    for ref in reads:
+        yield from _edge(rows, fact, recorded, ref)
+    columns = {_key(row): row for row in _columns(fact, recorded)}
+    yield from _replace(known, columns)
+    yield Put(COVERAGE, _coverage(rows, fact, recorded))
+    yield from _uses(recorded, known, columns.values(), before, reads)
+
+
+def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
+    """Whether this very output was folded: another attempt has adopted it, say."""
+    if not reads:
+        return False  # nothing is counted, so nothing is counted twice
+    edge = edge_id(reads[0].asset, recorded.asset, reads[0].parameter)
+    return rows.get(EXECUTIONS, recorded.asset, recorded.materialization_id, edge) is not None
+
+
+def _reads(read: Iterable[InputRef]) -> list[InputRef]:
+    """One for each edge."""
+    made: dict[tuple[str, str], InputRef] = {}
+    for ref in read:
+        known = made.get((ref.asset, ref.parameter))
+        versions = () if known is None else known.materializations
+        both = dict.fromkeys((*versions, *ref.materializations))
+        made[ref.asset, ref.parameter] = msgspec.structs.replace(ref, materializations=tuple(both))
+    return list(made.values())
+
+
+def _edge(rows: Rows, fact: Fact, recorded: LineageRecorded, ref: InputRef) -> Iterator[Change]:
+    target, id = recorded.asset, edge_id(ref.asset, recorded.asset, ref.parameter)
+    yield Put(
+        EDGES,
+        EdgeRow(
+            target=target,
+            edge_id=id,
+            source=ref.asset,
+            parameter=ref.parameter,
+            kind=_edge_kind(ref),
+            target_id=recorded.asset_id,
+        ),
+    )
+    seen = rows.get(EDGE_METADATA, target, id)
+    yield Put(
+        EDGE_METADATA,
+        EdgeMetadataRow(
+            target=target,
+            edge_id=id,
+            first_seen_run=recorded.run_id if seen is None else seen.first_seen_run,
+            first_seen_at=fact.received_at if seen is None else seen.first_seen_at,
+            last_seen_run=recorded.run_id,
+            last_seen_at=fact.received_at,
+            executions=1 if seen is None else seen.executions + 1,
+            transform=recorded.transform,
+        ),
+    )
+    yield Put(EXECUTIONS, _execution(fact, recorded, ref, id))
+
+
+def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) -> ExecutionRow:
+    return ExecutionRow(
+        target=recorded.asset,
+        materialization_id=recorded.materialization_id,
+        edge_id=id,
+        source=ref.asset,
+        partition_key=recorded.partition,
+        run_id=recorded.run_id,
+        task_id=recorded.task_id,
+        source_materializations=[m.materialization_id for m in ref.materializations],
+        source_partitions=[m.partition for m in ref.materializations],
+        rows_read=sum(m.rows for m in ref.materializations),
+        rows_written=recorded.rows,
+        bytes_written=recorded.bytes,
+        recorded_at=fact.received_at,
+    )
+
+
+def _edge_kind(ref: InputRef) -> str:
+    return "data" if ref.parameter or ref.materializations else "order"
+
+
+def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
+    lineage = recorded.lineage
+
+    def row(
+        column: str, source: ColumnSource, method: LineageMethod, confidence: Confidence
+    ) -> ColumnEdgeRow:
+        return ColumnEdgeRow(
+            target=recorded.asset,
+            target_column=column,
+            source=source.asset,
+            source_column=source.column,
+            kind=source.kind,
+            masked=source.masked,
+            method=method,
+            confidence=confidence,
+            since=fact.received_at,
+        )
+
+    for each in lineage.columns:
+        for source in each.sources:
+            yield row(each.column, source, each.method, each.confidence)
+    for source in lineage.influences:
+        yield row("", source, lineage.method, lineage.confidence)
+
+
+def _key(row: ColumnEdgeRow) -> Key:
+    return COLUMNS.key_of(row)
+
+
+def _replace(known: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
+    old = {_key(row): row for row in known}
+    for key in old.keys() - columns.keys():
+        yield Delete(COLUMNS, key)
+    for key, row in columns.items():
+        if key not in old or _differs(old[key], row):
+            yield Put(COLUMNS, row)
+
+
+def _differs(one: ColumnEdgeRow, other: ColumnEdgeRow) -> bool:
+    return any(getattr(one, name) != getattr(other, name) for name in _KEPT)
+
+
+def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded) -> CoverageRow:
+    lineage = recorded.lineage
+    row = CoverageRow(
+        target=recorded.asset,
+        method=lineage.method,
+        confidence=lineage.confidence,
+        coverage_percent=lineage.coverage_percent,
+        reason=lineage.reason,
+        columns=[each.column for each in lineage.columns],
+        unmapped=list(lineage.unmapped),
+        since=fact.received_at,
+    )
+    known = rows.get(COVERAGE, recorded.asset)
+    if known is not None and msgspec.structs.replace(row, since=known.since) == known:
+        return known
+    return row
+
+
+def _uses(
+    recorded: LineageRecorded,
+    known: list[ColumnEdgeRow],
+    columns: Iterable[ColumnEdgeRow],
+    before: dict[str, str],
+    reads: list[InputRef],
+) -> Iterator[Emit]:
+    """For each source of which something else is used than before: all that is used now."""
+    old, new = _by_source(known), _by_source(columns)
+    kinds = {ref.asset: _edge_kind(ref) for ref in reads}
+    for source in sorted({*old, *new, *kinds}):
+        is_new = source in kinds and before.get(source) != kinds[source]
+        if is_new or old.get(source) != new.get(source):
+            yield Emit(
+                UsesChanged(
+                    source=source,
+                    target=recorded.asset,
+                    data=kinds.get(source, before.get(source, "data")) == "data",
+                    uses=tuple(sorted(new.get(source, ()))),
+                )
+            )
+
+
+def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
+    made: dict[str, set[Use]] = {}
+    for row in rows:
+        use = msgspec.convert(
+            {
+                "column": row.source_column,
+                "target_column": row.target_column,
+                "kind": row.kind,
+                "masked": row.masked,
+                "method": row.method,
+                "confidence": row.confidence,
+            },
+            Use,
+        )
+        made.setdefault(row.source, set()).add(use)
+    return made
+
+
+# -- by source ----------------------------------------------------------------------------
+
+
+def fold_sources(rows: Rows, fact: Fact) -> Iterator[Change]:
+    match fact.payload:
+        case UsesChanged(source=source, target=target, data=data, uses=uses):
+            kind = "data" if data else "order"
+            known = rows.get(DEPENDENTS, source, target)
+            if known is None or known.kind != kind:
+                yield Put(DEPENDENTS, DependentRow(source, target, kind, fact.received_at))
+            made = {USES.key_of(row): row for row in (_use_row(source, target, u) for u in uses)}
+            for row in rows.scan(USES, source):
+                if row.target == target and USES.key_of(row) not in made:
+                    yield Delete(USES, USES.key_of(row))
+            for row in made.values():
+                yield Put(USES, row)
+
+
+def _use_row(source: str, target: str, use: Use) -> UseRow:
+    return UseRow(
+        source=source,
+        source_column=use.column,
+        target=target,
+        target_column=use.target_column,
+        kind=use.kind,
+        masked=use.masked,
+        method=use.method,
+        confidence=use.confidence,
+    )
+
+
+def _by_target(fact: Fact) -> Key:
+    match fact.payload:
+        case LineageRecorded(asset=asset):
+            return (asset,)
+    raise TypeError(fact.payload)
+
+
+def _by_source_asset(fact: Fact) -> Key:
+    match fact.payload:
+        case UsesChanged(source=source):
+            return (source,)
+    raise TypeError(fact.payload)
+
+
+TARGETS = Stage(
+    "lineage_targets",
+    (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE),
+    {LineageRecorded: _by_target},
+    fold_targets,
+)
+SOURCES = Stage(
+    "lineage_sources", (USES, DEPENDENTS), {UsesChanged: _by_source_asset}, fold_sources
+)
+STAGES = (TARGETS, SOURCES)

@@ -1,0 +1,186 @@
+"""Reading lineage at one generation.
+
+A graph is walked breadth first, each node once, so cycles (an asset that reads its own
+past) end. A node is a column, or with an empty column the rows of an asset as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from arco.lineage.tables import (
+    COLUMNS,
+    COVERAGE,
+    DEPENDENTS,
+    EDGE_METADATA,
+    EDGES,
+    EXECUTIONS,
+    USES,
+    ColumnEdgeRow,
+    CoverageRow,
+    DependentRow,
+    EdgeMetadataRow,
+    EdgeRow,
+    ExecutionRow,
+    UseRow,
+)
+from arco.state.snapshot import Snapshot
+from servo.contract.task import DIRECT
+
+DEPTH = 32
+"""So far a walk goes unless it is told otherwise."""
+
+
+class Node(NamedTuple):
+    asset: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.asset}.{self.column}" if self.column else self.asset
+
+
+class Link(Struct, frozen=True, order=True):
+    """One step of a walk, from what was asked for to what was found."""
+
+    distance: int
+    source: Node
+    target: Node
+    kind: str
+    masked: bool = False
+    method: str = ""
+    confidence: str = ""
+
+    @property
+    def direct(self) -> bool:
+        return self.kind in DIRECT
+
+
+class Impact(Struct, frozen=True, order=True):
+    """What a change of a column reaches."""
+
+    distance: int
+    node: Node
+    direct: bool
+    """Whether its values flow there, on some way; otherwise they only decide."""
+    masked: bool
+    """Whether they cannot be seen there, whichever way."""
+
+
+class LineageReader:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    # -- one asset --------------------------------------------------------------------
+
+    def edges(self, target: str) -> list[EdgeRow]:
+        """What an asset has ever read, or come after."""
+        return self.snapshot.rows(EDGES, target)
+
+    def edge_metadata(self, target: str) -> dict[str, EdgeMetadataRow]:
+        return {row.edge_id: row for row in self.snapshot.rows(EDGE_METADATA, target)}
+
+    def executions(self, target: str) -> list[ExecutionRow]:
+        """What went into each output of an asset, oldest first."""
+        rows = self.snapshot.rows(EXECUTIONS, target)
+        return sorted(rows, key=lambda r: (r.recorded_at, r.materialization_id, r.source))
+
+    def columns(self, target: str) -> list[ColumnEdgeRow]:
+        return self.snapshot.rows(COLUMNS, target)
+
+    def coverage(self, target: str) -> CoverageRow | None:
+        return self.snapshot.get(COVERAGE, target)
+
+    def uses(self, source: str) -> list[UseRow]:
+        return self.snapshot.rows(USES, source)
+
+    def dependents(self, source: str) -> list[DependentRow]:
+        return self.snapshot.rows(DEPENDENTS, source)
+
+    # -- walks ------------------------------------------------------------------------
+
+    def upstream(self, asset: str, column: str = "", *, depth: int = DEPTH) -> list[Link]:
+        """Where a column comes from; without a column, what an asset reads."""
+        return _walk(Node(asset, column), depth, self._sources, lambda link: link.source)
+
+    def downstream(self, asset: str, column: str = "", *, depth: int = DEPTH) -> list[Link]:
+        """What uses a column; without a column, what reads an asset."""
+        return _walk(Node(asset, column), depth, self._targets, lambda link: link.target)
+
+    def impact(self, asset: str, column: str, *, depth: int = DEPTH) -> list[Impact]:
+        """All that a change of a column reaches, nearest first."""
+        start = Node(asset, column)
+        links = self.downstream(asset, column, depth=depth)
+        ways = _ways(start, links)
+        near = {link.target: link.distance for link in reversed(links)}
+        near.pop(start, None)
+        return sorted(Impact(far, node, *ways[node]) for node, far in near.items())
+
+    def _sources(self, node: Node, distance: int) -> Iterator[Link]:
+        if not node.column:
+            yield from self._assets_above(node, distance)
+            return
+        for row in self.columns(node.asset):
+            if row.target_column == node.column:
+                source = Node(row.source, row.source_column)
+                yield _link(distance, source, node, row)
+
+    def _assets_above(self, node: Node, distance: int) -> Iterator[Link]:
+        for source, kind in sorted({(edge.source, edge.kind) for edge in self.edges(node.asset)}):
+            yield Link(distance, Node(source), node, kind)
+
+    def _targets(self, node: Node, distance: int) -> Iterator[Link]:
+        if not node.column:
+            for row in self.dependents(node.asset):
+                yield Link(distance, node, Node(row.target), row.kind)
+            return
+        for use in self.uses(node.asset):
+            if use.source_column == node.column:
+                yield _link(distance, node, Node(use.target, use.target_column), use)
+
+
+def _link(distance: int, source: Node, target: Node, row: ColumnEdgeRow | UseRow) -> Link:
+    return Link(distance, source, target, row.kind, row.masked, row.method, row.confidence)
+
+
+def _walk(
+    start: Node,
+    depth: int,
+    step: Callable[[Node, int], Iterable[Link]],
+    far_end: Callable[[Link], Node],
+) -> list[Link]:
+    links: list[Link] = []
+    seen, edge = {start}, [start]
+    for distance in range(1, depth + 1):
+        beyond: list[Node] = []
+        for node in edge:
+            for link in step(node, distance):
+                links.append(link)
+                if far_end(link) not in seen:
+                    seen.add(far_end(link))
+                    beyond.append(far_end(link))
+        edge = beyond
+        if not edge:
+            break
+    return links
+
+
+def _ways(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
+    """Of each node, whether values flow there on some way, and are masked on every one."""
+    ways = {start: (True, False)}
+    changed = True
+    while changed:
+        changed = False
+        for link in links:
+            if link.source not in ways:
+                continue
+            direct, masked = ways[link.source]
+            way = (direct and link.direct, masked or link.masked)
+            known = ways.get(link.target, (False, True))
+            best = (known[0] or way[0], known[1] and way[1])
+            if link.target not in ways or best != known:
+                ways[link.target] = best
+                changed = True
+    return ways

@@ -1,0 +1,132 @@
+"""Lineage's tables: three layers of edges between assets, and edges between columns.
+
+Assets go by their keys. What looks up-stream is sharded by the target, what looks
+down-stream by the source. Executions leave for history; edges stay.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from arco.state.table import History, Row, Table
+
+KEPT_HOT = timedelta(days=7)
+
+
+class EdgeRow(Row, frozen=True):
+    """Layer 1, the topology: that an asset reads another, through one of its inputs."""
+
+    target: str
+    edge_id: str
+    source: str
+    parameter: str
+    kind: str
+    """`data`, or `order`: it only comes after the source."""
+    target_id: str
+
+
+class EdgeMetadataRow(Row, frozen=True):
+    """Layer 2: when an edge was seen."""
+
+    target: str
+    edge_id: str
+    first_seen_run: str
+    first_seen_at: datetime
+    last_seen_run: str
+    last_seen_at: datetime
+    executions: int
+    transform: str
+
+
+class ExecutionRow(Row, frozen=True):
+    """Layer 3: one output, and what of one input went into it."""
+
+    target: str
+    materialization_id: str
+    edge_id: str
+    source: str
+    partition_key: str
+    run_id: str
+    task_id: str
+    source_materializations: list[str]
+    source_partitions: list[str]
+    rows_read: int
+    rows_written: int
+    bytes_written: int
+    recorded_at: datetime
+
+
+class ColumnEdgeRow(Row, frozen=True):
+    """What the newest output of an asset says about one of its columns."""
+
+    target: str
+    target_column: str
+    """Empty for what decides about the rows as a whole."""
+    source: str
+    source_column: str
+    kind: str
+    masked: bool
+    method: str
+    confidence: str
+    since: datetime
+
+
+class CoverageRow(Row, frozen=True):
+    """How much is known about the newest output of an asset."""
+
+    target: str
+    method: str
+    confidence: str
+    coverage_percent: int
+    reason: str
+    columns: list[str]
+    """Those whose sources are known; some may have none."""
+    unmapped: list[str]
+    since: datetime
+
+
+class UseRow(Row, frozen=True):
+    """A column edge, found from its source."""
+
+    source: str
+    source_column: str
+    target: str
+    target_column: str
+    kind: str
+    masked: bool
+    method: str
+    confidence: str
+
+
+class DependentRow(Row, frozen=True):
+    """An edge, found from its source."""
+
+    source: str
+    target: str
+    kind: str
+    since: datetime
+
+
+EDGES = Table("lineage", "edges", EdgeRow, key=["target", "edge_id"])
+EDGE_METADATA = Table("lineage", "edge_metadata", EdgeMetadataRow, key=["target", "edge_id"])
+EXECUTIONS = Table(
+    "lineage",
+    "executions",
+    ExecutionRow,
+    key=["target", "materialization_id", "edge_id"],
+    history=History("recorded_at", KEPT_HOT),
+)
+COLUMNS = Table(
+    "lineage",
+    "columns",
+    ColumnEdgeRow,
+    key=["target", "target_column", "source", "source_column", "kind"],
+)
+COVERAGE = Table("lineage", "coverage", CoverageRow, key=["target"])
+USES = Table(
+    "lineage",
+    "uses",
+    UseRow,
+    key=["source", "source_column", "target", "target_column", "kind"],
+)
+DEPENDENTS = Table("lineage", "dependents", DependentRow, key=["source", "target"])
