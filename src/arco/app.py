@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
@@ -20,7 +23,9 @@ from arco.dispatch.queues.objectstore import ObjectStoreQueue
 from arco.dispatch.queues.port import Queue
 from arco.dispatch.reports import Reports
 from arco.dispatch.requests import Requests
+from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
+from arco.execution.commands import ExecutionCommands
 from arco.execution.reader import ExecutionReader
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committed, Committer
@@ -36,6 +41,10 @@ from arco.orchestration.limits import Limits as OrchestrationLimits
 from arco.orchestration.limits import Timing
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.tables import RUNS, TASKS
+from arco.quality import fold as quality_fold
+from arco.quality.reader import QualityReader
+from arco.spark.host import SparkHost
+from arco.spark.settings import SparkSettings
 from arco.state import system
 from arco.state.backup import CopyReport, back_up, restore
 from arco.state.compactor import Compactor
@@ -64,6 +73,7 @@ from arco.worker.artifact import ArtifactCache
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.execute import Executor
 from arco.worker.keys import task_keys
+from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
 from servo.contract.task import TaskRequest
 from servo.contract.ulid import system_ulids
@@ -71,6 +81,7 @@ from servo.contract.ulid import system_ulids
 EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *orchestration_events.EVENTS,
+    *execution_events.EVENTS,
     RolledBack,
 )
 """Every event type that this program knows."""
@@ -83,10 +94,16 @@ def chain() -> Chain:
         system.admission(commands),
         *orchestration_fold.STAGES,
         *execution_fold.STAGES,
+        *quality_fold.STAGES,
         *catalog_fold.STAGES,
         system.OUTCOME_STAGE,
     )
     return Chain(stages, EVENTS)
+
+
+@functools.cache
+def _spark_host(settings: bytes) -> SparkHost:
+    return SparkHost(msgspec.json.decode(settings, type=SparkSettings))
 
 
 class Workspace:
@@ -111,6 +128,8 @@ class Workspace:
         actor: str = "",
         warm_budget_bytes: int = 192 << 20,
         cache_budget_bytes: int = 256 << 20,
+        spark: SparkSettings | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
         self.store = store
         self.tenant = tenant
@@ -143,6 +162,9 @@ class Workspace:
         )
         self.tier1 = Tier1(self.ledger, self.committer, self.manifests, self.files, self.chain)
         self.catalog = CatalogCommands(self.tier1, actor)
+        self.execution = ExecutionCommands(self.tier1, actor)
+        self.pricing = pricing or Pricing()
+        self._spark_settings = spark or SparkSettings()
         self.library = Library(store)
         self.orchestration = OrchestrationCommands(
             store, self.tier1, self.library, self.snapshot, self.clock, self.ids, actor
@@ -180,6 +202,9 @@ class Workspace:
 
     def read_execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))
+
+    def read_quality(self, at: At | None = None) -> QualityReader:
+        return QualityReader(self.snapshot(at))
 
     def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""
@@ -264,6 +289,21 @@ class Workspace:
 
     # -- running tasks -------------------------------------------------------------------
 
+    def spark(self) -> SparkHost:
+        """Spark, for all workers of this process that have the same settings."""
+        return _spark_host(msgspec.json.encode(self._spark_settings))
+
+    def warm_spark(self) -> bool:
+        """Start Spark in the background if the deployed assets seem to need it."""
+        deployed = self.read_orchestration().current_deployment()
+        if deployed is None:
+            return False
+        assets = self.library.manifest(deployed.manifest).assets
+        needed = any(asset.engine == "spark" for asset in assets)
+        if needed:
+            self.spark().warm()
+        return needed
+
     def reports(self, timing: Timing | None = None) -> Reports:
         linger_s = (timing or Timing()).linger_s
         return Reports(self.ledger, self.clock, linger_s=linger_s)
@@ -330,6 +370,8 @@ class Workspace:
             self.clock,
             self.ids,
             worker_id,
+            spark=self.spark(),
+            pricing=self.pricing,
         )
         return Worker(
             worker_id,

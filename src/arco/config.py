@@ -5,7 +5,14 @@
     tenant = "acme"
     name = "prod"
 
-Each value is taken from the first of the three that has it.
+    [spark]                          # see `arco.spark.settings`
+    master = "spark://host:7077"
+
+    [costs]
+    pricing = "pricing.toml"         # relative to this file; see `arco.worker.pricing`
+
+Each value of `[workspace]` is taken from the first of the three that has it. The others are
+in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
 """
 
 from __future__ import annotations
@@ -19,6 +26,8 @@ from typing import Any
 import msgspec
 
 from arco.errors import Invalid
+from arco.spark.settings import SparkSettings
+from arco.spark.settings import parse as parse_spark
 
 FILE = "arco.toml"
 TENANT = "default"
@@ -63,8 +72,21 @@ class _WorkspaceSection(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
+class _CostsSection(msgspec.Struct, frozen=True):
+    pricing: str | None = None
+
+
 class _File(msgspec.Struct, frozen=True):
     workspace: _WorkspaceSection = _WorkspaceSection()
+    spark: dict[str, Any] = {}
+    costs: _CostsSection = _CostsSection()
+
+
+class Running(msgspec.Struct, frozen=True):
+    """How tasks run here."""
+
+    spark: SparkSettings = SparkSettings()
+    pricing: Path | None = None
 
 
 def resolve(options: Settings, env: Mapping[str, str], directory: Path) -> Config:
@@ -79,6 +101,21 @@ def resolve(options: Settings, env: Mapping[str, str], directory: Path) -> Confi
             f"in {FILE if path is None else path}",
         )
     return Config(settings.store, settings.tenant or TENANT, settings.workspace or WORKSPACE)
+
+
+def resolve_running(env: Mapping[str, str], directory: Path) -> Running:
+    """What the nearest file says of Spark and of prices, and the environment of Spark."""
+    path = find_file(directory)
+    found = _File() if path is None else parse(path.read_text("utf-8"), str(path))
+    given = {
+        name: env[variable]
+        for name, variable in (("master", "ARCO_SPARK_MASTER"), ("remote", "ARCO_SPARK_REMOTE"))
+        if env.get(variable)
+    }
+    spark = parse_spark({**found.spark, **given}, f"[spark] of {path or 'the environment'}")
+    if path is None or found.costs.pricing is None:
+        return Running(spark)
+    return Running(spark, path.parent / Path(found.costs.pricing).expanduser())
 
 
 def from_env(env: Mapping[str, str]) -> Settings:
@@ -110,9 +147,13 @@ def parse(text: str, path: str) -> _File:
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"{path} is not TOML: {error}") from None
     _check_keys(found, _File, path, "")
-    for name, section in found.items():
-        if isinstance(section, dict):
-            _check_keys(section, _WorkspaceSection, path, f" in [{name}]")
+    sections: dict[str, type[msgspec.Struct]] = {
+        "workspace": _WorkspaceSection,
+        "costs": _CostsSection,
+    }
+    for name, section in sections.items():
+        if isinstance(found.get(name), dict):
+            _check_keys(found[name], section, path, f" in [{name}]")
     try:
         return msgspec.convert(found, _File)
     except msgspec.ValidationError as error:

@@ -65,6 +65,7 @@ class Engine:
             "merger": self._merge,
         }
         self.workspace.publisher.tidy_aside()
+        self.workspace.warm_spark()  # which takes longer than to plan
         for name, target in targets.items():
             thread = threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
             thread.start()

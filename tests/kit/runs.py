@@ -41,7 +41,15 @@ from arco.orchestration.tables import (
 from arco.state.fold import Folded, fold
 from arco.state.table import Key, Row, Table, Versioned
 from servo.contract.identity import attempt_id
-from servo.contract.task import ErrorInfo, Materialization, Outcome, TaskResult
+from servo.contract.manifest import Action
+from servo.contract.task import (
+    CheckResult,
+    ErrorInfo,
+    Materialization,
+    MaterializationRef,
+    Outcome,
+    TaskResult,
+)
 
 R = TypeVar("R", bound=Row)
 RUN = "run1"
@@ -247,6 +255,20 @@ class Attempt(NamedTuple):
         """With an output of its own, or that of an earlier attempt."""
         return self._finished("succeeded", made=output(self, adopted_from or self.number))
 
+    def held(self, gate: Action, *, instead: bool = False) -> TaskFinished:
+        """With an output that checks hold back, and perhaps an older one to read instead."""
+        made = output(self, self.number)
+        older = MaterializationRef(partition=made.partition, materialization_id="old", path="old")
+        check = CheckResult(name="c", passed=False, action=gate)
+        return self._finished(
+            "succeeded", made=made, gate=gate, checks=(check,), instead=older if instead else None
+        )
+
+    def condemned(self, gate: Action = "fail_run") -> TaskFinished:
+        """Failed by its checks."""
+        error = ErrorInfo(category="user_code", code="checks.failed", message="c")
+        return self._finished("failed", made=output(self, self.number), gate=gate, error=error)
+
     def cancelled(self) -> TaskFinished:
         return self._finished("cancelled")
 
@@ -261,6 +283,7 @@ class Attempt(NamedTuple):
         *,
         made: Materialization | None = None,
         error: ErrorInfo | None = None,
+        **fields: Any,
     ) -> TaskFinished:
         return TaskFinished(
             result=TaskResult(
@@ -273,6 +296,7 @@ class Attempt(NamedTuple):
                 materialization=made,
                 adopted=made is not None and made.attempt_id != self.id,
                 error=error,
+                **fields,
             )
         )
 
@@ -300,7 +324,7 @@ FAILING = ("succeed", "succeed", "flaky", "break", "lose", "late")
 CANCELLING = ("succeed", "succeed", "flaky", "cancel", "lose", "late")
 """The other way round. With both, what is below both is skipped or cancelled, whichever
 comes first: no order of arrival is the right one."""
-ANYTHING = (*FAILING, "cancel")
+ANYTHING = (*FAILING, "cancel", "block", "quarantine", "go on with the old", "end the run")
 
 
 Pace = Literal["still", "brisk", "slow"]
@@ -411,6 +435,12 @@ class World:
                 return [*begun, attempt.failed("user_code")]
             case "cancel":
                 return [*begun, attempt.cancelled()]
+            case "block" | "quarantine" as gate:
+                return [*begun, attempt.held(gate)]
+            case "go on with the old":
+                return [*begun, attempt.held("quarantine", instead=True)]
+            case "end the run":
+                return [*begun, attempt.condemned()]
         return [*begun, attempt.lost()]
 
     def _deliver(self, i: int) -> Payload:

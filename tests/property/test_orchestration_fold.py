@@ -57,9 +57,14 @@ class Task:
         self.upstreams = upstreams
         self.max_attempts = max_attempts
         self.state = "BLOCKED"
+        self.held = False
+        """Whether checks hold its output back, and there is no older one to read instead."""
         self.attempt = 0
         self.attempts: list[str] = []
         """Ids, in order; the last is the active one."""
+
+
+HELD = {"quarantine": "QUARANTINED", "block": "BLOCKED", "fail_run": "BLOCKED"}
 
 
 class Model:
@@ -72,7 +77,7 @@ class Model:
         self.tasks: dict[str, Task] = {}
         self.outputs: dict[str, str] = {}
         self.current: dict[tuple[str, str], str] = {}
-        self.stopping = self.timed_out = False
+        self.stopping = self.timed_out = self.condemned = False
 
     def tell(self, e: Payload, timer: Any, ids: dict[str, str]) -> None:
         """`timer` is what a fired timer was set for; `ids` the attempt that each task has."""
@@ -125,15 +130,24 @@ class Model:
     def _finish(self, e: TaskFinished) -> None:
         result, made = e.result, e.result.materialization
         is_open = self._is_open(result.task_id, result.attempt_id)
-        if is_open and result.outcome == "succeeded" and made is not None and not self.stopping:
+        counts = is_open and made is not None and not self.stopping
+        if counts and result.gate in HELD:
+            self.outputs[made.materialization_id] = HELD[result.gate]
+            self.tasks[result.task_id].held = result.outcome != "failed" and not result.instead
+        if counts and result.outcome == "succeeded":
             self.tasks[result.task_id].state = "SUCCEEDED"
-            self.outputs[made.materialization_id] = "GOOD"
-            self.current[made.asset_id, made.partition] = made.materialization_id
+            if result.gate not in HELD:
+                self.outputs[made.materialization_id] = "GOOD"
+                self.current[made.asset_id, made.partition] = made.materialization_id
         elif made is not None:
             self.outputs.setdefault(made.materialization_id, "LATE")
         if is_open and result.outcome == "failed":
             assert result.error is not None
             self._fail(result.task_id, again=result.error.category == "transient")
+            if result.gate == "fail_run" and not self.stopping:
+                self._settle()  # what is below it is skipped, and the rest cancelled
+                self.stopping = self.condemned = True
+                self._stop(False)
         elif is_open and (result.outcome == "cancelled" or self.stopping):
             self.tasks[result.task_id].state = "CANCELLED"
 
@@ -171,7 +185,8 @@ class Model:
             above = {self.tasks[id].state for id in task.upstreams}
             if task.state != "BLOCKED":
                 continue
-            if above & {"FAILED", "SKIPPED"}:
+            held = any(self.tasks[id].held for id in task.upstreams)
+            if above & {"FAILED", "SKIPPED"} or held:
                 task.state = "SKIPPED"
             elif "CANCELLED" in above:
                 task.state = "CANCELLED"
@@ -186,6 +201,8 @@ class Model:
             return "CANCELLING" if self.stopping else "RUNNING"
         if self.timed_out:
             return "TIMED_OUT"
+        if self.condemned:
+            return "FAILED"
         if self.stopping:
             return "CANCELLED"
         return next((state for state in ("FAILED", "CANCELLED") if state in found), "SUCCEEDED")
@@ -195,7 +212,9 @@ class Model:
     def edges(self) -> dict[tuple[str, str], str]:
         good = {"SUCCEEDED": "SUCCESS", "REUSED": "SUCCESS"}
         return {
-            (above, id): good.get(self.tasks[above].state, self.tasks[above].state)
+            (above, id): "HELD"
+            if self.tasks[above].held
+            else good.get(self.tasks[above].state, self.tasks[above].state)
             for id, task in self.tasks.items()
             for above in task.upstreams
             if self.tasks[above].state in ENDED
@@ -284,7 +303,14 @@ def timeless(f: Folding) -> dict[str, Any]:
 
 
 def _timeless(row: Row) -> dict[str, Any]:
-    left_out = ("worker_id", "reason", "dispatched_at", "started_at", "retry_not_before")
+    left_out = (
+        "worker_id",
+        "position",
+        "reason",
+        "dispatched_at",
+        "started_at",
+        "retry_not_before",
+    )
     return {
         field: value is not None if field.endswith("_at") else value
         for field, value in msgspec.structs.asdict(row).items()
@@ -367,4 +393,9 @@ def test_worlds_are_worth_something() -> None:
         outputs |= {(m.status, m.version > 0) for m in world.folding.all(MATERIALIZATIONS)}
     assert runs == {"SUCCEEDED", "FAILED", "CANCELLED", "TIMED_OUT"}
     assert tasks >= ENDED | OPEN | {"PLANNED", "BLOCKED", "RETRY_WAIT"}
-    assert outputs == {("GOOD", True), ("LATE", False)}
+    assert outputs == {
+        ("GOOD", True),
+        ("LATE", False),
+        ("QUARANTINED", False),
+        ("BLOCKED", False),
+    }

@@ -43,7 +43,7 @@ def test_an_input_reads_through_the_workers_reader() -> None:
     )
     assert [orders.read(), orders.arrow()] == ["spark of shop.orders", "arrow of shop.orders"]
     assert [orders.pandas(), orders.polars()] == ["pandas of shop.orders", "polars of shop.orders"]
-    assert asked == [(orders, shape) for shape in ("arrow", "arrow", "pandas", "polars")]
+    assert asked == [(orders, shape) for shape in ("spark", "arrow", "pandas", "polars")]
     assert (orders.materializations, orders.paths, orders.mapping) == ((REF,), ["a"], identity)
 
 

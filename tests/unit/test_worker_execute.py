@@ -178,7 +178,7 @@ def test_inputs_context_config_and_partition_reach_the_function(bench: Bench) ->
         def up(): return pa.table({"x": [1, 2]})
         @asset
         def f(orders: AssetIn["sales.up"], ctx: AssetContext):
-            total = sum(orders.read()["x"].to_pylist()) * ctx.config["times"]
+            total = sum(orders.arrow()["x"].to_pylist()) * ctx.config["times"]
             assert ctx.partition_value("region") == "eu" and orders.paths
             return AssetOut(pa.table({"total": [total]}), {"attempt": ctx.attempt})
     """)
@@ -297,7 +297,7 @@ def test_a_failure_names_the_users_line(bench: Bench) -> None:
 
 
 def test_missing_things_are_matters_of_configuration_or_input(bench: Bench) -> None:
-    bench.deploy('@asset\ndef f(up: AssetIn["sales.up"]): return up.read()')
+    bench.deploy('@asset\ndef f(up: AssetIn["sales.up"]): return up.arrow()')
     gone = MaterializationRef(partition="", materialization_id="m", path="data/sales/up/_/m")
     inputs = (InputRef(asset="sales.up", parameter="up", materializations=(gone,)),)
     absent = CodeRef(artifact="0" * 64, module="assets", name="f")

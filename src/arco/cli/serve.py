@@ -132,6 +132,7 @@ def worker(
     ended = threading.Event()
     reporting = threading.Thread(target=reports.run, args=(ended,), name="reports", daemon=True)
     reporting.start()
+    workspace.warm_spark()
     _say(session, "started", f"worker {worker_id} takes tasks of {workspace.store.url}")
     made.run(stop)
     ended.set()

@@ -38,12 +38,21 @@ class Session:
     def open(self, *, create: bool = False) -> Workspace:
         """The workspace. A local store must be there already unless `create`."""
         from arco.app import Workspace
+        from arco.config import resolve_running
+        from arco.worker.pricing import Pricing
 
         config = self.config()
         if not create:
             require_directory(config)
+        running = resolve_running(os.environ, Path.cwd())
         return Workspace.open(
-            config.store, config.tenant, config.workspace, source="servo", actor=self.who()
+            config.store,
+            config.tenant,
+            config.workspace,
+            source="servo",
+            actor=self.who(),
+            spark=running.spark,
+            pricing=None if running.pricing is None else Pricing.read(running.pricing),
         )
 
     def beside(self, url: str) -> ScopedStore:

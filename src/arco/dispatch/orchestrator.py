@@ -39,8 +39,8 @@ from arco.dispatch.liveness import Watch
 from arco.dispatch.queues.port import Message, Queue
 from arco.dispatch.reports import Reports
 from arco.dispatch.requests import Requests
-from arco.errors import Conflict, Error, Fenced, NotFound, Unavailable
-from arco.execution.tables import MATERIALIZATIONS
+from arco.dispatch.versions import CommittedVersions
+from arco.errors import Conflict, Error, Fenced, Unavailable
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
@@ -98,6 +98,7 @@ class Orchestrator:
         self._queue = queue
         self._signer = signer
         self._requests = requests
+        self._versions = CommittedVersions(manifests, files)
         self._clock = clock
         self._signal = signal
         self._limits = limits or Limits()
@@ -414,7 +415,7 @@ class Orchestrator:
                 continue
             try:
                 request = self._requests.build(
-                    run, task, self._ahead.task, action.redelivery, self._path_of
+                    run, task, self._ahead.task, action.redelivery, self._versions
                 )
             except Unavailable as error:
                 log.warning("%s will be sent later: %s", task.asset_key, error)
@@ -439,13 +440,6 @@ class Orchestrator:
         self._queue.put(messages)
         self._sent |= {e.attempt_id: (e.run_id, e.task_id, now) for e in sent}
         self._reports.submit(sent, urgent=False)
-
-    def _path_of(self, asset_id: str, materialization_id: str) -> str:
-        snapshot = Snapshot(self._manifests, self._files, self._manifests.head())
-        row = snapshot.get(MATERIALIZATIONS, asset_id, materialization_id)
-        if row is None:
-            raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
-        return row.path
 
 
 def _calling_back(call: Callable[[], None]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -19,8 +20,18 @@ from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskReque
 
 TaskOf = Callable[[str, str], TaskRow | None]
 """(run id, task id) to the task as it is by now."""
-PathOf = Callable[[str, str], str]
-"""(asset id, materialization id) to the folder of its files."""
+
+
+class Versions(Protocol):
+    """What has been put out, as of now."""
+
+    def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
+        """One version. Raises NotFound."""
+
+    def current(self, asset_id: str, partition: str) -> MaterializationRef | None: ...
+
+    def all_current(self, asset_key: str) -> list[MaterializationRef]:
+        """Of every partition of a deployed asset, in their order."""
 
 
 class Requests:
@@ -48,7 +59,7 @@ class Requests:
         task: TaskRow,
         task_of: TaskOf,
         redelivery: int,
-        path_of: PathOf,
+        versions: Versions,
     ) -> TaskRequest:
         plan = self._plan(run.plan_id)
         planned = plan.spec.tasks[task.index]
@@ -56,7 +67,7 @@ class Requests:
             raise Corrupt(f"plan {run.plan_id} has {planned.task_id} where {task.task_id} belongs")
         manifest, assets = self._assets(plan.spec.manifest)
         asset = assets[task.asset_key]
-        inputs = tuple(_input(plan, run, i, task_of, path_of) for i in planned.inputs)
+        inputs = tuple(_input(plan, run, i, task_of, versions) for i in planned.inputs)
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = {**asset.config, **plan.spec.request.config}
@@ -88,6 +99,8 @@ class Requests:
             fingerprint=_fingerprint(plan, planned, asset, inputs),
             checks=asset.checks,
             gating=asset.gating,
+            references=tuple(_references(asset, inputs, versions)),
+            previous=versions.current(task.asset_id, task.partition_key) if asset.checks else None,
             columns=asset.columns,
             io=asset.io,
             timeout_s=task.timeout_s,
@@ -97,20 +110,35 @@ class Requests:
 
 
 def _input(
-    plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, path_of: PathOf
+    plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, versions: Versions
 ) -> InputRef:
     made = [_made(run, plan.spec.tasks[i].task_id, task_of) for i in planned.tasks]
-    fresh = [
-        MaterializationRef(
-            partition=task.partition_key,
-            materialization_id=task.materialization_id,
-            path=task.path or path_of(task.asset_id, task.materialization_id),
-        )
-        for task in made
-        if planned.parameter
-    ]
+    fresh = [_output(task, versions) for task in made if planned.parameter]
     found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
+
+
+def _output(task: TaskRow, versions: Versions) -> MaterializationRef:
+    if not task.path:
+        return versions.of(task.asset_id, task.materialization_id)
+    return MaterializationRef(
+        partition=task.partition_key,
+        materialization_id=task.materialization_id,
+        path=task.path,
+        rows=task.rows,
+        bytes=task.bytes,
+    )
+
+
+def _references(
+    asset: Asset, inputs: tuple[InputRef, ...], versions: Versions
+) -> Iterator[InputRef]:
+    """What checks look values up in: what the task reads of it, else all that is current."""
+    read = {ref.asset: ref for ref in inputs if ref.parameter}
+    wanted = [str(c.params["asset"]) for c in asset.checks if c.kind == "references"]
+    for key in dict.fromkeys(wanted):
+        found = read[key].materializations if key in read else tuple(versions.all_current(key))
+        yield InputRef(asset=key, materializations=found)
 
 
 def _made(run: RunRow, task_id: str, task_of: TaskOf) -> TaskRow:

@@ -1,11 +1,19 @@
-"""What becomes of outputs. All of it is derived from what tasks report."""
+"""What becomes of outputs. Most of it is derived from what tasks report.
+
+People and upkeep decide about outputs that exist: `QuarantineDecided` about one that is
+held back, `VersionsExpired` about those whose files may go.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from msgspec import Struct
 
 from arco.log.envelope import Payload
-from servo.contract.task import Materialization
+from servo.contract.task import Cost, ErrorInfo, Materialization, Usage
+
+Held = Literal["QUARANTINED", "BLOCKED"]
 
 
 class OutputAccepted(Payload, frozen=True, kw_only=True):
@@ -13,6 +21,17 @@ class OutputAccepted(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "execution.output_accepted"
     materialization: Materialization
+    warnings: int = 0
+    """Checks that did not pass, and that the asset's gating lets through."""
+
+
+class OutputHeld(Payload, frozen=True, kw_only=True):
+    """Derived: checks keep an output from becoming current, until somebody decides."""
+
+    TYPE: ClassVar[str] = "execution.output_held"
+    materialization: Materialization
+    status: Held
+    reason: str
 
 
 class OutputRejected(Payload, frozen=True, kw_only=True):
@@ -21,3 +40,57 @@ class OutputRejected(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "execution.output_rejected"
     materialization: Materialization
     reason: str
+
+
+class OutputMissed(Payload, frozen=True, kw_only=True):
+    """Derived: a task failed for good; its partition stays as it is."""
+
+    TYPE: ClassVar[str] = "execution.output_missed"
+    asset_id: str
+    partition: str
+    run_id: str
+    error: ErrorInfo
+
+
+class CostIncurred(Payload, frozen=True, kw_only=True):
+    """Derived: an attempt, good or not, took something."""
+
+    TYPE: ClassVar[str] = "execution.cost_incurred"
+    asset_id: str
+    asset: str
+    partition: str
+    run_id: str
+    task_id: str
+    attempt: int
+    attempt_id: str
+    outcome: str
+    usage: Usage
+    cost: Cost
+
+
+class QuarantineDecided(Payload, frozen=True, kw_only=True):
+    """A command: an output that is held back is good after all, or will never be."""
+
+    TYPE: ClassVar[str] = "execution.quarantine_decided"
+    COMMAND: ClassVar[bool] = True
+    asset_id: str
+    materialization_id: str
+    approved: bool
+    reason: str = ""
+
+
+class Version(Struct, frozen=True, omit_defaults=True, gc=False):
+    materialization_id: str
+    reason: str = ""
+
+
+class VersionsExpired(Payload, frozen=True, kw_only=True):
+    """A command: the files of these versions may be deleted; none of them is current."""
+
+    TYPE: ClassVar[str] = "execution.versions_expired"
+    COMMAND: ClassVar[bool] = True
+    asset_id: str
+    versions: tuple[Version, ...]
+
+
+EVENTS: tuple[type[Payload], ...] = (QuarantineDecided, VersionsExpired)

@@ -1,52 +1,259 @@
 """Execution's fold: one key for each asset.
 
-Whether a result counts was decided by the stage of runs; here the newest one by
-position becomes current.
+Whether a result counts was decided by the stage of runs. Here the newest good one by
+position becomes current. An output that checks hold back is never current; once
+somebody approves it, it is good, and current if nothing newer is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
-from arco.execution.events import OutputAccepted, OutputRejected
-from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
+import msgspec
+
+from arco.execution.events import (
+    CostIncurred,
+    OutputAccepted,
+    OutputHeld,
+    OutputMissed,
+    OutputRejected,
+    QuarantineDecided,
+    VersionsExpired,
+)
+from arco.execution.tables import (
+    MATERIALIZATIONS,
+    PARTITION_STATUS,
+    PARTITIONS,
+    QUARANTINE,
+    TASK_COSTS,
+    MaterializationRow,
+    PartitionRow,
+    PartitionStatusRow,
+    QuarantineRow,
+    TaskCostRow,
+)
 from arco.state.fold import Change, Fact, Put, Rows, Stage
+from arco.state.system import applied, refused
 from arco.state.table import Key
 from servo.contract.task import Materialization
+
+replace = msgspec.structs.replace
+
+HELD = ("QUARANTINED", "BLOCKED")
+MAX_MESSAGE_CHARS = 500
 
 
 def fold_outputs(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
-        case OutputAccepted(materialization=m):
-            yield from _accept(rows, fact, m)
+        case OutputAccepted() as e:
+            yield from _accept(rows, fact, e)
+        case OutputHeld() as e:
+            yield from _hold(rows, fact, e)
         case OutputRejected(materialization=m, reason=reason):
             if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
-                yield Put(MATERIALIZATIONS, _row(fact, m, "LATE", reason, 0))
+                row = _row(fact, m, "LATE", reason, 0)
+                yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
+        case OutputMissed() as e:
+            yield from _miss(rows, fact, e)
+        case QuarantineDecided() as e:
+            yield from _decide(rows, fact, e)
+        case VersionsExpired() as e:
+            yield from _expire(rows, fact, e)
+        case CostIncurred() as e:
+            if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
+                yield Put(TASK_COSTS, _cost(fact, e))
 
 
-def _accept(rows: Rows, fact: Fact, m: Materialization) -> Iterator[Change]:
+def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
+    m = e.materialization
     known = rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id)
-    if known is not None and known.status == "GOOD":
+    if known is not None and known.status != "LATE":
         return  # another attempt has adopted it
-    current = rows.get(PARTITIONS, m.asset_id, m.partition)
-    version = 1 if current is None else current.version + 1
-    yield Put(MATERIALIZATIONS, _row(fact, m, "GOOD", "", version))
+    version = _versions(rows, m.asset_id, m.partition) + 1
+    row = _row(fact, m, "GOOD", "", version)
+    yield from _promote(rows, fact, row)
     yield Put(
-        PARTITIONS,
-        PartitionRow(
+        PARTITION_STATUS,
+        _status(
+            fact,
+            row,
+            "WARNED" if e.warnings else "GOOD",
+            current=m.materialization_id,
+            good_at=fact.received_at,
+            warnings=e.warnings,
+            message=f"{e.warnings} checks did not pass" if e.warnings else "",
+        ),
+    )
+
+
+def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
+    m = e.materialization
+    if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is not None:
+        return
+    row = _row(fact, m, e.status, e.reason, 0)
+    yield Put(MATERIALIZATIONS, row)
+    yield Put(
+        QUARANTINE,
+        QuarantineRow(
             asset_id=m.asset_id,
-            partition_key=m.partition,
             materialization_id=m.materialization_id,
-            path=m.path,
-            fingerprint=m.fingerprint,
-            version=version,
+            asset_key=m.asset,
+            partition_key=m.partition,
+            status=e.status,
+            reason=e.reason,
             run_id=m.run_id,
             rows=m.rows,
             bytes=m.bytes,
-            schema_hash=m.schema_hash,
-            updated_at=fact.received_at,
+            path=m.path,
+            held_at=fact.received_at,
+            decided_at=None,
+            decided_by="",
+            decision="",
         ),
     )
+    current = rows.get(PARTITIONS, m.asset_id, m.partition)
+    yield Put(
+        PARTITION_STATUS,
+        _status(
+            fact,
+            row,
+            e.status,
+            current="" if current is None else current.materialization_id,
+            good_at=None if current is None else current.updated_at,
+            message=e.reason,
+        ),
+    )
+
+
+def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
+    current = rows.get(PARTITIONS, e.asset_id, e.partition)
+    yield Put(
+        PARTITION_STATUS,
+        PartitionStatusRow(
+            asset_id=e.asset_id,
+            partition_key=e.partition,
+            status="FAILED",
+            current="" if current is None else current.materialization_id,
+            last="",
+            last_run_id=e.run_id,
+            last_at=fact.received_at,
+            good_at=None if current is None else current.updated_at,
+            warnings=0,
+            error_code=e.error.code,
+            message=e.error.message[:MAX_MESSAGE_CHARS],
+            position=fact.position,
+        ),
+    )
+
+
+# -- decisions ----------------------------------------------------------------------------
+
+
+def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
+    held = rows.get(QUARANTINE, e.asset_id, e.materialization_id)
+    row = rows.get(MATERIALIZATIONS, e.asset_id, e.materialization_id)
+    if held is None or row is None:
+        yield refused(fact, "not_held", f"{e.materialization_id} is not held back")
+        return
+    if held.status not in HELD:
+        said = held.status.lower()
+        yield refused(fact, "decided_already", f"{e.materialization_id} was {said} already")
+        return
+    yield Put(
+        QUARANTINE,
+        replace(
+            held,
+            status="APPROVED" if e.approved else "REJECTED",
+            decided_at=fact.received_at,
+            decided_by=fact.actor,
+            decision=e.reason,
+        ),
+    )
+    if e.approved:
+        yield from _approve(rows, fact, row)
+    else:
+        rejected = replace(row, status="REJECTED", superseded_at=fact.received_at)
+        yield Put(MATERIALIZATIONS, rejected)
+    yield applied(fact)
+
+
+def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+    version = _versions(rows, row.asset_id, row.partition_key) + 1
+    good = replace(row, status="GOOD", version=version)
+    current = rows.get(PARTITIONS, row.asset_id, row.partition_key)
+    if current is not None and current.position > row.position:
+        # Good, but not the newest: it was made before what is current.
+        yield Put(MATERIALIZATIONS, replace(good, superseded_at=fact.received_at))
+        yield Put(PARTITIONS, replace(current, versions=version))
+        return
+    yield from _promote(rows, fact, good)
+    status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
+    if status is not None and status.last == row.materialization_id:
+        yield Put(
+            PARTITION_STATUS,
+            replace(
+                status,
+                status="GOOD",
+                current=row.materialization_id,
+                good_at=row.created_at,
+                message="approved",
+            ),
+        )
+
+
+def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
+    current = {row.materialization_id for row in rows.scan(PARTITIONS, e.asset_id)}
+    for version in e.versions:
+        if version.materialization_id in current:
+            why = f"{version.materialization_id} is the current version of its partition"
+            yield refused(fact, "version_is_current", why)
+            return
+    for version in e.versions:
+        row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
+        if row is not None and row.status != "EXPIRED":
+            ended = row.superseded_at or fact.received_at
+            yield Put(
+                MATERIALIZATIONS,
+                replace(row, status="EXPIRED", reason=version.reason, superseded_at=ended),
+            )
+    yield applied(fact)
+
+
+# -- rows ---------------------------------------------------------------------------------
+
+
+def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+    """Make a good version the current one of its partition."""
+    before = rows.get(PARTITIONS, row.asset_id, row.partition_key)
+    if before is not None:
+        old = rows.get(MATERIALIZATIONS, row.asset_id, before.materialization_id)
+        if old is not None:
+            yield Put(MATERIALIZATIONS, replace(old, superseded_at=fact.received_at))
+    yield Put(MATERIALIZATIONS, row)
+    yield Put(
+        PARTITIONS,
+        PartitionRow(
+            asset_id=row.asset_id,
+            partition_key=row.partition_key,
+            materialization_id=row.materialization_id,
+            path=row.path,
+            fingerprint=row.fingerprint,
+            version=row.version,
+            run_id=row.run_id,
+            rows=row.rows,
+            bytes=row.bytes,
+            schema_hash=row.schema_hash,
+            updated_at=fact.received_at,
+            position=row.position,
+            versions=row.version,
+        ),
+    )
+
+
+def _versions(rows: Rows, asset_id: str, partition: str) -> int:
+    current = rows.get(PARTITIONS, asset_id, partition)
+    return 0 if current is None else max(current.version, current.versions)
 
 
 def _row(
@@ -70,20 +277,97 @@ def _row(
         fingerprint=m.fingerprint,
         metadata={name: str(value) for name, value in m.metadata.items()},
         created_at=fact.received_at,
+        position=fact.position,
+        schema=msgspec.json.encode(m.schema).decode() if m.schema else "",
+    )
+
+
+def _status(
+    fact: Fact,
+    row: MaterializationRow,
+    status: str,
+    *,
+    current: str,
+    good_at: datetime | None,
+    warnings: int = 0,
+    message: str = "",
+) -> PartitionStatusRow:
+    return PartitionStatusRow(
+        asset_id=row.asset_id,
+        partition_key=row.partition_key,
+        status=status,
+        current=current,
+        last=row.materialization_id,
+        last_run_id=row.run_id,
+        last_at=fact.received_at,
+        good_at=good_at,
+        warnings=warnings,
+        error_code="",
+        message=message[:MAX_MESSAGE_CHARS],
+        position=fact.position,
+    )
+
+
+def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
+    usage, cost = e.usage, e.cost
+    return TaskCostRow(
+        asset_id=e.asset_id,
+        attempt_id=e.attempt_id,
+        asset_key=e.asset,
+        partition_key=e.partition,
+        run_id=e.run_id,
+        task_id=e.task_id,
+        attempt=e.attempt,
+        outcome=e.outcome,
+        wall_ms=usage.wall_ms,
+        cpu_ms=usage.cpu_ms,
+        executor_cpu_ms=usage.executor_cpu_ms,
+        executor_run_ms=usage.executor_run_ms,
+        peak_memory_kib=usage.peak_memory_kib,
+        bytes_read=usage.bytes_read,
+        bytes_written=usage.bytes_written,
+        shuffle_bytes=usage.shuffle_bytes,
+        spilled_bytes=usage.spilled_bytes,
+        currency=cost.currency,
+        cpu_cost=cost.cpu,
+        memory_cost=cost.memory,
+        storage_cost=cost.storage,
+        total_cost=cost.total,
+        prices=cost.prices,
+        finished_at=fact.received_at,
     )
 
 
 def _by_asset(fact: Fact) -> Key:
     match fact.payload:
-        case OutputAccepted(materialization=m) | OutputRejected(materialization=m):
+        case (
+            OutputAccepted(materialization=m)
+            | OutputRejected(materialization=m)
+            | OutputHeld(materialization=m)
+        ):
             return (m.asset_id,)
+        case OutputMissed(asset_id=id) | QuarantineDecided(asset_id=id):
+            return (id,)
+        case VersionsExpired(asset_id=id) | CostIncurred(asset_id=id):
+            return (id,)
     raise TypeError(fact.payload)
 
 
 OUTPUTS = Stage(
     "outputs",
-    (MATERIALIZATIONS, PARTITIONS),
-    dict.fromkeys((OutputAccepted, OutputRejected), _by_asset),
+    (MATERIALIZATIONS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
+    dict.fromkeys(
+        (
+            OutputAccepted,
+            OutputHeld,
+            OutputRejected,
+            OutputMissed,
+            QuarantineDecided,
+            VersionsExpired,
+            CostIncurred,
+        ),
+        _by_asset,
+    ),
     fold_outputs,
 )
 STAGES = (OUTPUTS,)

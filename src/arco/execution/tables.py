@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from arco.state.table import Row, Table
+from arco.state.table import EPOCH, History, Row, Table
+
+DECISIONS_KEPT_HOT = timedelta(days=30)
+COSTS_KEPT_HOT = timedelta(days=7)
 
 
 class MaterializationRow(Row, frozen=True):
@@ -12,7 +15,7 @@ class MaterializationRow(Row, frozen=True):
     materialization_id: str
     partition_key: str
     status: str
-    """GOOD, or LATE: recorded, and never current."""
+    """GOOD; or, recorded and never current: LATE, QUARANTINED, BLOCKED, REJECTED, EXPIRED."""
     reason: str
     version: int
     """1, 2, 3 … among the good ones of its partition; 0 if it is not good."""
@@ -27,6 +30,12 @@ class MaterializationRow(Row, frozen=True):
     fingerprint: str
     metadata: dict[str, str]
     created_at: datetime
+    position: int = 0
+    """Of the report that brought it: what newest means."""
+    superseded_at: datetime | None = None
+    """When another version became current, or it was found not to be good."""
+    schema: str = ""
+    """Its columns with their statistics, as JSON."""
 
 
 class PartitionRow(Row, frozen=True):
@@ -42,6 +51,81 @@ class PartitionRow(Row, frozen=True):
     bytes: int
     schema_hash: str
     updated_at: datetime
+    position: int = 0
+    """Of the report that brought the current version."""
+    versions: int = 0
+    """How many good ones there have been: the greatest version's number."""
+
+
+class PartitionStatusRow(Row, frozen=True):
+    """How a partition is doing: what is current, and what was last tried."""
+
+    asset_id: str
+    partition_key: str
+    status: str
+    """GOOD, WARNED, QUARANTINED, BLOCKED, FAILED: of the last attempt to make it."""
+    current: str
+    """The current version, which may be older than that; empty if there is none."""
+    last: str
+    """The materialization that the last attempt made; empty if it made none."""
+    last_run_id: str
+    last_at: datetime
+    good_at: datetime | None
+    """When the current version was made."""
+    warnings: int
+    error_code: str
+    message: str
+    position: int = 0
+
+
+class QuarantineRow(Row, frozen=True):
+    """An output that is held back, and what was decided about it."""
+
+    asset_id: str
+    materialization_id: str
+    asset_key: str
+    partition_key: str
+    status: str
+    """QUARANTINED or BLOCKED while nobody has decided; then APPROVED or REJECTED."""
+    reason: str
+    run_id: str
+    rows: int
+    bytes: int
+    path: str
+    held_at: datetime
+    decided_at: datetime | None
+    decided_by: str
+    decision: str
+    """Why, in the words of whoever decided."""
+
+
+class TaskCostRow(Row, frozen=True):
+    """What one attempt took, and what it came to, in 10⁻⁹ of the currency's unit."""
+
+    asset_id: str
+    attempt_id: str
+    asset_key: str
+    partition_key: str
+    run_id: str
+    task_id: str
+    attempt: int
+    outcome: str
+    wall_ms: int
+    cpu_ms: int
+    executor_cpu_ms: int
+    executor_run_ms: int
+    peak_memory_kib: int
+    bytes_read: int
+    bytes_written: int
+    shuffle_bytes: int
+    spilled_bytes: int
+    currency: str
+    cpu_cost: int
+    memory_cost: int
+    storage_cost: int
+    total_cost: int
+    prices: str
+    finished_at: datetime = EPOCH
 
 
 MATERIALIZATIONS = Table(
@@ -51,3 +135,20 @@ MATERIALIZATIONS = Table(
     key=["asset_id", "materialization_id"],
 )
 PARTITIONS = Table("execution", "partitions", PartitionRow, key=["asset_id", "partition_key"])
+PARTITION_STATUS = Table(
+    "execution", "partition_status", PartitionStatusRow, key=["asset_id", "partition_key"]
+)
+QUARANTINE = Table(
+    "execution",
+    "quarantine",
+    QuarantineRow,
+    key=["asset_id", "materialization_id"],
+    history=History("decided_at", DECISIONS_KEPT_HOT),
+)
+TASK_COSTS = Table(
+    "execution",
+    "task_costs",
+    TaskCostRow,
+    key=["asset_id", "attempt_id"],
+    history=History("finished_at", COSTS_KEPT_HOT),
+)

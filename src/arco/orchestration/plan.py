@@ -45,6 +45,8 @@ class Current(Struct, frozen=True, kw_only=True):
     materialization_id: str
     path: str
     fingerprint: str
+    rows: int = 0
+    bytes: int = 0
 
 
 class Known(Protocol):

@@ -286,7 +286,11 @@ def _ref(text: str, current: Current | None) -> MaterializationRef | None:
     if current is None:
         return None
     return MaterializationRef(
-        partition=text, materialization_id=current.materialization_id, path=current.path
+        partition=text,
+        materialization_id=current.materialization_id,
+        path=current.path,
+        rows=current.rows,
+        bytes=current.bytes,
     )
 
 

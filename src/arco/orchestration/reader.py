@@ -114,6 +114,8 @@ class SnapshotKnown:
                     materialization_id=row.materialization_id,
                     path=row.path,
                     fingerprint=row.fingerprint,
+                    rows=row.rows,
+                    bytes=row.bytes,
                 )
                 for row in self._snapshot.rows(PARTITIONS, asset_id)
             }

@@ -17,7 +17,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from arco.execution.events import OutputAccepted, OutputRejected
+from arco.execution.events import (
+    CostIncurred,
+    Held,
+    OutputAccepted,
+    OutputHeld,
+    OutputMissed,
+    OutputRejected,
+)
 from arco.log.envelope import Payload
 from arco.orchestration import states
 from arco.orchestration.events import (
@@ -44,6 +51,7 @@ from arco.orchestration.tables import (
     TaskRow,
     TimerRow,
 )
+from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Change, Emit, Fact, Put, Rows
 from arco.state.system import applied, refused
 from arco.state.table import EPOCH
@@ -67,6 +75,7 @@ _CAUSE = {
     "FAILED": "an upstream failed",
     "SKIPPED": "an upstream failed",
     "CANCELLED": "an upstream was cancelled",
+    "HELD": "an upstream's output is held back",
 }
 _COUNTER = {
     states.SUCCEEDED: "tasks_succeeded",
@@ -75,6 +84,7 @@ _COUNTER = {
     states.SKIPPED: "tasks_skipped",
     states.CANCELLED: "tasks_cancelled",
 }
+_HELD = ("quarantine", "block")
 _DISPATCH_ORDER = ("PENDING", "CREATED", "ACKED", "ENDED")
 
 
@@ -265,38 +275,60 @@ class _Run:
             self.schedule("task_timeout", task.task_id, task.attempt, _overdue(task, now))
 
     def finished(self, result: TaskResult) -> None:
+        known = self._task(result.task_id)
+        if known is None:
+            return
+        self._emitted.extend(_findings(known, result))
         task = self._active(result.task_id, result.attempt_id)
         if task is None:
             self._too_late(result)
             return
-        usage, made = result.usage, result.materialization
-        task = replace(
-            task,
-            worker_id=result.worker_id,
-            wall_ms=usage.wall_ms,
-            cpu_ms=usage.cpu_ms,
-            peak_memory_kib=usage.peak_memory_kib,
-        )
+        task = _with_usage(task, result)
         cancelling = self.row.state == states.RUN_CANCELLING
-        if result.outcome == "succeeded" and made is not None and not cancelling:
-            task = replace(
-                task,
-                materialization_id=made.materialization_id,
-                path=made.path,
-                adopted=result.adopted,
-                error_category="",
-                error_code="",
-                error_message="",
-                error_hint="",
-            )
-            self._end(task, "succeeded")
-            self._emitted.append(OutputAccepted(materialization=made))
+        if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
+            self._made(_with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
-            self._failed(task, result.error or _UNEXPLAINED)
+            self._not_made(task, result)
         else:
-            if made is not None:
-                self._reject(made, "its run was cancelled before it finished")
+            if result.materialization is not None:
+                self._reject(result.materialization, "its run was cancelled before it finished")
             self._end(_with_error(task, result.error), "attempt cancelled")
+
+    def _made(self, task: TaskRow, result: TaskResult, made: Materialization) -> None:
+        """An output, and what the checks say about it."""
+        if result.gate not in ("quarantine", "block"):
+            warnings = sum(not check.passed for check in result.checks)
+            self._end(task, "succeeded")
+            self._emitted.append(OutputAccepted(materialization=made, warnings=warnings))
+            return
+        instead = result.instead if result.gate == "quarantine" else None
+        held = replace(
+            task,
+            gate=result.gate,
+            materialization_id="" if instead is None else instead.materialization_id,
+            path="" if instead is None else instead.path,
+            rows=0 if instead is None else instead.rows,
+            bytes=0 if instead is None else instead.bytes,
+            error_code="checks.held",
+            error_message=_why(result),
+            error_hint="see `servo quarantine list`, and approve or reject it",
+        )
+        self._update(tasks_held=self.row.tasks_held + 1)
+        self._hold(made, result)
+        self._end(held, "succeeded")
+
+    def _not_made(self, task: TaskRow, result: TaskResult) -> None:
+        if result.materialization is not None:
+            self._hold(result.materialization, result)
+        self._failed(task, result.error or _UNEXPLAINED)
+        if result.gate == "fail_run" and self._known(task.task_id).state == states.FAILED:
+            self._update(failed_by=task.task_id)
+            if self.row.finished_at is None:  # it may have been the last one
+                self.cancel(f"{task.asset_key}: {_why(result)}", force=False)
+
+    def _hold(self, made: Materialization, result: TaskResult) -> None:
+        status: Held = "QUARANTINED" if result.gate == "quarantine" else "BLOCKED"
+        self._emitted.append(OutputHeld(materialization=made, status=status, reason=_why(result)))
 
     def _too_late(self, result: TaskResult) -> None:
         task, made = self._task(result.task_id), result.materialization
@@ -329,6 +361,14 @@ class _Run:
     def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
         task = _with_error(task, error)
         if not will_retry(task, error):
+            self._emitted.append(
+                OutputMissed(
+                    asset_id=task.asset_id,
+                    partition=task.partition_key,
+                    run_id=self.row.run_id,
+                    error=replace(error, traceback=""),
+                )
+            )
             self._end(task, "failed for good")
             return
         state = states.after(task.state, "failed, to be retried")
@@ -431,7 +471,8 @@ class _Run:
             self._set(replace(task, state=state, finished_at=self._now))
             counter = _COUNTER[state]
             self._update(**{counter: getattr(self.row, counter) + 1})
-            ending.extend(self._resolve(task, _RESOLUTION[state]))
+            held = task.gate in _HELD and not task.materialization_id
+            ending.extend(self._resolve(task, "HELD" if held else _RESOLUTION[state]))
         self.complete()
 
     def _resolve(self, task: TaskRow, resolution: str) -> Iterable[tuple[str, str]]:
@@ -468,6 +509,8 @@ class _Run:
             return
         if row.timed_out:
             state = states.RUN_TIMED_OUT
+        elif row.failed_by:
+            state = states.RUN_FAILED
         elif row.cancel_requested_at is not None:
             state = states.RUN_CANCELLED
         elif row.tasks_failed:
@@ -636,6 +679,74 @@ def _planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRo
         wall_ms=0,
         cpu_ms=0,
         peak_memory_kib=0,
+    )
+
+
+def _findings(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
+    """What an attempt found out and took, whether or not its output counts."""
+    made = result.materialization
+    if result.checks and not result.adopted:
+        yield ChecksEvaluated(
+            asset_id=task.asset_id,
+            asset=task.asset_key,
+            partition=task.partition_key,
+            materialization_id="" if made is None else made.materialization_id,
+            run_id=task.run_id,
+            task_id=task.task_id,
+            attempt_id=result.attempt_id,
+            results=result.checks,
+        )
+    if result.cost is not None and not result.adopted:
+        yield CostIncurred(
+            asset_id=task.asset_id,
+            asset=task.asset_key,
+            partition=task.partition_key,
+            run_id=task.run_id,
+            task_id=task.task_id,
+            attempt=result.attempt,
+            attempt_id=result.attempt_id,
+            outcome=result.outcome,
+            usage=result.usage,
+            cost=result.cost,
+        )
+
+
+def _why(result: TaskResult) -> str:
+    """The checks that led to the gate, in one line."""
+    found = [check for check in result.checks if check.action == result.gate]
+    if not found:
+        return "checks did not pass"
+    first = f"{found[0].name}: {found[0].message}" if found[0].message else found[0].name
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{first}{more}"
+
+
+def _with_usage(task: TaskRow, result: TaskResult) -> TaskRow:
+    usage = result.usage
+    return replace(
+        task,
+        worker_id=result.worker_id,
+        wall_ms=usage.wall_ms,
+        cpu_ms=usage.cpu_ms,
+        peak_memory_kib=usage.peak_memory_kib,
+    )
+
+
+def _with_output(task: TaskRow, result: TaskResult) -> TaskRow:
+    made = result.materialization
+    assert made is not None
+    return replace(
+        task,
+        materialization_id=made.materialization_id,
+        path=made.path,
+        rows=made.rows,
+        bytes=made.bytes,
+        adopted=result.adopted,
+        gate=result.gate if result.gate == "warn" else "",
+        error_category="",
+        error_code="",
+        error_message="",
+        error_hint="",
     )
 
 

@@ -50,6 +50,7 @@ TRANSITIONS: Final[dict[str, dict[str, str]]] = {
     BLOCKED: {
         "all upstreams are good": READY,
         "an upstream failed": SKIPPED,
+        "an upstream's output is held back": SKIPPED,
         "an upstream was cancelled": CANCELLED,
         "run cancelled": CANCELLED,
     },
@@ -111,12 +112,13 @@ RUN_TRANSITIONS: Final[dict[str, dict[str, str]]] = {
     RUN_RUNNING: {
         "cancelled, or took too long, with tasks in flight": RUN_CANCELLING,
         "all tasks are good": RUN_SUCCEEDED,
-        "all tasks have ended, and one failed": RUN_FAILED,
+        "all tasks have ended, and one failed, or its checks ended the run": RUN_FAILED,
         "cancelled, or all tasks have ended, and one was cancelled": RUN_CANCELLED,
         "took too long": RUN_TIMED_OUT,
     },
     RUN_CANCELLING: {
         "what was in flight has ended": RUN_CANCELLED,
+        "what was in flight has ended, after checks ended the run": RUN_FAILED,
         "what was in flight has ended, after a time-out": RUN_TIMED_OUT,
     },
 }
@@ -129,10 +131,10 @@ _MEANING: Final = {
     DISPATCHED: "the queue has the attempt",
     RUNNING: "a worker has the attempt",
     RETRY_WAIT: "an attempt failed, and the next one has a time",
-    SUCCEEDED: "its output is the partition's newest good version",
+    SUCCEEDED: "its output is the partition's newest good version, unless checks hold it back",
     REUSED: "an output of before is still up to date",
     FAILED: "the last attempt failed, or one that is not to be tried again",
-    SKIPPED: "something above it failed",
+    SKIPPED: "something above it failed, or its output is held back",
     CANCELLED: "its attempt, its run or something above it was cancelled",
 }
 

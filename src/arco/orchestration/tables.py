@@ -85,6 +85,10 @@ class RunRow(Row, frozen=True):
     cancel_reason: str
     finished_at: datetime | None
     pool: str = ""
+    tasks_held: int = 0
+    """Tasks whose output checks hold back."""
+    failed_by: str = ""
+    """The task whose checks ended the run."""
 
     @property
     def tasks_done(self) -> int:
@@ -139,6 +143,10 @@ class TaskRow(Row, frozen=True):
     wall_ms: int
     cpu_ms: int
     peak_memory_kib: int
+    rows: int = 0
+    bytes: int = 0
+    gate: str = ""
+    """What checks made of its output: warn, quarantine or block; empty if all is well."""
 
 
 class DepSatisfactionRow(Row, frozen=True):

@@ -1,16 +1,28 @@
-"""One attempt of one task: its steps, and what each of them makes of a failure."""
+"""One attempt of one task: its steps, and what each of them makes of a failure.
+
+    committed already? ─► secrets ─► code ─► checks of inputs ─► call ─► files ─► checks
+        ─► lineage ─► marker
+
+Spark starts when something asks for it: the function, a query, or a check that needs it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Invalid, NotFound
+from arco.spark.host import SparkHost, SparkTask
+from arco.spark.read import read_frame
+from arco.spark.write import write_frame
 from arco.storage import paths
 from arco.storage.port import Store
 from arco.worker.artifact import ArtifactCache
@@ -19,18 +31,33 @@ from arco.worker.commit import commit_output, committed
 from arco.worker.envelope import check_request
 from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
 from arco.worker.inputs import read_input
-from arco.worker.interrupt import Control, Interruption
+from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
+from arco.worker.interrupt import SPARK_PATIENCE_S, Control, Interruption
 from arco.worker.loader import Loaded, Loader
-from arco.worker.output import Written, folder, materialization, tables_of, write
+from arco.worker.output import Written, folder, materialization, summed_up, tables_of, write
+from arco.worker.pricing import Pricing
 from arco.worker.secrets import NO_REDACTION, NO_SECRETS, Redactor, SecretRegistry, SecretValues
+from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
 from servo.context import AssetContext, AssetIn, AssetOut
+from servo.contract.manifest import Action
 from servo.contract.partition import PartitionKey
-from servo.contract.task import ErrorInfo, InputRef, Materialization, TaskRequest, TaskResult
+from servo.contract.task import (
+    CheckResult,
+    ErrorInfo,
+    InputRef,
+    Materialization,
+    MaterializationRef,
+    OutputCommit,
+    TaskRequest,
+    TaskResult,
+)
 
 T = TypeVar("T")
 
 MAX_PROGRESS_CHARS: Final = 1_000
+WATCH_S: Final = 0.5
+"""How often Spark is asked how far it is, and told again to stop."""
 
 _END = object()
 
@@ -50,6 +77,8 @@ class Shared(NamedTuple):
     log_limit_bytes: int
     log_interval_s: float
     target_file_bytes: int
+    spark: SparkHost | None = None
+    pricing: Pricing = Pricing()
 
 
 class Attempt:
@@ -66,17 +95,23 @@ class Attempt:
         self._folder: Path | None = None
         self._secrets: SecretValues = NO_SECRETS
         self._redact = NO_REDACTION
+        self._spark: SparkTask | None = None
+        self._watched_at = 0.0
+        self._said_progress = False
+        self._checks: list[CheckResult] = []
+        self._tracing = Tracing(request)
 
     def run(self) -> TaskResult:
         try:
             found = self._done_before()
             if found is not None:
-                return self._succeeded(found, found.attempt_id != self._request.attempt_id)
+                adopted = found.materialization.attempt_id != self._request.attempt_id
+                return self._priced(self._succeeded(found, adopted))
         except Exception as error:
-            return self._failed(error)
-        return self._captured()
+            return self._priced(self._failed(error))
+        return self._priced(self._captured())
 
-    def _done_before(self) -> Materialization | None:
+    def _done_before(self) -> OutputCommit | None:
         """What was committed by another attempt, or delivery; the first one need not ask."""
         shared, request = self._shared, self._request
         try:
@@ -92,7 +127,8 @@ class Attempt:
         log = self._log()
         with log.active():
             try:
-                result = self._succeeded(*self._worked(log))
+                with self._on_spark():
+                    result = self._worked(log)
             except (Exception, TaskTimeout) as error:
                 result = self._failed(error)
         if self._interruption.abandoned:
@@ -112,17 +148,21 @@ class Attempt:
             interval_s=shared.log_interval_s,
         )
 
-    def _worked(self, log: LogCapture) -> tuple[Materialization, bool]:
+    def _worked(self, log: LogCapture) -> TaskResult:
         self._interruption.check()
         self._resolve_secrets(log)
-        loaded = self._load()
-        arguments = self._arguments(loaded, log)
+        inspection = self._inspection()
+        work = self._work(log)
+        self._checks.extend(inspection.before())
+        gate = strongest(self._checks)
+        if gate in STOPPING:
+            return self._refused(gate)
         self._interruption.check()
-        returned = self._call(functools.partial(loaded.function, **arguments))
+        returned = work()
         metadata: Mapping[str, object] = {}
         if isinstance(returned, AssetOut):
             returned, metadata = returned.data, returned.metadata
-        return self._commit(returned, metadata)
+        return self._output(returned, metadata, inspection)
 
     def _resolve_secrets(self, log: LogCapture) -> None:
         """Before any user code runs: from here on all that it says is redacted."""
@@ -130,22 +170,96 @@ class Attempt:
             self._secrets = self._shared.secrets.resolve(self._request.secrets)
             self._redact = log.redact = Redactor(self._secrets.values())
 
+    # -- Spark ----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _on_spark(self) -> Iterator[None]:
+        """A place on the process's Spark, which starts when it is first used."""
+        host, request = self._shared.spark, self._request
+        if host is None:
+            yield
+            return
+        described = f"{request.asset} {request.partition}".rstrip()
+        size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
+        with host.task(request.attempt_id, described, input_bytes=size or None) as task:
+            self._spark = task
+            self._interruption.watch = self._watch
+            try:
+                yield
+            finally:
+                self._interruption.watch = None
+                self._measure(task)
+
+    def _session(self) -> Any:
+        return self._task().session
+
+    def _task(self) -> SparkTask:
+        if self._spark is None:
+            raise failed(
+                "configuration",
+                "spark.missing",
+                f"{self._request.asset} needs Spark, which this worker does not have",
+                "install it for the workers: pip install 'arco[spark]'",
+            )
+        self._interruption.patience_s = SPARK_PATIENCE_S
+        return self._spark
+
+    def _watch(self, reason: BaseException | None) -> None:
+        """Told by the watchdog's thread, again and again."""
+        task, now = self._spark, self._shared.clock.monotonic()
+        if task is None or not task.started or now - self._watched_at < WATCH_S:
+            return
+        self._watched_at = now
+        if reason is not None:
+            task.cancel()
+        elif not self._said_progress and (seen := task.progress()) is not None:
+            self._control.progress(seen.percent, seen.text)
+
+    def _measure(self, task: SparkTask) -> None:
+        if task.started and not self._interruption.sent:
+            self._meter.spark = task.usage()
+
     # -- code and arguments ---------------------------------------------------------------
+
+    def _work(self, log: LogCapture) -> Callable[[], Any]:
+        """The code is there, and so are its arguments; what is returned does the work."""
+        self._folder = self._artifact(self._request.code.artifact)
+        match self._request.kind:
+            case "python":
+                loaded = self._load()
+                function = functools.partial(loaded.function, **self._arguments(loaded, log))
+                return lambda: self._returned(loaded, self._call(function))
+            case "sql":
+                return self._query
+        raise failed("configuration", "code.kind", f"what is {self._request.kind!r}?")
 
     def _load(self) -> Loaded:
         """Never interrupted: a library that is imported by half is broken for all tasks."""
-        request = self._request
-        if request.kind != "python":
+        return _as_user_code(
+            lambda: self._shared.loader.load(self._request.code, self._folder_of())
+        )
+
+    def _returned(self, loaded: Loaded, returned: Any) -> Any:
+        if returned is None and not loaded.silent:
+            code = self._request.code
             raise failed(
-                "configuration",
-                "code.kind",
-                "SQL assets run on Spark"
-                if request.kind == "sql"
-                else f"what is {request.kind!r}?",
-                "this version runs Python assets only; leave it out of the selection",
+                "user_code",
+                "output.none",
+                f"{self._request.asset} returned nothing",
+                "return its data; if there is none, say so: `def f(...) -> None`",
+                file=code.file,
+                line=code.line,
             )
-        self._folder = self._artifact(request.code.artifact)
-        return _as_user_code(lambda: self._shared.loader.load(request.code, self._folder_of()))
+        return returned
+
+    def _query(self) -> Any:
+        from arco.spark.query import run_query
+
+        request = self._request
+        frames = {
+            ref.parameter: self._read(ref, "spark") for ref in request.inputs if ref.parameter
+        }
+        return self._call(lambda: run_query(self._task(), request, frames))
 
     def _artifact(self, digest: str) -> Path:
         try:
@@ -192,7 +306,12 @@ class Attempt:
 
     def _read(self, ref: InputRef, kind: str) -> Any:
         with self._interruption.shielded():
-            return read_input(self._shared.store, ref, kind, on_bytes=self._count_read)
+            if kind != "spark":
+                data = read_input(self._shared.store, ref, kind, on_bytes=self._count_read)
+            else:
+                data = read_frame(self._task(), self._shared.store, ref)
+            self._tracing.read(ref, data)
+            return data
 
     def _count_read(self, size: int) -> None:
         self._meter.bytes_read += size
@@ -212,9 +331,11 @@ class Attempt:
             log=log.logger(request.asset),
             on_progress=self._progress,
             is_cancelled=self._interruption.stopping,
+            spark=self._session,
         )
 
     def _progress(self, percent: int, message: str) -> None:
+        self._said_progress = True
         with self._interruption.shielded():
             self._control.progress(percent, encodable(self._redact(message))[:MAX_PROGRESS_CHARS])
 
@@ -230,28 +351,104 @@ class Attempt:
 
     # -- output ---------------------------------------------------------------------------
 
-    def _commit(self, data: object, metadata: Mapping[str, object]) -> tuple[Materialization, bool]:
-        id = self._shared.ids()
+    def _inspection(self) -> Inspection:
+        request, shared = self._request, self._shared
+        hooks = None
+        if self._spark is not None:
+            hooks = SparkHooks(
+                lambda ref: read_frame(self._task(), shared.store, ref),
+                self._spark.cancel,
+                self._spark.hurt,
+            )
+        return Inspection(
+            request,
+            shared.store,
+            shared.clock,
+            self._interruption,
+            self._redact,
+            self._read_for_check,
+            hooks,
+            self._folder_of,
+        )
+
+    def _read_for_check(self, ref: InputRef, kind: str) -> Any:
+        if kind != "spark":
+            return read_input(self._shared.store, ref, kind)
+        return read_frame(self._task(), self._shared.store, ref)
+
+    def _output(
+        self, data: object, metadata: Mapping[str, object], inspection: Inspection
+    ) -> TaskResult:
+        request, id = self._request, self._shared.ids()
         written = Written() if data is None else self._write(id, data)
         self._meter.bytes_written = written.bytes
-        made = materialization(self._request, id, written, metadata, self._redact)
+        made = materialization(request, id, written, metadata, self._redact)
+        self._interruption.check()
+        self._checks.extend(inspection.after(_ref(made), written.footers))
+        gate = strongest(self._checks)
+        if gate in ("fail_task", "fail_run"):
+            return self._refused(gate, made)
+        mine = OutputCommit(
+            materialization=made,
+            checks=tuple(self._checks),
+            gate=gate,
+            instead=request.previous if gate == "quarantine" else None,
+            lineage=self._tracing.lineage(written.schema),
+        )
         self._interruption.begin_commit()
-        return commit_output(self._shared.store, self._request, made)
+        return self._succeeded(*commit_output(self._shared.store, request, mine))
 
     def _write(self, id: str, data: object) -> Written:
+        store, target = self._shared.store, folder(self._request, id)
+        if _is_frame(data):
+            return self._write_frame(target, data)
         return write(
-            self._shared.store,
-            folder(self._request, id),
+            store,
+            target,
             self._pulled(tables_of(data)),
             redact=self._redact,
             target_bytes=self._shared.target_file_bytes,
             check=self._interruption.check,
         )
 
+    def _write_frame(self, target: str, frame: Any) -> Written:
+        """The write runs the function's plan: what fails in it is the user's code."""
+        self._tracing.plan(frame)
+        footers = _as_user_code(
+            lambda: write_frame(
+                self._task(),
+                self._shared.store,
+                target,
+                frame,
+                io=self._request.io,
+                target_bytes=self._shared.target_file_bytes,
+                check=self._interruption.check,
+            )
+        )
+        return summed_up(footers, self._redact)
+
     # -- results --------------------------------------------------------------------------
 
-    def _succeeded(self, found: Materialization, adopted: bool) -> TaskResult:
-        return self._result(outcome="succeeded", materialization=found, adopted=adopted)
+    def _succeeded(self, found: OutputCommit, adopted: bool) -> TaskResult:
+        return self._result(
+            outcome="succeeded",
+            materialization=found.materialization,
+            adopted=adopted,
+            checks=found.checks,
+            gate=found.gate,
+            instead=found.instead,
+            lineage=found.lineage,
+        )
+
+    def _refused(self, gate: Action, made: Materialization | None = None) -> TaskResult:
+        error = refusal(self._request, self._checks, gate)
+        return self._result(
+            outcome="failed",
+            materialization=made,
+            checks=tuple(self._checks),
+            gate=gate,
+            error=classify(error, redact=self._redact, folder=self._folder),
+        )
 
     def _failed(self, error: BaseException) -> TaskResult:
         """A failure on the way to an end that was asked for is that end."""
@@ -260,9 +457,12 @@ class Attempt:
         reason = self._interruption.reason()
         if reason is not None:
             error = reason.with_traceback(error.__traceback__)
-        info = classify(error, redact=self._redact, folder=self._folder)
+        spark = None
+        if self._spark is not None and reason is None and not isinstance(error, TaskFailed):
+            spark = self._spark.failure(error)
+        info = classify(error, redact=self._redact, folder=self._folder, spark=spark)
         outcome = "cancelled" if info.category == "cancelled" else "failed"
-        return self._result(outcome=outcome, error=info)
+        return self._result(outcome=outcome, error=info, checks=tuple(self._checks))
 
     def _result(self, **fields: Any) -> TaskResult:
         request = self._request
@@ -272,9 +472,31 @@ class Attempt:
             attempt=request.attempt,
             attempt_id=request.attempt_id,
             worker_id=self._shared.worker_id,
-            usage=self._meter.usage(),
             **fields,
         )
+
+    def _priced(self, result: TaskResult) -> TaskResult:
+        """With what the attempt took; asked last, when Spark has said its part."""
+        usage = self._meter.usage()
+        return msgspec.structs.replace(
+            result, usage=usage, cost=self._shared.pricing.cost(usage, self._shared.tenant)
+        )
+
+
+def _ref(made: Materialization) -> MaterializationRef:
+    return MaterializationRef(
+        partition=made.partition,
+        materialization_id=made.materialization_id,
+        path=made.path,
+        rows=made.rows,
+        bytes=made.bytes,
+    )
+
+
+def _is_frame(data: object) -> bool:
+    """Whether it is a DataFrame of Spark's, which can only be if that was imported."""
+    pyspark = sys.modules.get("pyspark.sql")
+    return pyspark is not None and isinstance(data, pyspark.DataFrame)
 
 
 class _UserCode(Exception):

@@ -3,7 +3,8 @@
 1. An attempt writes its files under a folder named by its materialization id, which
    nobody else writes to. Until the marker is there, nobody reads them.
 2. It creates the marker, `{output}/_commits/{run}.{task}.json`, only if it is absent.
-   That is the commit; the marker's body is the materialization.
+   That is the commit. The marker's body is the output with all that was found out about
+   it: whoever adopts it reports the same checks, the same gate and the same lineage.
 3. Told that it exists, or told nothing (a time-out), it reads the marker. Its own id:
    it won. Another's: it adopts that one as its result, and leaves its files to GC.
 
@@ -21,24 +22,24 @@ from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.port import Store
 from servo.contract import canonical
-from servo.contract.task import Materialization, TaskRequest
+from servo.contract.task import OutputCommit, TaskRequest
 
 ATTEMPTS: Final = 4
 
-_decoder = msgspec.json.Decoder(Materialization)
+_decoder = msgspec.json.Decoder(OutputCommit)
 
 
 def commit_output(
-    store: Store, request: TaskRequest, materialization: Materialization
-) -> tuple[Materialization, bool]:
+    store: Store, request: TaskRequest, mine: OutputCommit
+) -> tuple[OutputCommit, bool]:
     """The task's output, and whether it is another attempt's. Unavailable: it is not known."""
     path = _marker(request)
-    body = canonical.encode(materialization)
+    body = canonical.encode(mine)
     unknown: Unavailable | None = None
     for _ in range(ATTEMPTS):
         try:
             store.put(path, body)
-            return materialization, False
+            return mine, False
         except (AlreadyExists, Unavailable) as error:
             try:
                 winner = committed(store, request)
@@ -46,12 +47,12 @@ def commit_output(
                 unknown = again
                 continue
             if winner is not None:
-                return winner, winner.materialization_id != materialization.materialization_id
+                return winner, _id(winner) != _id(mine)
             unknown = error if isinstance(error, Unavailable) else None
     raise unknown or Unavailable(f"{path} comes and goes", hint="who deletes markers?")
 
 
-def committed(store: Store, request: TaskRequest) -> Materialization | None:
+def committed(store: Store, request: TaskRequest) -> OutputCommit | None:
     """What an attempt of this task has committed, if one has. Anything unreadable is Corrupt."""
     path = _marker(request)
     try:
@@ -62,9 +63,14 @@ def committed(store: Store, request: TaskRequest) -> Materialization | None:
         found = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path} is no commit marker: {error}") from None
-    if (found.run_id, found.task_id) != (request.run_id, request.task_id):
+    made = found.materialization
+    if (made.run_id, made.task_id) != (request.run_id, request.task_id):
         raise Corrupt(f"{path} is the marker of another task")
     return found
+
+
+def _id(commit: OutputCommit) -> str:
+    return commit.materialization.materialization_id
 
 
 def _marker(request: TaskRequest) -> str:

@@ -1,6 +1,6 @@
 """One envelope, from its bytes to its result.
 
-    open ─► committed already? ─► secrets ─► code ─► inputs ─► call ─► files ─► marker
+    open ─► attempt (`attempt.py`) ─► result
 
 `Executor.run` never raises for a task's failure: it answers with a result that says
 what happened. After a cancellation or a time-out nothing is committed.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arco.clock import Clock
+from arco.spark.host import SparkHost
 from arco.storage.port import Store
 from arco.worker.artifact import ArtifactCache
 from arco.worker.attempt import Attempt, Shared
@@ -19,6 +20,7 @@ from arco.worker.envelope import EnvelopeSigner, open_unsigned
 from arco.worker.interrupt import Control, Interruption, Watchdog
 from arco.worker.loader import Loader
 from arco.worker.output import TARGET_FILE_BYTES
+from arco.worker.pricing import Pricing
 from arco.worker.secrets import SecretRegistry
 from servo.contract.task import TaskRequest, TaskResult
 
@@ -45,6 +47,8 @@ class Executor:
         log_limit_bytes: int = LIMIT_BYTES,
         log_interval_s: float = INTERVAL_S,
         target_file_bytes: int = TARGET_FILE_BYTES,
+        spark: SparkHost | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
         self._signer = signer
         self._shared = Shared(
@@ -60,6 +64,8 @@ class Executor:
             log_limit_bytes=log_limit_bytes,
             log_interval_s=log_interval_s,
             target_file_bytes=target_file_bytes,
+            spark=spark,
+            pricing=pricing or Pricing(),
         )
         self._watchdog = Watchdog()
         self._running: dict[str, Interruption] = {}

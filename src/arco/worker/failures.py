@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from arco.errors import Error
+from arco.spark.errors import SparkFailure, translate
+from arco.spark.failed import TaskFailed as TaskFailed
+from arco.spark.failed import failed as failed
 from servo import errors
 from servo.contract.manifest import RETRIABLE, Category
 from servo.contract.task import ErrorInfo
@@ -32,14 +35,6 @@ _OURS = tuple(f"{Path(file).parent}/" for file in (__file__, errors.__file__))
 _SYNTHETIC = re.compile(r"_servo_artifact_[0-9a-f]{16}(?:\.|\b)")
 
 Redact = Callable[[str], str]
-
-
-class TaskFailed(Exception):
-    """A failure that was understood where it happened."""
-
-    def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.message)
-        self.info = info
 
 
 class TaskTimeout(BaseException):
@@ -60,10 +55,6 @@ class Verdict(NamedTuple):
     category: Category
     code: str
     hint: str = ""
-
-
-def failed(category: Category, code: str, message: str, hint: str = "") -> TaskFailed:
-    return TaskFailed(ErrorInfo(category=category, code=code, message=message, hint=hint))
 
 
 # -- the tables ---------------------------------------------------------------------------
@@ -138,10 +129,18 @@ _USER_HINT = "correct the asset's code; the traceback shows where"
 
 
 def classify(
-    error: BaseException, *, redact: Redact = str, folder: Path | None = None
+    error: BaseException,
+    *,
+    redact: Redact = str,
+    folder: Path | None = None,
+    spark: SparkFailure | None = None,
 ) -> ErrorInfo:
     """What happened, and where in the artifact that lies in `folder`. Never raises."""
-    info = error.info if isinstance(error, TaskFailed) else _judged(error)
+    if isinstance(error, TaskFailed):
+        info = error.info
+    else:
+        failure = spark or translate(error)
+        info = _judged(error) if failure is None else _of_spark(error, failure, folder)
     file, line = _place(error, folder)
     return msgspec.structs.replace(
         info,
@@ -152,6 +151,35 @@ def classify(
         line=info.line or line,
         traceback=info.traceback or shown(error, redact=redact, folder=folder),
     )
+
+
+def _of_spark(error: BaseException, failure: SparkFailure, folder: Path | None) -> ErrorInfo:
+    """In Spark's own words; Java's stack is left out, and the user's lines stay."""
+    inside = _inside(failure.file, folder) if folder is not None else ""
+    return ErrorInfo(
+        category=failure.category,
+        code=failure.code,
+        message=unmangled(failure.message),
+        hint=failure.hint,
+        exception=failure.exception,
+        file=inside,
+        line=failure.line if inside else 0,
+        traceback=_user_lines(error, folder) + unmangled(failure.details),
+    )
+
+
+def _user_lines(error: BaseException, folder: Path | None) -> str:
+    if folder is None:
+        return ""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if _inside(frame.filename, folder)
+    ]
+    if not frames:
+        return ""
+    text = "".join(traceback.format_list(frames)).replace(f"{folder}/", "")
+    return f"Traceback (most recent call last):\n{unmangled(text)}"
 
 
 def _judged(error: BaseException) -> ErrorInfo:

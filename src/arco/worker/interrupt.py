@@ -13,6 +13,10 @@ may be about to commit. So:
   if the function had raised it, and disarming is done again. Nothing is sent twice
   within a second, so this time it comes through.
 
+Code that waits for Spark is ended by cancelling its jobs: whoever `watch`es the attempt
+does that. An exception in the middle of a call to the JVM would leave an answer unread, so
+it is sent only if that was not enough (`patience_s`).
+
 Code that is stuck in C does not see any of this. Its attempt can be *abandoned*: what
 it returns at last is never committed.
 """
@@ -33,6 +37,8 @@ T = TypeVar("T")
 
 POLL_S: Final = 0.05
 RESEND_S: Final = 1.0
+SPARK_PATIENCE_S: Final = 2.0
+"""How long code that uses Spark gets to notice that its jobs were cancelled."""
 _IDLE_POLLS: Final = 100
 
 
@@ -72,7 +78,16 @@ class Interruption:
         self._armed = False
         self._sent_at: float | None = None
         self._committing = False
+        self._asked_at: float | None = None
         self.abandoned = False
+        self.watch: Callable[[BaseException | None], None] | None = None
+        """Told often, by another thread, why to stop, or that there is no reason to."""
+        self.patience_s = 0.0
+
+    @property
+    def sent(self) -> bool:
+        """Whether an exception was raised in the middle of whatever the function did."""
+        return self._sent_at is not None
 
     # -- asked by the task's own thread ---------------------------------------------------
 
@@ -136,13 +151,17 @@ class Interruption:
 
     def poke(self) -> None:
         """Interrupt the function if there is a reason to and it is running."""
-        if not self._armed:
-            return
         found = self.reason()
-        if found is None:
+        if self.watch is not None and not self._committing:
+            self.watch(found)
+        if found is None or not self._armed:
             return
         with self._lock:
             now = self._clock.monotonic()
+            if self._asked_at is None:
+                self._asked_at = now
+            if now - self._asked_at < self.patience_s:
+                return
             if self._armed and (self._sent_at is None or now - self._sent_at >= RESEND_S):
                 self._sent_at = now
                 _raise_in(self._thread, type(found))

@@ -38,6 +38,7 @@ from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from arco.worker.failures import failed
+from servo.contract.manifest import Code
 from servo.contract.task import CodeRef
 from servo.signature import read_signature
 
@@ -60,6 +61,8 @@ class Loaded(NamedTuple):
     """The parameter that takes the AssetContext, or empty."""
     required: frozenset[str]
     """The other parameters without a value of their own: the inputs."""
+    silent: bool = False
+    """Whether it is declared to return nothing: `-> None`."""
 
 
 class Loader:
@@ -76,6 +79,13 @@ class Loader:
             module = load_module(code, folder)
             found = self._cache[key] = _loaded(_member(module, code))
         return found
+
+
+def load_check(asset: CodeRef, check: Code, folder: Path) -> Callable[..., Any]:
+    """A check's function, from the artifact that the asset is of."""
+    code = CodeRef(artifact=asset.artifact, module=check.module, name=check.name, root=asset.root)
+    found: Callable[..., Any] = _member(load_module(code, folder), code)
+    return found
 
 
 def load_module(code: CodeRef, folder: Path) -> ModuleType:
@@ -113,7 +123,9 @@ def _loaded(member: Any) -> Loaded:
         for name, parameter in inspect.signature(plain).parameters.items()
         if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
     }
-    return Loaded(member, context, frozenset(required - {context}))
+    returns = getattr(plain, "__annotations__", {}).get("return", "")
+    silent = returns is None or returns == "None"
+    return Loaded(member, context, frozenset(required - {context}), silent)
 
 
 # -- the synthetic package ----------------------------------------------------------------

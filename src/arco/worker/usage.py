@@ -13,7 +13,10 @@ import resource
 import sys
 import time
 
+import msgspec
+
 from arco.clock import Clock
+from arco.spark.metrics import SparkUsage
 from servo.contract.task import Usage
 
 
@@ -28,20 +31,36 @@ class Meter:
         self._high_kib, _ = _memory_kib()
         self.bytes_read = 0
         self.bytes_written = 0
+        self.spark: SparkUsage | None = None
 
     def usage(self) -> Usage:
         cpu_s = time.thread_time() - self._cpu_s + _children_s() - self._children_s
-        return Usage(
+        took = Usage(
             wall_ms=round((self._clock.monotonic() - self._wall_s) * 1000),
             cpu_ms=round(cpu_s * 1000),
             peak_memory_kib=self._peak_kib(),
             bytes_read=self.bytes_read,
             bytes_written=self.bytes_written,
         )
+        return took if self.spark is None else _with_spark(took, self.spark)
 
     def _peak_kib(self) -> int:
         high_kib, now_kib = _memory_kib()
         return high_kib if high_kib > self._high_kib else now_kib
+
+
+def _with_spark(took: Usage, spark: SparkUsage) -> Usage:
+    return msgspec.structs.replace(
+        took,
+        bytes_read=took.bytes_read + spark.bytes_read,
+        executor_cpu_ms=spark.executor_cpu_ms,
+        executor_run_ms=spark.executor_run_ms,
+        shuffle_bytes=spark.shuffle_bytes,
+        spilled_bytes=spark.spilled_bytes,
+        spark_jobs=spark.jobs,
+        spark_stages=spark.stages,
+        spark_tasks=spark.tasks,
+    )
 
 
 def _children_s() -> float:

@@ -125,7 +125,7 @@ class ColumnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of a partition, as its writer saw it; the body of a commit marker."""
+    """A version of a partition, as its writer saw it."""
 
     materialization_id: str
     asset: str
@@ -259,6 +259,16 @@ class Lineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     coverage_percent: int = 0
     """Of the output's columns, those whose sources are known with at least medium confidence."""
     unmapped: tuple[str, ...] = ()
+
+
+class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of a commit marker: all that whoever adopts the output must report of it."""
+
+    materialization: Materialization
+    checks: tuple[CheckResult, ...] = ()
+    gate: Action = "continue"
+    instead: MaterializationRef | None = None
+    lineage: Lineage | None = None
 
 
 class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,0 +1,47 @@
+"""What has been put out, for requests: the newest committed snapshot's answers."""
+
+from __future__ import annotations
+
+from arco.errors import NotFound
+from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
+from arco.log.head import Manifests
+from arco.orchestration.fold import PROJECT
+from arco.orchestration.tables import DEPLOYED_ASSETS
+from arco.state.parquet import Files
+from arco.state.snapshot import Snapshot
+from servo.contract.task import MaterializationRef
+
+
+class CommittedVersions:
+    def __init__(self, manifests: Manifests, files: Files) -> None:
+        self._manifests = manifests
+        self._files = files
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self._manifests, self._files, self._manifests.head())
+
+    def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
+        row = self._snapshot().get(MATERIALIZATIONS, asset_id, materialization_id)
+        if row is None:
+            raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
+        return _ref(row)
+
+    def current(self, asset_id: str, partition: str) -> MaterializationRef | None:
+        row = self._snapshot().get(PARTITIONS, asset_id, partition)
+        return None if row is None else _ref(row)
+
+    def all_current(self, asset_key: str) -> list[MaterializationRef]:
+        snapshot = self._snapshot()
+        asset = snapshot.get(DEPLOYED_ASSETS, PROJECT, asset_key)
+        rows = [] if asset is None else snapshot.rows(PARTITIONS, asset.asset_id)
+        return [_ref(row) for row in sorted(rows, key=lambda row: row.partition_key)]
+
+
+def _ref(row: MaterializationRow | PartitionRow) -> MaterializationRef:
+    return MaterializationRef(
+        partition=row.partition_key,
+        materialization_id=row.materialization_id,
+        path=row.path,
+        rows=row.rows,
+        bytes=row.bytes,
+    )

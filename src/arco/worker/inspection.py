@@ -1,0 +1,137 @@
+"""Checks around one attempt: of its inputs before it works, of its output afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arco.clock import Clock
+from arco.storage.port import Store
+from arco.worker.checks import Around, File, Subject, evaluate
+from arco.worker.failures import TaskFailed, failed
+from arco.worker.footers import Footer
+from arco.worker.interrupt import Interruption
+from arco.worker.loader import load_check
+from arco.worker.secrets import Redactor
+from servo.context import AssetIn
+from servo.contract.manifest import ACTIONS, Action, Check, Code
+from servo.contract.partition import PartitionKey
+from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest
+
+STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
+"""What keeps an input from being worked on, or an output from becoming current."""
+
+ReadAs = Callable[[InputRef, str], Any]
+"""An input as "spark", "arrow", …"""
+
+
+class SparkHooks(NamedTuple):
+    """How checks reach the task's Spark, where there is one."""
+
+    frame: Callable[[InputRef], Any]
+    cancel: Callable[[], None]
+    fatal: Callable[[BaseException], bool]
+
+
+class Inspection:
+    def __init__(
+        self,
+        request: TaskRequest,
+        store: Store,
+        clock: Clock,
+        interruption: Interruption,
+        redact: Redactor,
+        read_as: ReadAs,
+        spark: SparkHooks | None,
+        folder: Callable[[], Path],
+    ) -> None:
+        self._request = request
+        self._store = store
+        self._clock = clock
+        self._interruption = interruption
+        self._redact = redact
+        self._read_as = read_as
+        self._spark = spark
+        self._folder = folder
+
+    def before(self) -> tuple[CheckResult, ...]:
+        """Of each input that a check looks at."""
+        return tuple(
+            result
+            for ref in self._request.inputs
+            if ref.parameter and (checks := self._before(ref.parameter))
+            for result in evaluate(checks, self._input(ref), self._around(None))
+        )
+
+    def _before(self, parameter: str) -> list[Check]:
+        return [
+            check
+            for check in self._request.checks
+            if check.phase == "before" and check.params.get("input") in (None, parameter)
+        ]
+
+    def _input(self, ref: InputRef) -> Subject:
+        return Subject.read(self._store, ref)
+
+    def after(self, output: MaterializationRef, footers: Sequence[Footer]) -> list[CheckResult]:
+        checks = [check for check in self._request.checks if check.phase == "after"]
+        if not checks:
+            return []
+        if not footers:
+            raise failed(
+                "user_code",
+                "output.none",
+                f"{self._request.asset} has checks, and returned nothing to check",
+                "return the data, or remove checks=",
+            )
+        dimensions = dict(PartitionKey.parse(output.partition).dimensions)
+        ref = InputRef(asset=self._request.asset, materializations=(output,))
+        subject = Subject(ref, tuple(File(footer, dimensions) for footer in footers))
+        previous = self._request.previous
+        return list(evaluate(checks, subject, self._around(previous)))
+
+    def _around(self, previous: MaterializationRef | None) -> Around:
+        request, spark = self._request, self._spark
+        around = Around(
+            self._store,
+            self._clock,
+            request.gating,
+            previous=None if previous is None else previous.rows,
+            references=request.references,
+            load=self._load,
+            reader=self._read,
+            reason=self._interruption.reason,
+            pii=frozenset(column.name for column in request.columns if column.pii),
+            redact=self._redact,
+        )
+        if spark is None:
+            return around
+        return around._replace(frame=spark.frame, cancel=spark.cancel, fatal=spark.fatal)
+
+    def _load(self, code: Code) -> Any:
+        return load_check(self._request.code, code, self._folder())
+
+    def _read(self, data: AssetIn, shape: str) -> Any:
+        ref = InputRef(asset=data.asset, materializations=data.materializations)
+        return self._read_as(ref, shape)
+
+
+def strongest(results: Iterable[CheckResult]) -> Action:
+    return max((result.action for result in results), key=ACTIONS.index, default="continue")
+
+
+def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: Action) -> TaskFailed:
+    """The failure of a task whose checks do not let it go on, or its output count."""
+    found = [result for result in results if result.action == gate]
+    first = found[0]
+    looked_at = first.input or request.asset
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    said = f": {first.message}" if first.message else ""
+    where = f"the input {looked_at}" if first.input else request.asset
+    return failed(
+        "input" if first.input else "user_code",
+        "checks.input" if first.input else "checks.failed",
+        f"{where} did not pass the check {first.name!r}{more}{said}",
+        f"mend {looked_at}, or the check; `servo checks list {request.asset}` shows all results",
+    )
