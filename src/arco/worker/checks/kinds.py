@@ -6,6 +6,7 @@ raises Misfit, which is a matter of configuration and not of the data.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
@@ -28,7 +29,6 @@ from arco.worker.checks.phrases import age, between, rows_that, some
 from arco.worker.checks.subject import Around, Subject
 from arco.worker.checks.values import Unsuitable
 from servo.contract.manifest import Check
-from servo.suggest import did_you_mean
 
 KEYS: Final = ("integer", "decimal", "text", "date", "timestamp", "binary", "boolean")
 RANGED: Final = ("integer", "decimal", "float", "text", "date", "timestamp")
@@ -75,7 +75,7 @@ class Asked:
     def expect(self, families: tuple[str, ...], what: str) -> None:
         for column in self.columns:
             if column.family not in families:
-                self.refuse(f"needs {what}, and {column.name!r} is {types.of_arrow(column.type)}")
+                self.refuse(f"needs {what}, and {column.name!r} is {types.text_of(column.type)}")
 
     def _find(self, name: str) -> Column:
         found = self.all.find(name)
@@ -87,10 +87,8 @@ class Asked:
 def meant(name: str, columns: Columns) -> str:
     """Which column somebody may have meant, whatever its case."""
     lowered = {each.lower(): each for each in columns.names}
-    near = did_you_mean(name.lower(), lowered)
-    for low, each in lowered.items():
-        near = near if f"{low!r}" not in near else f"did you mean {each!r}?"
-    return near or f"there are {some(columns.names)}"
+    near = difflib.get_close_matches(name.lower(), sorted(lowered), n=1)
+    return f"did you mean {lowered[near[0]]!r}?" if near else f"there are {some(columns.names)}"
 
 
 def need_of(asked: Asked) -> Need:
@@ -138,9 +136,9 @@ def _schema_is(asked: Asked) -> Need:
         if type is None:
             asked.refuse(f"expects {name!r} to be {text!r}, which is no type of Spark's")
         wanted.append((name, type))
-    stored = types.stored_types(asked.subject.files)
+    stored = types.stored(asked.subject.files[0])
     whole = stored + [
-        (name, types.of_arrow(asked.all.schema.field(name).type)) for name in asked.all.dimensions
+        (name, types.text_of(asked.all.schema.field(name).type)) for name in asked.all.dimensions
     ]
     found = whole if wanted == whole else stored
     return Known(
@@ -252,7 +250,7 @@ def _accepted_values(asked: Asked) -> Need:
     try:
         condition = conditions.one_of(asked.column, given)
     except Unsuitable as error:
-        what = types.of_arrow(asked.column.type)
+        what = types.text_of(asked.column.type)
         asked.refuse(f"accepts {some(given)} for {asked.column.name!r}, {what}: one is {error}")
     if asked.empty:
         return _all_fit(asked, expected)
@@ -271,14 +269,14 @@ def _references(asked: Asked) -> Need:
     ref = next((each for each in asked.around.references if each.asset == key), None)
     if ref is None or not ref.materializations:
         return Known(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
-    target = Subject.read(ref, asked.around.footers)
+    target = Subject.read(asked.around.store, ref)
     columns = Columns(target)
     found = columns.find(name)
     if found is None:
         hint = meant(name, columns)
         asked.refuse(f"names the column {name!r} of {key}, which is not there", hint)
     if found.family != asked.column.family:
-        ours, theirs = types.of_arrow(asked.column.type), types.of_arrow(found.type)
+        ours, theirs = types.text_of(asked.column.type), types.text_of(found.type)
         asked.refuse(f"compares {asked.column.name!r}, {ours}, with {key}.{name}, {theirs}")
     if asked.empty:
         return _all_fit(asked, f"in {key}.{name}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from arco.clock import Clock, SystemClock
+from arco.storage.footers import Footer, read_footers
 from arco.storage.port import Store
 from servo.check import CheckFunction
 from servo.context import Reader
@@ -17,23 +18,6 @@ TIMEOUT_S: Final = 1_800
 """For a check that has no time-out of its own."""
 MEMORY_MIB: Final = 2_048
 FETCHED_BYTES: Final = 256 << 20
-
-
-class Footer(Protocol):
-    """The end of a Parquet file: as `arco.worker.footers.Footer`."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def metadata(self) -> Any: ...
-
-
-Footers = Callable[[str], Iterable[Footer]]
-"""The footers of a folder's Parquet files."""
 
 
 class File(NamedTuple):
@@ -49,14 +33,21 @@ class Subject(NamedTuple):
     files: tuple[File, ...]
 
     @classmethod
-    def read(cls, ref: InputRef, footers: Footers) -> Subject:
+    def of(cls, ref: InputRef, footers: Sequence[Footer]) -> Subject:
+        """One version, whose footers are known already."""
+        (version,) = ref.materializations
+        dimensions = dict(PartitionKey.parse(version.partition).dimensions)
+        return cls(ref, tuple(File(footer, dimensions) for footer in footers))
+
+    @classmethod
+    def read(cls, store: Store, ref: InputRef) -> Subject:
         """What `ref` names, with the footers of all its files."""
         return cls(
             ref,
             tuple(
                 File(footer, dict(PartitionKey.parse(version.partition).dimensions))
                 for version in ref.materializations
-                for footer in footers(version.path)
+                for footer in read_footers(store, version.path)
             ),
         )
 
@@ -77,10 +68,6 @@ def _nothing() -> None:
     return None
 
 
-def _no_footers(folder: str) -> Iterable[Footer]:
-    raise LookupError(folder)
-
-
 def _no_code(code: Code) -> CheckFunction:
     raise LookupError(code.name)
 
@@ -98,8 +85,7 @@ class Around(NamedTuple):
     previous: int | None = None
     """Rows of the version before; none for inputs, and where there is none to compare with."""
     references: tuple[InputRef, ...] = ()
-    footers: Footers = _no_footers
-    """For the files of `references`."""
+    """What the checks of that kind look values up in."""
     frame: Callable[[InputRef], Any] | None = None
     """The same data as a Spark DataFrame; none where there is no Spark. Asked only if needed."""
     cancel: Callable[[], None] = _nothing

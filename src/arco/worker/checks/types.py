@@ -1,18 +1,16 @@
-"""Spark's names for types, in one spelling; and those of what lies in Parquet files."""
+"""Spark's names for types, as people write them, in one spelling."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 
-from arco.worker.checks.columns import schema_of
+from arco.spark import types
 from arco.worker.checks.subject import File
 
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _ALIASES: Final = {
     "byte": "tinyint",
     "short": "smallint",
@@ -31,29 +29,6 @@ _NAMES: Final = (
     *("string", "binary", "date", "timestamp", "timestamp_ntz", "time(6)", "void", "variant"),
 )
 _SIMPLE = re.compile(r"([a-z_0-9]+)(?:\(([0-9, ]*)\))?")
-_ARROW: Final = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.uint8(): "smallint",
-    pa.uint16(): "int",
-    pa.uint32(): "bigint",
-    pa.uint64(): "decimal(20,0)",
-    pa.float16(): "float",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.bool_(): "boolean",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.string_view(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.binary_view(): "binary",
-    pa.date32(): "date",
-    pa.null(): "void",
-    pa.time64("us"): "time(6)",
-}
 
 
 def canonical(text: str) -> str | None:
@@ -109,60 +84,19 @@ def _split(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-# -- of files -----------------------------------------------------------------------------
+def text_of(type: pa.DataType) -> str:
+    """What Spark calls it; where Spark has nothing like it, what Arrow does."""
+    try:
+        return types.text(types.from_arrow(type))
+    except ValueError:
+        return str(type)
 
 
-def stored_types(files: Sequence[File]) -> list[tuple[str, str]]:
-    """Names and Spark types of the columns that the first file has; all others have them too.
-
-    Spark leaves its own schema in what it writes, and reads by it; without that the
-    Parquet types decide.
-    """
-    metadata = files[0].footer.metadata
-    own = (metadata.metadata or {}).get(_SPARK_SCHEMA)
-    if own is not None:
-        return [(field["name"], _of_json(field["type"])) for field in json.loads(own)["fields"]]
-    legacy = {
-        metadata.schema.column(at).path
-        for at in range(len(metadata.schema))
-        if metadata.schema.column(at).physical_type == "INT96"
-    }
-    return [
-        (field.name, "timestamp" if field.name in legacy else of_arrow(field.type))
-        for field in schema_of(files[0])
-    ]
+def stored(file: File) -> list[tuple[str, str]]:
+    """The columns that a file has, and their types as Spark reads them."""
+    found = types.file_fields(file.footer.metadata)
+    return [(each["name"], _known(types.text(each["type"]))) for each in found]
 
 
-def _of_json(value: Any) -> str:
-    if isinstance(value, str):
-        return canonical(value) or value
-    match value["type"]:
-        case "array":
-            return f"array<{_of_json(value['elementType'])}>"
-        case "map":
-            return f"map<{_of_json(value['keyType'])},{_of_json(value['valueType'])}>"
-        case "struct":
-            fields = (f"{each['name']}:{_of_json(each['type'])}" for each in value["fields"])
-            return f"struct<{','.join(fields)}>"
-    return str(value["type"])
-
-
-def of_arrow(type: pa.DataType) -> str:
-    if type in _ARROW:
-        return _ARROW[type]
-    if pa.types.is_dictionary(type):
-        return of_arrow(type.value_type)
-    if pa.types.is_timestamp(type):
-        return "timestamp" if type.tz else "timestamp_ntz"
-    if pa.types.is_decimal(type):
-        return f"decimal({type.precision},{type.scale})"
-    if pa.types.is_fixed_size_binary(type):
-        return "binary"
-    if pa.types.is_map(type):
-        return f"map<{of_arrow(type.key_type)},{of_arrow(type.item_type)}>"
-    if pa.types.is_struct(type):
-        fields = (type.field(at) for at in range(type.num_fields))
-        return f"struct<{','.join(f'{each.name}:{of_arrow(each.type)}' for each in fields)}>"
-    if pa.types.is_nested(type):
-        return f"array<{of_arrow(type.value_type)}>"
-    return str(type)
+def _known(text: str) -> str:
+    return canonical(text) or text

@@ -1,0 +1,376 @@
+"""One check, three answers: DuckDB and Spark count what a plain loop over the rows counts."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arco.storage.local import LocalStore
+from arco.worker.checks import Around, Subject, evaluate
+from servo.check import (
+    accepted_values,
+    expression,
+    freshness,
+    in_range,
+    matches,
+    not_null,
+    references,
+    row_count,
+    unique,
+)
+from servo.contract.manifest import Check
+from servo.contract.task import CheckResult, InputRef, MaterializationRef
+from tests.kit.clocks import SimClock
+
+SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+NAN, INF = math.nan, math.inf
+
+INTS = [-(1 << 31), -2, -1, 0, 1, 2, 3, (1 << 31) - 1]
+LONGS = [-(1 << 63), -1, 0, 1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1]
+DECIMALS = [Decimal(t) for t in ("-99999999.99", "-0.01", "0.00", "0.01", "1.50", "99999999.99")]
+DOUBLES = [-INF, -1.5, -0.0, 0.0, 0.1, 1.5, 5e-324, INF, NAN]
+SINGLES = [-INF, -0.0, 0.0, struct.unpack("f", struct.pack("f", 0.1))[0], 1.5, NAN]
+ACCENTS = ["\u00e9", "e\u0301"]
+TEXTS = ["", "a", "A", "b", *ACCENTS, "ab", "a b", "a\n", "\u2028", "😀", "z'", 'q"', "\\d", "a\0b"]
+DAYS = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2025, 1, 31), date(9999, 12, 31)]
+MOMENTS = [
+    datetime(1900, 1, 1),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999),
+    datetime(1970, 1, 1),
+    datetime(2025, 1, 1, 12, 0, 0, 1),
+    datetime(2026, 1, 1),
+]
+POOLS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
+    "Num": (pa.int32(), INTS),
+    "big": (pa.int64(), LONGS),
+    "price": (pa.decimal128(10, 2), DECIMALS),
+    "x": (pa.float64(), DOUBLES),
+    "y": (pa.float32(), SINGLES),
+    "word": (pa.string(), TEXTS),
+    "flag": (pa.bool_(), [True, False]),
+    "day": (pa.date32(), DAYS),
+    "at": (pa.timestamp("us", tz="UTC"), [each.replace(tzinfo=UTC) for each in MOMENTS]),
+    "local": (pa.timestamp("us"), MOMENTS),
+    "blob": (pa.binary(), [b"", b"\0", b"\xff"]),
+    "place": (
+        pa.struct([("City", pa.string()), ("no", pa.int32())]),
+        [{"City": "x", "no": 1}, {"City": None, "no": 2}, {"City": "y", "no": None}],
+    ),
+    "tags": (pa.list_(pa.string()), [[], ["a"], [None], ["a", "b"]]),
+    "pairs": (pa.map_(pa.string(), pa.int32()), [[], [("a", 1)], [("a", None)]]),
+}
+PATTERNS = [
+    r"[a-z]",
+    r"^\w+$",
+    r"a|b",
+    r".",
+    r"\S*",
+    r"[^a\s]+",
+    r"a\s.?b?",
+    r"(?:a|é)+",
+    r"\\d",
+    r"[\w-]*",
+    r"a{1,2}b?",
+    r".*\n?",
+    r"",
+]
+JAVA_ONLY = [r"(?=a).*", r"(?i)a", r"\p{L}", r"(.)\1?", r"a++", r"\ba\b"]
+
+
+class Case(NamedTuple):
+    check: Check
+    misfit: Callable[[Sequence[Mapping[str, Any]]], int | None]
+    """How many rows do not fit; none for a verdict of another kind."""
+
+
+def each(test: Callable[[Mapping[str, Any]], bool]) -> Callable[..., int]:
+    return lambda rows: sum(not test(row) for row in rows)
+
+
+# -- a plain model ------------------------------------------------------------------------
+
+
+def value_of(row: Mapping[str, Any], column: str) -> Any:
+    found: Any = {name.lower(): value for name, value in row.items()}
+    for part in column.lower().split("."):
+        if found is None:
+            return None
+        found = {name.lower(): value for name, value in found.items()}[part]
+    return found
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    return value
+
+
+def ranged(rng: random.Random, column: str, name: str) -> Case:
+    _, pool = POOLS[column]
+    plain = [v for v in pool if not (isinstance(v, float) and math.isnan(v))]
+    low, high = sorted(rng.choices(plain, k=2), key=comparable)
+    low, high = (low if rng.random() < 0.8 else None, high)
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        value = comparable(value_of(row, column))
+        if value is None:
+            return True
+        if isinstance(value, float) and math.isnan(value):
+            return False
+        return bool((low is None or value >= comparable(low)) and value <= comparable(high))
+
+    check = in_range(column, min=bound(low), max=bound(high), name=name)
+    return Case(check, each(fits))
+
+
+def bound(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) else value
+
+
+def accepted(rng: random.Random, column: str, name: str) -> Case:
+    _, pool = POOLS[column]
+    values = rng.choices(pool, k=rng.choice([1, 3, 15]))
+    keys = {key_of(comparable(value)) for value in values}
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        value = comparable(value_of(row, column))
+        return value is None or key_of(value) in keys
+
+    return Case(accepted_values(column, [text_of(v) for v in values], name=name), each(fits))
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return repr(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def key_of(value: Any) -> Any:
+    """What makes two values one: NaN is itself, and zero has no sign."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return tuple((name, key_of(each)) for name, each in value.items())
+    return tuple(map(key_of, value)) if isinstance(value, list) else value
+
+
+def there(columns: Sequence[str], name: str) -> Case:
+    fits = each(lambda row: all(value_of(row, column) is not None for column in columns))
+    return Case(not_null(*columns, name=name), fits)
+
+
+def once(columns: Sequence[str], name: str) -> Case:
+    def repeated(rows: Sequence[Mapping[str, Any]]) -> int:
+        keys = [[key_of(comparable(value_of(row, c))) for c in columns] for row in rows]
+        known = [tuple(key) for key in keys if None not in key]
+        return len(known) - len(set(known))
+
+    return Case(unique(*columns, name=name), repeated)
+
+
+def like(pattern: str, name: str) -> Case:
+    dot = pattern.replace(".", "[^\n\r\x85\u2028\u2029]")
+    known = re.compile(dot, re.ASCII)
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        return row["word"] is None or known.fullmatch(row["word"]) is not None
+
+    return Case(matches("word", pattern, name=name), each(fits))
+
+
+def known_to(other: Sequence[Mapping[str, Any]], column: str, name: str) -> Case:
+    keys = {comparable(row[column]) for row in other}
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        value = comparable(row[column])
+        return value is None or value in keys
+
+    return Case(references(column, f"a.other.{column}", name=name), each(fits))
+
+
+def battery(rng: random.Random, other: Sequence[Mapping[str, Any]]) -> list[Case]:
+    plain = ["NUM", "big", "price", "x", "y", "word", "day", "at", "local"]
+    spelled = {"NUM": "Num"}
+    cases = [ranged(rng, spelled.get(c, c), f"range {c}") for c in plain]
+    cases += [accepted(rng, spelled.get(c, c), f"accepted {c}") for c in [*plain, "flag"]]
+    cases += [there([c], f"there {c}") for c in (*POOLS, "PLACE.city", "place.no")]
+    cases.append(there(["num", "Tags", "place.City"], "there together"))
+    keys = [[c] for c in (*plain, "flag", "blob", "place", "tags", "place.no")]
+    keys += [["num", "WORD"], ["x", "flag", "day"]]
+    cases += [once(k, f"once {k}") for k in keys]
+    cases += [like(pattern, f"like {pattern}") for pattern in PATTERNS]
+    refs = ["Num", "big", "price", "word", "flag", "day", "at", "local", "blob"]
+    cases += [known_to(other, c, f"known {c}") for c in refs]
+    cases.append(Case(row_count(min=0), lambda rows: None))
+    return cases
+
+
+# -- data ---------------------------------------------------------------------------------
+
+
+def made(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    width = rng.choice([1, 3, 99])
+    return [
+        {
+            name: None if rng.random() < 0.15 else rng.choice(list(pool)[:width])
+            for name, (_, pool) in POOLS.items()
+        }
+        for _ in range(count)
+    ]
+
+
+class Far(LocalStore):
+    """The same files, as if they were not on this machine's disk."""
+
+    @property
+    def url(self) -> str:
+        return "far://away"
+
+
+class Lake:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.near, self.far = LocalStore(root), Far(root)
+
+    def put(
+        self, asset: str, rows: Sequence[Mapping[str, Any]], *, statistics: bool, files: int = 2
+    ) -> InputRef:
+        folder = f"data/{asset}/{len(list(self.root.rglob('*.parquet')))}"
+        (self.root / folder).mkdir(parents=True)
+        schema = pa.schema([(name, type) for name, (type, _) in POOLS.items()])
+        for at in range(files):
+            table = pa.Table.from_pylist(list(rows[at::files]), schema=schema)
+            path = self.root / folder / f"part-{at}.parquet"
+            pq.write_table(table, path, write_statistics=statistics, store_schema=False)
+        version = MaterializationRef(partition="", materialization_id="m", path=folder)
+        return InputRef(asset=asset, materializations=(version,))
+
+
+def answers(
+    lake: Lake, ref: InputRef, other: InputRef, cases: Sequence[Case], **around: Any
+) -> Any:
+    given = Around(**{"store": lake.near, "references": (other,), **around})
+    checks = [case.check for case in cases]
+    return {each.name: each for each in evaluate(checks, Subject.read(lake.near, ref), given)}
+
+
+def agree(
+    found: Mapping[str, CheckResult], cases: Sequence[Case], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    expected = {case.check.name: case.misfit(rows) for case in cases}
+    assert {name: each.failing for name, each in found.items()} == expected
+    for each in found.values():
+        assert each.status == ("failed" if each.failing else "passed"), each
+        assert bool(each.sample) == bool(each.failing), each
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_duckdb_counts_what_a_loop_counts(tmp_path: Path, seed: int, statistics: bool) -> None:
+    rng = random.Random(seed)
+    lake = Lake(tmp_path)
+    rows, others = made(rng, rng.choice([0, 1, 5, 40])), made(rng, 6)
+    cases = [c for c in battery(rng, others) if "'place'" not in c.check.name]
+    cases = [c for c in cases if c.check.name != "once ['tags']"]
+    ref = lake.put("a.this", rows, statistics=statistics)
+    other = lake.put("a.other", others, statistics=True)
+    found = answers(lake, ref, other, cases)
+    agree(found, cases, rows)
+    assert {each.method for each in found.values()} <= {"footer", "duckdb"}
+
+
+# -- Spark --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    from arco.spark.session import open_session
+
+    conf = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.session.timeZone": "Asia/Tokyo",  # which must not matter
+    }
+    session = open_session("local[2]", conf=conf)
+    yield session
+    session.stop()
+
+
+def frames(session: Any, lake: Lake) -> Callable[[InputRef], Any]:
+    def frame(ref: InputRef) -> Any:
+        return session.read.parquet(*[f"file://{lake.root}/{v.path}" for v in ref.materializations])
+
+    return frame
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("seed", range(3))
+def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any) -> None:
+    rng = random.Random(seed)
+    lake = Lake(tmp_path)
+    rows, others = made(rng, [30, 4, 0][seed]), made(rng, 6)
+    cases = battery(rng, others)
+    ref = lake.put("a.this", rows, statistics=False)
+    other = lake.put("a.other", others, statistics=False)
+    away = {"store": lake.far, "fetched_bytes": 0, "frame": frames(session, lake)}
+    found = answers(lake, ref, other, cases, **away)
+    agree(found, cases, rows)
+    assert {each.method for each in found.values()} <= {"footer", "spark"}
+    clock = SimClock()
+    aged = [
+        Case(freshness(column, max_age=timedelta(days=400), name=column), lambda rows: None)
+        for column in ("at", "local", "day")
+    ]
+    near = answers(lake, ref, other, aged, clock=clock)
+    far = answers(lake, ref, other, aged, clock=clock, **away)
+    assert {n: (e.status, e.actual) for n, e in near.items()} == {
+        n: (e.status, e.actual) for n, e in far.items()
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_what_duckdb_cannot_say_goes_to_spark(tmp_path: Path, session: Any) -> None:
+    lake = Lake(tmp_path)
+    rows = [dict.fromkeys(POOLS) | {"word": word, "Num": at} for at, word in enumerate(TEXTS)]
+    checks = [
+        *(matches("word", pattern, name=pattern) for pattern in JAVA_ONLY),
+        expression("num > 2", name="sql"),
+        expression("num > 2 -- not all are", name="sql with a comment"),
+        expression("if(word = 'a', null, true)", name="null is not true"),
+        unique("place", name="nested"),
+        in_range("NUM", min=2, name="by duckdb"),
+    ]
+    ref = lake.put("a.this", rows, statistics=False)
+    subject = Subject.read(lake.near, ref)
+    found = evaluate(checks, subject, Around(lake.near, frame=frames(session, lake)))
+    assert {each.name: (each.method, each.failing) for each in found} == {
+        r"(?=a).*": ("spark", sum(not re.fullmatch(r"a[^\n\u2028]*", word) for word in TEXTS)),
+        r"(?i)a": ("spark", len(TEXTS) - 2),
+        r"\p{L}": ("spark", len(TEXTS) - 4),
+        r"(.)\1?": ("spark", len(TEXTS) - 5),
+        "a++": ("spark", len(TEXTS) - 1),
+        r"\ba\b": ("spark", len(TEXTS) - 1),
+        "sql": ("spark", 3),
+        "sql with a comment": ("spark", 3),
+        "null is not true": ("spark", 1),
+        "nested": ("spark", 0),
+        "by duckdb": ("duckdb", 2),
+    }
+    assert len(found[6].sample) == 3
