@@ -27,6 +27,8 @@ from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
 from arco.execution.commands import ExecutionCommands
 from arco.execution.reader import ExecutionReader
+from arco.lineage import fold as lineage_fold
+from arco.lineage.reader import LineageReader
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
@@ -95,6 +97,7 @@ def chain() -> Chain:
         *orchestration_fold.STAGES,
         *execution_fold.STAGES,
         *quality_fold.STAGES,
+        *lineage_fold.STAGES,
         *catalog_fold.STAGES,
         system.OUTCOME_STAGE,
     )
@@ -205,6 +208,9 @@ class Workspace:
 
     def read_quality(self, at: At | None = None) -> QualityReader:
         return QualityReader(self.snapshot(at))
+
+    def read_lineage(self, at: At | None = None) -> LineageReader:
+        return LineageReader(self.snapshot(at))
 
     def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""

@@ -121,14 +121,30 @@ class _Lines(_Quiet):
             render.out(line_of(task))
 
 
+HELD = {"quarantine": "QUARANTINED", "block": "BLOCKED"}
+"""How a task is shown whose output checks hold back, though it did its work."""
+
+
+def task_state(task: TaskRow) -> Text:
+    if task.state == states.SUCCEEDED and task.gate in HELD:
+        return Text(HELD[task.gate], "bold yellow")
+    return state_text(task.state)
+
+
 def line_of(task: TaskRow) -> Text:
-    text = Text("  ") + state_text(f"{task.state:<10} ") + Text(name_of(task))
+    state = task_state(task)
+    state.pad_right(max(0, 12 - len(state)))
+    text = Text("  ") + state + Text(name_of(task))
     if task.state in (states.SUCCEEDED, states.FAILED, states.RETRY_WAIT):
         text.append(f"  {task.wall_ms / 1000:.1f} s", "dim")
     if task.attempt > 1 or task.state == states.RETRY_WAIT:
         text.append(f"  attempt {task.attempt} of {task.max_attempts}", "dim")
     if task.error_message and task.state in (states.FAILED, states.RETRY_WAIT):
         text.append(f"  {task.error_message.splitlines()[0][:200]}", "red")
+    elif task.state == states.SUCCEEDED and task.gate in HELD:
+        text.append(f"  {task.error_message.splitlines()[0][:200]}", "yellow")
+    elif task.gate == "warn":
+        text.append("  with warnings", "yellow")
     return text
 
 
@@ -165,6 +181,8 @@ class _Screen(_Lines):
         counts = f"{run.tasks_done:,} of {run.tasks_total:,}"
         if run.tasks_failed:
             counts += f", {run.tasks_failed:,} failed"
+        if run.tasks_held:
+            counts += f", {run.tasks_held:,} held back"
         head.add_row(state_text(run.state), bar, Text(counts))
         going = [task for task in tasks.values() if task.state == states.RUNNING]
         lines = [_going(task, progress.get(task.attempt_id)) for task in going[:SHOWN]]

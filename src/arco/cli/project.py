@@ -75,8 +75,6 @@ def _note_what_waits(manifest: Manifest) -> None:
 
     assets = manifest.assets
     waits = {
-        "check": sum(len(asset.checks) for asset in assets),
-        "SQL asset": sum(asset.kind == "sql" for asset in assets),
         "schedule": len(manifest.schedules),
         "sensor": len(manifest.sensors),
         "freshness policy": sum(asset.freshness is not None for asset in assets),

@@ -130,7 +130,7 @@ def run(
     Everything happens in this process, unless --remote is given: then others work, and
     Ctrl-C only stops watching. Here Ctrl-C cancels the run and waits for it to stop; a
     second one leaves at once, and `servo runs resume` goes on from there. Exits with 0
-    if the run succeeded, and with 1 if not.
+    if the run succeeded and checks hold no output back, and with 1 if not.
     """
     from arco.cli import render
 
@@ -240,7 +240,7 @@ def announce(session: Session, triggered: Triggered) -> None:
 
 
 def end(session: Session, workspace: Workspace, row: RunRow) -> None:
-    """Show how a run ended; exit with 1 if it did not succeed."""
+    """Show how a run ended; exit with 1 if it did not succeed, or outputs are held back."""
     from arco.cli import render
     from arco.cli.runs import document_of, show_end
 
@@ -248,5 +248,5 @@ def end(session: Session, workspace: Workspace, row: RunRow) -> None:
         render.document(document_of(workspace, row.run_id))
     else:
         show_end(workspace, row)
-    if row.state != "SUCCEEDED":
+    if row.state != "SUCCEEDED" or row.tasks_held:
         raise typer.Exit(DIFFERENT)

@@ -114,13 +114,13 @@ def _show_run(row: RunRow) -> None:
 
 def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everything: bool) -> None:
     from arco.cli import render
-    from arco.cli.live import partition_text, state_text
+    from arco.cli.live import HELD, partition_text, task_state
     from arco.orchestration import states
     from arco.orchestration.reader import OrchestrationReader
 
     tasks = OrchestrationReader(snapshot).tasks(row.run_id)
     unremarkable = states.GOOD | {states.SKIPPED, states.BLOCKED, states.CANCELLED}
-    chosen = [t for t in tasks if everything or t.state not in unremarkable]
+    chosen = [t for t in tasks if everything or t.state not in unremarkable or t.gate in HELD]
     if len(tasks) <= 20:
         chosen = tasks
     if not chosen:
@@ -130,7 +130,7 @@ def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everythin
         (
             t.asset_key,
             partition_text(t.partition_key) or None,
-            state_text(t.state),
+            task_state(t),
             f"{t.attempt}/{t.max_attempts}",
             f"{t.wall_ms / 1000:.1f} s" if t.wall_ms else None,
             t.error_message.split("\n")[0][:300] or progress.get(t.attempt_id),
@@ -190,6 +190,9 @@ def show_end(workspace: Workspace, row: RunRow) -> None:
             _explain(failed[0], name_of(failed[0]) + more, row)
         if len(alike) > 10:
             render.say(f"\n{len(alike) - 10} more kinds of failures", "red")
+    if row.tasks_held:
+        held = render.count(row.tasks_held, "output")
+        render.say(f"\n{held} held back by checks: see `servo quarantine list`", "bold yellow")
     render.say(
         f"run {row.run_id} {row.state} in {_took(row) or '0 s'}: {_counts(row)}",
         STYLES.get(row.state, ""),

@@ -25,6 +25,7 @@ from arco.execution.events import (
     OutputMissed,
     OutputRejected,
 )
+from arco.lineage.events import LineageRecorded
 from arco.log.envelope import Payload
 from arco.orchestration import states
 from arco.orchestration.events import (
@@ -300,6 +301,7 @@ class _Run:
             warnings = sum(not check.passed for check in result.checks)
             self._end(task, "succeeded")
             self._emitted.append(OutputAccepted(materialization=made, warnings=warnings))
+            self._emitted.extend(_lineage(task, result, made))
             return
         instead = result.instead if result.gate == "quarantine" else None
         held = replace(
@@ -708,6 +710,21 @@ def _findings(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
             outcome=result.outcome,
             usage=result.usage,
             cost=result.cost,
+        )
+
+
+def _lineage(task: TaskRow, result: TaskResult, made: Materialization) -> Iterator[Payload]:
+    if result.lineage is not None:
+        yield LineageRecorded(
+            asset=task.asset_key,
+            asset_id=task.asset_id,
+            materialization_id=made.materialization_id,
+            partition=task.partition_key,
+            run_id=task.run_id,
+            task_id=task.task_id,
+            rows=made.rows,
+            bytes=made.bytes,
+            lineage=result.lineage,
         )
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Invalid, NotFound
 from arco.spark.host import SparkHost, SparkTask
+from arco.spark.query import Query
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
 from arco.storage import paths
@@ -100,6 +101,7 @@ class Attempt:
         self._said_progress = False
         self._checks: list[CheckResult] = []
         self._tracing = Tracing(request)
+        self._sql: Query | None = None
 
     def run(self) -> TaskResult:
         try:
@@ -253,13 +255,18 @@ class Attempt:
         return returned
 
     def _query(self) -> Any:
-        from arco.spark.query import run_query
-
-        request = self._request
+        request, code = self._request, self._request.code
+        query = self._sql = Query(
+            request.sql,
+            partition=request.partition,
+            config=request.config,
+            file=code.file,
+            line=code.line,
+        )
         frames = {
             ref.parameter: self._read(ref, "spark") for ref in request.inputs if ref.parameter
         }
-        return self._call(lambda: run_query(self._task(), request, frames))
+        return self._call(lambda: query.run(self._task(), frames))
 
     def _artifact(self, digest: str) -> Path:
         try:
@@ -457,6 +464,8 @@ class Attempt:
         reason = self._interruption.reason()
         if reason is not None:
             error = reason.with_traceback(error.__traceback__)
+        elif self._sql is not None:
+            error = self._sql.failure(error) or error
         spark = None
         if self._spark is not None and reason is None and not isinstance(error, TaskFailed):
             spark = self._spark.failure(error)
