@@ -1,0 +1,290 @@
+"""SQL assets: one query, over the inputs that it refers to.
+
+Each `{{ ref("x") }}` becomes a view of the task's own session, named `@x`: no name that
+somebody would give to a part of a query. An error is shown where it is in the author's
+text. The query is only ever a query: what changes tables is refused before it runs, for
+an asset's output has one way into the workspace.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from arco.spark import errors
+from arco.spark.failed import TaskFailed, failed
+from arco.spark.read import HasSession
+from arco.spark.template import Call, Problem, Rendered, calls, literal, render, shown
+from arco.spark.types import quoted
+from servo.contract.partition import PartitionKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Value = str | int | bool | None
+
+FUNCTIONS: Final = ("ref", "partition", "config")
+_KNOWN: Final = (
+    'there are {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
+)
+_QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
+_ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
+
+
+class Query:
+    """An SQL asset's text, for one task. TaskFailed where something in it is not there.
+
+    `file` and `line` are those of the asset's declaration, for people.
+    """
+
+    def __init__(
+        self,
+        sql: str,
+        *,
+        partition: str = "",
+        config: Mapping[str, Value] | None = None,
+        file: str = "",
+        line: int = 0,
+    ) -> None:
+        self._partition = PartitionKey.parse(partition).dimensions
+        self._config = config or {}
+        self._place = (file, line)
+        self._source = sql
+        self.refs: tuple[str, ...] = dependencies(sql)
+        self._rendered = render(sql, self._replacement)
+
+    def run(self, task: HasSession, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """The query's rows, not computed yet. `inputs` are by the text inside of their `ref`.
+
+        Nothing but a query runs, and that only if Spark understands all of it.
+        """
+        text = self._one_query()
+        for ref in self.refs:
+            if ref not in inputs:
+                message = f"nothing is planned for {{{{ ref({ref!r}) }}}}"
+                raise failed(
+                    "configuration", "code.parameters", message, "deploy the project again"
+                )
+            inputs[ref].createOrReplaceTempView(quoted(view_name(ref)))
+        try:
+            if not task.connect:
+                self._parse(task, text)
+            frame = task.session.sql(text)
+            _ = frame.schema  # Connect looks at the query only when it is asked for something
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise self.failure(error) or error from None
+        return frame
+
+    def failure(self, error: BaseException) -> TaskFailed | None:
+        """An error of this query, also one that came as its rows were computed, shown in its text.
+
+        None where Spark does not say where in the query it is.
+        """
+        found = errors.translate(error)
+        if found is None:
+            return None
+        span = _span(found, self._rendered)
+        if span is None:
+            return None
+        words = self._in_its_words(found.message), self._in_its_words(found.hint)
+        return self._failed(found.category, found.code, *words, *span)
+
+    def _in_its_words(self, text: str) -> str:
+        """Without the names of views, which the author has not given."""
+        for ref in self.refs:
+            view = view_name(ref)
+            text = text.replace(f"{quoted(view)}.", "").replace(f"{view}.", "")
+        return text
+
+    # -- before it runs -------------------------------------------------------------------
+
+    def _replacement(self, call: Call) -> str:
+        match call.function:
+            case "ref":
+                return quoted(view_name(call.argument))
+            case "partition":
+                return literal(self._value("dimension", self._partition, call))
+            case "config":
+                return literal(self._value("config value", self._config, call))
+        text = self._source[call.start : call.stop]
+        raise self._wrong(f"the query has {text!r}", _KNOWN, call.start, call.stop)
+
+    def _value(self, what: str, given: Mapping[str, Any], call: Call) -> Any:
+        if call.argument in given:
+            return given[call.argument]
+        names = ", ".join(sorted(given)) or "none"
+        message = f"there is no {what} {call.argument!r}"
+        raise self._wrong(message, f"this asset has {names}", call.start, call.stop)
+
+    def _one_query(self) -> str:
+        """The text without what ends it. TaskFailed where it is no single query."""
+        problem, end = _statement(self._rendered.text)
+        if problem is not None:
+            raise self._refused(problem)
+        return self._rendered.text[:end]
+
+    def _parse(self, task: HasSession, text: str) -> None:
+        """Spark's own parser, by its rule for queries: it takes nothing else."""
+        session: Any = task.session._jsparkSession
+        parser = session.sessionState().sqlParser()
+        try:
+            parser.parseQuery(text)
+        except Exception as error:
+            if _parses(parser, text):
+                raise self._refused(Problem(_no_query(text), 0, len(text.split()[0]))) from None
+            raise self.failure(error) or error from None
+
+    def _refused(self, problem: Problem) -> TaskFailed:
+        return self._wrong(
+            problem.message, _ONLY, *self._rendered.span(problem.start, problem.stop)
+        )
+
+    def _wrong(self, message: str, hint: str, start: int, stop: int) -> TaskFailed:
+        return self._failed("user_code", "sql.invalid", message, hint, start, stop)
+
+    def _failed(
+        self, category: Any, code: str, message: str, hint: str, start: int, stop: int
+    ) -> TaskFailed:
+        file, line = self._place
+        where = f" (the query of {file}:{line})" if file else ""
+        text = f"{message}{where}\n{shown(self._source, start, stop)}"
+        return failed(category, code, text, hint, file=file, line=line)
+
+
+def run_query(
+    task: HasSession,
+    sql: str,
+    inputs: Mapping[str, DataFrame],
+    *,
+    partition: str = "",
+    config: Mapping[str, Value] | None = None,
+    file: str = "",
+    line: int = 0,
+) -> DataFrame:
+    """See `Query`, which also tells where errors are that come later."""
+    query = Query(sql, partition=partition, config=config, file=file, line=line)
+    return query.run(task, inputs)
+
+
+def view_name(ref: str) -> str:
+    return f"@{ref}"
+
+
+def _parses(parser: Any, text: str) -> bool:
+    try:
+        parser.parsePlan(text)
+    except Exception:  # py4j's, whatever Spark had to say
+        return False
+    return True
+
+
+def _span(found: errors.SparkFailure, rendered: Rendered) -> tuple[int, int] | None:
+    """The place in the source that an error is about."""
+    text = rendered.text
+    if found.start is not None:
+        stop = found.stop if found.stop is not None else found.start
+        return rendered.span(found.start, stop + 1)
+    if not found.sql_line:
+        return None
+    start = 0
+    for _ in range(found.sql_line - 1):
+        start = text.find("\n", start) + 1
+    start = min(start + found.sql_column, len(text))
+    return rendered.span(start, _word_end(text, start))
+
+
+def _word_end(text: str, start: int) -> int:
+    stop = start
+    while stop < len(text) and (text[stop].isalnum() or text[stop] == "_"):
+        stop += 1
+    return max(stop, start + 1)
+
+
+# -- without Spark ------------------------------------------------------------------------
+
+
+def dependencies(sql: str) -> tuple[str, ...]:
+    """What the query refers to, each once, in order: the texts inside of `ref`."""
+    return tuple(dict.fromkeys(call.argument for call in calls(sql) if call.function == "ref"))
+
+
+def parse_problem(sql: str) -> Problem | None:
+    """What is wrong with an SQL asset's text, as far as can be told without Spark.
+
+    sqlglot reads most of Spark's SQL and not all of it: what it cannot read is worth a
+    warning. That it is more than one statement, no query, or has an unknown `{{ }}` is certain.
+    """
+    for call in calls(sql):
+        if call.function not in FUNCTIONS:
+            return Problem(f"the query has {sql[call.start : call.stop]!r}", call.start, call.stop)
+    rendered = render(sql, _stand_in)
+    problem, end = _statement(rendered.text)
+    problem = problem or _syntax(rendered.text[:end])
+    if problem is None:
+        return None
+    return Problem(problem.message, *rendered.span(problem.start, problem.stop))
+
+
+def _stand_in(call: Call) -> str:
+    return quoted(view_name(call.argument)) if call.function == "ref" else "NULL"
+
+
+def _statement(text: str) -> tuple[Problem | None, int]:
+    """Whether there is one statement that begins like a query, and where it ends."""
+    from sqlglot import TokenType
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tokens = Spark().tokenize(text)
+    except SqlglotError:
+        return None, len(text)  # Spark has the words for it
+    if not tokens:
+        return Problem("the query is empty", 0, 0), 0
+    end = len(text)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        end = tokens.pop().start
+    for before, token in itertools.pairwise(tokens):
+        if before.token_type is TokenType.SEMICOLON:
+            message = "there is a second statement after the query"
+            return Problem(message, token.start, token.end + 1), end
+    if not tokens:
+        return Problem("the query is empty", 0, 0), 0
+    first = tokens[0]
+    if first.text.upper() not in _QUERIES:
+        return Problem(_no_query(first.text), first.start, first.end + 1), end
+    return None, end
+
+
+def _no_query(text: str) -> str:
+    return f"this {(text.split() or [''])[0].upper()} statement is no query"
+
+
+def _syntax(text: str) -> Problem | None:
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import ParseError, SqlglotError
+
+    try:
+        parsed = sqlglot.parse_one(text, dialect="spark")
+    except ParseError as error:
+        found = error.errors[0] if error.errors else {}
+        start = _offset(text, found.get("line") or 1, found.get("col") or 1)
+        words = str(found.get("highlight") or "")
+        start = max(start - len(words), 0) if words else start
+        return Problem(str(found.get("description") or error), start, start + max(len(words), 1))
+    except SqlglotError as error:
+        return Problem(str(error).partition("\n")[0], 0, 1)
+    if not isinstance(parsed, exp.Query | exp.Values | exp.Table | exp.Subquery):
+        return Problem(_no_query(parsed.key), 0, 1)
+    return None
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    return min(start + column, len(text))

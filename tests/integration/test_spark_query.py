@@ -1,0 +1,160 @@
+"""SQL assets on a real Spark: refs, literals, and errors that point into the author's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from arco.spark.failed import TaskFailed
+from arco.spark.query import Query, run_query
+from tests.kit.spark_task import StandIn, spark_task
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def task() -> Iterator[StandIn]:
+    with spark_task() as made:
+        yield made
+
+
+@pytest.fixture
+def inputs(task: StandIn) -> dict[str, Any]:
+    orders = task.session.sql(
+        "SELECT explode(sequence(1, 3)) AS id, DATE'2025-01-15' AS day"
+    ).alias("@sales.orders")
+    return {"sales.orders": orders, "other": task.session.range(2).toDF("id")}
+
+
+def failure(task: StandIn, sql: str, inputs: dict[str, Any], **given: Any) -> Any:
+    with pytest.raises(TaskFailed) as caught:
+        run_query(task, sql, inputs, file="shop/marts.py", line=7, **given)
+    return caught.value.info
+
+
+def marked(message: str) -> str:
+    """The part of the shown line that has marks below it."""
+    line, marks = message.splitlines()[-2:]
+    return line[marks.index("^") : marks.rindex("^") + 1]
+
+
+def test_refs_are_tables_and_templates_are_literals(task: StandIn, inputs: dict[str, Any]) -> None:
+    sql = """
+    WITH orders AS (SELECT * FROM {{ ref("sales.orders") }}),  -- its own name for a part
+         other AS (SELECT id FROM {{ ref('other') }})
+    SELECT o.id, {{ config("label") }} AS label, {{ config("none") }} IS NULL AS none,
+      {{ partition("region") }} AS region
+    FROM orders o LEFT ANTI JOIN other USING (id)
+    WHERE day = {{ partition("date") }} AND id < {{ config("limit") }};
+    """
+    frame = run_query(
+        task,
+        sql,
+        inputs,
+        partition="date=d:2025-01-15,region=s:it%27s%20%5C%20%22",
+        config={"label": "a'b\\c\n{{x}}", "limit": 3, "none": None},
+    )
+    assert [tuple(row) for row in frame.collect()] == [(2, "a'b\\c\n{{x}}", True, "it's \\ \"")]
+
+
+def test_every_kind_of_query_runs(task: StandIn, inputs: dict[str, Any]) -> None:
+    for sql, count in (
+        ("TABLE {{ ref('sales.orders') }}", 3),
+        ("VALUES (1), (2)", 2),
+        ("FROM {{ ref('sales.orders') }} |> WHERE id > 1", 2),
+        ("(SELECT 1) UNION ALL SELECT 2 ; -- the end", 2),
+    ):
+        assert run_query(task, sql, inputs).count() == count
+
+
+@pytest.mark.parametrize("connect", [False, True])
+@pytest.mark.parametrize(
+    ("sql", "at"),
+    [
+        ("CREATE TABLE x AS SELECT 1 AS a", "CREATE"),
+        ("INSERT INTO x SELECT 1", "INSERT"),
+        ("  SET spark.sql.ansi.enabled = false", "SET"),
+        ("SELECT 1; SELECT 2", "SELECT"),
+        ("SHOW TABLES", "SHOW"),
+    ],
+)
+def test_only_one_query_is_allowed(
+    task: StandIn, inputs: dict[str, Any], sql: str, at: str, connect: bool
+) -> None:
+    info = failure(StandIn(task.session, connect=connect), sql, inputs)
+    assert (info.category, info.code) == ("user_code", "sql.invalid")
+    assert marked(info.message) == at
+    assert "one query" in info.hint
+
+
+def test_a_with_that_writes_is_refused(task: StandIn, inputs: dict[str, Any]) -> None:
+    info = failure(task, "WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", inputs)
+    assert (info.code, "no query" in info.message) == ("sql.invalid", True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "at", "words"),
+    [
+        (
+            "SELECT id,\n  nope\nFROM {{ ref('sales.orders') }}",
+            "nope",
+            "`nope` cannot be resolved",
+        ),
+        (
+            "SELECT a.id\nFROM {{ ref('sales.orders') }} a JOIN {{ ref('other') }} b ON b.nope",
+            "b.nope",
+            "cannot be resolved",
+        ),
+        (
+            "SELECT 'ü😀' AS s, id FROM {{ ref('sales.orders') }} WHERE idd = 1",
+            "idd",
+            "cannot be resolved",
+        ),
+        (
+            "SELECT id\n  frm xx y FROM {{ ref('other') }}",
+            "xx",
+            "Syntax error",
+        ),
+        (
+            "SELECT * FROM {{ ref('other') }} JOIN nowhere.nothing",
+            "nowhere.nothing",
+            "cannot be found",
+        ),
+        ("SELECT no_such(1)", "no_such(1)", "no_such"),
+        ("SELECT DATE'2025-99-01' AS d", "DATE'2025-99-01'", "2025-99-01"),
+    ],
+)
+def test_errors_point_into_the_authors_text(
+    task: StandIn, inputs: dict[str, Any], sql: str, at: str, words: str
+) -> None:
+    info = failure(task, sql, inputs)
+    assert info.category == "user_code"
+    assert (info.file, info.line) == ("shop/marts.py", 7)
+    assert marked(info.message) == at
+    before = sql[: sql.index(at)]
+    place = f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}:"
+    assert place in info.message
+    assert words in info.message
+    assert "shop/marts.py:7" in info.message
+    assert "@" not in info.hint + info.message
+
+
+def test_errors_that_come_with_the_rows_point_there_too(
+    task: StandIn, inputs: dict[str, Any]
+) -> None:
+    sql = "SELECT id,\n  10 / (id - 1) AS x FROM {{ ref('sales.orders') }}"
+    query = Query(sql, file="shop/marts.py", line=7)
+    frame = query.run(task, inputs)
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as caught:
+        frame.collect()
+    found = query.failure(caught.value)
+    assert found is not None
+    assert (found.info.category, marked(found.info.message)) == ("user_code", "10 / (id - 1)")
+    assert query.failure(ValueError("not Spark's")) is None
+
+
+def test_a_ref_that_was_not_planned_is_told(task: StandIn, inputs: dict[str, Any]) -> None:
+    info = failure(task, "SELECT * FROM {{ ref('gone') }}", inputs)
+    assert (info.category, info.code) == ("configuration", "code.parameters")

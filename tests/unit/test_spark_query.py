@@ -1,0 +1,122 @@
+"""The text of SQL assets, without Spark: what it refers to, and what is wrong where."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+import pytest
+
+from arco.spark.failed import TaskFailed
+from arco.spark.query import Query, dependencies, parse_problem
+from arco.spark.template import Call, Rendered, literal, render, shown
+
+
+def test_refs_are_found_once_in_their_order() -> None:
+    sql = """SELECT * FROM {{ ref("b.x") }} JOIN {{ref('a')}} JOIN {{ ref( "b.x" ) }}
+             WHERE d = {{ partition("d") }}"""
+    assert dependencies(sql) == ("b.x", "a")
+
+
+def test_places_map_back_to_the_source() -> None:
+    def doubled(call: Call) -> str:
+        return f"<{call.argument}{call.argument}>"
+
+    rendered = render('ab {{ x("cd") }} ef {{ y("") }}g', doubled)
+    assert rendered.text == "ab <cdcd> ef <>g"
+    assert rendered.span(0, 2) == (0, 2)
+    assert rendered.span(3, 9) == (3, 16)  # all of what was replaced
+    assert rendered.span(5, 7) == (3, 16)  # and a part of it
+    assert rendered.span(10, 12) == (17, 19)
+    assert rendered.span(1, 11) == (1, 18)
+    assert rendered.span(15, 16) == (31, 32)
+    assert rendered.span(15, 99) == (31, 32)
+    assert Rendered("abc", "abc", ()).span(1, 2) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        (True, "TRUE"),
+        (-5, "CAST(-5 AS BIGINT)"),
+        (date(2025, 1, 15), "DATE'2025-01-15'"),
+        (datetime(2025, 1, 15, 6), "TIMESTAMP'2025-01-15 06:00:00.000000Z'"),
+        ('it\'s \\ "so"', "'it\\'s \\\\ \"so\"'"),
+    ],
+)
+def test_values_become_literals(value: str | int | date | None, text: str) -> None:
+    assert literal(value) == text
+
+
+def test_a_place_is_shown_with_its_line() -> None:
+    sql = "SELECT a,\n\tnope\nFROM t"
+    assert shown(sql, 11, 15) == "line 2, column 2:\n  2 |     nope\n    |     ^^^^"
+    assert shown(sql, len(sql), len(sql)) == "line 3, column 7:\n  3 | FROM t\n    |       ^"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "select a from {{ ref('x.y') }} where d = {{ partition('d') }} -- end; really",
+        "WITH a AS (SELECT 1 AS x) SELECT * FROM a;",
+        "VALUES (1, 'a;b')",
+        "(SELECT 1) UNION ALL (SELECT 2) ;\n -- done",
+        "SELECT transform(xs, x -> x + 1), m['k'], CAST(a AS DECIMAL(10, 2)) FROM t LATERAL VIEW "
+        "explode(xs) e AS x",
+    ],
+)
+def test_queries_have_no_problem(sql: str) -> None:
+    assert parse_problem(sql) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "at"),
+    [
+        ("", "empty", ""),
+        (" ; ", "empty", ""),
+        ("CREATE TABLE a AS SELECT 1", "CREATE statement is no query", "CREATE"),
+        ("  drop table a", "DROP statement is no query", "drop"),
+        ("SELECT 1; DELETE FROM x", "second statement", "DELETE"),
+        ("SELECT {{ reff('x') }}", "reff", "{{ reff('x') }}"),
+        ("SELECT {{ var }}", "var", "{{ var }}"),
+        ("WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", "INSERT", None),
+        ("SELECT a FROM {{ ref('x') }} WHERE (b = 1", "", None),
+    ],
+)
+def test_problems_have_a_place(sql: str, message: str, at: str | None) -> None:
+    problem = parse_problem(sql)
+    assert problem is not None
+    assert message in problem.message
+    if at is not None:
+        assert sql[problem.start : problem.stop] == at
+
+
+def test_a_syntax_error_is_where_it_is_in_the_authors_text() -> None:
+    sql = "SELECT a\nFROM {{ ref('sales.orders') }} WHERE a = = 2"
+    problem = parse_problem(sql)
+    assert problem is not None
+    assert problem.start >= sql.index("= = 2")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT {{ partition('hour') }}", "no dimension 'hour'"),
+        ("SELECT {{ config('x') }}", "no config value 'x'"),
+        ("SELECT {{ env('x') }}", "the query has"),
+    ],
+)
+def test_values_that_are_not_there_are_refused_with_their_place(sql: str, message: str) -> None:
+    with pytest.raises(TaskFailed, match=message) as caught:
+        Query(sql, partition="date=d:2025-01-15", config={"y": 1}, file="a.py", line=3)
+    info = caught.value.info
+    assert (info.category, info.code, info.file, info.line) == (
+        "user_code",
+        "sql.invalid",
+        "a.py",
+        3,
+    )
+    assert "a.py:3" in info.message
+    assert "line 1, column 8" in info.message
+    assert "^^^" in info.message
