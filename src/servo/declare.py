@@ -36,12 +36,16 @@ from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
 from servo.signature import Flaw
+from servo.suggest import did_you_mean
 
 T = TypeVar("T")
 
 _SPARK = re.compile(r"\bpyspark\b|\.spark\b|\.read\(\)")
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_REF = re.compile(r"""\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
+_CALL = re.compile(r"""\s*(\w+)\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
+_CALLS: Final = (
+    '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are known'
+)
 
 
 _decoder = msgspec.json.Decoder(Asset)
@@ -187,7 +191,7 @@ def _as_input(dependency: Dependency) -> AssetIn:
 
 def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:
     """An input's parameter is the text inside its `ref`, for the worker to put a table there."""
-    refs = dict.fromkeys(_refs(definition.sql, flaws))
+    refs = dict.fromkeys(_refs(definition, flaws))
     for ref in refs:
         mapping = definition.mappings.get(ref, identity)
         yield _input(AssetIn(ref, parameter=ref, mapping=mapping), definition.namespace)
@@ -195,14 +199,22 @@ def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[I
         flaws.append(Flaw(f"inputs maps {unused!r}, which the query does not ref"))
 
 
-def _refs(sql: str, flaws: list[Flaw]) -> Iterator[str]:
-    for template in _TEMPLATE.finditer(sql):
-        found = _REF.fullmatch(template[1])
-        if found is None:
-            hint = 'only {{ ref("namespace.name") }} is known'
-            flaws.append(Flaw(f"the query has {template[0]!r}", hint))
-        else:
-            yield found[1] or found[2] or ""
+def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
+    """What the query reads; what else it asks for must be there."""
+    dimensions = [dimension.name for dimension in _dimensions(definition)]
+    asked = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
+    for template in _TEMPLATE.finditer(definition.sql):
+        found = _CALL.fullmatch(template[1])
+        function = "" if found is None else found[1]
+        argument = "" if found is None else found[2] or found[3] or ""
+        if function == "ref":
+            yield argument
+        elif function not in asked:
+            flaws.append(Flaw(f"the query has {template[0]!r}", _CALLS))
+        elif argument not in asked[function]:
+            what = "dimension" if function == "partition" else "config value"
+            hint = did_you_mean(argument, asked[function])
+            flaws.append(Flaw(f"the query asks for the unknown {what} {argument!r}", hint))
 
 
 def _key(text: str, namespace: str) -> str:

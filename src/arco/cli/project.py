@@ -64,9 +64,24 @@ def validate(session: Session, project: Folder = Path()) -> None:
     else:
         parts = [render.count(n, noun.removesuffix("s")) for noun, n in counts.items() if n]
         render.say(f"valid: {', '.join(parts)}")
-        _note_what_waits(build_manifest(found))
+        manifest = build_manifest(found)
+        _warn_of_sql(manifest)
+        _note_what_waits(manifest)
     if problems:
         raise typer.Exit(DIFFERENT)
+
+
+def _warn_of_sql(manifest: Manifest) -> None:
+    """What a look at the queries finds. Spark has the last word: some of its SQL is its own."""
+    from arco.cli import render
+    from arco.spark.query import parse_problem
+
+    for asset in manifest.assets:
+        problem = parse_problem(asset.sql) if asset.kind == "sql" else None
+        if problem is not None:
+            line = asset.sql.count("\n", 0, problem.start) + 1
+            where = f"{asset.code.file}:{asset.code.line}: {asset.key}, line {line} of the query"
+            render.note(f"{where}: {problem.message}")
 
 
 def _note_what_waits(manifest: Manifest) -> None:
