@@ -11,32 +11,46 @@ from arco.worker.checks.needs import Call, Finding
 from arco.worker.checks.subject import Around, Subject
 from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, unmangled
 from arco.worker.interrupt import Interruption
-from servo.context import AssetIn
+from servo.context import AssetIn, Reader
+from servo.contract.task import InputRef
 
 
 def called(need: Call, subject: Subject, around: Around, seconds: int) -> Finding:
     """What the function says of the data. Whatever it raises is an error of the check."""
-    given = AssetIn(
-        subject.ref.asset,
-        parameter=subject.ref.parameter,
-        materializations=subject.ref.materializations,
-        paths=[version.path for version in subject.ref.materializations],
-        reader=around.reader,
-    )
     interruption = Interruption(_Asked(around), around.clock, seconds)
+    given = _given(subject.ref, around, interruption)
     try:
-        function = around.load(need.code)
+        function = _guarded(lambda: around.load(need.code))
         with limited(around, seconds, lambda: _stop(interruption, around)):
             said = _guarded(lambda: interruption.call(lambda: function(given)))
     except _Raised as raised:
         return _error(raised.error, need, around, seconds)
     except TaskFailed as error:  # an input that cannot be read is no verdict on it
-        if error.info.category != "configuration":
+        if error.info.category not in ("configuration", "user_code"):
             raise
         return Finding("error", message=error.info.message, method="python")
     except TooSlow as error:
         return Finding("error", message=str(error), method="python")
     return _verdict(said)
+
+
+def _given(ref: InputRef, around: Around, interruption: Interruption) -> AssetIn:
+    reader = around.reader
+    return AssetIn(
+        ref.asset,
+        parameter=ref.parameter,
+        materializations=ref.materializations,
+        paths=[version.path for version in ref.materializations],
+        reader=None if reader is None else _shielded(reader, interruption),
+    )
+
+
+def _shielded(reader: Reader, interruption: Interruption) -> Reader:
+    def read(data: AssetIn, shape: str) -> Any:
+        with interruption.shielded():
+            return reader(data, shape)
+
+    return read
 
 
 class _Asked:

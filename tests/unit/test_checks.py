@@ -1,0 +1,625 @@
+"""Checks of written files, without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arco.storage.local import LocalStore
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Store
+from arco.worker.checks import Around, Subject, evaluate
+from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed
+from arco.worker.secrets import Redactor
+from servo.check import (
+    accepted_values,
+    expression,
+    freshness,
+    in_range,
+    matches,
+    not_null,
+    references,
+    row_count,
+    row_count_change,
+    schema_is,
+    unique,
+)
+from servo.context import AssetIn
+from servo.contract.manifest import Check, Code, Gating
+from servo.contract.task import CheckResult, InputRef, MaterializationRef
+from tests.kit.clocks import SimClock
+
+ORDERS = pa.table(
+    {
+        "Id": [1, 2, 2, None, 5],
+        "email": ["a@x.example", "b@x.example", "c", None, "e@x.example"],
+        "amount": pa.array([1, 2, 3, 4, None], pa.decimal128(10, 2)),
+        "at": pa.array([datetime(2025, 1, day) for day in range(1, 6)], pa.timestamp("us", "UTC")),
+    }
+)
+
+
+class Files:
+    """Versions of assets in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._count = 0
+
+    def put(self, asset: str, *tables: pa.Table, partition: str = "", **options: Any) -> InputRef:
+        self._count += 1
+        folder = f"data/{asset}/{partition or '_'}/{self._count}"
+        for at, table in enumerate(tables):
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, **options)
+            self.store.put(f"{folder}/part-{at}.parquet", sink.getvalue().to_pybytes())
+        version = MaterializationRef(
+            partition=partition, materialization_id=str(self._count), path=folder
+        )
+        return InputRef(asset=asset, materializations=(version,))
+
+    def results(self, ref: InputRef, *checks: Check, **around: Any) -> list[CheckResult]:
+        subject = Subject.read(self.store, ref)
+        return list(evaluate(checks, subject, Around(self.store, **around)))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(LocalStore(tmp_path))
+
+
+def joined(*refs: InputRef) -> InputRef:
+    versions = tuple(version for ref in refs for version in ref.materializations)
+    return InputRef(asset=refs[0].asset, materializations=versions)
+
+
+def told(results: Sequence[CheckResult]) -> dict[str, tuple[Any, ...]]:
+    return {each.name: (each.status, each.method, each.failing) for each in results}
+
+
+# -- results ------------------------------------------------------------------------------
+
+
+def test_a_result_says_what_was_expected_and_what_was_found(files: Files) -> None:
+    (found,) = files.results(files.put("shop.orders", ORDERS), unique("id", severity="critical"))
+    assert msgspec.structs.replace(found, wall_ms=0, sample=()) == CheckResult(
+        name="unique(id)",
+        passed=False,
+        severity="critical",
+        message="1 of 5 rows repeat the Id of another row",
+        kind="unique",
+        columns=("id",),
+        status="failed",
+        action="fail_run",
+        expected="no two rows with the same Id",
+        actual="1 of 5 rows",
+        rows=5,
+        failing=1,
+        method="duckdb",
+    )
+    assert {json.loads(each)["Id"] for each in found.sample} == {2}
+
+
+def test_results_keep_the_order_of_the_checks(files: Files) -> None:
+    checks = [
+        unique("id"),
+        row_count(min=1),
+        matches("email", ".+@.+"),
+        not_null("id"),
+        in_range("amount", min=1, max=4),
+    ]
+    found = files.results(files.put("shop.orders", ORDERS), *checks)
+    assert told(found) == {
+        "unique(id)": ("failed", "duckdb", 1),
+        "row_count": ("passed", "footer", None),
+        "matches(email)": ("failed", "duckdb", 1),
+        "not_null(id)": ("failed", "footer", 1),
+        "in_range(amount)": ("passed", "footer", 0),
+    }
+    assert [each.name for each in found] == [check.name for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("gating", "severity", "action"),
+    [
+        (Gating(), "info", "continue"),
+        (Gating(), "error", "block"),
+        (Gating(preset="quarantine"), "critical", "quarantine"),
+        (Gating(warning="fail_task"), "warning", "fail_task"),
+    ],
+)
+def test_gating_turns_a_failure_into_an_action(
+    files: Files, gating: Gating, severity: Any, action: str
+) -> None:
+    ref = files.put("shop.orders", ORDERS)
+    bad, good = files.results(
+        ref,
+        row_count(max=1, severity=severity, name="bad"),
+        row_count(max=9, severity=severity, name="good"),
+        gating=gating,
+    )
+    assert (bad.action, good.action) == (action, "continue")
+
+
+def test_a_check_of_an_input_says_which(files: Files) -> None:
+    (found,) = files.results(files.put("raw.orders", ORDERS), row_count(min=1, phase="before"))
+    assert (found.phase, found.input) == ("before", "raw.orders")
+
+
+# -- from the footers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "message"),
+    [
+        (row_count(min=5, max=5), "passed", ""),
+        (row_count(min=6), "failed", "there are 5 rows"),
+        (row_count(max=4), "failed", "there are 5 rows"),
+    ],
+)
+def test_rows_are_counted_by_the_footers(
+    files: Files, given: Check, status: str, message: str
+) -> None:
+    (found,) = files.results(files.put("shop.orders", ORDERS), given)
+    assert (found.status, found.message, found.method) == (status, message, "footer")
+
+
+@pytest.mark.parametrize(
+    ("previous", "bounds", "status", "actual"),
+    [
+        (10, (-50, 0), "passed", "-50.0%"),
+        (10, (-49, None), "failed", "-50.0%"),
+        (4, (None, 25), "passed", "+25.0%"),
+        (3, (None, 66), "failed", "+66.7%"),
+        (None, (0, 0), "passed", ""),
+        (0, (0, 0), "passed", ""),
+    ],
+)
+def test_rows_are_compared_with_the_version_before(
+    files: Files, previous: int | None, bounds: Any, status: str, actual: str
+) -> None:
+    given = row_count_change(min_percent=bounds[0], max_percent=bounds[1])
+    (found,) = files.results(files.put("shop.orders", ORDERS), given, previous=previous)
+    assert (found.status, found.actual, found.method) == (status, actual, "catalog")
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        (["bigint", "string", "decimal(10,2)", "timestamp"], ""),
+        (["LONG", "varchar(20)", "decimal( 10 , 2 )", "timestamp_ltz"], ""),
+        (["int", "string", "numeric(10,2)", "timestamp"], "'Id' is bigint and not int"),
+    ],
+)
+def test_a_schema_is_compared_in_sparks_terms(files: Files, types: list[str], message: str) -> None:
+    given = schema_is(dict(zip(ORDERS.column_names, types, strict=True)))
+    (found,) = files.results(files.put("shop.orders", ORDERS), given)
+    assert (found.message, found.passed, found.method) == (message, not message, "footer")
+
+
+def test_a_schema_may_name_the_partition_or_not(files: Files) -> None:
+    ref = files.put("a.b", pa.table({"x": [1]}), partition="day=d:2025-01-01")
+    without, with_it, other = files.results(
+        ref,
+        schema_is({"x": "bigint"}, name="without"),
+        schema_is({"x": "bigint", "day": "date"}, name="with"),
+        schema_is({"day": "date", "x": "bigint"}, name="other"),
+    )
+    assert [without.passed, with_it.passed, other.passed] == [True, True, False]
+    assert other.message == "'day' is missing"
+
+
+def test_columns_in_another_order_are_another_schema(files: Files) -> None:
+    ref = files.put("a.b", pa.table({"x": [1], "y": ["a"]}))
+    (found,) = files.results(ref, schema_is({"y": "string", "x": "bigint"}))
+    assert found.message == "the columns are in another order"
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize(("hours", "status"), [(24, "passed"), (25, "failed")])
+def test_freshness_is_the_age_of_the_newest(
+    files: Files, statistics: bool, hours: int, status: str
+) -> None:
+    clock = SimClock()
+    newest = clock.now() - timedelta(hours=hours)
+    at = pa.array([newest - timedelta(days=9), newest, None], pa.timestamp("us", tz="UTC"))
+    ref = files.put("a.b", pa.table({"at": at}), write_statistics=statistics)
+    (found,) = files.results(ref, freshness("AT", max_age="1d"), clock=clock)
+    assert (found.status, found.method) == (status, "footer" if statistics else "duckdb")
+    assert found.expected == "at most 1d old"
+    assert found.actual == ("1d old" if hours == 24 else "1d 1h old")
+
+
+def test_nothing_is_not_fresh(files: Files) -> None:
+    at = pa.array([None], pa.timestamp("us"))
+    (found,) = files.results(files.put("a.b", pa.table({"at": at})), freshness("at", max_age=60))
+    assert (found.status, found.message) == ("failed", "there is no value to tell an age from")
+
+
+def test_bounds_of_floats_prove_nothing(files: Files) -> None:
+    ref = files.put("a.b", pa.table({"x": [0.5, float("nan")]}))
+    (found,) = files.results(ref, in_range("x", min=0, max=1))
+    assert (found.method, found.failing) == ("duckdb", 1)
+
+
+# -- which data ---------------------------------------------------------------------------
+
+
+def test_columns_are_found_whatever_their_case_and_inside_of_structs(files: Files) -> None:
+    table = pa.table({"Place": [{"City": "x"}, {"City": None}, None]})
+    found = files.results(
+        files.put("a.b", table),
+        not_null("PLACE"),
+        not_null("place.city"),
+        accepted_values("place.CITY", ["x"]),
+    )
+    assert told(found) == {
+        "not_null(PLACE)": ("failed", "duckdb", 1),
+        "not_null(place.city)": ("failed", "footer", 2),
+        "accepted_values(place.CITY)": ("passed", "duckdb", 0),
+    }
+
+
+def test_versions_are_one_table_with_their_partitions_as_columns(files: Files) -> None:
+    first = files.put(
+        "a.b", pa.table({"x": pa.array([1, 2], pa.int32())}), partition="day=d:2025-01-01,n=i:1"
+    )
+    second = files.put(
+        "a.b", pa.table({"y": ["a"], "X": pa.array([1 << 40])}), partition="day=d:2025-01-02,n=i:2"
+    )
+    found = files.results(
+        joined(first, second),
+        row_count(min=3, max=3),
+        not_null("y"),
+        in_range("day", min=date(2025, 1, 1), max=date(2025, 1, 2)),
+        in_range("day", max=date(2025, 1, 1), name="too early"),
+        accepted_values("n", ["1"]),
+        unique("day", "n"),
+        in_range("x", max=5),
+    )
+    assert told(found) == {
+        "row_count": ("passed", "footer", None),
+        "not_null(y)": ("failed", "footer", 2),
+        "in_range(day)": ("passed", "footer", 0),
+        "too early": ("failed", "duckdb", 1),
+        "accepted_values(n)": ("failed", "duckdb", 1),
+        "unique(day, n)": ("failed", "duckdb", 1),
+        "in_range(x)": ("failed", "duckdb", 1),
+    }
+    assert json.loads(found[3].sample[0])["day"] == "2025-01-02"
+
+
+def test_paths_are_no_patterns_and_tell_no_columns(tmp_path: Path) -> None:
+    files = Files(LocalStore(tmp_path / "a[1]*?b"))
+    ref = files.put("a.b", pa.table({"x": [1]}), partition="country=s:de")
+    (version,) = ref.materializations
+    (found,) = files.results(ref, unique("x", name="u"), accepted_values("country", ["de"]))[1:]
+    assert (found.status, found.method, version.partition) == ("passed", "duckdb", "country=s:de")
+
+
+def test_small_data_is_fetched_from_a_distant_store() -> None:
+    files = Files(MemoryStore(SimClock()))
+    ref, other = files.put("shop.orders", ORDERS), files.put("shop.known", pa.table({"k": [1, 5]}))
+    found = files.results(
+        ref, unique("id"), references("id", "shop.known.k"), references=(other,), fetched_bytes=0
+    )
+    assert told(found) == {
+        "unique(id)": ("failed", "duckdb", 1),
+        "references(id)": ("failed", "duckdb", 2),
+    }
+
+
+EVERY = (
+    row_count(min=0),
+    not_null("id"),
+    unique("id"),
+    accepted_values("email", ["x"]),
+    in_range("amount", min=5),
+    matches("email", "x"),
+    references("id", "shop.orders.id"),
+    schema_is({"Id": "bigint", "email": "string", "amount": "decimal(10,2)", "at": "timestamp"}),
+    row_count_change(min_percent=-100),
+)
+
+
+def test_no_rows_pass_but_are_not_fresh(files: Files) -> None:
+    ref = files.put("shop.orders", ORDERS.slice(0, 0))
+    found = files.results(ref, *EVERY, freshness("at", max_age=60), references=(ref,))
+    assert [each.status for each in found] == ["passed"] * len(EVERY) + ["failed"]
+
+
+def test_no_files_are_an_error_for_checks_that_look_at_columns(files: Files) -> None:
+    ref = InputRef(asset="shop.orders")
+    found = files.results(ref, row_count(min=1), not_null("id"))
+    assert [(each.status, each.message) for each in found] == [
+        ("failed", "there are 0 rows"),
+        ("error", "there is no data to look at"),
+    ]
+
+
+# -- references ---------------------------------------------------------------------------
+
+
+def test_orphans_are_found_and_shown(files: Files) -> None:
+    ref, known = files.put("shop.orders", ORDERS), files.put("shop.known", pa.table({"K": [1, 2]}))
+    (found,) = files.results(ref, references("id", "shop.known.k"), references=(known,))
+    assert (found.failing, found.expected) == (1, "in shop.known.K")
+    assert found.message == "1 of 5 rows have a Id that is not in shop.known.K"
+    assert [json.loads(each)["Id"] for each in found.sample] == [5]
+
+
+def test_a_reference_may_be_the_partition_of_the_other(files: Files) -> None:
+    ref = files.put("a.b", pa.table({"region": ["eu", "us", None]}))
+    known = files.put("a.regions", pa.table({"x": [1]}), partition="region=s:eu")
+    (found,) = files.results(ref, references("region", "a.regions.region"), references=(known,))
+    assert found.failing == 1
+
+
+@pytest.mark.parametrize("known", [(), (InputRef(asset="shop.known"),)])
+def test_without_the_other_asset_a_reference_is_an_error(files: Files, known: Any) -> None:
+    ref = files.put("shop.orders", ORDERS)
+    (found,) = files.results(ref, references("id", "shop.known.k"), references=known)
+    assert (found.status, found.message) == ("error", "shop.known has no data yet")
+    assert found.action == "block"
+
+
+# -- checks that cannot be meant ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (
+            not_null("emial"),
+            "names the column 'emial', which is not there",
+            "did you mean 'email'?",
+        ),
+        (unique("idd"), "names the column 'idd', which is not there", "did you mean 'Id'?"),
+        (not_null("zzz"), "names the column 'zzz'", "there are Id, email, amount, at"),
+        (not_null("email.x"), "names the column 'email.x'", ""),
+        (matches("id", "x"), "needs texts, and 'Id' is bigint", ""),
+        (freshness("id", max_age=1), "needs timestamps or dates, and 'Id' is bigint", ""),
+        (in_range("amount", min="x"), "compares 'amount' with at least x: that is no number", ""),
+        (in_range("at", max="soon"), "that is neither a date nor a date-time", ""),
+        (accepted_values("id", ["1", "x"]), "accepts 1, x for 'Id', bigint: one is no number", ""),
+        (schema_is({"Id": "bigger"}), "expects 'Id' to be 'bigger', which is no type", ""),
+        (references("id", "shop.orders.idd"), "names the column 'idd' of shop.orders", "'Id'?"),
+        (references("id", "shop.orders.email"), "compares 'Id', bigint, with shop.orders", ""),
+        (Check(kind="magic", name="m"), "is of the unknown kind 'magic'", "there are row_count"),
+    ],
+)
+def test_a_check_that_does_not_suit_the_columns_is_misconfigured(
+    files: Files, given: Check, message: str, hint: str
+) -> None:
+    ref = files.put("shop.orders", ORDERS)
+    with pytest.raises(TaskFailed) as caught:
+        files.results(ref, row_count(min=1), given, references=(ref,))
+    info = caught.value.info
+    assert (info.category, info.code) == ("configuration", "checks.invalid")
+    assert info.message.startswith(f"shop.orders: the check {given.name!r} ")
+    assert message in info.message
+    assert hint in info.hint
+
+
+def test_all_that_is_wrong_is_said_at_once(files: Files) -> None:
+    with pytest.raises(TaskFailed, match=r"'emial'.*'idd'"):
+        files.results(files.put("shop.orders", ORDERS), not_null("emial"), unique("idd"))
+
+
+def test_nothing_is_evaluated_when_one_is_wrong(files: Files) -> None:
+    called: list[Code] = []
+    with pytest.raises(TaskFailed):
+        files.results(
+            files.put("shop.orders", ORDERS),
+            python(lambda data: True),
+            unique("x"),
+            load=called.append,
+        )
+    assert called == []
+
+
+def test_spark_sql_without_spark_is_an_error(files: Files) -> None:
+    found = files.results(files.put("a.b", ORDERS), expression("id > 0"), matches("email", "(?i)a"))
+    assert {(each.status, each.message) for each in found} == {
+        ("error", "this needs Spark, which this worker does not have")
+    }
+
+
+# -- samples ------------------------------------------------------------------------------
+
+
+def test_samples_are_few_and_mask_what_is_personal_or_secret(files: Files) -> None:
+    table = pa.table(
+        {
+            "Email": [f"{n}@x.example" for n in range(9)],
+            "note": ["the hunter22 is out"] * 9,
+            "n": [-1] * 9,
+        }
+    )
+    (found,) = files.results(
+        files.put("a.b", table),
+        in_range("n", min=0),
+        pii=frozenset({"email"}),
+        redact=Redactor(["hunter22"]),
+    )
+    row = '{"n": -1, "Email": "***", "note": "the *** is out"}'
+    assert (found.failing, found.sample) == (9, (row,) * 5)
+
+
+def test_samples_are_short_and_still_json(files: Files) -> None:
+    wide = {f"c{n:02}": ["é" * 5_000] for n in range(20)}
+    (found,) = files.results(files.put("a.b", pa.table({**wide, "n": [-1]})), in_range("n", min=0))
+    (sample,) = found.sample
+    assert len(sample.encode()) <= 1024
+    shown = json.loads(sample)
+    assert list(shown)[:2] == ["n", "c00"]
+    assert shown["c00"] == "é" * 199 + "…"
+
+
+def test_samples_of_every_type_are_json(files: Files) -> None:
+    table = pa.table(
+        {
+            "n": [-1],
+            "nan": [float("nan")],
+            "raw": [b"\xff"],
+            "day": [date(2025, 1, 1)],
+            "at": [datetime(2025, 1, 1, tzinfo=UTC)],
+            "none": pa.array([None], pa.string()),
+            "some": [[1, None]],
+            "pairs": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+            "inside": [{"x": {"y": 1}}],
+        }
+    )
+    (found,) = files.results(files.put("a.b", table), in_range("n", min=0))
+    shown = json.loads(found.sample[0])
+    pairs = shown.pop("pairs")
+    assert pairs in ({"a": 1}, [["a", 1]])
+    assert shown == {
+        "n": -1,
+        "nan": "nan",
+        "raw": "ff",
+        "day": "2025-01-01",
+        "at": "2025-01-01T00:00:00+00:00",
+        "none": None,
+        "some": [1, None],
+        "inside": {"x": {"y": 1}},
+    }
+
+
+# -- Python -------------------------------------------------------------------------------
+
+
+def python(function: Callable[[AssetIn], Any], name: str = "mine", timeout_s: int = 0) -> Check:
+    return Check(
+        kind="python",
+        name=name,
+        code=Code(module="m", name=name, file=Path(__file__).name),
+        timeout_s=timeout_s,
+    )
+
+
+def said(files: Files, function: Callable[[AssetIn], Any], **around: Any) -> CheckResult:
+    timeout_s = around.pop("timeout", 0)
+    (found,) = files.results(
+        files.put("a.b", pa.table({"x": [1, 2]})),
+        python(function, timeout_s=timeout_s),
+        load=lambda code: function,
+        **around,
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("returned", "status", "message"),
+    [
+        (True, "passed", ""),
+        ((True, "fine"), "passed", "fine"),
+        (False, "failed", "it returned False"),
+        ((False, "odd"), "failed", "odd"),
+        (None, "error", "it returned a NoneType; return a bool, or a bool and a message"),
+        ((1, "x"), "error", "it returned a tuple; return a bool, or a bool and a message"),
+    ],
+)
+def test_a_function_says_whether_the_data_is_good(
+    files: Files, returned: Any, status: str, message: str
+) -> None:
+    found = said(files, lambda data: returned)
+    assert (found.status, found.message, found.method) == (status, message, "python")
+
+
+def test_a_function_reads_the_data_through_its_input(files: Files) -> None:
+    def reader(data: AssetIn, shape: str) -> Any:
+        return data.asset, shape, len(data.materializations)
+
+    def look(data: AssetIn) -> Any:
+        return data.arrow() == ("a.b", "arrow", 1), ""
+
+    assert said(files, look, reader=reader).passed
+
+
+def raises(data: AssetIn) -> bool:
+    raise ValueError("no hunter22 here")
+
+
+def test_an_exception_is_an_error_with_its_line(files: Files) -> None:
+    found = said(files, raises, redact=Redactor(["hunter22"]))
+    line = raises.__code__.co_firstlineno + 1
+    assert found.status == "error"
+    assert found.message == f"ValueError: no *** here ({Path(__file__).name}:{line})"
+
+
+def test_an_exit_is_an_error_too(files: Files) -> None:
+    def leaves(data: AssetIn) -> bool:
+        raise SystemExit(3)
+
+    assert said(files, leaves).message.startswith("SystemExit: 3")
+
+
+def test_data_that_cannot_be_read_is_no_verdict(files: Files) -> None:
+    def reader(data: AssetIn, shape: str) -> Any:
+        raise failed("infrastructure", "input.corrupt", "broken")
+
+    with pytest.raises(TaskFailed, match="broken"):
+        said(files, lambda data: data.arrow(), reader=reader)
+
+
+def test_a_function_that_takes_too_long_is_an_error(files: Files) -> None:
+    def spin(data: AssetIn) -> bool:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            pass
+        return True
+
+    found = said(files, spin, timeout=1)
+    assert (found.status, found.message) == ("error", "it took longer than 1s")
+
+
+# -- time-outs and cancellation -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stubborn() -> pa.Table:
+    count = 400_000
+    return pa.table({"x": range(count), "s": [f"{n % 7}{'ab' * 40}" for n in range(count)]})
+
+
+SLOW = r"(?:a|b|ab|[0-9]|ba)*c?(?:a|b|ab|[0-9]){0,900}x?"
+
+
+def test_a_slow_query_ends_and_the_others_are_answered(files: Files, stubborn: pa.Table) -> None:
+    ref = files.put("a.b", *[stubborn] * 4)
+    found = files.results(
+        ref,
+        matches("s", SLOW, timeout=1),
+        accepted_values("x", ["1"], name="quick"),
+    )
+    assert (found[0].status, found[0].message) == ("error", "it took longer than 1s")
+    assert found[1].failing == 4 * 400_000 - 4
+
+
+@pytest.mark.parametrize("reason", [Interrupted, TaskTimeout])
+def test_a_task_that_is_to_stop_stops_in_a_query(
+    files: Files, stubborn: pa.Table, reason: type[BaseException]
+) -> None:
+    ref = files.put("a.b", *[stubborn] * 4)
+    stop = threading.Event()
+    timer = threading.Timer(0.5, stop.set)
+    timer.start()
+    with pytest.raises(reason):
+        files.results(ref, matches("s", SLOW), reason=lambda: reason() if stop.is_set() else None)
+    timer.join()
+
+
+def test_a_task_that_is_to_stop_begins_nothing(files: Files) -> None:
+    with pytest.raises(Interrupted):
+        files.results(files.put("a.b", ORDERS), unique("id"), reason=Interrupted)
