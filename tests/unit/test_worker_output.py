@@ -22,7 +22,7 @@ from arco.worker.failures import TaskFailed
 from arco.worker.inputs import read_input
 from arco.worker.output import Written, materialization, tables_of, write
 from arco.worker.secrets import Redactor
-from servo.contract.task import InputRef, Materialization, MaterializationRef
+from servo.contract.task import InputRef, MaterializationRef, OutputCommit
 from tests.kit.clocks import SimClock
 from tests.unit.test_worker_envelope import make_request
 
@@ -200,8 +200,9 @@ class Answering(MemoryStore):
         raise self._answer
 
 
-def made(id: str) -> Materialization:
-    return materialization(make_request(), id, Written(rows=1), {"note": 1}, Redactor())
+def made(id: str) -> OutputCommit:
+    output = materialization(make_request(), id, Written(rows=1), {"note": 1}, Redactor())
+    return OutputCommit(materialization=output)
 
 
 @pytest.mark.parametrize("answer", [AlreadyExists("x"), Unavailable("x")])

@@ -227,6 +227,8 @@ def _readable(field: pa.Field) -> pa.Field:
 
 
 def _readable_type(type: pa.DataType) -> pa.DataType:
+    if type == pa.uuid():
+        return type.storage_type
     if pa.types.is_timestamp(type):
         return pa.timestamp("us", type.tz)
     if pa.types.is_time(type):
