@@ -1,0 +1,184 @@
+"""One answer out of several ways of looking.
+
+For each column of the output the first way that knows its sources is taken: what the
+author wrote, Spark's plan, the text of the query, columns that look alike. Lineage
+explains an output, and never stands in its way: nothing here raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from arco.lineage.compare import Schemas, compare
+from arco.lineage.flow import CONFIDENCE
+from arco.lineage.found import Found
+from arco.lineage.sql import analyze
+from servo.contract.manifest import ColumnDef
+from servo.contract.task import (
+    ColumnInfo,
+    ColumnLineage,
+    ColumnSource,
+    Confidence,
+    InputRef,
+    Lineage,
+    LineageMethod,
+)
+
+log = logging.getLogger(__name__)
+_REASONS: Final[Mapping[LineageMethod, str]] = {
+    "annotation": "The author has written down where every column comes from.",
+    "plan": "Spark's analyzed plan names the sources of every column.",
+    "sql": "The query names the sources of every column.",
+    "schema": "Columns of inputs have the same names and types; nothing else is known.",
+    "mixed": "Columns were found in several ways.",
+    "none": "Nothing is known about the columns.",
+}
+
+
+def lineage_of(
+    columns: Sequence[ColumnDef],
+    inputs: Schemas,
+    output: Sequence[ColumnInfo],
+    *,
+    plan: Found | None = None,
+    sql: str = "",
+    refs: Mapping[str, str] | None = None,
+    read: tuple[InputRef, ...] = (),
+) -> Lineage:
+    """The lineage of an output with the columns `output`.
+
+    `columns` are as declared, `inputs` the schemas by asset key, `plan` what
+    `arco.spark.lineage` observed, `sql` the query with its `{{ ref(…) }}`, and `refs`
+    the asset key of each text inside a `ref` (those without a namespace need it).
+    """
+    try:
+        return _combined(columns, inputs, output, plan, sql, refs or {}, read)
+    except Exception as error:
+        log.warning("lineage could not be worked out", exc_info=True)
+        reason = f"Lineage could not be worked out: {type(error).__name__}."
+        return Lineage(read=read, reason=reason, unmapped=tuple(c.name for c in output))
+
+
+def _combined(
+    columns: Sequence[ColumnDef],
+    inputs: Schemas,
+    output: Sequence[ColumnInfo],
+    plan: Found | None,
+    sql: str,
+    refs: Mapping[str, str],
+    read: tuple[InputRef, ...],
+) -> Lineage:
+    by_sql = _analyzed(sql, inputs, refs) if sql and not _knows(plan) else None
+    ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
+    ways.append(compare(output, inputs))
+    chosen, unmapped = _choose(output, ways)
+    method = _method(chosen)
+    return Lineage(
+        read=read,
+        columns=tuple(chosen),
+        influences=_influences(plan, by_sql),
+        method=method,
+        confidence=_confidence(chosen, unmapped),
+        reason=_reason(method, chosen, unmapped, plan, by_sql),
+        coverage_percent=_coverage(chosen, output),
+        unmapped=tuple(unmapped),
+    )
+
+
+def _knows(plan: Found | None) -> bool:
+    return plan is not None and bool(plan.columns)
+
+
+def _annotated(columns: Sequence[ColumnDef]) -> Found:
+    made = [
+        ColumnLineage(
+            column=column.name,
+            sources=tuple(sorted(_annotation(text) for text in column.lineage)),
+            method="annotation",
+        )
+        for column in columns
+        if column.lineage
+    ]
+    return Found(method="annotation", columns=tuple(made))
+
+
+def _annotation(text: str) -> ColumnSource:
+    asset, _, name = text.rpartition(".")
+    return ColumnSource(asset, name, "transformation")
+
+
+def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> Found:
+    names = {asset: [column.name for column in schema] for asset, schema in inputs.items()}
+    try:
+        return analyze(sql, names, refs)
+    except Exception as error:
+        log.info("a query could not be analyzed", exc_info=True)
+        reason = f"The query could not be analyzed: {type(error).__name__}."
+        return Found(method="sql", reason=reason)
+
+
+def _choose(
+    output: Sequence[ColumnInfo], ways: Sequence[Found]
+) -> tuple[list[ColumnLineage], list[str]]:
+    """Names of columns differ in case at most: Spark looks at none."""
+    known = [{each.column.lower(): each for each in way.columns} for way in ways]
+    chosen: list[ColumnLineage] = []
+    unmapped: list[str] = []
+    for column in output:
+        found = next((way[k] for way in known if (k := column.name.lower()) in way), None)
+        if found is None:
+            unmapped.append(column.name)
+            continue
+        chosen.append(
+            ColumnLineage(
+                column=column.name,
+                sources=found.sources,
+                method=found.method,
+                confidence=found.confidence,
+            )
+        )
+    return chosen, unmapped
+
+
+def _method(chosen: Sequence[ColumnLineage]) -> LineageMethod:
+    methods = {each.method for each in chosen}
+    if not methods:
+        return "none"
+    return methods.pop() if len(methods) == 1 else "mixed"
+
+
+def _confidence(chosen: Sequence[ColumnLineage], unmapped: Sequence[str]) -> Confidence:
+    """That of the column of which least is known; a column without sources is no better."""
+    if not chosen or unmapped:
+        return "low"
+    return max((each.confidence for each in chosen), key=CONFIDENCE.index)
+
+
+def _coverage(chosen: Sequence[ColumnLineage], output: Sequence[ColumnInfo]) -> int:
+    covered = sum(each.confidence != "low" for each in chosen)
+    return 100 * covered // len(output) if output else 100
+
+
+def _influences(plan: Found | None, sql: Found | None) -> tuple[ColumnSource, ...]:
+    first = next((way for way in (plan, sql) if way is not None and way.columns), plan or sql)
+    return () if first is None else first.influences
+
+
+def _reason(
+    method: LineageMethod,
+    chosen: Sequence[ColumnLineage],
+    unmapped: Sequence[str],
+    plan: Found | None,
+    sql: Found | None,
+) -> str:
+    doubts = [way.reason for way in (plan, sql) if way is not None and way.reason]
+    whole = bool(chosen) and not unmapped and all(c.confidence == "high" for c in chosen)
+    if whole:
+        return _REASONS[method]
+    if doubts:
+        return " ".join(dict.fromkeys(doubts))
+    if unmapped and method != "none":
+        return f"Nothing is known of {len(unmapped)} of the columns."
+    return _REASONS[method]
