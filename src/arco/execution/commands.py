@@ -32,7 +32,7 @@ class ExecutionCommands:
         return self._tier1.execute(command, idempotency_key=idempotency_key, actor=self._actor)
 
     def expire(self, asset_id: str, versions: Sequence[Version]) -> Acknowledged:
-        """Give versions up, so that their files may go. Refused if one of them is current."""
+        """Give versions up, so that their files may go. Refused if one is current or held back."""
         command = VersionsExpired(asset_id=asset_id, versions=tuple(versions))
         return self._tier1.execute(command, actor=self._actor)
 

@@ -85,7 +85,7 @@ class Version(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class VersionsExpired(Payload, frozen=True, kw_only=True):
-    """A command: the files of these versions may be deleted; none of them is current."""
+    """A command: the files of these versions may be deleted; none is current or held back."""
 
     TYPE: ClassVar[str] = "execution.versions_expired"
     COMMAND: ClassVar[bool] = True

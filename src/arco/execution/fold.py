@@ -89,7 +89,8 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
 
 def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     m = e.materialization
-    if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is not None:
+    known = rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id)
+    if known is not None and known.status != "LATE":
         return
     row = _row(fact, m, e.status, e.reason, 0)
     yield Put(MATERIALIZATIONS, row)
@@ -120,7 +121,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
             row,
             e.status,
             current="" if current is None else current.materialization_id,
-            good_at=None if current is None else current.updated_at,
+            good_at=_made_at(rows, current),
             message=e.reason,
         ),
     )
@@ -138,7 +139,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
             last="",
             last_run_id=e.run_id,
             last_at=fact.received_at,
-            good_at=None if current is None else current.updated_at,
+            good_at=_made_at(rows, current),
             warnings=0,
             error_code=e.error.code,
             message=e.error.message[:MAX_MESSAGE_CHARS],
@@ -156,7 +157,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     if held is None or row is None:
         yield refused(fact, "not_held", f"{e.materialization_id} is not held back")
         return
-    if held.status not in HELD:
+    if held.status not in HELD or row.status not in HELD:
         said = held.status.lower()
         yield refused(fact, "decided_already", f"{e.materialization_id} was {said} already")
         return
@@ -189,28 +190,29 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         return
     yield from _promote(rows, fact, good)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
-    if status is not None and status.last == row.materialization_id:
-        yield Put(
-            PARTITION_STATUS,
-            replace(
-                status,
-                status="GOOD",
-                current=row.materialization_id,
-                good_at=row.created_at,
-                message="approved",
-            ),
-        )
+    if status is None:
+        return
+    status = replace(status, current=row.materialization_id, good_at=row.created_at)
+    if status.last == row.materialization_id:
+        status = replace(status, status="GOOD", message="approved")
+    yield Put(PARTITION_STATUS, status)
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
-    current = {row.materialization_id for row in rows.scan(PARTITIONS, e.asset_id)}
-    for version in e.versions:
-        if version.materialization_id in current:
-            why = f"{version.materialization_id} is the current version of its partition"
+    found = [(v, rows.get(MATERIALIZATIONS, e.asset_id, v.materialization_id)) for v in e.versions]
+    for _, row in found:
+        if row is None:
+            continue
+        current = rows.get(PARTITIONS, e.asset_id, row.partition_key)
+        if current is not None and current.materialization_id == row.materialization_id:
+            why = f"{row.materialization_id} is the current version of its partition"
             yield refused(fact, "version_is_current", why)
             return
-    for version in e.versions:
-        row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
+        if row.status in HELD:
+            why = f"{row.materialization_id} is held back, and nobody has decided about it"
+            yield refused(fact, "version_is_held", why)
+            return
+    for version, row in found:
         if row is not None and row.status != "EXPIRED":
             ended = row.superseded_at or fact.received_at
             yield Put(
@@ -249,6 +251,14 @@ def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
             versions=row.version,
         ),
     )
+
+
+def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
+    """When the current version was made, which may be long before it became current."""
+    if current is None:
+        return None
+    row = rows.get(MATERIALIZATIONS, current.asset_id, current.materialization_id)
+    return current.updated_at if row is None else row.created_at
 
 
 def _versions(rows: Rows, asset_id: str, partition: str) -> int:
