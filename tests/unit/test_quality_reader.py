@@ -1,0 +1,87 @@
+"""Reading results, and how the command line names and words them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from arco.cli.checks import _is_wanted, _named, _standing
+from arco.errors import NotFound
+from arco.quality.reader import QualityReader
+from arco.state.fold import Rows
+from arco.state.snapshot import Snapshot
+from arco.state.table import Table
+from servo.contract.task import CheckResult
+from tests.unit.test_quality_fold import BAD, GOOD, evaluated, folded
+
+
+class Held:
+    """What a fold has put, as a snapshot would show it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def rows(self, table: Table[Any], *shard: Any) -> list[Any]:
+        changes = self._rows.changes.get(table, {})
+        return [row for key, (_, row) in sorted(changes.items()) if row and key[:1] == shard]
+
+
+def reader(*evaluations: Any) -> QualityReader:
+    return QualityReader(cast(Snapshot, Held(folded(*evaluations))))
+
+
+COUNT = CheckResult(name="row_count", passed=True, kind="row_count")
+FOUND = reader(
+    evaluated("1", BAD, COUNT, partition="day=d:2025-01-01"),
+    evaluated("2", GOOD, partition="day=d:2025-01-02"),
+    evaluated("3", BAD, COUNT, partition="day=d:2025-01-01"),
+)
+
+
+def test_the_status_is_that_of_each_partition() -> None:
+    assert [(row.partition_key, row.check_id, row.status) for row in FOUND.status("A")] == [
+        ("day=d:2025-01-01", "row_count", "passed"),
+        ("day=d:2025-01-01", "unique(id)", "failed"),
+        ("day=d:2025-01-02", "unique(id)", "passed"),
+    ]
+    assert len(FOUND.status("A", "day=d:2025-01-02")) == 1
+    assert FOUND.status("B") == []
+
+
+def test_results_are_newest_first() -> None:
+    assert [row.attempt_id for row in FOUND.results("A", check="unique(id)")] == ["3", "2", "1"]
+    first = FOUND.results("A", partition_key="day=d:2025-01-01", check="row_count")
+    assert [row.attempt_id for row in first] == ["3", "1"]
+    assert len(FOUND.of_attempt("A", "3")) == 2
+
+
+def test_evaluations_are_one_for_each_partition() -> None:
+    assert [(row.partition_key, row.passed, row.failed) for row in FOUND.evaluations("A")] == [
+        ("day=d:2025-01-01", 1, 1),
+        ("day=d:2025-01-02", 1, 0),
+    ]
+
+
+def test_a_part_of_a_name_names_a_check() -> None:
+    results = FOUND.results("A")
+    assert _named("unique(id)", "a.b", results) == "unique(id)"
+    assert _named("uni", "a.b", results) == "unique(id)"
+    with pytest.raises(NotFound, match=r"more than one check of a\.b is like 'u'"):
+        _named("u", "a.b", results)
+    with pytest.raises(NotFound, match=r"there are: row_count, unique\(id\)"):
+        _named("zzz", "a.b", results)
+
+
+def test_a_failure_says_since_when() -> None:
+    (row,) = [row for row in FOUND.status("A") if row.status == "failed"]
+    assert _standing(row) == "2 of 10 rows (since 2026-01-01 00:00, 2 times)"
+    assert row.evaluated_at - cast(datetime, row.failing_since) == timedelta(hours=2)
+
+
+def test_a_partition_is_named_with_or_without_its_tags() -> None:
+    key = "day=d:2025-01-01,region=s:eu"
+    for text in (None, key, "day=2025-01-01,region=eu", "region=eu"):
+        assert _is_wanted(key, text)
+    assert not _is_wanted(key, "region=us")
