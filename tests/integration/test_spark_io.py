@@ -14,8 +14,11 @@ import pytest
 
 from arco.clock import SystemClock
 from arco.errors import Invalid
+from arco.spark import types
 from arco.spark.failed import TaskFailed
+from arco.spark.location import spark_url
 from arco.spark.read import read_frame
+from arco.spark.relation import File, Folder, relation
 from arco.spark.write import write_frame
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
@@ -119,6 +122,19 @@ def test_many_partitions_are_one_scan_without_a_job_to_find_them(
     assert list(tracker.getJobIdsForGroup("listing")) == []
     assert frame.where("n >= 38").count() == 2
     assert frame._jdf.queryExecution().analyzed().toString().count("Relation") == 1
+
+
+def test_files_that_are_known_are_not_looked_for(task: StandIn, store: ScopedStore) -> None:
+    """As from a bucket, where each look costs a request."""
+    folders = []
+    for i in range(2):
+        path = put(store, pa.table({"x": [i, i]}), n=i).path
+        files = [File(spark_url(store, m.path), m.size, 0) for m in store.list(f"{path}/")]
+        folders.append(Folder(spark_url(store, path), (i,), tuple(files)))
+    fields = [types.field("x", "long")], [types.field("n", "long")]
+    ghost = Folder(spark_url(store, "nowhere"), (2,), ())
+    frame = relation(task.session, *fields, [*folders, ghost], {}, listed=True)
+    assert rows(frame.groupBy("n").count()) == [{"n": 0, "count": 2}, {"n": 1, "count": 2}]
 
 
 def test_a_dimension_that_is_a_column_already_stays(task: StandIn, store: ScopedStore) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from arco.errors import Corrupt, NotFound
 from arco.spark import types
 from arco.spark.failed import TaskFailed, failed
-from arco.spark.location import hadoop_options, spark_url
+from arco.spark.location import hadoop_options, local_path, spark_url
 from arco.spark.relation import File, Folder, relation
 from arco.storage import parallel
 from arco.storage.footers import parquet_files, read_footer
@@ -192,7 +192,8 @@ def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
     if task.connect:
         return _without_jvm(task.session, store, group, options)
     folders = [_folder(store, version, group.dimensions) for version in group.versions]
-    return relation(task.session, group.columns, group.dimensions, folders, options)
+    listed = local_path(store, "") is None
+    return relation(task.session, group.columns, group.dimensions, folders, options, listed=listed)
 
 
 def _folder(store: Store, version: _Version, dimensions: Sequence[types.Field]) -> Folder:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _BLOCK: Final = 128 << 20
 _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -50,10 +51,13 @@ def relation(
     dimensions: Sequence[types.Field],
     folders: Sequence[Folder],
     options: Mapping[str, str],
+    *,
+    listed: bool,
 ) -> DataFrame:
     """The Parquet files of the folders: `columns` from the files, `dimensions` from their folder.
 
-    Needs a JVM of our own, as Spark Connect has none.
+    `listed` says that the folders' files are all there are; otherwise Spark looks, which is
+    cheap on a disk. Needs a JVM of our own, as Spark Connect has none.
     """
     from pyspark.sql import DataFrame
 
@@ -61,7 +65,7 @@ def relation(
     data = jvm.DataType.fromJson(_json(columns))
     partition = jvm.DataType.fromJson(_json(dimensions))
     settings = jvm.PythonUtils.toScalaMap(_java_map(jvm, options))
-    index = _index(session, jvm, data, partition, dimensions, folders, settings)
+    index = _index(session, jvm, data, partition, dimensions, folders, settings, listed)
     native: Any = session._jsparkSession
     made = jvm.HadoopFsRelation(
         index, partition, data, jvm.Option.empty(), jvm.ParquetFileFormat(), settings, native
@@ -81,11 +85,12 @@ def _index(
     dimensions: Sequence[types.Field],
     folders: Sequence[Folder],
     settings: Any,
+    listed: bool,
 ) -> Any:
     native: Any = session._jsparkSession
     paths = [jvm.Path(folder.url) for folder in folders]
     cache = jvm.no_cache
-    if not folders[0].url.startswith("file:"):  # what a listing would cost, we know
+    if listed:
         cache = jvm.FileStatusCache.getOrCreate(native)
         for path, folder in zip(paths, folders, strict=True):
             cache.putLeafFiles(path, _statuses(session, jvm, folder))
@@ -112,13 +117,13 @@ def _spec(
     if dimensions:
         for folder, path in zip(folders, paths, strict=True):
             row = jvm.SpecificInternalRow(partition)
-            for i, (value, field) in enumerate(zip(folder.values, dimensions, strict=True)):
-                _set(jvm, row, i, value, field["type"])
+            for i, value in enumerate(folder.values):
+                _set(jvm, row, i, value)
             parts.append(jvm.PartitionPath(row, path))
     return jvm.PartitionSpec(partition, _seq(jvm, parts))
 
 
-def _set(jvm: _Classes, row: Any, i: int, value: Scalar, type: types.SparkType) -> None:
+def _set(jvm: _Classes, row: Any, i: int, value: Scalar) -> None:
     match value:
         case None:
             row.setNullAt(i)
@@ -132,11 +137,6 @@ def _set(jvm: _Classes, row: Any, i: int, value: Scalar, type: types.SparkType) 
             row.setInt(i, value.toordinal() - _EPOCH_DAY)
         case str():
             row.update(i, jvm.UTF8String.fromString(value))
-
-
-_MICROSECOND: Final = datetime(1970, 1, 1, microsecond=1, tzinfo=UTC) - datetime(
-    1970, 1, 1, tzinfo=UTC
-)
 
 
 def _statuses(session: SparkSession, jvm: _Classes, folder: Folder) -> Any:
