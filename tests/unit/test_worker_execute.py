@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import textwrap
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,112 +16,23 @@ from arco.clock import SystemClock
 from arco.errors import Denied, Unavailable
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
-from arco.storage.port import Mode, Store
-from arco.worker.artifact import ArtifactCache, digest, pack
+from arco.storage.port import Mode
+from arco.worker.artifact import ArtifactCache
 from arco.worker.commit import committed
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.execute import Executor
 from arco.worker.interrupt import NoControl
-from servo.contract.identity import attempt_id
 from servo.contract.manifest import SecretRef
 from servo.contract.task import (
     CodeRef,
     InputRef,
-    Materialization,
     MaterializationRef,
-    TaskRequest,
+    OutputCommit,
     TaskResult,
 )
+from tests.kit.bench import Bench, Switch, problem, version
 from tests.kit.faulty import FaultyStore
 from tests.kit.workspace import seeded_ulids
-
-HEADER = """
-import pyarrow as pa
-from servo.asset import asset
-from servo.context import AssetContext, AssetIn, AssetOut
-NAMESPACE = "sales"
-"""
-
-
-class Switch(NoControl):
-    """A control whose ends a test holds."""
-
-    def __init__(self) -> None:
-        self.stop = False
-        self.late = False
-        self.reports: list[tuple[int, str]] = []
-
-    def cancelled(self) -> bool:
-        return self.stop
-
-    def timed_out(self) -> bool:
-        return self.late
-
-    def progress(self, percent: int, message: str) -> None:
-        self.reports.append((percent, message))
-
-
-class Bench:
-    """An executor over a store, and a project to deploy to it."""
-
-    def __init__(self, folder: Path, store: Store | None = None, **settings: Any) -> None:
-        self.folder = folder
-        self.clock = SystemClock()
-        self.plain = MemoryStore(self.clock)
-        self.store = store or self.plain
-        self.artifact = ""
-        settings.setdefault("signer", None)
-        seed = settings.pop("seed", 0)
-        self.executor = Executor(
-            self.store,
-            "acme",
-            "prod",
-            settings.pop("signer"),
-            ArtifactCache(self.plain, folder / "cache"),
-            self.clock,
-            seeded_ulids(self.clock, seed),
-            "w1",
-            **settings,
-        )
-
-    def deploy(self, source: str, **files: str) -> Bench:
-        project = self.folder / f"project-{random.randbytes(4).hex()}"
-        project.mkdir()
-        (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
-        for name, text in files.items():
-            (project / f"{name}.py").write_text(text)
-        data = pack(project)
-        self.artifact = digest(data)
-        self.plain.put(paths.artifact(self.artifact), data, Mode.OVERWRITE)
-        return self
-
-    def request(self, name: str = "f", **changes: Any) -> TaskRequest:
-        run, task = changes.pop("run_id", "r1"), changes.pop("task_id", "t1")
-        attempt = changes.get("attempt", 1)
-        fields: dict[str, Any] = {
-            "tenant_id": "acme",
-            "workspace_id": "prod",
-            "run_id": run,
-            "task_id": task,
-            "plan_id": "p1",
-            "attempt": attempt,
-            "attempt_id": attempt_id(run, task, attempt),
-            "asset": f"sales.{name}",
-            "asset_id": "01J00000000000000000000000",
-            "code": CodeRef(artifact=self.artifact, module="assets", name=name),
-            "output": f"data/sales/{name}/_",
-            "fingerprint": "fp",
-        }
-        return TaskRequest(**(fields | changes))
-
-    def run(self, name: str = "f", control: Any = None, **changes: Any) -> TaskResult:
-        return self.executor.run(self.request(name, **changes), control or Switch())
-
-    def log(self, run: str = "r1", task: str = "t1", attempt: int = 1) -> str:
-        return self.plain.get(paths.attempt_log(run, task, attempt)).data.decode()
-
-    def objects(self, prefix: str) -> list[str]:
-        return [meta.path for meta in self.plain.list(prefix)]
 
 
 @pytest.fixture
@@ -131,28 +40,17 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def problem(result: TaskResult) -> tuple[str, str, str]:
-    assert result.error is not None and result.materialization is None
-    return result.outcome, result.error.category, result.error.code
-
-
-def version(result: TaskResult) -> Materialization:
-    assert result.error is None, result.error
-    assert result.materialization is not None
-    return result.materialization
-
-
 # -- success ------------------------------------------------------------------------------
 
 
 def test_a_silent_task_writes_its_marker_and_nothing_else(bench: Bench) -> None:
-    bench.deploy("@asset\ndef f(): pass")
+    bench.deploy("@asset\ndef f() -> None: pass")
     result = bench.run()
     made = version(result)
     assert result.outcome == "succeeded" and not result.adopted and result.worker_id == "w1"
     assert bench.objects("data/") == ["data/sales/f/_/_commits/r1.t1.json"]
     assert bench.objects("logs/") == []
-    assert committed(bench.store, bench.request()) == made
+    assert committed(bench.store, bench.request()) == OutputCommit(materialization=made)
     assert (made.rows, made.files, made.fingerprint) == (0, (), "fp")
 
 
@@ -257,7 +155,8 @@ def test_of_two_attempts_at_once_one_wins_and_the_other_adopts(tmp_path: Path) -
     for thread in threads:
         thread.join()
     winner = committed(shared.plain, request)
-    assert [result.materialization for result in results] == [winner] * 4
+    assert winner is not None
+    assert [result.materialization for result in results] == [winner.materialization] * 4
     assert sorted(result.adopted for result in results) == [False, True, True, True]
 
 
@@ -307,13 +206,13 @@ def test_missing_things_are_matters_of_configuration_or_input(bench: Bench) -> N
     assert problem(bench.run(code=absent)) == ("failed", "configuration", "artifact.missing")
     assert problem(bench.run(secrets=secrets)) == ("failed", "configuration", "secret.missing")
     assert "env:ARCO_NOT_SET" in bench.log()
-    assert problem(bench.run(kind="sql")) == ("failed", "configuration", "code.kind")
+    assert problem(bench.run(kind="dream")) == ("failed", "configuration", "code.kind")
     assert problem(bench.run(output="")) == ("failed", "configuration", "envelope.refused")
     assert problem(bench.run(tenant_id="x")) == ("failed", "configuration", "envelope.refused")
 
 
 def test_an_artifact_with_wrong_bytes_is_reported(bench: Bench) -> None:
-    bench.deploy("@asset\ndef f(): pass")
+    bench.deploy("@asset\ndef f() -> None: pass")
     bench.plain.put(paths.artifact(bench.artifact), b"other", Mode.OVERWRITE)
     assert problem(bench.run()) == ("failed", "configuration", "artifact.invalid")
 
@@ -337,7 +236,7 @@ def test_lost_answers_of_the_store_never_make_two_outputs(tmp_path: Path, seed: 
         else:
             assert problem(result)[1:] == ("transient", "store.unavailable")
     marker = committed(inner, bench.request())
-    assert seen == ({marker.materialization_id} if marker else set())
+    assert seen == ({marker.materialization.materialization_id} if marker else set())
 
 
 def test_a_store_that_is_down_is_transient(tmp_path: Path) -> None:
@@ -345,7 +244,7 @@ def test_a_store_that_is_down_is_transient(tmp_path: Path) -> None:
         def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
             raise Unavailable("down")
 
-    bench = Bench(tmp_path, Down(SystemClock())).deploy("@asset\ndef f(): print('x')")
+    bench = Bench(tmp_path, Down(SystemClock())).deploy("@asset\ndef f() -> None: print('x')")
     assert problem(bench.run()) == ("failed", "transient", "store.unavailable")
 
 
@@ -427,7 +326,7 @@ def test_nothing_is_committed_if_it_ends_while_files_are_written(
 
 
 def test_a_function_that_returns_too_late_has_timed_out(bench: Bench) -> None:
-    bench.deploy("import time\n@asset\ndef f(): time.sleep(1.1)")
+    bench.deploy("import time\n@asset\ndef f() -> None: time.sleep(1.1)")
     assert problem(bench.run(timeout_s=1)) == ("failed", "timeout", "timeout.task")
     assert bench.objects("data/") == []
 
@@ -435,9 +334,9 @@ def test_a_function_that_returns_too_late_has_timed_out(bench: Bench) -> None:
 def test_a_task_cancelled_before_it_began_does_not_begin(bench: Bench) -> None:
     control = Switch()
     control.stop = True
-    assert problem(bench.deploy("@asset\ndef f(): print('no')").run(control=control))[0] == (
-        "cancelled"
-    )
+    assert problem(bench.deploy("@asset\ndef f() -> None: print('no')").run(control=control))[
+        0
+    ] == ("cancelled")
     assert "no\n" not in bench.log()
 
 
@@ -471,7 +370,7 @@ def test_interruptions_never_hit_what_comes_after_the_function(bench: Bench) -> 
     bench.deploy("""
         import time
         @asset
-        def f(ctx: AssetContext):
+        def f(ctx: AssetContext) -> None:
             end = time.monotonic() + ctx.config["us"] / 1e6
             while time.monotonic() < end: pass
     """)
@@ -497,7 +396,7 @@ def test_prints_of_tasks_side_by_side_do_not_mix(bench: Bench) -> None:
         from concurrent.futures import ThreadPoolExecutor
         pool = ThreadPoolExecutor(2)
         @asset
-        def f(ctx: AssetContext):
+        def f(ctx: AssetContext) -> None:
             me = ctx.config["me"]
             def inner(): print(f"{me} thread")
             for i in range(20):
@@ -558,7 +457,7 @@ def test_a_planted_secret_is_found_nowhere(bench: Bench, monkeypatch: pytest.Mon
 def test_only_signed_envelopes_are_opened(tmp_path: Path) -> None:
     signer = EnvelopeSigner([EnvelopeKey("k", b"k" * 32)], SystemClock())
     other = EnvelopeSigner([EnvelopeKey("k", b"x" * 32)], SystemClock())
-    bench = Bench(tmp_path, signer=signer).deploy("@asset\ndef f(): pass")
+    bench = Bench(tmp_path, signer=signer).deploy("@asset\ndef f() -> None: pass")
     raw = signer.seal(bench.request(), timedelta(minutes=1))
     assert bench.executor.open(raw) == bench.request()
     with pytest.raises(Denied):

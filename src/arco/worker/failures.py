@@ -136,10 +136,10 @@ def classify(
     spark: SparkFailure | None = None,
 ) -> ErrorInfo:
     """What happened, and where in the artifact that lies in `folder`. Never raises."""
+    failure = None if isinstance(error, TaskFailed) else spark or translate(error)
     if isinstance(error, TaskFailed):
         info = error.info
     else:
-        failure = spark or translate(error)
         info = _judged(error) if failure is None else _of_spark(error, failure, folder)
     file, line = _place(error, folder)
     return msgspec.structs.replace(
