@@ -137,6 +137,8 @@ class Flows:
                 return self._decided(values, [tree.this])
             case exp.Nullif():
                 return self._decided([tree.this], [tree.this, tree.expression])
+            case exp.Grouping() | exp.GroupingId():
+                return NOTHING
             case exp.ArgMax() | exp.ArgMin():
                 return lift(self._decided([tree.this], [tree.expression]), AGGREGATION)
             case exp.ArrayFilter():

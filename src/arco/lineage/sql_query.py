@@ -318,7 +318,10 @@ def _unpivot(relation: Relation, pivot: exp.Pivot, flows: Flows) -> Relation:
     kept = [(name, flow) for name, flow in relation.outputs if name.lower() not in used]
     value = merge(flows.of(each) for each in columns)
     made = [(field.this.name, NOTHING), (pivot.expressions[0].name, value)]
-    return Relation([*kept, *made], relation.influences)
+    if pivot.args.get("include_nulls"):
+        return Relation([*kept, *made], relation.influences)
+    left_out = turned(value.sources, "filter")
+    return Relation([*kept, *made], _joined(relation.influences, left_out))
 
 
 def _renamed(relation: Relation, columns: Sequence[exp.Expr]) -> Relation:

@@ -85,6 +85,8 @@ def _flow(node: Node, children: list[Flow], env: Env, outer: Env, query: Query) 
         return merge(children)
     if name in _WITH_PLAN:
         return _WITH_PLAN[name](*query(node["plan"], env))
+    if name == "NullIf":  # what replaces it shares its parts by ids, which are not printed
+        return _null_if(*(flow_of(node[side], env, outer, query) for side in ("left", "right")))
     if name == "OuterReference":
         return flow_of(node["e"], outer, outer, query)
     if not children:
@@ -115,6 +117,10 @@ def _case(children: list[Flow]) -> Flow:
     pairs, last = divmod(len(children), 2)
     values = children[1 : 2 * pairs : 2] + children[len(children) - last :]
     return _decided(values, children[0 : 2 * pairs : 2])
+
+
+def _null_if(value: Flow, other: Flow) -> Flow:
+    return _decided([value], [value, other])
 
 
 def _aggregate(children: list[Flow]) -> Flow:

@@ -1,0 +1,31 @@
+"""The golden queries, from their text alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from arco.lineage.sql import analyze
+from tests.golden.lineage.case import COLUMNS, Case, actual
+from tests.golden.lineage.cases import CASES
+
+QUERIES = [case for case in CASES if case.sql]
+
+
+def analyzed(case: Case) -> object:
+    sql = case.sql.format(
+        orders='{{ ref("shop.orders") }}', customers="{{ ref('shop.customers') }}"
+    )
+    return actual(analyze(sql, COLUMNS))
+
+
+@pytest.mark.parametrize("case", QUERIES, ids=lambda case: case.name)
+def test_the_text_of_a_query_says_what_its_plan_says(case: Case) -> None:
+    if case.sql_differs:
+        assert analyzed(case) != case.expected, "no longer less precise: take the mark away"
+    else:
+        assert analyzed(case) == case.expected
+
+
+def test_names_of_cases_are_unique_and_enough() -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names) >= 60
