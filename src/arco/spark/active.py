@@ -1,0 +1,77 @@
+"""`SparkSession.active()` and `getOrCreate()` in a task's code give the task's own session.
+
+PySpark keeps one active session for the whole process. Tasks that share a process must
+not meet in it: each has views and settings of its own. So both are wrapped, once:
+within a task they answer with its session, and elsewhere they do what they always did.
+The task is found through a context variable, which a task's own threads inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+_log = logging.getLogger(__name__)
+_session: ContextVar[Callable[[], Any] | None] = ContextVar("spark_session", default=None)
+_lock = threading.Lock()
+_installed = False
+
+
+@contextlib.contextmanager
+def session_of(task: Callable[[], Any] | None) -> Iterator[None]:
+    """While this lasts, `task()` is what this thread's code gets; None: the process's own."""
+    token = _session.set(task)
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def install() -> None:
+    """Wrap PySpark's ways to the session. Once; later calls do nothing."""
+    global _installed
+    with _lock:
+        if not _installed:
+            _wrap()
+            _installed = True
+
+
+def _wrap() -> None:
+    from pyspark.sql import SparkSession
+
+    find = SparkSession.getActiveSession
+    create = SparkSession.Builder.getOrCreate
+
+    def get_active(cls: type[SparkSession]) -> Any:
+        task = _session.get()
+        return find() if task is None else task()
+
+    def get_or_create(builder: Any) -> Any:
+        task = _session.get()
+        return create(builder) if task is None else _configured(task(), builder._options)
+
+    session_type: Any = SparkSession
+    session_type.getActiveSession = classmethod(get_active)
+    session_type.Builder.getOrCreate = get_or_create
+
+
+def _configured(session: Any, options: dict[str, Any]) -> Any:
+    """With what of the options can still be set: the process was started by somebody else."""
+    for name, value in options.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def keep_alive(session: Any) -> Any:
+    """The session, whose `stop` does not end Spark for all other tasks."""
+    session.stop = _stop_nothing
+    return session
+
+
+def _stop_nothing() -> None:
+    _log.warning("spark.stop() does nothing in a task: the session ends with it")

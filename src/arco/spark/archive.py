@@ -1,0 +1,145 @@
+"""Spark's classes, parsed once: a class-data archive makes the JVM's start a few times shorter.
+
+    python -m arco.spark.archive
+
+runs a small workload with `-XX:ArchiveClassesAtExit` and puts the archive into the
+user's cache (some 170 MB), under a name made of the Java and the PySpark that it is
+for. A JVM that finds it no longer fits says nothing and starts without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from arco.errors import Unavailable
+
+_QUIET: Final = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", "-Xlog:cds*=off")
+_OFF: Final = "ARCO_SPARK_ARCHIVE"
+"""Set to `off`, no archive is used."""
+
+
+def find_java(env: Mapping[str, str]) -> Path | None:
+    """The `java` that Spark will start: JAVA_HOME's, or the one on the path."""
+    home = env.get("JAVA_HOME", "")
+    found = shutil.which(f"{home}/bin/java" if home else "java", path=env.get("PATH"))
+    return Path(found).resolve() if found else None
+
+
+def archive_path(env: Mapping[str, str]) -> Path | None:
+    """Where the archive for this Java and this PySpark is, or would be."""
+    java, spark = find_java(env), _pyspark()
+    if java is None or spark is None:
+        return None
+    parts = (str(java), _stamp(java), str(spark), _stamp(spark / "version.py"))
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    cache = env.get("XDG_CACHE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".cache")
+    return Path(cache) / "arco" / "spark" / f"classes-{key}.jsa"
+
+
+def _pyspark() -> Path | None:
+    spec = find_spec("pyspark")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def _stamp(path: Path) -> str:
+    """Changes when the file is replaced: the time of its change, and its size."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return f"{found.st_mtime_ns}:{found.st_size}"
+    return ""
+
+
+def archive_options(env: Mapping[str, str]) -> tuple[str, ...]:
+    """JVM options that use the archive, if there is one. Never raises."""
+    with contextlib.suppress(OSError):
+        path = archive_path(env)
+        if env.get(_OFF) != "off" and path is not None and path.is_file():
+            return (*_QUIET, f"-XX:SharedArchiveFile={path}")
+    return ()
+
+
+# -- building -----------------------------------------------------------------------------
+
+
+def build(env: Mapping[str, str]) -> Path:
+    """Make the archive, unless it is there. Raises Unavailable where that cannot be done."""
+    path = archive_path(env)
+    if path is None:
+        raise Unavailable(
+            "there is no Java, or no PySpark, to make an archive for",
+            hint="install Java 17 and: pip install 'arco[spark]'",
+        )
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as folder:
+        made = Path(folder) / path.name
+        _run_workload(made, env)
+        made.rename(path)
+    return path
+
+
+def _run_workload(made: Path, env: Mapping[str, str]) -> None:
+    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "workload", str(made)]
+    done = subprocess.run(command, env={**env, _OFF: "off"}, capture_output=True, text=True)
+    if done.returncode != 0 or not made.is_file():
+        raise Unavailable(
+            "the class-data archive could not be made",
+            hint=(done.stderr.strip().splitlines() or ["Java wrote no archive"])[-1],
+        )
+
+
+def workload(made: Path) -> None:
+    """What a worker's first tasks do, in a JVM that writes its classes to `made` when it ends."""
+    from pyspark import SparkContext
+
+    from arco.spark.session import open_session
+
+    conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} -Xlog:disable"}
+    session = open_session("local[2]", conf=conf)
+    with tempfile.TemporaryDirectory() as folder:
+        _use(session, folder)
+    gateway: Any = SparkContext._gateway
+    session.stop()
+    # The JVM ends, and writes, when its standard input does.
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def _use(session: Any, folder: str) -> None:
+    import pandas as pd  # type: ignore[import-untyped]
+    from pyspark.sql import functions as F
+
+    for number, adaptive in enumerate(("true", "false")):
+        session.conf.set("spark.sql.adaptive.enabled", adaptive)
+        session.conf.set("spark.sql.codegen.wholeStage", adaptive)
+        frame = session.range(1000).withColumn("day", F.current_date())
+        frame = frame.withColumn("name", F.concat(F.lit("n"), F.col("id") % 7))
+        frame.write.parquet(f"{folder}/a{number}")
+        read = session.read.schema(frame.schema).parquet(f"{folder}/a{number}")
+        read.createOrReplaceTempView("a")
+        session.sql(
+            "WITH b AS (SELECT name, count(*) AS n, max(day) AS day FROM a GROUP BY name) "
+            "SELECT a.*, n, row_number() OVER (PARTITION BY a.name ORDER BY id) AS r "
+            "FROM a JOIN b USING (name) WHERE id > 10 ORDER BY id"
+        ).write.parquet(f"{folder}/b{number}")
+        read.groupBy("name").agg(F.countDistinct("id"), F.sum("id")).toArrow()
+        session.createDataFrame(pd.DataFrame({"x": [1, 2]})).toPandas()
+        read.select(F.udf(lambda value: value + 1, "long")("id")).collect()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["workload"]:
+        workload(Path(sys.argv[2]))
+    else:
+        print(build(os.environ))

@@ -1,0 +1,275 @@
+"""A running Spark: a JVM of our own, or a Connect server that somebody else runs.
+
+PySpark keeps its JVM in class attributes and expects it to outlive the process. When
+it dies all of these point to a dead connection, so `bury` clears them; then the next
+session starts a new JVM. UDFs that modules keep hold a Java object as well.
+
+A *scope* is what one task has of it: a session with views and settings of its own,
+and a tag, a job group and a scheduler pool on the JVM's side of the task's thread.
+The tag finds the jobs, from any thread; the group makes the scheduler refuse jobs that
+are started after the task was cancelled. The session's own tag is on all of its
+queries, also on those from threads that did not inherit the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from arco.spark.active import keep_alive
+from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
+from arco.spark.session import start
+from arco.spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+class Plan(NamedTuple):
+    """What a scope is opened with."""
+
+    tag: str
+    description: str
+    pool: str
+    conf: dict[str, str]
+
+
+class Scope(Protocol):
+    """One task's part. Opened and closed on its thread; the rest is for any thread."""
+
+    session: SparkSession
+
+    def cancel(self) -> None: ...
+
+    def progress(self) -> StageProgress | None: ...
+
+    def usage(self) -> SparkUsage: ...
+
+    def close(self, *, failed: bool) -> None: ...
+
+
+class Driver(Protocol):
+    connect: bool
+    cores: int
+
+    def alive(self) -> bool: ...
+
+    def exit_status(self) -> int | None: ...
+
+    def open(self, plan: Plan) -> Scope: ...
+
+    def rest(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def start_driver(settings: SparkSettings) -> Driver:
+    return ConnectDriver(settings) if settings.remote else JvmDriver(settings)
+
+
+# -- a JVM of our own ---------------------------------------------------------------------
+
+
+class JvmDriver:
+    connect = False
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self.base = start(settings)
+        self._context: Any = self.base.sparkContext
+        gateway: Any = self._context._gateway
+        self._process = gateway.proc
+        self.cores = int(self._context.defaultParallelism)
+        self.store = StatusStore(self._context)
+        # When the JVM dies this server prints a traceback; that it died is told elsewhere.
+        self._context._accumulatorServer.handle_error = lambda *_: None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else int(self._process.pid)
+
+    def exit_status(self) -> int | None:
+        """How the JVM ended; None while it runs, or where it is not ours."""
+        return None if self._process is None else self._process.poll()
+
+    def alive(self) -> bool:
+        """Whether the JVM is there, and its context was not stopped, by a lost master or a user."""
+        java = self._context._jsc
+        if java is None or self.exit_status() is not None:
+            return False
+        try:
+            return not java.sc().isStopped()
+        except Exception:  # whatever it is: it does not answer
+            return False
+
+    def open(self, plan: Plan) -> JvmScope:
+        return JvmScope(self, plan)
+
+    def rest(self) -> None:
+        """Nobody works: forget what tasks cached. The cache belongs to all sessions."""
+        self.base.catalog.clearCache()
+
+    def stop(self) -> None:
+        """Stop the context. The JVM stays, for the next one in this process."""
+        if not self.alive():
+            bury()
+            return
+        jvm = self._context._jvm
+        self.base.stop()
+        _forget_conf(jvm)
+
+
+class JvmScope:
+    def __init__(self, driver: JvmDriver, plan: Plan) -> None:
+        self._driver = driver
+        self._context = driver._context
+        self._tag = plan.tag
+        context = self._context
+        context.setJobGroup(plan.tag, plan.description, interruptOnCancel=True)
+        context.addJobTag(plan.tag)
+        context.setLocalProperty("spark.scheduler.pool", plan.pool)
+        self.session = keep_alive(driver.base.newSession())
+        java = self.session._jsparkSession
+        settings = java.conf()
+        for name, value in plan.conf.items():
+            settings.set(name, value)
+        self._sessions = self.session._get_j_spark_session_class(context._jvm)
+        self._sessions.setActiveSession(java)
+        tags = (plan.tag, java.sessionJobTag())
+        self._status = TaskStatus(driver.store, tags)
+        self._tags = tags
+
+    def cancel(self) -> None:
+        scala = self._context._jsc.sc()
+        scala.cancelJobGroupAndFutureJobs(self._tag)
+        for tag in self._tags:
+            scala.cancelJobsWithTag(tag)
+
+    def progress(self) -> StageProgress | None:
+        return self._status.progress()
+
+    def usage(self) -> SparkUsage:
+        return self._status.usage()
+
+    def close(self, *, failed: bool) -> None:
+        """Nothing of the task stays on its thread.
+
+        An exception may have left an unread answer on the thread's connection; it goes, and
+        the JVM's thread with it.
+        """
+        if failed:
+            _hang_up(self._context._gateway)
+            return
+        self._context._jsc.sc().setLocalProperties(self._context._jvm.java.util.Properties())
+        self._sessions.clearActiveSession()
+
+
+def _hang_up(gateway: Any) -> None:
+    """Close this thread's connection; the next call makes another."""
+    client = gateway._gateway_client
+    connection = client.get_thread_connection()
+    if connection is not None:
+        with contextlib.suppress(ValueError):
+            client.deque.remove(connection)
+        connection.close()
+
+
+def _forget_conf(jvm: Any) -> None:
+    """What one context was given are system properties, and would be the next one's too."""
+    system = jvm.java.lang.System
+    for name in list(system.getProperties().stringPropertyNames()):
+        if name.startswith("spark."):
+            system.clearProperty(name)
+
+
+def bury() -> None:
+    """Make PySpark forget its JVM, which is gone. Never raises."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    with SparkContext._lock:
+        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        SQLContext._instantiatedContext = None
+    server = getattr(context, "_accumulatorServer", None)
+    for close in (getattr(server, "shutdown", None), getattr(gateway, "close", None)):
+        with contextlib.suppress(Exception):
+            if close is not None:
+                close()
+    _renew_functions()
+
+
+def _renew_functions() -> None:
+    """UDFs that outlive the JVM make their Java half anew when they are next used."""
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.sql.udtf import UserDefinedTableFunction
+
+    for found in gc.get_objects():
+        kind = type(found)
+        if kind is UserDefinedFunction:
+            found._judf_placeholder = None
+        elif kind is UserDefinedTableFunction:
+            found._judtf_placeholder = None
+
+
+# -- a Connect server ---------------------------------------------------------------------
+
+
+class ConnectDriver:
+    connect = True
+    cores = 8
+    """Not known; enough for the number of shuffle partitions."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self.base: Any = start(settings)
+        self._conf = {"spark.sql.session.timeZone": "UTC", **settings.conf}
+
+    def alive(self) -> bool:
+        return not self.base.is_stopped
+
+    def exit_status(self) -> int | None:
+        return None
+
+    def open(self, plan: Plan) -> ConnectScope:
+        return ConnectScope(self.base, plan._replace(conf={**self._conf, **plan.conf}))
+
+    def rest(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self.base.stop()
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+
+class ConnectScope:
+    def __init__(self, base: Any, plan: Plan) -> None:
+        self.session = base.newSession()
+        self._stop = self.session.stop
+        keep_alive(self.session)
+        self._tag = plan.tag
+        # A new session has the server's settings, not the first session's.
+        for name, value in plan.conf.items():
+            self.session.conf.set(name, value)
+        self.session.addTag(plan.tag)
+
+    def cancel(self) -> None:
+        self.session.interruptTag(self._tag)
+        self.session.interruptAll()
+
+    def progress(self) -> None:
+        return None
+
+    def usage(self) -> SparkUsage:
+        return SparkUsage()
+
+    def close(self, *, failed: bool) -> None:
+        self.session.clearTags()
+        self._stop()

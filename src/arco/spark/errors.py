@@ -1,0 +1,534 @@
+"""Spark's errors in a person's words: what is wrong, where, and what to do about it.
+
+Spark says most things with a *condition* (`UNRESOLVED_COLUMN.WITH_SUGGESTION`) and an
+SQLSTATE, as text that looks the same from the JVM, from a Connect server, and inside of
+a stack trace: `[CONDITION] Words. SQLSTATE: 42703`, then the plan. So an error is first
+taken apart into `Parts`, and the tables below decide; the first line that fits does.
+For what has no condition (a lost executor, a Python worker that crashed) the class of
+the Java exception decides, or, where there is nothing else, the words.
+
+Nothing here raises, and nothing needs the JVM to be alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from servo.contract.manifest import RETRIABLE, Category
+
+MAX_DETAILS: Final = 12
+_MAX_LINE: Final = 400
+_MAX_CAUSES: Final = 12
+
+
+class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure, understood."""
+
+    category: Category
+    code: str
+    message: str
+    hint: str = ""
+    exception: str = ""
+    """The class: of the UDF's own exception, if that is what it is."""
+    condition: str = ""
+    sqlstate: str = ""
+    suggestions: tuple[str, ...] = ()
+    start: int | None = None
+    """Offsets into the SQL text, both inclusive, as Spark counts."""
+    stop: int | None = None
+    sql_line: int = 0
+    """In the SQL text, from 1; 0 where it is not about SQL."""
+    sql_column: int = 0
+    """In that line, from 0."""
+    file: str = ""
+    """The Python file, and line, of a UDF or of the expression that failed."""
+    line: int = 0
+    details: str = ""
+    """A few lines more, for those who want them; never a Java stack."""
+
+    @property
+    def retriable(self) -> bool:
+        return self.category in RETRIABLE
+
+
+class Parts(NamedTuple):
+    """An error, taken apart."""
+
+    exception: str
+    text: str
+    """All that it says, without a stack."""
+    causes: tuple[tuple[str, str], ...] = ()
+    """Java classes and messages, from the outside in."""
+    condition: str = ""
+    sqlstate: str = ""
+    parameters: dict[str, str] = {}
+    start: int | None = None
+    stop: int | None = None
+    site: tuple[str, int] = ("", 0)
+
+
+class Verdict(NamedTuple):
+    category: Category
+    code: str
+    hint: str = ""
+
+
+# -- the tables ---------------------------------------------------------------------------
+
+_MEMORY = (
+    "raise spark.driver.memory (or spark.executor.memory on a cluster), or use more partitions"
+)
+_JARS = "add the connector under `packages` in [spark], e.g. org.apache.hadoop:hadoop-aws:3.5.0"
+_MISSING = "the input's files are not there (any more): materialize it again"
+_LOST = Verdict("infrastructure", "spark.executor_lost", "executors went away, often for memory")
+_DENIED = Verdict("configuration", "store.denied", "grant Spark access to the storage")
+_CANCELLED = Verdict("cancelled", "cancelled.spark")
+_WORKER = Verdict(
+    "infrastructure",
+    "spark.python_worker",
+    "a Python worker died: it took too much memory, or native code crashed",
+)
+_NO_SPACE = Verdict("infrastructure", "os.no_space", "free disk space where Spark runs")
+_OOM = Verdict("infrastructure", "spark.out_of_memory", _MEMORY)
+
+# Conditions: the longest prefix, by dots, that is here.
+_CONDITIONS: Final[dict[str, Verdict]] = {
+    "SPARK_JOB_CANCELLED": _CANCELLED,
+    "OPERATION_CANCELED": _CANCELLED,
+    "JOB_CANCELLED": _CANCELLED,
+    "PATH_NOT_FOUND": Verdict("input", "input.missing", _MISSING),
+    "FAILED_READ_FILE.FILE_NOT_EXIST": Verdict("input", "input.missing", _MISSING),
+    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": Verdict("configuration", "spark.package", _JARS),
+    "FAILED_READ_FILE": Verdict(
+        "input", "input.unreadable", "a file is damaged, or not what its name says"
+    ),
+    "DATA_SOURCE_NOT_FOUND": Verdict("configuration", "spark.package", _JARS),
+    "UNSUPPORTED_FILESYSTEM": Verdict("configuration", "spark.package", _JARS),
+    "UNABLE_TO_ACQUIRE_MEMORY": _OOM,
+    "EXECUTOR_OUT_OF_MEMORY": _OOM,
+    "PYTHON_WORKER_EXITED": _WORKER,
+    "TABLE_OR_VIEW_NOT_FOUND": Verdict(
+        "user_code",
+        "spark.table_or_view_not_found",
+        "read other assets through inputs: {{ ref('namespace.name') }} in SQL",
+    ),
+    "UNRESOLVED_ROUTINE": Verdict(
+        "user_code", "spark.unresolved_routine", "register the function in this task's session"
+    ),
+    "PARSE_SYNTAX_ERROR": Verdict("user_code", "spark.parse_syntax_error", "correct the SQL"),
+    "CANNOT_CONVERT_COLUMN_INTO_BOOL": Verdict(
+        "user_code", "spark.column_as_bool", "use & | ~ with columns, and parentheses around them"
+    ),
+    "COLUMN_ALREADY_EXISTS": Verdict(
+        "user_code",
+        "spark.column_already_exists",
+        "give the columns names that differ in more than case",
+    ),
+    "CAST_INVALID_INPUT": Verdict(
+        "user_code", "spark.cast_invalid_input", "use try_cast, or clean the values before"
+    ),
+    "DIVIDE_BY_ZERO": Verdict("user_code", "spark.divide_by_zero", "use try_divide, or a filter"),
+    "RESULT_SIZE_LIMIT": Verdict("user_code", "spark.result_size", "do not collect so many rows"),
+    "INTERNAL_ERROR": Verdict(
+        "user_code", "spark.internal_error", "a bug in Spark: write the query in another way"
+    ),
+}
+# SQLSTATE classes, for conditions that are not in the table.
+_STATES: Final[dict[str, tuple[Category, str]]] = {
+    "08": ("transient", "the other side may be down for a moment"),
+    "53": ("infrastructure", _MEMORY),
+    "58": ("infrastructure", "look at the machine that Spark runs on"),
+    "KD": ("input", "look at the input's files"),
+    "42": ("user_code", "correct the query"),
+    "22": ("user_code", "a value does not fit: clean it, or use a try_ function"),
+}
+# Java classes by their last name, from the innermost cause outwards.
+_JAVA: Final[dict[str, Verdict]] = {
+    "OutOfMemoryError": _OOM,
+    "SparkOutOfMemoryError": _OOM,
+    "StackOverflowError": Verdict(
+        "user_code", "spark.plan_too_deep", "write a part as an asset of its own, or checkpoint()"
+    ),
+    "FileNotFoundException": Verdict("input", "input.missing", _MISSING),
+    "NoSuchFileException": Verdict("input", "input.missing", _MISSING),
+    "AccessControlException": _DENIED,
+    "AccessDeniedException": _DENIED,
+    "UnsupportedFileSystemException": Verdict("configuration", "spark.package", _JARS),
+    "ClassNotFoundException": Verdict("configuration", "spark.package", _JARS),
+    "NoClassDefFoundError": Verdict("configuration", "spark.package", _JARS),
+    "ConnectException": Verdict("transient", "os.connection", "the other side may be down"),
+    "NoRouteToHostException": Verdict("transient", "os.connection", "the other side may be down"),
+    "UnknownHostException": Verdict("transient", "os.connection", "check the host's name"),
+    "SocketTimeoutException": Verdict("transient", "os.timeout", "the other side took too long"),
+    "FetchFailedException": _LOST,
+    "MetadataFetchFailedException": _LOST,
+    "InterruptedException": _CANCELLED,
+    "TaskKilledException": _CANCELLED,
+}
+# Where Spark has nothing but words.
+_WORDS: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = (
+    (re.compile(r"ExecutorLostFailure|executor \S+ exited|Lost executor|FetchFailed\("), _LOST),
+    (
+        re.compile(r"[Mm]aster removed our application|All masters are unresponsive"),
+        Verdict("infrastructure", "spark.master_lost", "is the cluster's master up?"),
+    ),
+    (re.compile(r"Python worker (exited unexpectedly|failed to connect)"), _WORKER),
+    (re.compile(r"No space left on device"), _NO_SPACE),
+    (re.compile(r"Java heap space|GC overhead limit|Container killed .* memory"), _OOM),
+    (
+        re.compile(r"Total size of serialized results .* is bigger than"),
+        Verdict("user_code", "spark.result_size", "do not collect so many rows"),
+    ),
+    (re.compile(r"Mkdirs failed|Permission denied"), _DENIED),
+    (re.compile(r"No FileSystem for scheme"), Verdict("configuration", "spark.package", _JARS)),
+    (re.compile(r"(?i)\bjob .*cancelled|\bcancelled\b.*\bjob"), _CANCELLED),
+)
+_DRIVER_LOST: Final = Verdict(
+    "infrastructure",
+    "spark.driver_lost",
+    "a retry gets a new driver; if it dies again, give it memory",
+)
+_EXITS: Final[dict[int, str]] = {
+    52: "it ran out of memory",
+    137: "it was killed, perhaps by the system for its memory",
+    -9: "it was killed, perhaps by the system for its memory",
+    143: "it was told to end",
+    -15: "it was told to end",
+    134: "it crashed",
+    -6: "it crashed",
+    -11: "it crashed",
+}
+
+
+# -- what an error is ---------------------------------------------------------------------
+
+
+def translate(error: BaseException) -> SparkFailure | None:
+    """The error in words, or None if it is not Spark's. Never raises."""
+    try:
+        if connection_lost(error):
+            return driver_lost(error)
+        parts = _parts(error)
+        return None if parts is None else judge(parts)
+    except Exception:  # an error about an error helps nobody
+        return None
+
+
+def driver_lost(error: BaseException, exit_status: int | None = None) -> SparkFailure:
+    """What to say when the driver went away under a task."""
+    how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
+    return SparkFailure(
+        category=_DRIVER_LOST.category,
+        code=_DRIVER_LOST.code,
+        message="Spark's driver went away while the task ran" + (f": {how}" if how else ""),
+        hint=_DRIVER_LOST.hint,
+        exception=type(error).__name__,
+        details=_line(f"{type(error).__name__}: {_said(error)}"),
+    )
+
+
+def connection_lost(error: BaseException) -> bool:
+    """Whether the connection to the driver broke: an answer that never came, or a closed port."""
+    return any(_is_cut(found) for found in _chain(error))
+
+
+def from_spark(error: BaseException) -> bool:
+    """Whether it was raised in PySpark, or in what PySpark calls."""
+    return any(
+        frame.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j", "grpc")
+        for found in _chain(error)
+        for frame, _ in traceback.walk_tb(found.__traceback__)
+    )
+
+
+_STOPPED: Final = re.compile(
+    r"stopped SparkContext|SparkContext (was|has been) (shut ?down|stopped)"
+)
+
+
+def _is_cut(error: BaseException) -> bool:
+    name, module = type(error).__name__, type(error).__module__
+    if module.startswith("py4j"):
+        return name == "Py4JNetworkError" or (
+            name == "Py4JError" and "Answer from Java side is empty" in str(error)
+        )
+    if isinstance(error, OSError | EOFError):
+        return not isinstance(error, FileNotFoundError) and _innermost(error).startswith("py4j")
+    if name == "IllegalStateException" or module.startswith("pyspark.errors"):
+        return bool(_STOPPED.search(_said(error))) or _unavailable(error)
+    return False
+
+
+def _unavailable(error: BaseException) -> bool:
+    """A Connect server that is not there: the status of the call is all there is to tell."""
+    said = _said(error)
+    return "connect" in type(error).__module__ and (
+        "StatusCode.UNAVAILABLE" in said or "RETRIES_EXCEEDED" in said
+    )
+
+
+def _innermost(error: BaseException) -> str:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return str(frames[-1].f_globals.get("__name__", "")) if frames else ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
+# -- taking it apart ----------------------------------------------------------------------
+
+
+def _parts(error: BaseException) -> Parts | None:
+    if any(base.__name__ == "PySparkException" for base in type(error).__mro__):
+        return _pyspark_parts(error)
+    if type(error).__name__ == "Py4JJavaError":
+        return _java_parts(error)
+    return None
+
+
+def _pyspark_parts(error: Any) -> Parts:
+    text = _said(error)
+    start, stop, site = _context(error)
+    parameters = _quietly(error.getMessageParameters) or {}
+    return Parts(
+        exception=type(error).__name__,
+        text=text,
+        causes=_causes(getattr(error, "_origin", None)),
+        condition=_quietly(error.getCondition) or _condition(text),
+        sqlstate=_quietly(error.getSqlState) or _state(text),
+        parameters={str(key): str(value) for key, value in parameters.items()},
+        start=start,
+        stop=stop,
+        site=site,
+    )
+
+
+def _java_parts(error: Any) -> Parts:
+    causes = _causes(error.java_exception)
+    text = "\n".join(said for _, said in causes) or _said(error)
+    named = next((said for _, said in reversed(causes) if _condition(said)), text)
+    name = causes[-1][0].rpartition(".")[2] if causes else "Py4JJavaError"
+    return Parts(name, text, causes, _condition(named), _state(named))
+
+
+def _causes(java: Any) -> tuple[tuple[str, str], ...]:
+    """Reads across the connection, which may break at any moment."""
+    found: list[tuple[str, str]] = []
+    with contextlib.suppress(Exception):
+        while java is not None and len(found) < _MAX_CAUSES:
+            found.append((str(java.getClass().getName()), _without_stack(java.getMessage() or "")))
+            java = java.getCause()
+    return tuple(found)
+
+
+def _said(error: BaseException) -> str:
+    """Its text. Asking one from the JVM for it calls the JVM, which may be gone."""
+    described = getattr(error, "_desc", None)
+    if isinstance(described, str):
+        return _without_stack(described)
+    return _without_stack(_quietly(lambda: str(error)) or "")
+
+
+def _without_stack(text: str) -> str:
+    text = text.partition("\n\nJVM stacktrace:")[0].partition("\nDriver stacktrace:")[0]
+    kept = [line for line in text.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
+    return "\n".join(kept).strip()
+
+
+def _quietly(read: Callable[[], Any]) -> Any:
+    with contextlib.suppress(Exception):
+        return read()
+    return None
+
+
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
+_STATE: Final = re.compile(r"SQLSTATE: (\w{5})")
+_POSITION: Final = re.compile(r"\(?line (\d+), pos(?:ition)? (\d+)\)?|\bline (\d+) pos (\d+)\b")
+_SITE: Final = re.compile(r"(?P<file>[^\n\"]+\.py):(?P<line>\d+)")
+
+
+def _condition(text: str) -> str:
+    found = _CONDITION.search(text)
+    return found.group(1) if found else ""
+
+
+def _state(text: str) -> str:
+    found = _STATE.search(text)
+    return found.group(1) if found else ""
+
+
+def _context(error: Any) -> tuple[int | None, int | None, tuple[str, int]]:
+    """Where in the SQL, or where in Python the expression was made."""
+    for context in _quietly(error.getQueryContext) or ():
+        kind = getattr(_quietly(context.contextType), "name", "")
+        if kind == "SQL":
+            start, stop = _quietly(context.startIndex), _quietly(context.stopIndex)
+            if isinstance(start, int) and start >= 0:
+                return start, stop, ("", 0)
+        found = _SITE.fullmatch(_quietly(context.callSite) or "") if kind != "SQL" else None
+        if found:
+            return None, None, (found["file"], int(found["line"]))
+    return None, None, ("", 0)
+
+
+# -- judging ------------------------------------------------------------------------------
+
+
+def judge(parts: Parts) -> SparkFailure:
+    """What the parts of an error come to. Pure."""
+    if parts.condition.startswith("PYTHON_EXCEPTION") or "Traceback (most" in parts.text:
+        return _python_failure(parts)
+    verdict = _verdict(parts)
+    suggestions = _suggestions(parts)
+    sql_line, sql_column = _position(parts.text)
+    words = _words(parts)
+    return SparkFailure(
+        category=verdict.category,
+        code=verdict.code,
+        message=_line(words.partition("\n")[0]) or parts.exception,
+        hint=_did_you_mean(suggestions) or verdict.hint,
+        exception=parts.exception,
+        condition=parts.condition,
+        sqlstate=parts.sqlstate,
+        suggestions=suggestions,
+        start=parts.start,
+        stop=parts.stop,
+        sql_line=sql_line,
+        sql_column=sql_column,
+        file=parts.site[0],
+        line=parts.site[1],
+        details=_details(parts, words),
+    )
+
+
+def _verdict(parts: Parts) -> Verdict:
+    if found := _by_condition(parts.condition):
+        return found
+    for name, _ in reversed(parts.causes):
+        if (short := name.rpartition(".")[2]) in _JAVA:
+            return _JAVA[short]
+    for pattern, verdict in _WORDS:
+        if pattern.search(parts.text):
+            return verdict
+    category, hint = _STATES.get(parts.sqlstate[:2], ("user_code", ""))
+    code = f"spark.{parts.condition.lower()}" if parts.condition else f"spark.{parts.exception}"
+    return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
+
+
+def _by_condition(condition: str) -> Verdict | None:
+    while condition:
+        if condition in _CONDITIONS:
+            return _CONDITIONS[condition]
+        condition = condition.rpartition(".")[0]
+    return None
+
+
+def _words(parts: Parts) -> str:
+    """The error's own words: no condition, no state, no plan, no name of a task or a host."""
+    said = [text for _, text in parts.causes if text]
+    named = [text for text in said if parts.condition and f"[{parts.condition}]" in text]
+    text = named[-1] if named else _root(said) if said else parts.text
+    text = _CONDITION.sub("", text.strip(), count=1)
+    text = _STATE.split(text)[0]
+    text = re.split(r"\n\n|\n== (?:SQL|DataFrame)", text)[0]
+    return _POSITION.sub("", text).rstrip(" ;\n")
+
+
+_LOST_TASK: Final = re.compile(r"most recent failure: (?:Lost task \S+ in stage \S+ )?")
+_TASK_PLACE: Final = re.compile(r"^(?:\(TID \d+\)\s*)?(?:\([^)]*executor[^)]*\):\s*)?")
+_JAVA_NAME: Final = re.compile(r"^(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b(?:: )?")
+
+
+def _root(said: list[str]) -> str:
+    """The innermost message; what is left of a failed Spark task without the task."""
+    text = said[-1]
+    found = _LOST_TASK.search(text)
+    if found:
+        text = _TASK_PLACE.sub("", text[found.end() :])
+    return _JAVA_NAME.sub(lambda name: f"{name.group(1)}: ", text)
+
+
+def _position(text: str) -> tuple[int, int]:
+    found = _POSITION.search(text)
+    if not found:
+        return 0, 0
+    line, column = (number for number in found.groups() if number is not None)
+    # `(line 1, position 8)` counts columns from 1, the others from 0.
+    return int(line), int(column) - ("position" in found.group(0))
+
+
+def _suggestions(parts: Parts) -> tuple[str, ...]:
+    proposed = parts.parameters.get("proposal") or parts.parameters.get("suggestion", "")
+    if not proposed:
+        found = re.search(r"Did you mean one of the following\? \[([^\]]*)\]", parts.text)
+        proposed = found.group(1) if found else ""
+    return tuple(re.findall(r"`[^`]+`(?:\.`[^`]+`)*", proposed))
+
+
+def _did_you_mean(suggestions: tuple[str, ...]) -> str:
+    names = [name.replace("`", "") for name in suggestions[:5]]
+    if not names:
+        return ""
+    return f"did you mean {names[0]}?" if len(names) == 1 else f"there are: {', '.join(names)}"
+
+
+def _details(parts: Parts, words: str) -> str:
+    rest = words.splitlines()[1:]
+    causes = [f"{name}: {said.partition(chr(10))[0]}" for name, said in parts.causes]
+    return "\n".join(_line(line) for line in (*rest, *causes)[:MAX_DETAILS])
+
+
+def _line(text: str) -> str:
+    return text if len(text) <= _MAX_LINE else f"{text[: _MAX_LINE - 1]}…"
+
+
+# -- a UDF's own exception ----------------------------------------------------------------
+
+_FRAME: Final = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?$')
+_LIBRARY: Final = re.compile(r"site-packages/|dist-packages/|pyspark\.zip/|/lib/python3|^<frozen")
+
+
+def _python_failure(parts: Parts) -> SparkFailure:
+    text = parts.parameters.get("traceback") or parts.text
+    text = text[max(text.rfind("Traceback (most recent call last)"), 0) :]
+    lines = _STATE.split(text)[0].rstrip().splitlines()
+    file, line = _last_frame(lines)
+    raised = _raised(lines)
+    name = re.match(r"[\w.]+", raised)
+    exception = name.group(0).rpartition(".")[2] if name else "PythonException"
+    return SparkFailure(
+        category="user_code",
+        code=f"user_code.{exception}",
+        message=_line(raised) or "a Python function failed",
+        hint="correct the function; it fails on some of the rows",
+        exception=exception,
+        condition=parts.condition,
+        sqlstate=parts.sqlstate,
+        file=file,
+        line=line,
+        details="\n".join(_line(each) for each in lines[-MAX_DETAILS:]),
+    )
+
+
+def _last_frame(lines: list[str]) -> tuple[str, int]:
+    """The last frame that is not a library's; of any file if there is no other."""
+    frames = [found for line in lines if (found := _FRAME.match(line))]
+    own = [found for found in frames if not _LIBRARY.search(found["file"])] or frames
+    return (own[-1]["file"], int(own[-1]["line"])) if own else ("", 0)
+
+
+def _raised(lines: list[str]) -> str:
+    """The last line that starts at the margin: `ValueError: what it says`."""
+    return next((line for line in reversed(lines) if re.match(r"[A-Za-z_]", line)), "")

@@ -1,0 +1,250 @@
+"""Spark for all tasks of one process: they share it, and do not notice each other.
+
+    host = SparkHost(settings)
+    host.warm()                                   # while there is something else to do
+    with host.task(attempt_id, "sales.orders", input_bytes=n) as task:
+        task.session.sql(...)                     # on this thread
+
+Nothing starts until a task asks for its session. A JVM that died takes the tasks with
+it that ran on it (`hurt` says so), and no other: the next task starts a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from arco.spark import active, errors
+from arco.spark.driver import Driver, JvmDriver, Plan, Scope, bury, start_driver
+from arco.spark.metrics import SparkUsage, StageProgress
+from arco.spark.settings import SparkSettings, task_conf
+from servo.errors import Cancelled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_DEATH_S: Final = 2.0
+"""How long a process may take to be gone after its connection is."""
+
+
+class SparkHost:
+    """One for each process. All methods are for any thread."""
+
+    def __init__(self, settings: SparkSettings = SparkSettings()) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._driver: Driver | None = None
+        self._slots: set[int] = set()
+
+    def warm(self) -> None:
+        """Start Spark on a thread of its own. What goes wrong shows at the first task."""
+        threading.Thread(target=self._warm, name="spark-warm", daemon=True).start()
+
+    def _warm(self) -> None:
+        try:
+            driver = self.driver()
+            if isinstance(driver, JvmDriver):
+                # Loads what any query needs. Results do not matter, nor does failing here.
+                driver.base.range(2).groupBy().count().collect()
+        except Exception as error:
+            _log.debug("Spark did not start ahead of the tasks: %s", error)
+
+    @contextlib.contextmanager
+    def task(
+        self, attempt_id: str, description: str = "", *, input_bytes: int | None = None
+    ) -> Iterator[SparkTask]:
+        """A task's Spark, for as long as it lasts, on the thread that enters.
+
+        `input_bytes`, of Parquet, decides its SQL settings. None where it is not known, which
+        includes a task that makes its rows itself.
+        """
+        slot = self._take_slot()
+        task = SparkTask(self, attempt_id, description, f"slot-{slot}", input_bytes)
+        failed = True
+        try:
+            with active.session_of(lambda: task.session):
+                yield task
+            failed = False
+        finally:
+            task._close(failed=failed)
+            self._return_slot(slot)
+
+    def stop(self) -> None:
+        """End the session. Tasks that still run fail."""
+        with self._starting:
+            driver, self._driver = self._driver, None
+            if driver is not None:
+                driver.stop()
+
+    def driver(self) -> Driver:
+        """The driver that runs, or a new one. Raises Unavailable where there can be none."""
+        with self._starting:
+            driver = self._driver
+            if driver is not None and driver.alive():
+                return driver
+            if driver is not None:
+                _log.warning("Spark's driver is gone (%s): starting another", driver.exit_status())
+                self._driver = None
+                driver.stop()
+            with active.session_of(None):  # it is a task's thread that starts it
+                self._driver = start_driver(self.settings)
+            active.install()
+            return self._driver
+
+    def _lost(self, driver: Driver) -> None:
+        """Nobody shall get this one any more."""
+        with self._starting:
+            if self._driver is driver:
+                self._driver = None
+                bury() if not driver.connect else driver.stop()
+
+    # Pools are kept by Spark for ever: as many as there are tasks at once, not one for each.
+    def _take_slot(self) -> int:
+        with self._lock:
+            slot = next(n for n in range(len(self._slots) + 1) if n not in self._slots)
+            self._slots.add(slot)
+            return slot
+
+    def _return_slot(self, slot: int) -> None:
+        with self._lock:
+            self._slots.discard(slot)
+            idle, driver = not self._slots, self._driver
+        if idle and driver is not None:
+            with contextlib.suppress(Exception):
+                driver.rest()
+
+
+class SparkTask:
+    """What one task has of Spark. `cancel` and `progress` are for any thread."""
+
+    def __init__(
+        self,
+        host: SparkHost,
+        attempt_id: str,
+        description: str,
+        pool: str,
+        input_bytes: int | None,
+    ) -> None:
+        self._host = host
+        self._tag = f"arco-{attempt_id}".replace(",", "_")
+        self._description = description or attempt_id
+        self._pool = pool
+        self._input_bytes = input_bytes
+        self._driver: Driver | None = None
+        self._scope: Scope | None = None
+        self._cancelled = False
+        self._closed = False
+        self._usage = SparkUsage()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has asked for its session. One that never does costs nothing."""
+        return self._scope is not None
+
+    @property
+    def connect(self) -> bool:
+        """Whether there is no JVM behind the session that one could call."""
+        return bool(self._host.settings.remote)
+
+    @property
+    def session(self) -> SparkSession:
+        """The task's own: views, settings and functions are nobody else's."""
+        scope = self._scope
+        if scope is None:
+            scope = self._open()
+        return scope.session
+
+    def _open(self) -> Scope:
+        if self._cancelled:
+            raise Cancelled("the task was cancelled before it used Spark")
+        driver = self._host.driver()
+        settings = self._host.settings
+        conf = task_conf(self._input_bytes, driver.cores, local=settings.local, conf=settings.conf)
+        self._driver = driver
+        plan = Plan(self._tag, self._description, self._pool, conf)
+        try:
+            self._scope = driver.open(plan)
+        except Exception as error:
+            self.hurt(error)
+            raise
+        if self._cancelled:  # while it was opened: whoever cancelled saw no scope yet
+            self.cancel()
+        return self._scope
+
+    def cancel(self) -> None:
+        """Cancel this task's jobs, and those it starts later. At any time, repeatedly."""
+        self._cancelled = True
+        scope = self._scope
+        if scope is None or self._closed:
+            return
+        try:
+            scope.cancel()
+        except Exception as error:  # a driver that is gone runs no jobs
+            _log.debug("nothing to cancel: %s", error)
+
+    def progress(self) -> StageProgress | None:
+        """How far it is; None when no job runs."""
+        scope = self._scope
+        if scope is None or self._closed:
+            return None
+        try:
+            return scope.progress()
+        except Exception as error:
+            _log.debug("no progress to be had: %s", error)
+            return None
+
+    def usage(self) -> SparkUsage:
+        """What its jobs took so far; zeros where Spark can no longer say."""
+        if self._scope is None or self._closed:
+            return self._usage
+        try:
+            self._usage = self._scope.usage()
+        except Exception as error:
+            _log.debug("no usage to be had: %s", error)
+        return self._usage
+
+    def hurt(self, error: BaseException) -> bool:
+        """Whether this error means that the driver is gone; the next task gets a new one."""
+        driver = self._driver
+        if driver is None:
+            return False
+        cut = errors.connection_lost(error)
+        if not (cut or errors.from_spark(error)):
+            return False
+        if driver.connect:
+            gone = cut
+        else:
+            gone = _gone(driver, wait_s=_DEATH_S if cut else 0.0)
+        if gone:
+            self._host._lost(driver)
+        return gone
+
+    def failure(self, error: BaseException) -> errors.SparkFailure | None:
+        """The error, translated, with how the driver ended if that is why."""
+        if self.hurt(error):
+            assert self._driver is not None
+            return errors.driver_lost(error, self._driver.exit_status())
+        return errors.translate(error)
+
+    def _close(self, *, failed: bool) -> None:
+        scope, self._closed = self._scope, True
+        if scope is None:
+            return
+        try:
+            scope.close(failed=failed)
+        except Exception as error:  # a driver that is gone holds nothing of the task
+            _log.debug("the task's session was gone before it ended: %s", error)
+
+
+def _gone(driver: Driver, *, wait_s: float) -> bool:
+    waiting = threading.Event()
+    for _ in range(int(wait_s / 0.05)):
+        if not driver.alive():
+            return True
+        waiting.wait(0.05)
+    return not driver.alive()

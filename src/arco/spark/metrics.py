@@ -1,0 +1,197 @@
+"""What a task's jobs do and took, as Spark's own status store knows it.
+
+A call into the JVM takes some tenths of a millisecond, whatever it returns. So whole
+records cross as JSON, which the JVM's REST API knows how to write, and numbers are
+added up here: two calls for each job and each stage of the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+BUS_TIMEOUT_MS: Final = 500
+"""How long to wait until Spark has counted what it finished."""
+
+
+class StageProgress(msgspec.Struct, frozen=True):
+    """How far a task's jobs are; units are Spark's tasks."""
+
+    done: int
+    total: int
+    text: str
+    """For people: `stage 2 of 3, 120 of 200 tasks`."""
+    percent: int
+    stage: int = 0
+    stages: int = 0
+
+
+class SparkUsage(msgspec.Struct, frozen=True):
+    """What the executors did for a task. What Python workers used is not in the CPU's time."""
+
+    executor_cpu_ms: int = 0
+    executor_run_ms: int = 0
+    """Time that Spark's tasks held a core."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    shuffle_bytes: int = 0
+    """Written to, and read from, shuffles."""
+    spilled_bytes: int = 0
+    """To disk."""
+    jobs: int = 0
+    stages: int = 0
+    tasks: int = 0
+    peak_memory_bytes: int = 0
+    """The most execution memory that a stage's tasks asked for, all together."""
+
+
+class Job(msgspec.Struct, frozen=True, rename="camel"):
+    """What we read of a job's record."""
+
+    job_id: int
+    status: str = "UNKNOWN"
+    stage_ids: tuple[int, ...] = ()
+    num_tasks: int = 0
+    num_completed_tasks: int = 0
+    num_skipped_tasks: int = 0
+    num_completed_stages: int = 0
+    num_skipped_stages: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("SUCCEEDED", "FAILED")
+
+
+class Stage(msgspec.Struct, frozen=True, rename="camel"):
+    """What we read of a stage attempt's record."""
+
+    status: str = ""
+    num_complete_tasks: int = 0
+    num_failed_tasks: int = 0
+    num_killed_tasks: int = 0
+    executor_run_time: int = 0
+    executor_cpu_time: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    shuffle_read_bytes: int = 0
+    shuffle_write_bytes: int = 0
+    disk_bytes_spilled: int = 0
+    peak_execution_memory: int = 0
+
+
+_JOB: Final = msgspec.json.Decoder(Job)
+_IDS: Final = msgspec.json.Decoder(tuple[int, ...])
+_STAGES: Final = msgspec.json.Decoder(tuple[Stage, ...])
+
+
+# -- pure ---------------------------------------------------------------------------------
+
+
+def progress_of(jobs: Iterable[Job]) -> StageProgress | None:
+    """Of all jobs so far, with the stages of those that run. None when nothing runs."""
+    jobs = tuple(jobs)
+    running = [job for job in jobs if not job.ended]
+    if not running:
+        return None
+    stages = sum(len(job.stage_ids) - job.num_skipped_stages for job in running)
+    finished = sum(job.num_completed_stages for job in running)
+    done, total = _tasks(running)
+    stage = min(finished + 1, max(stages, 1))
+    text = f"stage {stage} of {max(stages, 1)}, {done} of {total} tasks"
+    all_done, everything = _tasks(jobs)
+    percent = min(99, 100 * all_done // max(everything, 1))
+    return StageProgress(done, total, text, percent, stage, max(stages, 1))
+
+
+def _tasks(jobs: Iterable[Job]) -> tuple[int, int]:
+    pairs = [(j.num_completed_tasks, j.num_tasks - j.num_skipped_tasks) for j in jobs]
+    return sum(done for done, _ in pairs), sum(total for _, total in pairs)
+
+
+def usage_of(jobs: int, stages: Iterable[Stage]) -> SparkUsage:
+    """The sum over the stages that ran; those that were skipped took nothing."""
+    ran = [stage for stage in stages if stage.status not in ("SKIPPED", "PENDING")]
+    return SparkUsage(
+        executor_cpu_ms=sum(s.executor_cpu_time for s in ran) // 1_000_000,
+        executor_run_ms=sum(s.executor_run_time for s in ran),
+        bytes_read=sum(s.input_bytes for s in ran),
+        bytes_written=sum(s.output_bytes for s in ran),
+        shuffle_bytes=sum(s.shuffle_read_bytes + s.shuffle_write_bytes for s in ran),
+        spilled_bytes=sum(s.disk_bytes_spilled for s in ran),
+        jobs=jobs,
+        stages=len(ran),
+        tasks=sum(s.num_complete_tasks + s.num_failed_tasks + s.num_killed_tasks for s in ran),
+        peak_memory_bytes=max((s.peak_execution_memory for s in ran), default=0),
+    )
+
+
+# -- through py4j -------------------------------------------------------------------------
+
+
+class StatusStore:
+    """The status store of one Spark context. Used from any thread."""
+
+    def __init__(self, context: Any) -> None:
+        jvm, scala = context._jvm, context._jsc.sc()
+        self._tracker = scala.statusTracker()
+        self._store = scala.statusStore()
+        self._bus = scala.listenerBus()
+        writer = getattr(jvm, "org.apache.spark.status.api.v1.JacksonMessageWriter")
+        self._json = writer().mapper()
+        self._no_quantiles = context._gateway.new_array(jvm.double, 0)
+        self._any_status = jvm.java.util.ArrayList()
+
+    def job_ids(self, tags: Iterable[str]) -> set[int]:
+        """The jobs that carry one of the tags, as long as Spark remembers them."""
+        # Each element of a Java array would be a call of its own.
+        found = (self._json.writeValueAsString(self._tracker.getJobIdsForTag(t)) for t in tags)
+        return {job for text in found for job in _IDS.decode(text)}
+
+    def job(self, job_id: int) -> Job:
+        return _JOB.decode(self._json.writeValueAsString(self._store.job(job_id)))
+
+    def stage(self, stage_id: int) -> tuple[Stage, ...]:
+        """All attempts of a stage."""
+        found = self._store.stageData(stage_id, False, self._any_status, False, self._no_quantiles)
+        return _STAGES.decode(self._json.writeValueAsString(found))
+
+    def settle(self) -> None:
+        """Wait until what has happened is in the store; not for ever, as others go on."""
+        try:
+            self._bus.waitUntilEmpty(BUS_TIMEOUT_MS)
+        except Exception as error:
+            if "TimeoutException" not in str(error):
+                raise
+
+
+class TaskStatus:
+    """One task's part of the store. Jobs that have ended are read once."""
+
+    def __init__(self, store: StatusStore, tags: tuple[str, ...]) -> None:
+        self._store = store
+        self._tags = tags
+        self._ended: dict[int, Job] = {}
+        self._percent = 0
+
+    def progress(self) -> StageProgress | None:
+        found = progress_of(self._jobs())
+        if found is None:
+            return None
+        # More jobs may have come up than were known; nobody wants to see that as a step back.
+        self._percent = max(self._percent, found.percent)
+        return msgspec.structs.replace(found, percent=self._percent)
+
+    def usage(self) -> SparkUsage:
+        self._store.settle()
+        jobs = self._jobs()
+        stages = sorted({stage for job in jobs for stage in job.stage_ids})
+        return usage_of(len(jobs), [s for stage in stages for s in self._store.stage(stage)])
+
+    def _jobs(self) -> list[Job]:
+        ids = self._store.job_ids(self._tags) - self._ended.keys()
+        new = [self._store.job(job_id) for job_id in sorted(ids)]
+        ended = {job.job_id: job for job in new if job.ended}
+        self._ended |= ended
+        return [*self._ended.values(), *(job for job in new if not job.ended)]

@@ -1,0 +1,224 @@
+"""What Spark is told: of the process that runs it, and of each task.
+
+    [spark]
+    master = "spark://host:7077"      # default: this machine, all of its cores
+    remote = "sc://host:15002"        # Spark Connect; then master is not used
+    packages = ["org.apache.hadoop:hadoop-aws:3.5.0"]
+    fast_start = true                 # for tests and tiny work on one machine
+    conf = { "spark.sql.ansi.enabled" = "false" }
+
+All of it is decided here, as data; `session` and `host` only hand it over. A key in
+`conf` wins over what is decided here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from arco.errors import Invalid
+
+MIB: Final = 1 << 20
+TINY_BYTES: Final = 4 * MIB
+"""Up to here generated code costs more to compile than it saves."""
+SMALL_BYTES: Final = 32 * MIB
+"""Up to here a plan that changes while it runs costs more jobs than it saves."""
+_MAX_HEAP_MIB: Final = 31 << 10
+"""Above this, object references take twice the space."""
+_EXPANSION: Final = 3
+"""Bytes in memory for each byte of compressed Parquet, roughly."""
+_SHUFFLE_TARGET: Final = 64 * MIB
+
+
+class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[spark]` table of a project's configuration."""
+
+    master: str = "local[*]"
+    remote: str = ""
+    """A Spark Connect URL, `sc://…`; then `master` is not used."""
+    conf: dict[str, str] = {}
+    packages: tuple[str, ...] = ()
+    """Maven coordinates, fetched when Spark starts."""
+    fast_start: bool = False
+    """Starts and ends sooner, computes slower: for tests and tiny local work."""
+
+    @property
+    def local(self) -> bool:
+        """Whether the executors are threads of the driver."""
+        return not self.remote and self.master.startswith("local")
+
+
+class Machine(NamedTuple):
+    """What the driver runs on."""
+
+    cores: int
+    memory_bytes: int
+
+
+# -- from text ----------------------------------------------------------------------------
+
+
+def parse(table: Mapping[str, Any], where: str = "[spark]") -> SparkSettings:
+    """The settings in a TOML table. Raises Invalid for what is not known, or makes no sense."""
+    known = SparkSettings.__struct_fields__
+    for key in table:
+        if key not in known:
+            raise Invalid(f"unknown key {key!r} in {where}", hint=_meant(key, known))
+    found = {**table, "conf": _texts(table.get("conf", {}), where)}
+    try:
+        settings = msgspec.convert(found, SparkSettings)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{where}: {error}") from None
+    _check(settings, where)
+    return settings
+
+
+def _meant(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+
+
+def _texts(conf: object, where: str) -> object:
+    """Spark's values are texts; TOML's may be numbers, booleans, and tables for dotted keys."""
+    if not isinstance(conf, Mapping):
+        return conf
+    return {key: _text(value) for key, value in _flat(conf, where)}
+
+
+def _flat(conf: Mapping[str, Any], where: str, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in conf.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, where, f"{prefix}{key}.")
+        elif isinstance(value, str | int | float | bool):
+            yield f"{prefix}{key}", value
+        else:
+            raise Invalid(f"{where}: conf {prefix}{key} must be a text, a number or true/false")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(settings: SparkSettings, where: str) -> None:
+    if settings.remote and not settings.remote.startswith("sc://"):
+        raise Invalid(
+            f"{where}: remote is {settings.remote!r}, which is no Spark Connect URL",
+            hint="write sc://host:15002, or name a cluster with master",
+        )
+    if settings.master.startswith("sc://"):
+        raise Invalid(f"{where}: master is a Spark Connect URL", hint="name it with remote")
+    for key in settings.conf:
+        if not key.startswith("spark."):
+            raise Invalid(
+                f"{where}: conf has {key!r}, but Spark's keys start with `spark.`",
+                hint=f"did you mean 'spark.{key}'?",
+            )
+    for package in settings.packages:
+        if package.count(":") < 2:
+            raise Invalid(
+                f"{where}: {package!r} is no Maven coordinate",
+                hint="write group:artifact:version, e.g. org.apache.hadoop:hadoop-aws:3.5.0",
+            )
+
+
+# -- the process --------------------------------------------------------------------------
+
+_ALWAYS: Final[dict[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # Small tasks go on while a large one holds the cores.
+    "spark.scheduler.mode": "FAIR",
+    # One rename for each file, and none of the folder; the commit marker is ours.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # INT96, the default, has no statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # What is kept of finished work is what progress and usage are read from.
+    "spark.ui.retainedJobs": "1000",
+    "spark.ui.retainedStages": "1000",
+    "spark.ui.retainedTasks": "5000",
+    "spark.ui.retainedDeadExecutors": "10",
+    "spark.ui.dagGraph.retainedRootRDDs": "10",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def process_conf(
+    settings: SparkSettings, machine: Machine, *, jvm_options: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """What a driver process with these settings is started with, except its name and master."""
+    conf = {
+        **_ALWAYS,
+        **(_LOOPBACK if _near(settings) else {}),
+        "spark.driver.memory": f"{heap_mib(settings, machine)}m",
+    }
+    if settings.packages:
+        conf["spark.jars.packages"] = ",".join(settings.packages)
+    conf |= settings.conf
+    own = ("-Xss4m", "-Duser.timezone=UTC", *(_C1 if settings.fast_start else ()), *jvm_options)
+    asked = settings.conf.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = " ".join((*own, asked)).strip()
+    return conf
+
+
+_C1: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def _near(settings: SparkSettings) -> bool:
+    """Whether every executor is on this machine, so that nobody else need reach the driver."""
+    return settings.local or settings.master.startswith(
+        ("spark://127.0.0.1:", "spark://localhost:")
+    )
+
+
+def heap_mib(settings: SparkSettings, machine: Machine) -> int:
+    """Half of the memory where the driver computes; a driver that only plans needs less."""
+    half = machine.memory_bytes // 2 // MIB
+    return max(1024, min(half, _MAX_HEAP_MIB if settings.local else 4096))
+
+
+# -- a task -------------------------------------------------------------------------------
+
+
+def task_conf(
+    input_bytes: int | None, cores: int, *, local: bool = True, conf: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """SQL settings for a task that reads so many bytes of Parquet; None: not known.
+
+    What the project's `conf` says is left alone.
+    """
+    if input_bytes is not None and input_bytes < SMALL_BYTES:
+        found = _small(input_bytes, cores)
+    else:
+        found = _large(input_bytes, cores, local)
+    return {key: value for key, value in found.items() if key not in conf}
+
+
+def _small(input_bytes: int, cores: int) -> dict[str, str]:
+    tiny = input_bytes < TINY_BYTES
+    return {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false" if tiny else "true",
+        "spark.sql.shuffle.partitions": "1" if tiny else str(min(cores, 4)),
+    }
+
+
+def _large(input_bytes: int | None, cores: int, local: bool) -> dict[str, str]:
+    if input_bytes is None:
+        partitions = max(32, 8 * cores) if local else 200
+    else:
+        wanted = input_bytes * _EXPANSION // _SHUFFLE_TARGET
+        partitions = min(max(wanted, 4 * cores if local else 64), 4000)
+    return {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
