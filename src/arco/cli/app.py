@@ -26,8 +26,10 @@ from arco.cli import (
     catalog_asset,
     catalog_column,
     catalog_namespace,
+    costs,
     partitions,
     project,
+    quarantine,
     runs,
     serve,
 )
@@ -63,6 +65,8 @@ for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
 app.add_typer(partitions.app)
+app.add_typer(quarantine.app)
+costs.register(app)
 serve.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)

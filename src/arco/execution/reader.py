@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.execution.fold import HELD
+from arco.execution.tables import (
+    MATERIALIZATIONS,
+    PARTITION_STATUS,
+    PARTITIONS,
+    QUARANTINE,
+    TASK_COSTS,
+    MaterializationRow,
+    PartitionRow,
+    PartitionStatusRow,
+    QuarantineRow,
+    TaskCostRow,
+)
 from arco.state.snapshot import Snapshot
 
 
@@ -17,7 +34,31 @@ class ExecutionReader:
     def partition(self, asset_id: str, partition_key: str) -> PartitionRow | None:
         return self.snapshot.get(PARTITIONS, asset_id, partition_key)
 
+    def status(self, asset_id: str) -> list[PartitionStatusRow]:
+        """How each partition of an asset is doing."""
+        return self.snapshot.rows(PARTITION_STATUS, asset_id)
+
     def materializations(self, asset_id: str) -> list[MaterializationRow]:
         """Every version, good or not, oldest first."""
         rows = self.snapshot.rows(MATERIALIZATIONS, asset_id)
         return sorted(rows, key=lambda row: (row.created_at, row.materialization_id))
+
+    def materialization(self, asset_id: str, id: str) -> MaterializationRow | None:
+        return self.snapshot.get(MATERIALIZATIONS, asset_id, id)
+
+    def quarantine(self, *, decided: bool = False, asset_key: str = "") -> list[QuarantineRow]:
+        """Outputs that are held back, the newest first; with `decided`, those of before too."""
+        rows = [
+            row
+            for row in (self.snapshot.all if decided else self.snapshot.hot)(QUARANTINE)
+            if (decided or row.status in HELD) and asset_key in ("", row.asset_key)
+        ]
+        return sorted(rows, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
+
+    def costs(self, since: datetime | None = None) -> list[TaskCostRow]:
+        """What attempts took, the oldest first."""
+        found = self.snapshot.scan(TASK_COSTS)
+        if since is not None:
+            found = found.filter(pc.greater_equal(found["finished_at"], pa.scalar(since)))
+        rows = TASK_COSTS.rows_of(found)
+        return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))

@@ -1,0 +1,289 @@
+"""`servo costs`: what tasks took, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arco.cli.options import command
+from arco.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from arco.execution.tables import TaskCostRow
+    from arco.worker.pricing import Pricing
+    from servo.contract.task import Cost
+
+BAR = 12
+KIB_MS_PER_GIB_HOUR = (1 << 20) * 3_600_000
+NO_PRICES = (
+    "no prices are known. To have costs: write them to a file, and name it in arco.toml,\n"
+    '  [costs]\n  pricing = "pricing.toml"\n'
+    "or give it here with --pricing, to see what this would have cost."
+)
+
+
+class By(StrEnum):
+    asset = "asset"
+    day = "day"
+    both = "asset,day"
+    run = "run"
+
+
+def register(app: typer.Typer) -> None:
+    example = "servo costs\nservo costs --by asset,day --days 7 --asset 'sales.*'"
+    command(app, "costs", example=example, takes=["at"])(costs)
+
+
+def costs(
+    session: Session,
+    by: Annotated[By, typer.Option(help="What a line is about.")] = By.asset,
+    days: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The last so many days, today included (UTC).")
+    ] = 30,
+    asset: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Only these: sales.orders, 'sales.*'.")
+    ] = "*",
+    pricing: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Prices to reckon with, instead of those of then."),
+    ] = None,
+) -> None:
+    """Show what tasks took: CPU, memory, bytes, and what that cost.
+
+    Every attempt counts, also one that failed. CPU is the task's own process and Spark's
+    executors; memory is the most that it had, for as long as it took.
+    """
+    from arco.cli import render
+
+    workspace = session.open()
+    prices = None if pricing is None else _prices(pricing)
+    reader = workspace.read_execution(session.at())
+    since = first_day(workspace.clock.now(), days)
+    rows = _chosen(reader.costs(since), asset)
+    bill = _Bill.of(by, rows, prices, workspace.tenant)
+    if session.json:
+        render.document(
+            {"generation": reader.snapshot.generation, "since": since, **bill.document()}
+        )
+    elif not rows:
+        of = "" if asset == "*" else f" of {asset}"
+        render.say(f"no task{of} has ended since {since:%Y-%m-%d}")
+    else:
+        _show(bill)
+
+
+def _prices(path: Path) -> Pricing:
+    from arco.worker.pricing import Pricing
+
+    return Pricing.read(path)
+
+
+def first_day(now: datetime, days: int) -> datetime:
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return today - timedelta(days=days - 1)
+
+
+def _chosen(rows: Iterable[TaskCostRow], pattern: str) -> list[TaskCostRow]:
+    from fnmatch import fnmatchcase
+
+    return [row for row in rows if fnmatchcase(row.asset_key, pattern)]
+
+
+# -- sums -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Sum:
+    """Whole numbers only, so that the lines add up to the total."""
+
+    tasks: set[tuple[str, str]] = field(default_factory=set)
+    attempts: int = 0
+    failed: int = 0
+    cpu_ms: int = 0
+    executor_cpu_ms: int = 0
+    memory_kib_ms: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    nanos: dict[str, int] = field(default_factory=dict)
+    """By currency; what had no prices is not in it."""
+    unpriced: int = 0
+
+    def add(self, row: TaskCostRow, currency: str, nanos: int) -> None:
+        self.tasks.add((row.run_id, row.task_id))
+        self.attempts += 1
+        self.failed += row.outcome != "succeeded"
+        self.cpu_ms += row.cpu_ms
+        self.executor_cpu_ms += row.executor_cpu_ms
+        self.memory_kib_ms += row.peak_memory_kib * row.wall_ms
+        self.bytes_read += row.bytes_read
+        self.bytes_written += row.bytes_written
+        if currency:
+            self.nanos[currency] = self.nanos.get(currency, 0) + nanos
+        else:
+            self.unpriced += 1
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "tasks": len(self.tasks),
+            "attempts": self.attempts,
+            "failed_attempts": self.failed,
+            "cpu_ms": self.cpu_ms,
+            "executor_cpu_ms": self.executor_cpu_ms,
+            "memory_kib_ms": self.memory_kib_ms,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "cost_nanos": self.nanos,
+            "unpriced_attempts": self.unpriced,
+        }
+
+
+_KEYS: dict[By, Callable[[TaskCostRow], tuple[str, ...]]] = {
+    By.asset: lambda row: (row.asset_key,),
+    By.day: lambda row: (f"{row.finished_at:%Y-%m-%d}",),
+    By.both: lambda row: (row.asset_key, f"{row.finished_at:%Y-%m-%d}"),
+    By.run: lambda row: (row.run_id,),
+}
+
+
+class _Bill:
+    def __init__(self, by: By, lines: dict[tuple[str, ...], Sum], total: Sum) -> None:
+        self.by = by
+        self.total = total
+        self.currency = next(iter(total.nanos)) if len(total.nanos) == 1 else ""
+        """If all that has a price has it in one currency."""
+        self.lines = sorted(lines.items(), key=self._order)
+
+    @classmethod
+    def of(cls, by: By, rows: Sequence[TaskCostRow], prices: Pricing | None, tenant: str) -> _Bill:
+        lines: dict[tuple[str, ...], Sum] = {}
+        total = Sum()
+        for row in rows:
+            currency, nanos = row.currency, row.total_cost
+            if prices is not None:
+                cost = reckoned(row, prices, tenant)
+                currency, nanos = cost.currency, cost.total
+            for each in (lines.setdefault(_KEYS[by](row), Sum()), total):
+                each.add(row, currency, nanos)
+        return cls(by, lines, total)
+
+    def weight(self, line: Sum) -> int:
+        """What shares are shares of: money, or else CPU."""
+        if any(self.total.nanos.values()):
+            return line.nanos.get(self.currency, 0)
+        return line.cpu_ms + line.executor_cpu_ms
+
+    def _order(self, line: tuple[tuple[str, ...], Sum]) -> tuple[Any, ...]:
+        key, sums = line
+        if self.by is By.asset:
+            return (-self.weight(sums), key)
+        if self.by is By.both:
+            return (key[1], -self.weight(sums), key)
+        return key
+
+    def document(self) -> dict[str, Any]:
+        names = self.by.value.split(",")
+        lines = [dict(zip(names, key, strict=True)) | s.document() for key, s in self.lines]
+        return {"by": self.by.value, "lines": lines, "total": self.total.document()}
+
+
+def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
+    """What an attempt would cost at these prices."""
+    from servo.contract.task import Usage
+
+    usage = Usage(
+        wall_ms=row.wall_ms,
+        cpu_ms=row.cpu_ms,
+        executor_cpu_ms=row.executor_cpu_ms,
+        peak_memory_kib=row.peak_memory_kib,
+        bytes_read=row.bytes_read,
+        bytes_written=row.bytes_written,
+    )
+    return prices.cost(usage, tenant)
+
+
+# -- showing --------------------------------------------------------------------------------
+
+
+def _show(bill: _Bill) -> None:
+    from arco.cli import render
+
+    names = tuple(bill.by.value.split(","))
+    measures = ("tasks", "CPU", "executors", "GiB·h", "read", "written", "cost")
+    headers = (*names, *measures, "share")
+    digits = _digits(max(bill.total.nanos.values(), default=0))
+    shown = [
+        (*_names(bill.by, key), *_measures(sums, digits), _bar(bill.weight(sums), bill))
+        for key, sums in bill.lines
+    ]
+    total = ("total", *[""] * (len(names) - 1), *_measures(bill.total, digits), "")
+    render.show(render.table(headers, [*shown, total], right=measures, whole=[*names, "share"]))
+    if bill.total.failed:
+        render.say(f"{render.count(bill.total.failed, 'attempt')} failed, and cost all the same")
+    if not bill.total.nanos:
+        render.say(f"\n{NO_PRICES}", "yellow")
+    elif bill.total.unpriced:
+        render.note(
+            f"{render.count(bill.total.unpriced, 'attempt')} had no prices and count as nothing; "
+            "--pricing reckons them too"
+        )
+
+
+def _names(by: By, key: tuple[str, ...]) -> tuple[str, ...]:
+    return (key[0][-8:],) if by is By.run else key
+
+
+def _measures(sums: Sum, digits: int) -> tuple[object, ...]:
+    from arco.cli import render
+
+    return (
+        len(sums.tasks),
+        duration(sums.cpu_ms),
+        duration(sums.executor_cpu_ms) if sums.executor_cpu_ms else None,
+        f"{Decimal(sums.memory_kib_ms) / KIB_MS_PER_GIB_HOUR:.4f}",
+        render.size(sums.bytes_read),
+        render.size(sums.bytes_written),
+        money(sums.nanos, digits) or None,
+    )
+
+
+def duration(ms: int) -> str:
+    """`250 ms`, `12.3 s`, `4 min 10 s`, `3 h 05 min`."""
+    if ms < 1000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms // 100 / 10:.1f} s"
+    minutes, seconds = divmod(ms // 1000, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def money(nanos: dict[str, int], digits: int = 2) -> str:
+    """Amounts with their currencies; rounded only to be shown."""
+    amounts = (f"{Decimal(n).scaleb(-9):,.{digits}f} {c}" for c, n in sorted(nanos.items()))
+    return " + ".join(amounts)
+
+
+def _digits(largest: int) -> int:
+    """Decimals, so that what is small is not shown as nothing."""
+    units = largest // 10**9
+    return 2 if units >= 100 else 4 if units >= 1 else 6
+
+
+def _bar(weight: int, bill: _Bill) -> Text:
+    from rich.text import Text
+
+    whole = bill.weight(bill.total)
+    if not whole:
+        return Text("")
+    cells = (weight * BAR + whole // 2) // whole
+    return Text("█" * cells, "cyan") + Text("░" * (BAR - cells), "dim") + f" {weight / whole:4.0%}"
