@@ -94,6 +94,9 @@ def beginnings(stage: Stage) -> None:
         "No server, no database: a store and its files, and a project in Python.",
     )
     stage.servo("admin", "init", "--store", STORE, "--save")
+    shutil.copy(SHOP / "pricing.toml", "pricing.toml")
+    with Path("arco.toml").open("a") as settings:
+        settings.write('\n[costs]\npricing = "pricing.toml"\n')
     code = (SHOP / "shop" / "clean.py").read_text("utf-8")
     excerpt = code[code.rindex("@asset", 0, code.index("def orders(")) :]
     stage.console.print(
@@ -154,7 +157,7 @@ def origins(stage: Stage) -> None:
 def quality(stage: Stage) -> None:
     stage.act("Is it right, and what did it cost?", "Checks and costs are rows like all others.")
     stage.servo("checks", "list", "clean.orders", "-p", f"date={BAD_DAY}")
-    stage.servo("costs")
+    stage.servo("costs", "--asset", "clean.*")
 
 
 def travel(stage: Stage, before: int) -> None:
