@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from servo.contract.task import Cost
 
 BAR = 12
+WIDE = 100
+"""From so many columns on, shares are drawn."""
 KIB_MS_PER_GIB_HOUR = (1 << 20) * 3_600_000
 NO_PRICES = (
     "no prices are known. To have costs: write them to a file, and name it in arco.toml,\n"
@@ -217,15 +219,24 @@ def _show(bill: _Bill) -> None:
     from arco.cli import render
 
     names = tuple(bill.by.value.split(","))
-    measures = ("tasks", "CPU", "executors", "GiB·h", "read", "written", "cost")
-    headers = (*names, *measures, "share")
+    wide = render.console().width >= WIDE
+    measures = ("tasks", "CPU", "GiB·h", "read", "written", bill.currency or "cost")
     digits = _digits(max(bill.total.nanos.values(), default=0))
-    shown = [
-        (*_names(bill.by, key), *_measures(sums, digits), _bar(bill.weight(sums), bill))
-        for key, sums in bill.lines
-    ]
-    total = ("total", *[""] * (len(names) - 1), *_measures(bill.total, digits), "")
-    render.show(render.table(headers, [*shown, total], right=measures, whole=[*names, "share"]))
+
+    def cells(sums: Sum) -> tuple[object, ...]:
+        return (*_usage(sums), _money(sums, bill.currency, digits), _share(sums, bill, wide))
+
+    shown = [(*_names(bill.by, key), *cells(sums)) for key, sums in bill.lines]
+    total = ("total", *[""] * (len(names) - 1), *cells(bill.total))
+    headers = (*names, *measures, "share")
+    right = measures if wide else (*measures, "share")
+    render.show(render.table(headers, [*shown, total], right=right, whole=[*names, "share"]))
+    _say_more(bill)
+
+
+def _say_more(bill: _Bill) -> None:
+    from arco.cli import render
+
     if bill.total.failed:
         render.say(f"{render.count(bill.total.failed, 'attempt')} failed, and cost all the same")
     if not bill.total.nanos:
@@ -241,36 +252,40 @@ def _names(by: By, key: tuple[str, ...]) -> tuple[str, ...]:
     return (key[0][-8:],) if by is By.run else key
 
 
-def _measures(sums: Sum, digits: int) -> tuple[object, ...]:
+def _usage(sums: Sum) -> tuple[object, ...]:
     from arco.cli import render
 
     return (
         len(sums.tasks),
-        duration(sums.cpu_ms),
-        duration(sums.executor_cpu_ms) if sums.executor_cpu_ms else None,
+        duration(sums.cpu_ms + sums.executor_cpu_ms),
         f"{Decimal(sums.memory_kib_ms) / KIB_MS_PER_GIB_HOUR:.4f}",
         render.size(sums.bytes_read),
         render.size(sums.bytes_written),
-        money(sums.nanos, digits) or None,
     )
 
 
 def duration(ms: int) -> str:
-    """`250 ms`, `12.3 s`, `4 min 10 s`, `3 h 05 min`."""
+    """`250ms`, `12.3s`, `4m10s`, `3h05m`."""
     if ms < 1000:
-        return f"{ms} ms"
+        return f"{ms}ms"
     if ms < 60_000:
-        return f"{ms // 100 / 10:.1f} s"
+        return f"{ms // 100 / 10:.1f}s"
     minutes, seconds = divmod(ms // 1000, 60)
     if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
+        return f"{minutes}m{seconds:02d}s"
+    return f"{minutes // 60:,}h{minutes % 60:02d}m"
 
 
-def money(nanos: dict[str, int], digits: int = 2) -> str:
-    """Amounts with their currencies; rounded only to be shown."""
-    amounts = (f"{Decimal(n).scaleb(-9):,.{digits}f} {c}" for c, n in sorted(nanos.items()))
-    return " + ".join(amounts)
+def _money(sums: Sum, currency: str, digits: int) -> str | None:
+    """Rounded only to be shown. The one currency is in the header; several are named."""
+    if currency:
+        return amount(sums.nanos.get(currency, 0), digits)
+    found = (f"{amount(nanos, digits)} {name}" for name, nanos in sorted(sums.nanos.items()))
+    return " + ".join(found) or None
+
+
+def amount(nanos: int, digits: int) -> str:
+    return f"{Decimal(nanos).scaleb(-9):,.{digits}f}"
 
 
 def _digits(largest: int) -> int:
@@ -279,11 +294,14 @@ def _digits(largest: int) -> int:
     return 2 if units >= 100 else 4 if units >= 1 else 6
 
 
-def _bar(weight: int, bill: _Bill) -> Text:
+def _share(sums: Sum, bill: _Bill, wide: bool) -> Text:
     from rich.text import Text
 
-    whole = bill.weight(bill.total)
+    weight, whole = bill.weight(sums), bill.weight(bill.total)
     if not whole:
         return Text("")
+    percent = f"{weight * 100 / whole:3.0f}%"
+    if not wide:
+        return Text(percent)
     cells = (weight * BAR + whole // 2) // whole
-    return Text("█" * cells, "cyan") + Text("░" * (BAR - cells), "dim") + f" {weight / whole:4.0%}"
+    return Text("█" * cells, "cyan") + Text("░" * (BAR - cells), "dim") + f" {percent}"

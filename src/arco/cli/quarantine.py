@@ -64,23 +64,18 @@ def list_(
 
 def _show_list(rows: Sequence[QuarantineRow], everything: bool) -> None:
     from arco.cli import render
-    from arco.cli.live import partition_text
 
     shown = [
         (
             row.materialization_id[-SHORT:],
-            row.asset_key,
-            partition_text(row.partition_key) or None,
             status_text(row.status),
-            row.rows,
             row.held_at,
-            row.decision or row.reason if everything else row.reason,
+            f"{name_of(row)}\n{(row.decision if everything else '') or row.reason}",
         )
         for row in rows
     ]
-    headers = ("id", "asset", "partition", "status", "rows", "held", "why")
-    whole = ("id", "asset", "status", "held")
-    render.show(render.table(headers, shown, right=["rows"], whole=whole))
+    headers = ("id", "status", "held", "output, and why")
+    render.show(render.table(headers, shown, whole=headers[:3]))
 
 
 def status_text(status: str) -> Text:
