@@ -1,0 +1,412 @@
+"""`servo lineage`: where data comes from, and what would feel a change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arco.cli.options import command, group
+from arco.cli.session import Session
+from arco.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from arco.app import Workspace
+    from arco.lineage.openlineage import TaskRun
+    from arco.lineage.reader import LineageReader, Link, Node
+    from arco.orchestration.tables import TaskRow
+    from arco.state.snapshot import Snapshot
+
+app = group("lineage", "Lineage: where data comes from, and what uses it.")
+
+Target = Annotated[
+    str, typer.Argument(metavar="ASSET[.COLUMN]", help="namespace.asset, or one of its columns.")
+]
+Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="So many steps at most.")]
+
+
+@command(app, "show", example="servo lineage show shop.daily.revenue --depth 3", takes=["at"])
+def show(
+    session: Session,
+    target: Target,
+    down: Annotated[
+        bool, typer.Option("--down/--up", help="What uses it; otherwise where it comes from.")
+    ] = False,
+    depth: Depth = 10,
+) -> None:
+    """Show where an asset or a column comes from, or what uses it.
+
+    Every step says how: values that flow (identity, transformation, aggregation), and what
+    only decides (filter, join, group_by, sort, window, conditional). Masked means that the
+    values themselves cannot be seen any more.
+    """
+    from arco.cli import render
+
+    reader = _reader(session.open().snapshot(session.at()))
+    node = _node(reader, target)
+    if session.json:
+        render.document(_document(reader, node, down, depth))
+        return
+    render.show(_tree(reader, node, down, depth))
+    _show_behind(reader, node, down)
+
+
+@command(app, "impact", example="servo lineage impact shop.orders.amount", takes=["at"])
+def impact(session: Session, target: Target, depth: Depth = 32) -> None:
+    """Show all that a change of a column reaches, the nearest first."""
+    from arco.cli import render
+
+    reader = _reader(session.open().snapshot(session.at()))
+    node = _node(reader, target)
+    if not node.column:
+        raise Invalid(f"{target} is an asset", hint=f"name a column: {target}.column")
+    found = reader.impact(node.asset, node.column, depth=depth)
+    if session.json:
+        rows = [_plain_impact(each) for each in found]
+        render.document(
+            {"generation": reader.snapshot.generation, "column": str(node), "impact": rows}
+        )
+        return
+    if not found:
+        render.say(f"nothing uses {node}")
+        return
+    shown = [
+        (
+            each.distance,
+            each.node.asset,
+            each.node.column or "(which rows there are)",
+            "flows" if each.direct else "decides",
+            "masked" if each.masked and each.direct else None,
+        )
+        for each in found
+    ]
+    headers = ("steps", "asset", "column", "how", "")
+    render.show(render.table(headers, shown, right=["steps"], whole=["asset", "column"]))
+    assets = {each.node.asset for each in found}
+    render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(found), 'place')}")
+
+
+@command(app, "export", example="servo lineage export 01K… --output lineage.ndjson")
+def export(
+    session: Session,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or an end of it.")],
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there, not to the terminal.")
+    ] = None,
+) -> None:
+    """Export a run as OpenLineage events, one JSON object to a line."""
+    import json
+
+    from arco.cli import render
+    from arco.lineage.openlineage import Place, events_of
+
+    workspace = session.open()
+    row = workspace.read_orchestration().find_run(run)
+    snapshot = _ended(workspace, row.run_id)
+    config = session.config()
+    store = f"{config.store.rstrip('/')}/{config.tenant}/{config.workspace}"
+    place = Place(f"arco://{config.tenant}/{config.workspace}", store)
+    tasks = _task_runs(snapshot, row.run_id)
+    lines = [json.dumps(event) for event in events_of(place, row.run_id, tasks)]
+    if output is None:
+        print("\n".join(lines))
+        return
+    output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
+
+
+# -- what was asked for -------------------------------------------------------------------
+
+
+def _reader(snapshot: Snapshot) -> LineageReader:
+    from arco.lineage.reader import LineageReader
+
+    return LineageReader(snapshot)
+
+
+def _node(reader: LineageReader, target: str) -> Node:
+    from arco.lineage.reader import Node
+
+    parts = target.split(".", 2)
+    if len(parts) < 2 or not all(parts):
+        raise Invalid(f"{target!r} names no asset", hint="write namespace.asset[.column]")
+    node = Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
+    coverage = reader.coverage(node.asset)
+    used = {use.source_column for use in reader.uses(node.asset)}
+    if coverage is None and not reader.dependents(node.asset):
+        raise NotFound(
+            f"nothing is known about where {node.asset} comes from",
+            hint="lineage is recorded when an asset is materialized: servo run",
+        )
+    known = {*(coverage.columns if coverage else ()), *(coverage.unmapped if coverage else ())}
+    if node.column and known and node.column not in known | used:
+        raise NotFound(
+            f"{node.asset} has no column {node.column!r}", hint=f"it has {', '.join(sorted(known))}"
+        )
+    return node
+
+
+# -- trees --------------------------------------------------------------------------------
+
+
+def _tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
+    root = Tree(Text(str(node), "bold"))
+    if not node.column and not down:
+        _add_columns(root, reader, node)
+    _grow(root, node, _by_near_end(links, down), down, {node}, depth)
+    return root
+
+
+def _by_near_end(links: list[Link], down: bool) -> dict[Node, list[Link]]:
+    made: dict[Node, list[Link]] = {}
+    for link in links:
+        made.setdefault(link.source if down else link.target, []).append(link)
+    return made
+
+
+def _grow(
+    tree: Tree,
+    node: Node,
+    links: dict[Node, list[Link]],
+    down: bool,
+    above: set[Node],
+    depth: int,
+) -> None:
+    """Direct ones first; one node for each far end. What is above already is not told again."""
+    if depth == 0:
+        return
+    ends: dict[Node, list[Link]] = {}
+    for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
+        ends.setdefault(link.target if down else link.source, []).append(link)
+    for end, ways in ends.items():
+        branch = tree.add(_step(end, ways, end in above, down))
+        if end not in above:
+            _grow(branch, end, links, down, above | {end}, depth - 1)
+
+
+def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
+    from rich.text import Text
+
+    direct = any(way.direct for way in ways)
+    text = Text("→ " if down else "← ", "dim")
+    text.append(
+        str(end) if end.column or not down else f"{end.asset} (rows)", "" if direct else "dim"
+    )
+    for way in ways:
+        style = "cyan" if way.direct else "magenta dim"
+        text.append(f"  {way.kind}", style)
+        if way.masked:
+            text.append(" masked", "yellow")
+    doubts = {way.confidence for way in ways} - {"high", ""}
+    if doubts:
+        text.append(f"  {', '.join(sorted(doubts))} confidence", "yellow")
+    if seen:
+        text.append("  (as above)", "dim")
+    return text
+
+
+def _add_columns(root: Tree, reader: LineageReader, node: Node) -> None:
+    """Of a whole asset, a line for each column before the assets that it reads."""
+    from rich.text import Text
+
+    coverage = reader.coverage(node.asset)
+    if coverage is None:
+        return
+    edges = reader.columns(node.asset)
+    for column in coverage.columns:
+        sources = [
+            f"{e.source}.{e.source_column} {e.kind}" for e in edges if e.target_column == column
+        ]
+        text = Text(column)
+        text.append(f"  ← {', '.join(sources) if sources else 'made here'}", "dim")
+        root.add(text)
+    for column in coverage.unmapped:
+        root.add(Text(column) + Text("  ← unknown", "yellow"))
+    deciding = [f"{e.source}.{e.source_column} {e.kind}" for e in edges if not e.target_column]
+    if deciding:
+        root.add(Text(f"rows  ← {', '.join(deciding)}", "magenta dim"))
+
+
+def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
+    """How sure this is, and the runs and versions behind the newest outputs."""
+    from arco.cli import render
+    from arco.cli.live import partition_text
+
+    coverage = reader.coverage(node.asset)
+    if coverage is not None:
+        render.say(
+            f"{coverage.coverage_percent}% of the columns are covered, "
+            f"{coverage.confidence} confidence ({coverage.method}). {coverage.reason}",
+            "dim",
+        )
+    if down:
+        return
+    rows = reader.executions(node.asset)[-10:]
+    if not rows:
+        return
+    shown = [
+        (
+            r.source,
+            _few([partition_text(key) or "–" for key in r.source_partitions]),
+            _few([id[-8:] for id in r.source_materializations]),
+            r.rows_read or None,
+            partition_text(r.partition_key) or None,
+            r.materialization_id[-8:],
+            r.run_id[-8:],
+            r.recorded_at,
+        )
+        for r in reversed(rows)
+    ]
+    headers = ("read", "partitions", "versions", "rows", "into", "version", "run", "when")
+    render.say("")
+    render.show(render.table(headers, shown, right=["rows"], whole=["read", "run"]))
+
+
+def _few(texts: list[str]) -> str:
+    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+
+
+# -- for machines -------------------------------------------------------------------------
+
+
+def _document(reader: LineageReader, node: Node, down: bool, depth: int) -> dict[str, Any]:
+    from arco.cli import render
+
+    links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
+    steps = [
+        {
+            "distance": link.distance,
+            "source": link.source._asdict(),
+            "target": link.target._asdict(),
+            "kind": link.kind,
+            "direct": link.direct,
+            "masked": link.masked,
+            "method": link.method,
+            "confidence": link.confidence,
+        }
+        for link in links
+    ]
+    return {
+        "generation": reader.snapshot.generation,
+        "asset": node.asset,
+        "column": node.column or None,
+        "direction": "down" if down else "up",
+        "links": steps,
+        "coverage": render.plain(reader.coverage(node.asset)),
+        "columns": render.plain(reader.columns(node.asset)),
+        "executions": render.plain(reader.executions(node.asset)),
+    }
+
+
+def _plain_impact(each: Any) -> dict[str, Any]:
+    return {
+        "distance": each.distance,
+        "asset": each.node.asset,
+        "column": each.node.column or None,
+        "direct": each.direct,
+        "masked": each.masked,
+    }
+
+
+# -- export -------------------------------------------------------------------------------
+
+
+def _ended(workspace: Workspace, run_id: str) -> Snapshot:
+    """The generation at which the run had ended; the newest where that was collected."""
+    from arco.errors import NotYet
+    from arco.orchestration.reader import as_of_run
+
+    try:
+        return workspace.snapshot(as_of_run(run_id))
+    except NotYet:
+        raise NotYet(f"run {run_id} has not ended yet", hint="see `servo runs show`") from None
+    except NotFound:
+        return workspace.snapshot()
+
+
+def _task_runs(snapshot: Snapshot, run_id: str) -> list[TaskRun]:
+    from arco.orchestration.reader import OrchestrationReader
+
+    tasks = OrchestrationReader(snapshot).tasks(run_id)
+    return [_task_run(snapshot, task) for task in tasks if task.started_at and task.finished_at]
+
+
+def _task_run(snapshot: Snapshot, task: TaskRow) -> TaskRun:
+    from arco.lineage.openlineage import Field, ReadAsset, TaskRun
+
+    reader = _reader(snapshot)
+    mine = [
+        row
+        for row in reader.executions(task.asset_key)
+        if row.run_id == task.run_id and row.task_id == task.task_id
+    ]
+    fields = [
+        Field(row.target_column, row.source, row.source_column, row.kind, row.masked)
+        for row in reader.columns(task.asset_key)
+    ]
+    assert task.started_at is not None and task.finished_at is not None
+    return TaskRun(
+        task_id=task.task_id,
+        asset=task.asset_key,
+        state=task.state,
+        started_at=task.started_at,
+        finished_at=task.finished_at,
+        partition=task.partition_key,
+        materialization_id=task.materialization_id,
+        rows=max((row.rows_written for row in mine), default=0),
+        bytes=max((row.bytes_written for row in mine), default=0),
+        columns=_columns(snapshot, task.asset_key),
+        fields=tuple(fields),
+        inputs=tuple(
+            ReadAsset(
+                asset=row.source,
+                versions=tuple(row.source_materializations),
+                rows=row.rows_read,
+                columns=_columns(snapshot, row.source),
+            )
+            for row in mine
+        ),
+        checks=_checks(snapshot, task),
+        error=task.error_message,
+    )
+
+
+def _columns(snapshot: Snapshot, asset: str) -> Any:
+    """As the catalog has them; else their names, as far as lineage knows them."""
+    from arco.catalog.reader import CatalogReader
+    from servo.contract.keys import AssetKey
+    from servo.contract.task import ColumnInfo
+
+    try:
+        rows = CatalogReader(snapshot).asset(AssetKey.parse(asset)).columns
+    except NotFound:
+        rows = []
+    if rows:
+        return tuple(ColumnInfo(name=row.name, type=row.type) for row in rows)
+    coverage = _reader(snapshot).coverage(asset)
+    names = [*coverage.columns, *coverage.unmapped] if coverage else []
+    return tuple(ColumnInfo(name=name, type="") for name in names)
+
+
+def _checks(snapshot: Snapshot, task: TaskRow) -> Any:
+    from arco.quality.reader import QualityReader
+    from servo.contract.task import CheckResult
+
+    return tuple(
+        CheckResult(
+            name=row.check_name,
+            passed=row.status == "passed",
+            severity=row.severity,
+            columns=tuple(row.columns),
+        )
+        for row in QualityReader(snapshot).of_attempt(task.asset_id, task.attempt_id)
+        if not row.input
+    )
