@@ -23,8 +23,8 @@ which go when neither the message nor any claim of it was written for a week. If
 message was still wanted after all, the orchestrator sees that it is gone, and sends
 it again.
 
-Nothing goes from `data/`, `logs/` and `plans/`. Data is collected elsewhere, later:
-what may go there follows from materializations, not from generations.
+Nothing goes from `data/`, `logs/` and `plans/`: what may go there follows from versions
+and runs, and is collected by `arco.execution.collect`, which raises the floor as this does.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class Collector:
         head = self._manifests.head()
         if head.generation == 0:
             return GcReport(dry_run, 0, 0, 0, [], 0)
-        floor = self._floor(head, retention)
-        if not dry_run and floor > self._manifests.floor():
-            self._store.put(paths.FLOOR, encode(Floor(floor)), Mode.OVERWRITE)
+        floor = wanted_floor(self._manifests, head, retention, self._clock.now())
+        if not dry_run:
+            raise_floor(self._manifests, floor)
         pinned = {pin.generation for pin in self._pins.active()}
         head = self._manifests.head()
         kept = self._kept({*range(floor, head.generation + 1)} | pinned, progress)
@@ -124,17 +124,6 @@ class Collector:
         if not dry_run:
             failed = self._sweep(doomed, progress)
         return GcReport(dry_run, floor, head.generation, len(kept), doomed, failed)
-
-    def _floor(self, head: Head, retention: Retention) -> int:
-        current = self._manifests.floor()
-        age = max(retention.generations, self._manifests.age_gate)
-        cutoff = self._clock.now() - age
-        newer = self._manifests.first_where(
-            lambda h: h.manifest.published_at > cutoff, current, head
-        )
-        # The generation before the first newer one was current at the cutoff.
-        wanted = head.generation if newer is None else newer.generation - 1
-        return max(current, min(wanted, head.generation - retention.at_least), 1)
 
     def _kept(self, numbers: set[int], progress: Progress) -> list[Head]:
         found: list[Head] = []
@@ -207,3 +196,19 @@ class Collector:
             failed += delete_quietly(self._store, todo[start : start + 256])
             progress("deleting", min(start + 256, len(todo)), len(todo))
         return failed
+
+
+def wanted_floor(manifests: Manifests, head: Head, retention: Retention, now: datetime) -> int:
+    """The lowest generation to keep: it was current as long ago as generations are kept."""
+    current = manifests.floor()
+    cutoff = now - max(retention.generations, manifests.age_gate)
+    newer = manifests.first_where(lambda h: h.manifest.published_at > cutoff, current, head)
+    # The generation before the first newer one was current at the cutoff.
+    wanted = head.generation if newer is None else newer.generation - 1
+    return max(current, min(wanted, head.generation - retention.at_least), 1)
+
+
+def raise_floor(manifests: Manifests, floor: int) -> None:
+    """Let nobody open what lies below. Whoever does this looks at the pins only after it."""
+    if floor > manifests.floor():
+        manifests.store.put(paths.FLOOR, encode(Floor(floor)), Mode.OVERWRITE)
