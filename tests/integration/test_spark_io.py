@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from arco.clock import SystemClock
 from arco.errors import Invalid
 from arco.spark import types
 from arco.spark.failed import TaskFailed
+from arco.spark.host import SparkHost, SparkTask
 from arco.spark.location import spark_url
 from arco.spark.read import read_frame
 from arco.spark.relation import File, Folder, relation
@@ -28,14 +30,20 @@ from arco.worker.output import summed_up, tables_of, write
 from arco.worker.secrets import Redactor
 from servo.contract.partition import PartitionKey, Scalar, path_segment
 from servo.contract.task import InputRef, MaterializationRef
-from tests.kit.spark_task import StandIn, spark_task
+from tests.kit.spark_task import StandIn, spark_host, spark_task
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
-def task() -> Iterator[StandIn]:
-    with spark_task() as made:
+def host() -> Iterator[SparkHost]:
+    with spark_host() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def task(host: SparkHost) -> Iterator[SparkTask]:
+    with spark_task(host) as made:
         yield made
 
 
@@ -68,7 +76,7 @@ def listing(store: ScopedStore, folder: str = "out") -> list[str]:
 
 
 def test_one_version_is_read_without_columns_for_a_partition_it_does_not_have(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     sizes: list[int] = []
     frame = read_frame(
@@ -91,7 +99,7 @@ def test_one_version_is_read_without_columns_for_a_partition_it_does_not_have(
     ],
 )
 def test_dimensions_are_columns_of_their_types_and_prune(
-    task: StandIn, store: ScopedStore, values: tuple[Scalar, ...], type: str
+    task: SparkTask, store: ScopedStore, values: tuple[Scalar, ...], type: str
 ) -> None:
     refs = [put(store, pa.table({"x": [i]}), dim=value) for i, value in enumerate(values)]
     frame = read_frame(task, store, asset(*refs))
@@ -103,7 +111,7 @@ def test_dimensions_are_columns_of_their_types_and_prune(
     assert "PartitionFilters: [isnull(dim" in plan or "LocalTableScan <empty>" in plan
 
 
-def test_a_connect_session_reads_the_same(task: StandIn, store: ScopedStore) -> None:
+def test_a_connect_session_reads_the_same(task: SparkTask, store: ScopedStore) -> None:
     refs = [put(store, pa.table({"x": [i]}), region=r, n=i) for i, r in enumerate(("eu", "us"))]
     frame = read_frame(StandIn(task.session, connect=True), store, asset(*refs))
     assert rows(frame) == [
@@ -113,7 +121,7 @@ def test_a_connect_session_reads_the_same(task: StandIn, store: ScopedStore) -> 
 
 
 def test_many_partitions_are_one_scan_without_a_job_to_find_them(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     refs = [put(store, pa.table({"x": [i]}), n=i) for i in range(40)]
     tracker = task.session.sparkContext._jsc.sc().statusTracker()
@@ -124,7 +132,7 @@ def test_many_partitions_are_one_scan_without_a_job_to_find_them(
     assert frame._jdf.queryExecution().analyzed().toString().count("Relation") == 1
 
 
-def test_files_that_are_known_are_not_looked_for(task: StandIn, store: ScopedStore) -> None:
+def test_files_that_are_known_are_not_looked_for(task: SparkTask, store: ScopedStore) -> None:
     """As from a bucket, where each look costs a request."""
     folders = []
     for i in range(2):
@@ -137,7 +145,7 @@ def test_files_that_are_known_are_not_looked_for(task: StandIn, store: ScopedSto
     assert rows(frame.groupBy("n").count()) == [{"n": 0, "count": 2}, {"n": 1, "count": 2}]
 
 
-def test_a_dimension_that_is_a_column_already_stays(task: StandIn, store: ScopedStore) -> None:
+def test_a_dimension_that_is_a_column_already_stays(task: SparkTask, store: ScopedStore) -> None:
     eu = put(store, pa.table({"region": ["EU!"]}), region="eu")
     us = put(store, pa.table({"x": [1]}), region="us")
     assert rows(read_frame(task, store, asset(eu))) == [{"region": "EU!"}]
@@ -147,7 +155,7 @@ def test_a_dimension_that_is_a_column_already_stays(task: StandIn, store: Scoped
     ]
 
 
-def test_versions_are_matched_by_name_and_widened(task: StandIn, store: ScopedStore) -> None:
+def test_versions_are_matched_by_name_and_widened(task: SparkTask, store: ScopedStore) -> None:
     old = pa.table(
         {
             "i": pa.array([1], pa.int32()),
@@ -185,7 +193,7 @@ def test_versions_are_matched_by_name_and_widened(task: StandIn, store: ScopedSt
 
 
 def test_types_that_do_not_meet_and_names_that_differ_in_case_are_refused(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     number = put(store, pa.table({"x": [1]}), p=1)
     for other, why in (({"x": ["s"]}, "'x' is bigint in one and string"), ({"X": [1]}, "case")):
@@ -195,7 +203,7 @@ def test_types_that_do_not_meet_and_names_that_differ_in_case_are_refused(
 
 
 def test_what_is_missing_is_named_and_never_an_empty_frame(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     there = put(store, pa.table({"x": [1]}), p=1)
     gone = MaterializationRef(partition="p=i:2", materialization_id="m", path="data/up/2/m")
@@ -212,7 +220,7 @@ def test_what_is_missing_is_named_and_never_an_empty_frame(
         read_frame(task, store, asset(gone))
 
 
-def test_old_dates_of_another_writer_are_the_same_days(task: StandIn, store: ScopedStore) -> None:
+def test_old_dates_of_another_writer_are_the_same_days(task: SparkTask, store: ScopedStore) -> None:
     given = {"d": [date(1500, 1, 1)], "t": pa.array([datetime(1500, 1, 1)], pa.timestamp("ms"))}
     ref = asset(put(store, pa.table(given)))
     assert rows(read_frame(task, store, ref)) == [
@@ -220,12 +228,12 @@ def test_old_dates_of_another_writer_are_the_same_days(task: StandIn, store: Sco
     ]
 
 
-def test_the_alias_is_the_assets_name(task: StandIn, store: ScopedStore) -> None:
+def test_the_alias_is_the_assets_name(task: SparkTask, store: ScopedStore) -> None:
     frame = read_frame(task, store, asset(put(store, pa.table({"x": [1]}))))
     assert frame.select("`@sales.up`.x").count() == 1
 
 
-def test_a_store_in_memory_is_refused(task: StandIn) -> None:
+def test_a_store_in_memory_is_refused(task: SparkTask) -> None:
     with pytest.raises(Invalid, match="cannot reach"):
         read_frame(task, MemoryStore(SystemClock()), asset())
 
@@ -247,7 +255,7 @@ TYPES = """
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_every_type_comes_back_as_it_was(task: StandIn, store: ScopedStore, parts: int) -> None:
+def test_every_type_comes_back_as_it_was(task: SparkTask, store: ScopedStore, parts: int) -> None:
     one = task.session.sql(TYPES)
     frame = one if parts == 1 else one.union(one).union(one).repartition(parts)
     footers = write_frame(task, store, "out", frame)
@@ -260,14 +268,16 @@ def test_every_type_comes_back_as_it_was(task: StandIn, store: ScopedStore, part
     assert one.collect() == other.collect()
 
 
-def test_a_variant_comes_back_and_is_not_joined(task: StandIn, store: ScopedStore) -> None:
+def test_a_variant_comes_back_and_is_not_joined(task: SparkTask, store: ScopedStore) -> None:
     frame = task.session.range(3, numPartitions=3).selectExpr("parse_json('{\"a\": 1}') AS v")
     assert len(write_frame(task, store, "out", frame)) == 3
     ref = asset(MaterializationRef(partition="", materialization_id="m", path="out"))
     assert read_frame(task, store, ref).selectExpr("v:a::int AS a").distinct().collect()[0].a == 1
 
 
-def test_spark_and_arrow_describe_the_same_columns_alike(task: StandIn, store: ScopedStore) -> None:
+def test_spark_and_arrow_describe_the_same_columns_alike(
+    task: SparkTask, store: ScopedStore
+) -> None:
     table = pa.table(
         {
             "i": pa.array([1, 2], pa.int32()),
@@ -294,7 +304,7 @@ def test_spark_and_arrow_describe_the_same_columns_alike(task: StandIn, store: S
 
 
 def test_floats_with_nan_have_no_bounds_whoever_wrote_them(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     frame = task.session.sql("SELECT explode(array(1.0D, double('NaN'))) AS f, 1.0D AS g")
     one = write_frame(task, store, "one", frame.coalesce(1))
@@ -304,7 +314,9 @@ def test_floats_with_nan_have_no_bounds_whoever_wrote_them(
         assert [(c.min, c.max) for c in found] == [(None, None), ("1.0", "1.0")]
 
 
-def test_an_empty_frame_makes_one_file_with_its_columns(task: StandIn, store: ScopedStore) -> None:
+def test_an_empty_frame_makes_one_file_with_its_columns(
+    task: SparkTask, store: ScopedStore
+) -> None:
     empty = task.session.createDataFrame([], "x int, y array<string>")
     for name, frame in (
         ("a", empty),
@@ -317,7 +329,7 @@ def test_an_empty_frame_makes_one_file_with_its_columns(task: StandIn, store: Sc
 
 
 def test_few_rows_in_many_partitions_are_one_file_and_nothing_else_is_left(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     footers = write_frame(task, store, "out", task.session.range(100, numPartitions=8))
     assert (listing(store), footers[0].path) == (["part-00000.parquet"], "out/part-00000.parquet")
@@ -326,7 +338,7 @@ def test_few_rows_in_many_partitions_are_one_file_and_nothing_else_is_left(
 
 
 def test_large_partitions_are_cut_and_files_without_rows_go(
-    task: StandIn, store: ScopedStore
+    task: SparkTask, store: ScopedStore
 ) -> None:
     frame = task.session.range(4000, numPartitions=2).where("id >= 2000").selectExpr("rand(1)")
     footers = write_frame(task, store, "out", frame, target_bytes=4 * 1000)
@@ -334,7 +346,7 @@ def test_large_partitions_are_cut_and_files_without_rows_go(
     assert listing(store) == [footer.path.removeprefix("out/") for footer in footers]
 
 
-def test_files_order_and_compression_are_as_asked_for(task: StandIn, store: ScopedStore) -> None:
+def test_files_order_and_compression_are_as_asked_for(task: SparkTask, store: ScopedStore) -> None:
     frame = task.session.range(1000, numPartitions=3).selectExpr("id", "id % 7 AS g")
     asked = {"files": "2", "sort_by": "g desc, id", "compression": "snappy"}
     footers = write_frame(task, store, "out", frame, io=asked)
@@ -350,7 +362,7 @@ def test_files_order_and_compression_are_as_asked_for(task: StandIn, store: Scop
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none", "lz4"])
 def test_every_compression_can_be_read_again(
-    task: StandIn, store: ScopedStore, compression: str
+    task: SparkTask, store: ScopedStore, compression: str
 ) -> None:
     for name, parts in (("a", 1), ("b", 2)):
         frame = task.session.range(10, numPartitions=parts)
@@ -374,7 +386,7 @@ def test_every_compression_can_be_read_again(
     ],
 )
 def test_options_that_make_no_sense_are_refused(
-    task: StandIn, store: ScopedStore, io: dict[str, str], why: str
+    task: SparkTask, store: ScopedStore, io: dict[str, str], why: str
 ) -> None:
     with pytest.raises(TaskFailed, match=why) as caught:
         write_frame(task, store, "out", task.session.range(1), io=io)
@@ -395,7 +407,7 @@ def test_options_that_make_no_sense_are_refused(
     ],
 )
 def test_columns_that_parquet_or_its_readers_cannot_have_are_refused(
-    task: StandIn, store: ScopedStore, sql: str, why: str
+    task: SparkTask, store: ScopedStore, sql: str, why: str
 ) -> None:
     with pytest.raises(TaskFailed, match=why) as caught:
         write_frame(task, store, "out", task.session.sql(sql))
@@ -404,7 +416,7 @@ def test_columns_that_parquet_or_its_readers_cannot_have_are_refused(
         write_frame(task, store, "out", task.session.range(1).drop("id"))
 
 
-def test_a_write_that_fails_or_is_ended_leaves_nothing(task: StandIn, store: ScopedStore) -> None:
+def test_a_write_that_fails_or_is_ended_leaves_nothing(task: SparkTask, store: ScopedStore) -> None:
     broken = task.session.range(8, numPartitions=4).selectExpr(
         "id", "CASE WHEN id = 7 THEN int(raise_error('no sevens')) END AS e"
     )
@@ -424,7 +436,25 @@ def test_a_write_that_fails_or_is_ended_leaves_nothing(task: StandIn, store: Sco
     assert (calls, listing(store)) == ([0, 1], [])
 
 
-def test_two_attempts_write_at_once_and_do_not_meet(task: StandIn, store: ScopedStore) -> None:
+def test_a_cancelled_write_leaves_nothing(host: SparkHost, store: ScopedStore) -> None:
+    sleep = "CASE WHEN id = 3 THEN java_method('java.lang.Thread', 'sleep', 60000L) ELSE id END"
+
+    def attempt() -> str:
+        with host.task("cancelled", input_bytes=1) as own:
+            slow = own.session.range(4, numPartitions=4).selectExpr(f"{sleep} AS x")
+            threading.Timer(1.0, own.cancel).start()
+            try:
+                write_frame(own, store, "out", slow)
+            except Exception as error:
+                return str(error).lower()
+            return "was not cancelled"
+
+    with ThreadPoolExecutor(1) as threads:
+        assert "spark_job_cancelled" in threads.submit(attempt).result()
+    assert not [name for name in listing(store) if name.endswith(".parquet")]
+
+
+def test_two_attempts_write_at_once_and_do_not_meet(task: SparkTask, store: ScopedStore) -> None:
     found: dict[str, int] = {}
 
     def attempt(name: str, rows: int) -> None:

@@ -8,27 +8,35 @@ from typing import Any
 import pytest
 
 from arco.spark.failed import TaskFailed
+from arco.spark.host import SparkHost, SparkTask
 from arco.spark.query import Query, run_query
-from tests.kit.spark_task import StandIn, spark_task
+from arco.spark.read import HasSession
+from tests.kit.spark_task import StandIn, spark_host, spark_task
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
-def task() -> Iterator[StandIn]:
-    with spark_task() as made:
+def host() -> Iterator[SparkHost]:
+    with spark_host() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def task(host: SparkHost) -> Iterator[SparkTask]:
+    with spark_task(host) as made:
         yield made
 
 
 @pytest.fixture
-def inputs(task: StandIn) -> dict[str, Any]:
+def inputs(task: SparkTask) -> dict[str, Any]:
     orders = task.session.sql(
         "SELECT explode(sequence(1, 3)) AS id, DATE'2025-01-15' AS day"
     ).alias("@sales.orders")
     return {"sales.orders": orders, "other": task.session.range(2).toDF("id")}
 
 
-def failure(task: StandIn, sql: str, inputs: dict[str, Any], **given: Any) -> Any:
+def failure(task: HasSession, sql: str, inputs: dict[str, Any], **given: Any) -> Any:
     with pytest.raises(TaskFailed) as caught:
         run_query(task, sql, inputs, file="shop/marts.py", line=7, **given)
     return caught.value.info
@@ -40,7 +48,9 @@ def marked(message: str) -> str:
     return line[marks.index("^") : marks.rindex("^") + 1]
 
 
-def test_refs_are_tables_and_templates_are_literals(task: StandIn, inputs: dict[str, Any]) -> None:
+def test_refs_are_tables_and_templates_are_literals(
+    task: SparkTask, inputs: dict[str, Any]
+) -> None:
     sql = """
     WITH orders AS (SELECT * FROM {{ ref("sales.orders") }}),  -- its own name for a part
          other AS (SELECT id FROM {{ ref('other') }})
@@ -59,7 +69,7 @@ def test_refs_are_tables_and_templates_are_literals(task: StandIn, inputs: dict[
     assert [tuple(row) for row in frame.collect()] == [(2, "a'b\\c\n{{x}}", True, "it's \\ \"")]
 
 
-def test_every_kind_of_query_runs(task: StandIn, inputs: dict[str, Any]) -> None:
+def test_every_kind_of_query_runs(task: SparkTask, inputs: dict[str, Any]) -> None:
     for sql, count in (
         ("TABLE {{ ref('sales.orders') }}", 3),
         ("VALUES (1), (2)", 2),
@@ -81,7 +91,7 @@ def test_every_kind_of_query_runs(task: StandIn, inputs: dict[str, Any]) -> None
     ],
 )
 def test_only_one_query_is_allowed(
-    task: StandIn, inputs: dict[str, Any], sql: str, at: str, connect: bool
+    task: SparkTask, inputs: dict[str, Any], sql: str, at: str, connect: bool
 ) -> None:
     info = failure(StandIn(task.session, connect=connect), sql, inputs)
     assert (info.category, info.code) == ("user_code", "sql.invalid")
@@ -89,7 +99,7 @@ def test_only_one_query_is_allowed(
     assert "one query" in info.hint
 
 
-def test_a_with_that_writes_is_refused(task: StandIn, inputs: dict[str, Any]) -> None:
+def test_a_with_that_writes_is_refused(task: SparkTask, inputs: dict[str, Any]) -> None:
     info = failure(task, "WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", inputs)
     assert (info.code, "no query" in info.message) == ("sql.invalid", True)
 
@@ -127,7 +137,7 @@ def test_a_with_that_writes_is_refused(task: StandIn, inputs: dict[str, Any]) ->
     ],
 )
 def test_errors_point_into_the_authors_text(
-    task: StandIn, inputs: dict[str, Any], sql: str, at: str, words: str
+    task: SparkTask, inputs: dict[str, Any], sql: str, at: str, words: str
 ) -> None:
     info = failure(task, sql, inputs)
     assert info.category == "user_code"
@@ -142,7 +152,7 @@ def test_errors_point_into_the_authors_text(
 
 
 def test_errors_that_come_with_the_rows_point_there_too(
-    task: StandIn, inputs: dict[str, Any]
+    task: SparkTask, inputs: dict[str, Any]
 ) -> None:
     sql = "SELECT id,\n  10 / (id - 1) AS x FROM {{ ref('sales.orders') }}"
     query = Query(sql, file="shop/marts.py", line=7)
@@ -155,6 +165,6 @@ def test_errors_that_come_with_the_rows_point_there_too(
     assert query.failure(ValueError("not Spark's")) is None
 
 
-def test_a_ref_that_was_not_planned_is_told(task: StandIn, inputs: dict[str, Any]) -> None:
+def test_a_ref_that_was_not_planned_is_told(task: SparkTask, inputs: dict[str, Any]) -> None:
     info = failure(task, "SELECT * FROM {{ ref('gone') }}", inputs)
     assert (info.category, info.code) == ("configuration", "code.parameters")

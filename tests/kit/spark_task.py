@@ -1,4 +1,4 @@
-"""A task's Spark session for tests of what reads and writes with it."""
+"""A task's Spark for tests of what reads and writes with it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from arco.spark.session import open_session
+from arco.spark.host import SparkHost, SparkTask
+from arco.spark.settings import SparkSettings
 
-_FAST = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.memory": "1g",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.preserveCharVarcharTypeInfo": "true",
-}
+_SETTINGS = SparkSettings(
+    master="local[2]",
+    fast_start=True,
+    conf={"spark.driver.memory": "1g", "spark.sql.preserveCharVarcharTypeInfo": "true"},
+)
 
 
 class StandIn:
-    """The part of a `SparkTask` that frames are read and written with."""
+    """The part of a task that frames are read and written with, around any session."""
 
     def __init__(self, session: Any, *, connect: bool = False) -> None:
         self.session = session
@@ -27,7 +25,16 @@ class StandIn:
 
 
 @contextlib.contextmanager
-def spark_task() -> Iterator[StandIn]:
-    """A session of its own in this process's Spark, which stays for the next module."""
-    root = open_session("local[2]", conf=_FAST)
-    yield StandIn(root.newSession())
+def spark_host() -> Iterator[SparkHost]:
+    host = SparkHost(_SETTINGS)
+    try:
+        yield host
+    finally:
+        host.stop()
+
+
+@contextlib.contextmanager
+def spark_task(host: SparkHost) -> Iterator[SparkTask]:
+    """One task's session, with the settings that small inputs get."""
+    with host.task("t1", "a test", input_bytes=1) as task:
+        yield task
