@@ -3,7 +3,8 @@
 The data is 20,000,000 orders of ten columns. Ours is one Spark write, then `evaluate`
 over what was written, as a worker does it. Great Expectations runs the same ten on
 Spark over the same files, in a process and an environment of its own (`make peers`),
-where its session is warm before the clock starts.
+where its session is warm before the clock starts; with and without its cache, and the
+better of the two counts.
 """
 
 from __future__ import annotations
@@ -110,8 +111,11 @@ class Shop:
         return self.session.read.parquet(f"file://{self.root}/{ref.materializations[0].path}")
 
 
-def peer(root: Path, rows: int, rounds: int, memory: str) -> list[float]:
-    """Seconds of each round of Great Expectations' over the same files."""
+def peer(root: Path, rows: int, rounds: int, memory: str, *, persist: bool) -> list[float]:
+    """Seconds of each round of Great Expectations' over the same files.
+
+    `persist`, which is its default, has Spark cache the frame.
+    """
     script = Path(__file__).with_name("peer_gx.py")
     given = {
         "orders": f"{root}/data/shop.orders",
@@ -119,6 +123,7 @@ def peer(root: Path, rows: int, rounds: int, memory: str) -> list[float]:
         "rows": rows,
         "rounds": rounds,
         "memory": memory,
+        "persist": persist,
         "statuses": STATUSES,
         "email": EMAIL,
     }
@@ -129,6 +134,13 @@ def peer(root: Path, rows: int, rounds: int, memory: str) -> list[float]:
         raise RuntimeError(done.stderr[-4000:])
     found: list[float] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def _peer_s(root: Path, rows: int, rounds: int, memory: str, *, persist: bool) -> float:
+    found = peer(root, rows, rounds, memory, persist=persist)
+    cached = "with" if persist else "without"
+    progress(f"Great Expectations {cached} cache: {', '.join(f'{s:.2f} s' for s in found)}")
+    return statistics.median(found)
 
 
 def measure(root: Path, rows: int, rounds: int, memory: str, *, gx: bool) -> dict[str, object]:
@@ -148,9 +160,7 @@ def measure(root: Path, rows: int, rounds: int, memory: str, *, gx: bool) -> dic
     write_s, ours_s = statistics.median(plain), statistics.median(ours)
     figures: dict[str, object] = {"with_over_without": round((write_s + ours_s) / write_s, 3)}
     if gx:
-        theirs = peer(root, rows, rounds, memory)
-        progress(f"Great Expectations: {', '.join(f'{each:.2f} s' for each in theirs)}")
-        gx_s = statistics.median(theirs)
+        gx_s = min(_peer_s(root, rows, rounds, memory, persist=each) for each in (True, False))
         figures |= {"gx_over_ours": round(gx_s / ours_s, 2), "gx_s": round(gx_s, 3)}
     return {**figures, "rows": rows, "write_s": round(write_s, 3), "ours_s": round(ours_s, 3)}
 

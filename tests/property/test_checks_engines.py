@@ -54,6 +54,7 @@ MOMENTS = [
 POOLS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "Num": (pa.int32(), INTS),
     "big": (pa.int64(), LONGS),
+    "few": (pa.int16(), [-300, -1, 0, 1, 2, 300]),
     "price": (pa.decimal128(10, 2), DECIMALS),
     "x": (pa.float64(), DOUBLES),
     "y": (pa.float32(), SINGLES),
@@ -202,7 +203,7 @@ def known_to(other: Sequence[Mapping[str, Any]], column: str, name: str) -> Case
 
 
 def battery(rng: random.Random, other: Sequence[Mapping[str, Any]]) -> list[Case]:
-    plain = ["NUM", "big", "price", "x", "y", "word", "day", "at", "local"]
+    plain = ["NUM", "big", "few", "price", "x", "y", "word", "day", "at", "local"]
     spelled = {"NUM": "Num"}
     cases = [ranged(rng, spelled.get(c, c), f"range {c}") for c in plain]
     cases += [accepted(rng, spelled.get(c, c), f"accepted {c}") for c in [*plain, "flag"]]

@@ -14,7 +14,7 @@ import duckdb
 from arco.storage import parallel
 from arco.worker.checks.columns import Columns, dimension, schema_of, stored_as
 from arco.worker.checks.dialects import CannotSay, DuckSql, quoted
-from arco.worker.checks.engine import SAMPLED, Apart, Fused, Unanswered
+from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
 from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
 from arco.worker.checks.subject import Around, File, Subject
 from servo.contract.partition import Scalar
@@ -55,7 +55,7 @@ class DuckEngine:
 
     # -- questions ------------------------------------------------------------------------
 
-    def can(self, need: Fused | Apart) -> bool:
+    def can(self, need: Need) -> bool:
         match need:
             case Untrue():
                 return False
@@ -65,22 +65,31 @@ class DuckEngine:
                 return all(column.family not in ("nested", "other") for column in columns)
         return True
 
-    def fused(self, needs: Sequence[Fused]) -> list[int | None]:
+    def fuses(self, need: Need) -> bool:
+        match need:
+            case Repeated(dense=dense):
+                return dense is not None
+        return not isinstance(need, Orphans)
+
+    def fused(self, needs: Sequence[Need]) -> list[int | None]:
         asked = ", ".join(_aggregate(need) for need in needs)
         return list(self._query(f"SELECT {asked} FROM {self._relation()}")[0])
 
-    def apart(self, need: Apart) -> int:
+    def apart(self, need: Need) -> int:
         match need:
             case Repeated():
                 keys = _keys(need)
                 there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-                groups = f"SELECT count(*) AS n FROM {self._relation()} WHERE {there}"
-                sql = f"SELECT coalesce(sum(n - 1), 0) FROM ({groups} GROUP BY {', '.join(keys)})"
+                known = f"FROM {self._relation()} WHERE {there}"
+                different = f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(keys)} {known})"
+                sql = f"SELECT (SELECT count(*) {known}) - ({different})"
             case Orphans():
                 sql = f"SELECT count(*) FROM {self._orphans(need)}"
+            case _:
+                return self.fused([need])[0] or 0
         return int(self._query(sql)[0][0])
 
-    def sample(self, need: Misfits | Untrue | Apart) -> list[dict[str, Any]]:
+    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
         match need:
             case Misfits(condition=condition):
                 sql = f"SELECT * FROM {self._relation()} WHERE NOT ({condition(_SQL)})"
@@ -171,14 +180,17 @@ def _sayable(condition: Any) -> bool:
     return True
 
 
-def _aggregate(need: Fused) -> str:
+def _aggregate(need: Need) -> str:
     match need:
         case Misfits(condition=condition):
             return f"count(*) FILTER (WHERE NOT ({condition(_SQL)}))"
         case Newest(column=column):
             return f"max({_SQL.moment(column)})"
-        case Untrue():
-            raise Unanswered("this is Spark SQL")
+        case Repeated(columns=(column,), dense=(low, high)):
+            key = _SQL.column(column)
+            bits = f"bit_count(bitstring_agg({key}, {low}, {high}))"
+            return f"count({key}) - coalesce({bits}, 0)"
+    raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
 
 
 def _keys(need: Repeated) -> list[str]:

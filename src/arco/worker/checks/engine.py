@@ -10,10 +10,9 @@ from servo.contract.task import CheckMethod
 
 SAMPLED: Final = 5
 
-Fused: TypeAlias = Misfits | Untrue | Newest
-"""All of these are answered in one pass over the data."""
-Apart: TypeAlias = Repeated | Orphans
-"""Each of these takes a pass of its own, over its own columns."""
+Need: TypeAlias = Misfits | Untrue | Newest | Repeated | Orphans
+Rowwise: TypeAlias = Misfits | Untrue | Repeated | Orphans
+"""What is about single rows, which can be shown."""
 
 
 class Unanswered(Exception):
@@ -23,19 +22,22 @@ class Unanswered(Exception):
 class Engine(Protocol):
     method: CheckMethod
 
-    def can(self, need: Fused | Apart) -> bool:
+    def can(self, need: Need) -> bool:
         """Whether it has the words for it, and answers as the other engine would."""
 
-    def fused(self, needs: Sequence[Fused]) -> list[int | None]:
+    def fuses(self, need: Need) -> bool:
+        """Whether it is answered in one pass with others, and not in one of its own."""
+
+    def fused(self, needs: Sequence[Need]) -> list[int | None]:
         """A number for each: rows that do not fit, or the newest moment, if there is one.
 
         Raises Unanswered.
         """
 
-    def apart(self, need: Apart) -> int:
+    def apart(self, need: Need) -> int:
         """Rows that do not fit. Raises Unanswered."""
 
-    def sample(self, need: Misfits | Untrue | Apart) -> list[dict[str, Any]]:
+    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
         """A few of the rows that do not fit. Raises Unanswered."""
 
     def stop(self) -> None:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final
 
 from arco.worker.checks.columns import Columns
 from arco.worker.checks.duck import DuckEngine, is_local
-from arco.worker.checks.engine import Apart, Engine, Fused, Unanswered
+from arco.worker.checks.engine import Engine, Need, Unanswered
 from arco.worker.checks.kinds import Asked, Misfit, judged_age, need_of
 from arco.worker.checks.limits import TooSlow, limited
 from arco.worker.checks.needs import (
@@ -132,7 +132,7 @@ class _Evaluation:
         if flaw:
             raise Misfit(f"the check {prepared.check.name!r} cannot be read: {flaw}")
 
-    def _says(self, need: Fused | Apart) -> bool:
+    def _says(self, need: Need) -> bool:
         return self._duckdb().can(need)
 
     def _duckdb(self) -> DuckEngine:
@@ -143,19 +143,18 @@ class _Evaluation:
     # -- the passes -----------------------------------------------------------------------
 
     def _scan(self, prepared: Sequence[Prepared]) -> None:
-        fused = [p for p in prepared if isinstance(p.need, Misfits | Untrue | Newest)]
-        for each in fused:
+        for each in prepared:
             if isinstance(each.need, Misfits) and each.need.known is not None:
                 self._note(each, each.need.known, Finding("passed", method="footer"))
-        open_ = [each for each in fused if each.at not in self._found]
-        apart = [p for p in prepared if isinstance(p.need, Repeated | Orphans)]
-        for engine in self._engines(open_ + apart):
-            mine = [each for each in open_ if each.at not in self._found]
-            self._pass(engine, [p for p in mine if engine.can(cast(Fused, p.need))])
-            for each in apart:
-                if each.at not in self._found and engine.can(cast(Apart, each.need)):
+        wanted = [p for p in prepared if not isinstance(p.need, Known | Call)]
+        wanted = [each for each in wanted if each.at not in self._found]
+        for engine in self._engines(wanted):
+            mine = [p for p in wanted if p.at not in self._found and engine.can(_asked(p))]
+            self._pass(engine, [each for each in mine if engine.fuses(_asked(each))])
+            for each in mine:
+                if not engine.fuses(_asked(each)):
                     self._apart(engine, each)
-        for each in (*open_, *apart):
+        for each in wanted:
             self._found.setdefault(each.at, Finding("error", message=NO_SPARK))
 
     def _nothing_to_scan(self, prepared: Sequence[Prepared]) -> None:
@@ -185,7 +184,7 @@ class _Evaluation:
             began = self._around.clock.monotonic()
             try:
                 with limited(self._around, seconds, engine.stop):
-                    counts = engine.fused([cast(Fused, each.need) for each in group])
+                    counts = engine.fused([_asked(each) for each in group])
             except TooSlow as slow:
                 late = [each for each in group if self._seconds(each) <= seconds]
                 self._fail(late, str(slow), engine)
@@ -214,7 +213,7 @@ class _Evaluation:
         began, seconds = self._around.clock.monotonic(), self._seconds(each)
         try:
             with limited(self._around, seconds, engine.stop):
-                count = engine.apart(cast(Apart, each.need))
+                count = engine.apart(_asked(each))
         except TooSlow as slow:
             self._fail([each], str(slow), engine)
         except Unanswered as error:
@@ -285,6 +284,11 @@ class _Evaluation:
 
     def _since(self, began: float) -> int:
         return int((self._around.clock.monotonic() - began) * 1_000)
+
+
+def _asked(each: Prepared) -> Need:
+    assert not isinstance(each.need, Known | Call)
+    return each.need
 
 
 def _expected(each: Prepared) -> str:

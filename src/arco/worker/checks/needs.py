@@ -55,6 +55,8 @@ class Repeated(NamedTuple):
     """Rows whose key another row before has; those with a null in the key have none."""
 
     columns: tuple[Column, ...]
+    dense: tuple[int, int] | None = None
+    """Whole numbers between which all keys lie, if these are few enough for a bit each."""
 
 
 class Orphans(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from arco.worker.checks.columns import Column
 from arco.worker.checks.dialects import SparkSql, whole
-from arco.worker.checks.engine import SAMPLED, Apart, Fused, Unanswered
+from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
 from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
 from arco.worker.checks.subject import Around, Subject
 from servo.contract.task import CheckMethod
@@ -35,15 +35,18 @@ class SparkEngine:
             self._found = self._around.frame(self._subject.ref)
         return self._found
 
-    def can(self, need: Fused | Apart) -> bool:
+    def can(self, need: Need) -> bool:
         return True
 
-    def fused(self, needs: Sequence[Fused]) -> list[int | None]:
+    def fuses(self, need: Need) -> bool:
+        return isinstance(need, Misfits | Untrue | Newest)
+
+    def fused(self, needs: Sequence[Need]) -> list[int | None]:
         names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
         asked = list(names)
         return list(self._try(lambda: self.frame.selectExpr(*asked).first()))
 
-    def apart(self, need: Apart) -> int:
+    def apart(self, need: Need) -> int:
         match need:
             case Repeated():
                 found = self._try(
@@ -52,12 +55,13 @@ class SparkEngine:
                 return int(found[0])
             case Orphans():
                 return int(self._try(lambda: self._orphans(need, only_key=True).count()))
+        return self.fused([need])[0] or 0
 
-    def sample(self, need: Misfits | Untrue | Apart) -> list[dict[str, Any]]:
+    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
         rows = self._try(lambda: self._misfits(need).limit(SAMPLED).collect())
         return [row.asDict(recursive=True) for row in rows]
 
-    def _misfits(self, need: Misfits | Untrue | Apart) -> Any:
+    def _misfits(self, need: Rowwise) -> Any:
         match need:
             case Misfits() | Untrue():
                 return self.frame.where(self._misfit(need))
@@ -76,12 +80,13 @@ class SparkEngine:
             case Untrue(sql=sql):
                 return f"NOT coalesce(({sql}\n), FALSE)"
 
-    def _aggregate(self, need: Fused) -> str:
+    def _aggregate(self, need: Need) -> str:
         match need:
             case Misfits() | Untrue():
                 return f"count_if({self._misfit(need)})"
             case Newest(column=column):
                 return f"max({self._sql.moment(column)})"
+        raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
 
     def _keyed(self, need: Repeated) -> list[str]:
         columns = enumerate(need.columns)
