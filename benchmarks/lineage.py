@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
+from tests.golden.lineage.cases import CASES
+
 from arco.spark.lineage.capture import capture
 from arco.spark.lineage.trace import trace
 from arco.spark.session import open_session
 from benchmarks.workload import arguments, folder, progress, report
-from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
-from tests.golden.lineage.cases import CASES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
