@@ -25,7 +25,9 @@ from arco.dispatch.reports import Reports
 from arco.dispatch.requests import Requests
 from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
+from arco.execution.collect import DataCollector, DataGcReport
 from arco.execution.commands import ExecutionCommands
+from arco.execution.expiry import Kept
 from arco.execution.reader import ExecutionReader
 from arco.lineage import fold as lineage_fold
 from arco.lineage.reader import LineageReader
@@ -39,6 +41,7 @@ from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
 from arco.orchestration import states
 from arco.orchestration.commands import OrchestrationCommands
+from arco.orchestration.in_use import runs_of
 from arco.orchestration.limits import Limits as OrchestrationLimits
 from arco.orchestration.limits import Timing
 from arco.orchestration.reader import Library, OrchestrationReader
@@ -238,6 +241,26 @@ class Workspace:
     ) -> GcReport:
         collector = Collector(self.manifests, self.files, self.pins, self.clock, self.leases)
         report = collector.collect(retention, dry_run=dry_run, progress=progress)
+        if not dry_run and isinstance(self.store, ScopedStore):
+            self.store.sweep(self.manifests.age_gate)
+        return report
+
+    def collect_data(
+        self, kept: Kept | None = None, *, dry_run: bool = True, progress: Progress = silent
+    ) -> DataGcReport:
+        """Give up versions, and delete the files that nobody can read any more."""
+        while not dry_run and isinstance(self.committer.commit(), Committed):
+            pass  # so that no run waits in the inbox that nobody sees
+        collector = DataCollector(
+            self.manifests,
+            self.files,
+            self.pins,
+            self.clock,
+            self.leases,
+            runs_of(self.library),
+            self.execution.expire,
+        )
+        report = collector.collect(kept, dry_run=dry_run, progress=progress)
         if not dry_run and isinstance(self.store, ScopedStore):
             self.store.sweep(self.manifests.age_gate)
         return report
