@@ -27,6 +27,7 @@ from arco.cli import (
     catalog_column,
     catalog_namespace,
     costs,
+    data_gc,
     partitions,
     project,
     quarantine,
@@ -67,6 +68,7 @@ app.add_typer(runs.app)
 app.add_typer(partitions.app)
 app.add_typer(quarantine.app)
 costs.register(app)
+data_gc.register(app)
 serve.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)
