@@ -15,6 +15,7 @@ from arco.app import Workspace
 from arco.engine import Engine
 from arco.execution.tables import QUARANTINE, QuarantineRow
 from arco.orchestration.plan import PlanRequest
+from arco.spark.settings import SparkSettings
 from arco.worker.artifact import digest, pack
 from servo.contract.manifest import Manifest
 from servo.contract.partition import PartitionKey
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SHOP = Path(__file__).resolve().parents[2] / "examples" / "shop"
 SIZE: dict[str, str | int | bool | None] = {"rows_per_day": 400, "customers": 60, "products": 20}
+FAST = SparkSettings(master="local[2]", fast_start=True, conf={"spark.driver.memory": "1g"})
 KINDS = {
     "row_count",
     "not_null",
@@ -141,7 +143,7 @@ def _key(partition: str) -> str:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     store = tmp_path_factory.mktemp("shop")
-    workspace = Workspace.open(f"file://{store}", "test", "main")
+    workspace = Workspace.open(f"file://{store}", "test", "main", spark=FAST)
     with Engine(workspace, slots=2).running() as engine:
         yield Ran(engine, store)
 
