@@ -30,7 +30,7 @@ from arco.spark.location import hadoop_options, local_path, spark_url
 from arco.spark.read import HasSession
 from arco.spark.write_options import COMPRESSIONS, SortKey, WriteOptions
 from arco.storage import parallel
-from arco.storage.footers import Footer, nan_columns, nan_metadata, read_footers
+from arco.storage.footers import Footer, nan_columns, nan_metadata, read_footer
 from arco.storage.own import put_own
 from arco.storage.port import Store
 
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TARGET_FILE_BYTES: Final = 128 << 20
-SMALL_BYTES: Final = 32 << 20
+TINY_BYTES: Final = 4 << 20
 """Files that come to no more than this together become one."""
+SMALL_BYTES: Final = 32 << 20
+"""So do files that come to this together, where they are small ones."""
+SMALL_FILE_BYTES: Final = 1 << 20
 JOINED_BYTES: Final = 512 << 20
 """But never rows that would take more memory than this."""
 
@@ -220,13 +223,16 @@ def _refused(what: str, hint: str) -> TaskFailed:
 
 def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
     """The files that have rows, or one that has none; whatever else is there goes."""
+    files = []
     for meta in store.list(f"{folder}/"):
-        if not meta.path.endswith(".parquet") or "/_temporary/" in meta.path:
+        if meta.path.endswith(".parquet") and "/_temporary/" not in meta.path:
+            files.append(meta)
+        else:
             store.delete(meta.path)
     local = local_path(store, folder)
     if local is not None:
         shutil.rmtree(f"{local}/_temporary", ignore_errors=True)
-    footers = read_footers(store, folder)
+    footers = parallel.each(store, lambda meta: read_footer(store, meta), files)
     if not footers:
         raise failed(
             "configuration",
@@ -246,7 +252,9 @@ def _is_small(
     footers: Sequence[Footer], columns: Sequence[types.Field], options: WriteOptions
 ) -> bool:
     """Whether these are several files that should be one, and can be."""
-    if len(footers) < 2 or sum(f.size for f in footers) > min(SMALL_BYTES, options.target_bytes):
+    size, count = sum(footer.size for footer in footers), len(footers)
+    limit = SMALL_BYTES if size < count * SMALL_FILE_BYTES else TINY_BYTES
+    if count < 2 or size > min(limit, options.target_bytes):
         return False
     if any(leaf == "variant" for f in columns for _, leaf in types.leaves(f["type"])):
         return False  # which Arrow does not know
@@ -287,17 +295,14 @@ def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
 
 
 def _settle(store: Store, folder: str, footers: Sequence[Footer]) -> None:
-    """See files and folders onto the disk, up to the store's own; a bucket needs none of it."""
+    """See onto the disk: the files, their names, and the folder's name. A bucket needs none of it.
+
+    The names of the folders above are durable as soon as the marker is, which lies there too.
+    """
     local = local_path(store, folder)
-    if local is None:
-        return
-    names = [Path(local, footer.path.rpartition("/")[2]) for footer in footers]
-    parallel.each(store, _sync, names)
-    root = Path(local_path(store, "") or "/")
-    path = Path(local)
-    while path != root and path != path.parent:
-        _sync(path)
-        path = path.parent
+    if local is not None:
+        files = [Path(local, footer.path.rpartition("/")[2]) for footer in footers]
+        parallel.each(store, _sync, [*files, Path(local), Path(local).parent])
 
 
 def _sync(path: Path) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from arco.errors import NotFound
 from arco.storage import parallel
+from arco.storage.footers import parquet_files
 from arco.storage.port import Store
 from arco.worker.failures import TaskFailed, failed
 from servo.contract.partition import PartitionKey, Scalar
@@ -65,8 +66,7 @@ def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
 
 
 def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_File]:
-    listed = store.list(f"{version.path}/")
-    files = [_File(version, meta.path) for meta in listed if meta.path.endswith(".parquet")]
+    files = [_File(version, meta.path) for meta in parquet_files(store, version.path)]
     if not files:
         shown = f"partition {version.partition!r}" if version.partition else "its output"
         raise _missing(ref, f"{shown} has no files below {version.path}")
@@ -90,8 +90,10 @@ def _read(store: Store, ref: InputRef, file: _File) -> tuple[pa.Table, int]:
 
 
 def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
+    """As Spark has it, which does not tell names apart by case."""
+    there = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():
-        if name not in table.column_names:
+        if name.lower() not in there:
             column = pa.repeat(pa.scalar(value, _type_of(value)), table.num_rows)
             table = table.append_column(name, column)
     return table
