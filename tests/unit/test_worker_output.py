@@ -173,6 +173,18 @@ def test_floats_with_nan_have_no_bounds() -> None:
     assert [(c.min, c.max) for c in found] == [(None, None), ("1.0", "2.0")]
 
 
+def test_files_are_written_as_asked_for() -> None:
+    target = store()
+    written(pa.table({"x": range(99)}), target, io={"compression": "gzip"})
+    written(TABLE, io={"target_file_size": "1MiB", "compression": "none"})
+    footer = pq.read_metadata(pa.BufferReader(target.get("out/part-00000.parquet").data))
+    assert footer.row_group(0).column(0).compression == "GZIP"
+    for io in ({"sort_by": "x"}, {"files": "2"}, {"comprssion": "zstd"}):
+        with pytest.raises(TaskFailed) as caught:
+            written(TABLE, io=io)
+        assert caught.value.info.code == "io.invalid"
+
+
 def test_the_footers_come_along() -> None:
     target = store()
     found = written(TABLE, target)

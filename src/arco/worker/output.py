@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.spark import types
+from arco.spark.write_options import WriteOptions
 from arco.storage.footers import nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
@@ -167,18 +168,31 @@ def write(
     tables: Iterable[pa.Table],
     *,
     redact: Redactor,
+    io: Mapping[str, str] | None = None,
     target_bytes: int = TARGET_FILE_BYTES,
     check: Callable[[], None] = lambda: None,
 ) -> Written:
     """Put the tables under `folder` as `part-00000.parquet` and so on.
 
-    The first one's schema is everyone's. `check` is called before each file is put,
-    and may raise to end it.
+    The first one's schema is everyone's. `io` is the asset's: `compression` and
+    `target_file_size`. `check` is called before each file is put, and may raise to end it.
     """
-    sink = _Parts(store, folder, redact, target_bytes, check)
+    sink = _Parts(store, folder, redact, _options(io or {}, target_bytes), check)
     for group in _groups(tables):
         sink.add(group)
     return sink.finish()
+
+
+def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
+    for key in ("files", "sort_by"):
+        if key in io:
+            raise failed(
+                "configuration",
+                "io.invalid",
+                f"io: {key} is for Spark frames",
+                "arrange the rows before you return them, or return a Spark DataFrame",
+            )
+    return WriteOptions.of(io, target_bytes)
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -270,13 +284,13 @@ class _Parts:
         store: Store,
         folder: str,
         redact: Redactor,
-        target_bytes: int,
+        options: WriteOptions,
         check: Callable[[], None],
     ) -> None:
         self._store = store
         self._folder = folder
         self._redact = redact
-        self._target = target_bytes
+        self._options = options
         self._check = check
         self._schema: pa.Schema | None = None
         self._metadata: list[Any] = []
@@ -292,7 +306,7 @@ class _Parts:
         if table.num_rows:
             self._nan |= nan_columns(table)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
-            if self._buffer.tell() >= self._target:
+            if self._buffer.tell() >= self._options.target_bytes:
                 self._close()
 
     def finish(self) -> Written:
@@ -306,7 +320,10 @@ class _Parts:
         self._nan = set()
         self._buffer = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
-            self._buffer, self._schema, compression="zstd", metadata_collector=self._metadata
+            self._buffer,
+            self._schema,
+            compression=self._options.compression,
+            metadata_collector=self._metadata,
         )
 
     def _close(self) -> None:
