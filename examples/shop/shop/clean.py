@@ -83,8 +83,6 @@ def products(products: AssetIn["raw.products"]) -> DataFrame:
         unique("order_id"),
         in_range("amount", min=0, max=10_000),
         accepted_values("status", ["paid", "refunded"]),
-        references("sku", "clean.products.sku"),
-        references("customer_id", "clean.customers.customer_id", severity="warning"),
         expression("quantity BETWEEN 1 AND 100", name="quantities are those of people"),
         # Of last year's days this cannot be true: good to know, and no reason to stop.
         freshness("ordered_at", max_age="2d", severity="info"),
@@ -92,7 +90,6 @@ def products(products: AssetIn["raw.products"]) -> DataFrame:
     ],
     gating=Gating(preset="quarantine"),
     retention=Retention(versions=3),
-    deps=["clean.products", "clean.customers"],
 )
 def orders(orders: AssetIn["raw.orders"]) -> DataFrame:
     """Each order once, in euros. What cannot be right waits in quarantine for a person."""
@@ -135,6 +132,9 @@ def sessions(clicks: AssetIn["clicks"]) -> DataFrame:
     owners=["data@example.com"],
     tags={"tier": "gold"},
     checks=[
+        # An order that the joins do not find would be lost without a word.
+        references("sku", "clean.products.sku", phase="before", input="orders"),
+        references("customer_id", "clean.customers.customer_id", phase="before", input="orders"),
         not_null("country", "category", "revenue"),
         row_count(min=1),
     ],

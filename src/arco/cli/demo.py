@@ -33,6 +33,7 @@ from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.cli import app, render
 from arco.cli.events import since
+from arco.cli.failures import DIFFERENT
 from arco.errors import Error, Refused
 from arco.execution.tables import QUARANTINE
 
@@ -64,12 +65,12 @@ class Stage:
     def say(self, text: str) -> None:
         self.console.print(f"[green]▸[/] {text}", highlight=False)
 
-    def servo(self, *arguments: str) -> None:
-        """Show a command, run it in this process, and insist that it works."""
+    def servo(self, *arguments: str, code: int = 0) -> None:
+        """Show a command, run it in this process, and insist on how it ends."""
         self.console.print(Text(f"\n$ servo {shlex.join(arguments)}", "bold"), soft_wrap=True)
         sys.stdout.flush()
-        if (code := app.run(arguments)) != 0:
-            raise SystemExit(f"servo {shlex.join(arguments)} ended with exit code {code}")
+        if (ended := app.run(arguments)) != code:
+            raise SystemExit(f"servo {shlex.join(arguments)} ended with exit code {ended}")
 
 
 def open_workspace(actor: str = "demo") -> Workspace:
@@ -105,9 +106,10 @@ def beginnings(stage: Stage) -> None:
     stage.servo("deploy", "--project", str(SHOP), "-m", "the shop opens")
 
 
-def shop_run(stage: Stage, selection: str, days: str, *more: str) -> None:
+def shop_run(stage: Stage, selection: str, days: str, *more: str, code: int = 0) -> None:
     where = ("-p", f"date={days}", "-p", f"month={MONTH}")
-    stage.servo("run", selection, *where, "--config", f"rows_per_day={stage.orders}", *more)
+    size = ("--config", f"rows_per_day={stage.orders}")
+    stage.servo("run", selection, *where, *size, *more, code=code)
 
 
 def good_days(stage: Stage) -> int:
@@ -128,7 +130,7 @@ def bad_day(stage: Stage) -> None:
         "A bad day",
         f"On {BAD_DAY} the till mixes up its currencies. Nobody has been told.",
     )
-    shop_run(stage, "*", BAD_DAY)
+    shop_run(stage, "*", BAD_DAY, code=DIFFERENT)
     stage.servo("quarantine", "list")
     held = open_workspace().snapshot().all(QUARANTINE)[0]
     stage.servo("quarantine", "show", held.materialization_id)
