@@ -103,6 +103,10 @@ class Bench:
     def log(self, run: str = "r1", task: str = "t1", attempt: int = 1) -> str:
         return self.plain.get(paths.attempt_log(run, task, attempt)).data.decode()
 
+    def listed(self, prefix: str) -> list[str]:
+        """Of the store that tasks write to."""
+        return [meta.path for meta in self.store.list(prefix)]
+
     def objects(self, prefix: str) -> list[str]:
         return [meta.path for meta in self.plain.list(prefix)]
 

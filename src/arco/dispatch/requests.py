@@ -85,6 +85,7 @@ class Requests:
             asset_id=task.asset_id,
             partition=task.partition_key,
             kind=asset.kind,
+            engine=asset.engine,
             code=CodeRef(
                 artifact=manifest.artifact,
                 module=asset.code.module,

@@ -226,6 +226,8 @@ class Attempt:
     def _work(self, log: LogCapture) -> Callable[[], Any]:
         """The code is there, and so are its arguments; what is returned does the work."""
         self._folder = self._artifact(self._request.code.artifact)
+        if self._request.engine == "spark" and self._spark is not None:
+            self._session()  # which `F.col`, or a UDF at the top of a module, needs
         match self._request.kind:
             case "python":
                 loaded = self._load()

@@ -65,6 +65,8 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asset_id: str
     partition: str = ""
     kind: str = "python"
+    engine: str = ""
+    """`spark`: its session is there before the code runs, for what asks for it by no name."""
     code: CodeRef
     sql: str = ""
     inputs: tuple[InputRef, ...] = ()
