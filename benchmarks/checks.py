@@ -71,7 +71,7 @@ def checks(rows: int) -> list[Check]:
         in_range("discount", min=0, max=1),
         matches("email", EMAIL),
         references("customer_id", "shop.customers.customer_id"),
-        expression("amount >= 0 AND day <= ordered_at"),
+        expression("amount >= 0 AND quantity > 0"),
     ]
 
 

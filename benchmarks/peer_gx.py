@@ -12,7 +12,7 @@ from typing import Any
 
 
 def main() -> None:
-    import great_expectations as gx
+    import great_expectations as gx  # type: ignore[import-not-found]
     from great_expectations import expectations as gxe
     from pyspark.sql import SparkSession
 
@@ -75,7 +75,7 @@ def expectations(gxe: Any, given: Any) -> list[Any]:
         ),
         gxe.UnexpectedRowsExpectation(
             unexpected_rows_query="SELECT * FROM {batch} "
-            "WHERE NOT coalesce(amount >= 0 AND day <= ordered_at, FALSE)"
+            "WHERE NOT coalesce(amount >= 0 AND quantity > 0, FALSE)"
         ),
     ]
 

@@ -89,6 +89,36 @@ PATTERNS = [
 JAVA_ONLY = [r"(?=a).*", r"(?i)a", r"\p{L}", r"(.)\1?", r"a++", r"\ba\b"]
 
 
+EXPRESSIONS = [
+    "num > 0",
+    "NUM BETWEEN -1 AND 2 OR num IS NULL",
+    "num <> 3 AND NOT (num = -2)",
+    "num < big",
+    "big >= -9223372036854775",
+    "num <= price",
+    "price > 0.005",
+    "price = 1.5 OR price <= big",
+    "few IN (1, -1, 300) OR few NOT IN (2)",
+    "x > -1.5",
+    "x <= 0",
+    "x = 0 OR x >= 1.5",
+    "NOT x < 0.1",
+    "word >= 'a' AND word < 'b'",
+    "word IN ('a', 'A', 'é', '')",
+    "word <> place.city",
+    "flag",
+    "NOT flag OR flag = FALSE",
+    "day <= DATE'1970-01-01'",
+    "day BETWEEN DATE'1969-12-31' AND DATE'2025-01-31'",
+    "at = at",
+    "local >= local",
+    "place IS NULL OR place.no > 1",
+    "tags IS NOT NULL",
+    "true",
+    "false",
+]
+
+
 class Case(NamedTuple):
     check: Check
     misfit: Callable[[Sequence[Mapping[str, Any]]], int | None]
@@ -333,6 +363,12 @@ def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any
     found = answers(lake, ref, other, cases, **away)
     agree(found, cases, rows)
     assert {each.method for each in found.values()} <= {"footer", "spark"}
+    said = [Case(expression(sql, name=sql), lambda rows: None) for sql in EXPRESSIONS]
+    near = answers(lake, ref, other, said)
+    far = answers(lake, ref, other, said, **away)
+    assert {n: e.failing for n, e in near.items()} == {n: e.failing for n, e in far.items()}
+    assert {each.method for each in near.values()} <= {"footer", "duckdb"}
+    assert {each.method for each in far.values()} <= {"footer", "spark"}
     clock = SimClock()
     aged = [
         Case(freshness(column, max_age=timedelta(days=400), name=column), lambda rows: None)
@@ -352,8 +388,8 @@ def test_what_duckdb_cannot_say_goes_to_spark(tmp_path: Path, session: Any) -> N
     rows = [dict.fromkeys(POOLS) | {"word": word, "Num": at} for at, word in enumerate(TEXTS)]
     checks = [
         *(matches("word", pattern, name=pattern) for pattern in JAVA_ONLY),
-        expression("num > 2", name="sql"),
-        expression("num > 2 -- not all are", name="sql with a comment"),
+        expression("num > 2", name="plain sql"),
+        expression("abs(num) > 2 -- not all are", name="sql with a comment"),
         expression("if(word = 'a', null, true)", name="null is not true"),
         unique("place", name="nested"),
         in_range("NUM", min=2, name="by duckdb"),
@@ -368,7 +404,7 @@ def test_what_duckdb_cannot_say_goes_to_spark(tmp_path: Path, session: Any) -> N
         r"(.)\1?": ("spark", len(TEXTS) - 5),
         "a++": ("spark", len(TEXTS) - 1),
         r"\ba\b": ("spark", len(TEXTS) - 1),
-        "sql": ("spark", 3),
+        "plain sql": ("duckdb", 3),
         "sql with a comment": ("spark", 3),
         "null is not true": ("spark", 1),
         "nested": ("spark", 0),

@@ -57,8 +57,8 @@ class DuckEngine:
 
     def can(self, need: Need) -> bool:
         match need:
-            case Untrue():
-                return False
+            case Untrue(for_duckdb=sql):
+                return sql is not None
             case Misfits(condition=condition):
                 return _sayable(condition)
             case Repeated(columns=columns):
@@ -91,8 +91,8 @@ class DuckEngine:
 
     def sample(self, need: Rowwise) -> list[dict[str, Any]]:
         match need:
-            case Misfits(condition=condition):
-                sql = f"SELECT * FROM {self._relation()} WHERE NOT ({condition(_SQL)})"
+            case Misfits() | Untrue():
+                sql = f"SELECT * FROM {self._relation()} WHERE {_misfit(need)}"
             case Repeated():
                 keys = ", ".join(_keys(need))
                 there = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
@@ -103,8 +103,6 @@ class DuckEngine:
                 sql = f"SELECT * FROM {self._relation()} WHERE ({keys}) IN ({twice})"
             case Orphans():
                 sql = f"SELECT * EXCLUDE (_key) FROM {self._orphans(need)}"
-            case Untrue():
-                raise Unanswered("this is Spark SQL")
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: Orphans) -> str:
@@ -182,8 +180,8 @@ def _sayable(condition: Any) -> bool:
 
 def _aggregate(need: Need) -> str:
     match need:
-        case Misfits(condition=condition):
-            return f"count(*) FILTER (WHERE NOT ({condition(_SQL)}))"
+        case Misfits() | Untrue():
+            return f"count(*) FILTER (WHERE {_misfit(need)})"
         case Newest(column=column):
             return f"max({_SQL.moment(column)})"
         case Repeated(columns=(column,), dense=(low, high)):
@@ -191,6 +189,14 @@ def _aggregate(need: Need) -> str:
             bits = f"bit_count(bitstring_agg({key}, {low}, {high}))"
             return f"count({key}) - coalesce({bits}, 0)"
     raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
+
+
+def _misfit(need: Misfits | Untrue) -> str:
+    match need:
+        case Misfits(condition=condition):
+            return f"NOT ({condition(_SQL)})"
+        case Untrue(for_duckdb=sql):
+            return f"NOT coalesce({sql}, FALSE)"
 
 
 def _keys(need: Repeated) -> list[str]:

@@ -26,6 +26,7 @@ from arco.worker.checks.needs import (
     Untrue,
 )
 from arco.worker.checks.phrases import age, between, rows_that, some
+from arco.worker.checks.predicates import for_duckdb
 from arco.worker.checks.subject import Around, Subject
 from arco.worker.checks.values import Unsuitable
 from servo.contract.manifest import Check
@@ -299,7 +300,8 @@ def _references(asked: Asked) -> Need:
 
 
 def _expression(asked: Asked) -> Need:
-    return Untrue(str(asked.check.params["sql"]))
+    sql = str(asked.check.params["sql"])
+    return Untrue(sql, for_duckdb(sql, asked.all))
 
 
 def _python(asked: Asked) -> Need:

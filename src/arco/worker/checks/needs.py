@@ -42,6 +42,8 @@ class Untrue(NamedTuple):
     """Rows of which Spark SQL is not true."""
 
     sql: str
+    for_duckdb: str | None = None
+    """The same in DuckDB's words, if it has them."""
 
 
 class Newest(NamedTuple):

@@ -1,5 +1,5 @@
-"""Spark over the same data: for Spark SQL, for what only Java's regular expressions can
-say, and for more data than should come to one machine."""
+"""Spark over the same data: for SQL and regular expressions that only it understands, and
+for more data than should come to one machine."""
 
 from __future__ import annotations
 
