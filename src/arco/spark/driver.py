@@ -86,7 +86,8 @@ class JvmDriver:
         self.cores = int(self._context.defaultParallelism)
         self.store = StatusStore(self._context)
         # When the JVM dies this server prints a traceback; that it died is told elsewhere.
-        self._context._accumulatorServer.handle_error = lambda *_: None
+        server: Any = self._context._accumulatorServer
+        server.handle_error = lambda *_: None
 
     @property
     def pid(self) -> int | None:
