@@ -26,8 +26,10 @@ from arco.cli import (
     catalog_asset,
     catalog_column,
     catalog_namespace,
+    checks,
     costs,
     data_gc,
+    lineage,
     partitions,
     project,
     quarantine,
@@ -66,6 +68,8 @@ for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
 app.add_typer(partitions.app)
+app.add_typer(checks.app)
+app.add_typer(lineage.app)
 app.add_typer(quarantine.app)
 costs.register(app)
 data_gc.register(app)
