@@ -71,10 +71,10 @@ def _record(
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
     """Whether this very output was folded: another attempt has adopted it, say."""
-    if not reads:
-        return False  # nothing is counted, so nothing is counted twice
-    edge = edge_id(reads[0].asset, recorded.asset, reads[0].parameter)
-    return rows.get(EXECUTIONS, recorded.asset, recorded.materialization_id, edge) is not None
+    # Where nothing was read, nothing is counted, and nothing is counted twice.
+    edges = (edge_id(ref.asset, recorded.asset, ref.parameter) for ref in reads)
+    key = recorded.asset, recorded.materialization_id
+    return any(rows.get(EXECUTIONS, *key, edge) is not None for edge in edges)
 
 
 def _reads(read: Iterable[InputRef]) -> list[InputRef]:
