@@ -148,7 +148,8 @@ class DataCollector:
         head = self._manifests.head()
         snapshot = Snapshot(self._manifests, self._files, head)
         seen = self._look(snapshot, floor, pinned, progress)
-        given_up = list(give_up(seen.versions, self._runs.retention(snapshot), seen.stays, now))
+        retention = self._runs.retention(snapshot)
+        given_up = sorted(give_up(seen.versions, retention, seen.stays, now), key=_in_order)
         failed = 0
         if not dry_run:
             told = self._give_up(given_up, progress)
@@ -201,16 +202,15 @@ class DataCollector:
     def _give_up(self, given_up: Sequence[GivenUp], progress: Progress) -> list[GivenUp]:
         """Those that the log says are given up."""
         told: list[GivenUp] = []
-        ordered = sorted(given_up, key=lambda g: (g.asset_id, g.materialization_id))
         done = 0
-        for asset_id, those in itertools.groupby(ordered, lambda g: g.asset_id):
+        for asset_id, those in itertools.groupby(given_up, lambda g: g.asset_id):
             mine = list(those)
             for start in range(0, len(mine), BATCH):
                 part = mine[start : start + BATCH]
                 done += len(part)
                 if self._told(asset_id, part):
                     told += part
-                progress("giving up versions", done, len(ordered))
+                progress("giving up versions", done, len(given_up))
         return told
 
     def _told(self, asset_id: str, part: Sequence[GivenUp]) -> bool:
@@ -263,6 +263,11 @@ class DataCollector:
             failed += delete_quietly(self._store, [d.path for d in part])
             progress("deleting", start + len(part), len(doomed))
         return failed
+
+
+def _in_order(given: GivenUp) -> tuple[str, str, str, int, str]:
+    asset = (given.asset, given.asset_id, given.partition)
+    return (*asset, given.version, given.materialization_id)
 
 
 def _belongs_to(meta: ObjectMeta) -> str:
