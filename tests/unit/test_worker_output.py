@@ -173,6 +173,23 @@ def test_floats_with_nan_have_no_bounds() -> None:
     assert [(c.min, c.max) for c in found] == [(None, None), ("1.0", "2.0")]
 
 
+def test_what_a_file_said_of_its_columns_is_not_said_of_others() -> None:
+    given = pa.table({"f": [1.0, float("nan")]})
+    stale = {
+        "org.apache.spark.sql.parquet.row.metadata": '{"type":"struct","fields":[]}',
+        "arco.nan_columns": "[]",
+        "mine": "kept",
+    }
+    target = store()
+    found = written(given.replace_schema_metadata(stale), target)
+    assert [(c.name, c.type, c.max) for c in found.schema] == [("f", "double", None)]
+    metadata = pq.read_metadata(pa.BufferReader(target.get("out/part-00000.parquet").data)).metadata
+    assert metadata[b"mine"] == b"kept"
+    assert metadata[b"arco.nan_columns"] == b'["f"]'
+    again = pq.read_table(pa.BufferReader(target.get("out/part-00000.parquet").data))
+    assert written(again.rename_columns(["g"])).schema[0].name == "g"
+
+
 def test_files_are_written_as_asked_for() -> None:
     target = store()
     written(pa.table({"x": range(99)}), target, io={"compression": "gzip"})

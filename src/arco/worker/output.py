@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from arco.spark import types
 from arco.spark.write_options import WriteOptions
-from arco.storage.footers import nan_columns, nan_metadata
+from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
 from arco.worker.failures import failed
@@ -227,12 +227,21 @@ def _checked_schema(schema: pa.Schema) -> pa.Schema:
         raise failed("user_code", "output.columns", flaw, "rename one of them")
     if not schema.names:
         raise failed("user_code", "output.columns", "the output has no columns")
-    written = pa.schema([_readable(field) for field in schema], schema.metadata)
+    written = pa.schema([_readable(field) for field in schema], _own_metadata(schema))
     try:
         types.arrow_fields(written)
     except ValueError as error:
         raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
     return written
+
+
+def _own_metadata(schema: pa.Schema) -> dict[bytes, bytes]:
+    """Without what an input's writer said about the input's columns."""
+    return {
+        key: value
+        for key, value in (schema.metadata or {}).items()
+        if key != NAN_METADATA.encode() and not key.startswith(b"org.apache.spark.")
+    }
 
 
 def _readable(field: pa.Field) -> pa.Field:
