@@ -45,7 +45,7 @@ def _of_run(run: RunRow, rows: list[TaskRow], library: Library) -> Needs:
     except NotFound:
         plan = None
     planned = () if plan is None else plan.spec.tasks
-    times = [row.ready_at for row in rows if row.state in states.ACTIVE_ATTEMPT and row.ready_at]
+    times = [row.ready_at for row in rows if row.state in states.IN_FLIGHT and row.ready_at]
     if plan is None:  # it cannot go on; what it might read was current when it was made
         times.append(run.created_at - PLANNING)
     made = {row.materialization_id for row in rows if row.materialization_id}

@@ -18,24 +18,20 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.execution.events import (
-    CostIncurred,
     Held,
     OutputAccepted,
     OutputHeld,
     OutputMissed,
     OutputRejected,
 )
-from arco.lineage.events import LineageRecorded
 from arco.log.envelope import Payload
-from arco.orchestration import states
+from arco.orchestration import derived, retry, states, task_rows
 from arco.orchestration.events import (
     AttemptLost,
     DispatchEnqueued,
-    RunAsset,
     RunCancelRequested,
     RunTriggered,
     TaskFinished,
-    TaskPlan,
     TasksPlanned,
     TaskStarted,
     TimerFired,
@@ -52,12 +48,10 @@ from arco.orchestration.tables import (
     TaskRow,
     TimerRow,
 )
-from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Change, Emit, Fact, Put, Rows
 from arco.state.system import applied, refused
 from arco.state.table import EPOCH
 from servo.contract.identity import attempt_id, dispatch_key, dispatch_name, timer_key, timer_name
-from servo.contract.manifest import RETRIABLE
 from servo.contract.task import ErrorInfo, Materialization, TaskResult
 
 replace = msgspec.structs.replace
@@ -222,7 +216,7 @@ class _Run:
         if self._task(e.tasks[0].task_id) is not None:
             return  # these are there already
         for index, plan in enumerate(e.tasks, e.first):
-            self._set(_planned(self.row, index, plan, e.assets[plan.asset]))
+            self._set(task_rows.planned(self.row, index, plan, e.assets[plan.asset]))
         self._update(tasks_planned=self.row.tasks_planned + len(e.tasks))
         if self.row.tasks_planned >= self.row.tasks_total:
             self._activate()
@@ -279,21 +273,22 @@ class _Run:
         known = self._task(result.task_id)
         if known is None:
             return
-        self._emitted.extend(_findings(known, result))
+        self._emitted.extend(derived.cost(known, result))
         task = self._active(result.task_id, result.attempt_id)
         if task is None:
             self._too_late(result)
             return
-        task = _with_usage(task, result)
+        self._emitted.extend(derived.checks(task, result))
+        task = task_rows.with_usage(task, result)
         cancelling = self.row.state == states.RUN_CANCELLING
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
-            self._made(_with_output(task, result), result, result.materialization)
+            self._made(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
             self._not_made(task, result)
         else:
             if result.materialization is not None:
                 self._reject(result.materialization, "its run was cancelled before it finished")
-            self._end(_with_error(task, result.error), "attempt cancelled")
+            self._end(task_rows.with_error(task, result.error), "attempt cancelled")
 
     def _made(self, task: TaskRow, result: TaskResult, made: Materialization) -> None:
         """An output, and what the checks say about it."""
@@ -301,7 +296,7 @@ class _Run:
             warnings = sum(not check.passed for check in result.checks)
             self._end(task, "succeeded")
             self._emitted.append(OutputAccepted(materialization=made, warnings=warnings))
-            self._emitted.extend(_lineage(task, result, made))
+            self._emitted.extend(derived.lineage(task, result, made))
             return
         instead = result.instead if result.gate == "quarantine" else None
         held = replace(
@@ -312,7 +307,7 @@ class _Run:
             rows=0 if instead is None else instead.rows,
             bytes=0 if instead is None else instead.bytes,
             error_code="checks.held",
-            error_message=_why(result),
+            error_message=derived.why(result),
             error_hint="see `servo quarantine list`, and approve or reject it",
         )
         self._update(tasks_held=self.row.tasks_held + 1)
@@ -326,11 +321,13 @@ class _Run:
         if result.gate == "fail_run" and self._known(task.task_id).state == states.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
-                self.cancel(f"{task.asset_key}: {_why(result)}", force=False)
+                self.cancel(f"{task.asset_key}: {derived.why(result)}", force=False)
 
     def _hold(self, made: Materialization, result: TaskResult) -> None:
         status: Held = "QUARANTINED" if result.gate == "quarantine" else "BLOCKED"
-        self._emitted.append(OutputHeld(materialization=made, status=status, reason=_why(result)))
+        self._emitted.append(
+            OutputHeld(materialization=made, status=status, reason=derived.why(result))
+        )
 
     def _too_late(self, result: TaskResult) -> None:
         task, made = self._task(result.task_id), result.materialization
@@ -356,13 +353,13 @@ class _Run:
             retriable=True,
         )
         if self.row.state == states.RUN_CANCELLING:
-            self._end(_with_error(task, error), "attempt cancelled")
+            self._end(task_rows.with_error(task, error), "attempt cancelled")
         else:
             self._failed(task, error)
 
     def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
-        task = _with_error(task, error)
-        if not will_retry(task, error):
+        task = task_rows.with_error(task, error)
+        if not retry.will_retry(task, error):
             self._emitted.append(
                 OutputMissed(
                     asset_id=task.asset_id,
@@ -375,7 +372,7 @@ class _Run:
             return
         state = states.after(task.state, "failed, to be retried")
         assert state is not None
-        due = self._now + timedelta(seconds=retry_delay_s(task))
+        due = self._now + timedelta(seconds=retry.retry_delay_s(task))
         self._close(task)
         self._set(replace(task, state=state, retry_not_before=due))
         self._update(retries=self.row.retries + 1)
@@ -410,7 +407,7 @@ class _Run:
             retriable=True,
         )
         if self.row.state == states.RUN_CANCELLING:
-            self._end(_with_error(task, error), "attempt cancelled")
+            self._end(task_rows.with_error(task, error), "attempt cancelled")
         else:
             self._failed(task, error)
 
@@ -623,160 +620,6 @@ class _Run:
 _UNEXPLAINED = ErrorInfo(
     category="infrastructure", code="infrastructure.unexplained", message="failed without a reason"
 )
-
-
-def will_retry(task: TaskRow, error: ErrorInfo) -> bool:
-    """Whether a failed attempt is followed by another: `never_on`, then `retry_on`, then kind."""
-    if task.attempt >= task.max_attempts:
-        return False
-    names = {error.category, error.code, error.exception} - {""}
-    if names & set(task.never_on):
-        return False
-    return bool(names & set(task.retry_on)) or error.retriable or error.category in RETRIABLE
-
-
-def retry_delay_s(task: TaskRow) -> int:
-    """1 min, 2, 4 … up to an hour, by default."""
-    doubled = task.retry_delay_s << min(task.attempt - 1, 30)
-    return min(doubled, task.retry_max_delay_s)
-
-
-def _planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRow:
-    return TaskRow(
-        run_id=run.run_id,
-        task_id=plan.task_id,
-        index=index,
-        asset_key=asset.key,
-        asset_id=asset.asset_id,
-        partition_key=plan.partition,
-        tenant=plan.tenant,
-        state=states.PLANNED,
-        attempt=0,
-        attempt_id="",
-        max_attempts=asset.max_attempts,
-        deps_total=len(plan.deps),
-        deps_satisfied=0,
-        upstream=list(plan.deps),
-        downstream=[],
-        priority=asset.priority + run.priority,
-        timeout_s=asset.timeout_s,
-        retry_delay_s=asset.delay_s,
-        retry_max_delay_s=asset.max_delay_s,
-        retry_on=list(asset.retry_on),
-        never_on=list(asset.never_on),
-        redelivery=0,
-        worker_id="",
-        ready_at=None,
-        dispatched_at=None,
-        started_at=None,
-        finished_at=None,
-        retry_not_before=None,
-        materialization_id=plan.reused,
-        path="",
-        adopted=False,
-        error_category="",
-        error_code="",
-        error_message="",
-        error_hint="",
-        wall_ms=0,
-        cpu_ms=0,
-        peak_memory_kib=0,
-    )
-
-
-def _findings(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
-    """What an attempt found out and took, whether or not its output counts."""
-    made = result.materialization
-    if result.checks and not result.adopted:
-        yield ChecksEvaluated(
-            asset_id=task.asset_id,
-            asset=task.asset_key,
-            partition=task.partition_key,
-            materialization_id="" if made is None else made.materialization_id,
-            run_id=task.run_id,
-            task_id=task.task_id,
-            attempt_id=result.attempt_id,
-            results=result.checks,
-        )
-    if result.cost is not None and not result.adopted:
-        yield CostIncurred(
-            asset_id=task.asset_id,
-            asset=task.asset_key,
-            partition=task.partition_key,
-            run_id=task.run_id,
-            task_id=task.task_id,
-            attempt=result.attempt,
-            attempt_id=result.attempt_id,
-            outcome=result.outcome,
-            usage=result.usage,
-            cost=result.cost,
-        )
-
-
-def _lineage(task: TaskRow, result: TaskResult, made: Materialization) -> Iterator[Payload]:
-    if result.lineage is not None:
-        yield LineageRecorded(
-            asset=task.asset_key,
-            asset_id=task.asset_id,
-            materialization_id=made.materialization_id,
-            partition=task.partition_key,
-            run_id=task.run_id,
-            task_id=task.task_id,
-            rows=made.rows,
-            bytes=made.bytes,
-            lineage=result.lineage,
-        )
-
-
-def _why(result: TaskResult) -> str:
-    """The checks that led to the gate, in one line."""
-    found = [check for check in result.checks if check.action == result.gate]
-    if not found:
-        return "checks did not pass"
-    first = f"{found[0].name}: {found[0].message}" if found[0].message else found[0].name
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{first}{more}"
-
-
-def _with_usage(task: TaskRow, result: TaskResult) -> TaskRow:
-    usage = result.usage
-    return replace(
-        task,
-        worker_id=result.worker_id,
-        wall_ms=usage.wall_ms,
-        cpu_ms=usage.cpu_ms,
-        peak_memory_kib=usage.peak_memory_kib,
-    )
-
-
-def _with_output(task: TaskRow, result: TaskResult) -> TaskRow:
-    made = result.materialization
-    assert made is not None
-    return replace(
-        task,
-        materialization_id=made.materialization_id,
-        path=made.path,
-        rows=made.rows,
-        bytes=made.bytes,
-        adopted=result.adopted,
-        gate=result.gate if result.gate == "warn" else "",
-        error_category="",
-        error_code="",
-        error_message="",
-        error_hint="",
-    )
-
-
-def _with_error(task: TaskRow, error: ErrorInfo | None) -> TaskRow:
-    if error is None:
-        return task
-    return replace(
-        task,
-        error_category=error.category,
-        error_code=error.code,
-        error_message=error.message,
-        error_hint=error.hint,
-    )
 
 
 def _overdue(task: TaskRow, started: datetime) -> datetime:

@@ -8,7 +8,6 @@ Spark starts when something asks for it: the function, a query, or a check that 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Invalid, NotFound
-from arco.spark.host import SparkHost, SparkTask
+from arco.spark.host import SparkHost
 from arco.spark.query import Query
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
@@ -33,10 +32,11 @@ from arco.worker.envelope import check_request
 from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
 from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
-from arco.worker.interrupt import SPARK_PATIENCE_S, Control, Interruption
+from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
 from arco.worker.output import Written, folder, materialization, summed_up, tables_of, write
 from arco.worker.pricing import Pricing
+from arco.worker.seat import Seat
 from arco.worker.secrets import NO_REDACTION, NO_SECRETS, Redactor, SecretRegistry, SecretValues
 from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
@@ -57,8 +57,6 @@ from servo.contract.task import (
 T = TypeVar("T")
 
 MAX_PROGRESS_CHARS: Final = 1_000
-WATCH_S: Final = 0.5
-"""How often Spark is asked how far it is, and told again to stop."""
 
 _END = object()
 
@@ -96,9 +94,7 @@ class Attempt:
         self._folder: Path | None = None
         self._secrets: SecretValues = NO_SECRETS
         self._redact = NO_REDACTION
-        self._spark: SparkTask | None = None
-        self._watched_at = 0.0
-        self._said_progress = False
+        self._spark = Seat(shared.spark, request, control, interruption, shared.clock)
         self._checks: list[CheckResult] = []
         self._tracing = Tracing(request)
         self._sql: Query | None = None
@@ -129,7 +125,7 @@ class Attempt:
         log = self._log()
         with log.active():
             try:
-                with self._on_spark():
+                with self._spark.taken():
                     result = self._worked(log)
             except (Exception, TaskTimeout) as error:
                 result = self._failed(error)
@@ -172,65 +168,17 @@ class Attempt:
             self._secrets = self._shared.secrets.resolve(self._request.secrets)
             self._redact = log.redact = Redactor(self._secrets.values())
 
-    # -- Spark ----------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _on_spark(self) -> Iterator[None]:
-        """A place on the process's Spark, which starts when it is first used."""
-        host, request = self._shared.spark, self._request
-        if host is None:
-            yield
-            return
-        described = f"{request.asset} {request.partition}".rstrip()
-        size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
-        with host.task(request.attempt_id, described, input_bytes=size or None) as task:
-            self._spark = task
-            self._interruption.watch = self._watch
-            try:
-                yield
-            finally:
-                self._interruption.watch = None
-                self._measure(task)
-
-    def _session(self) -> Any:
-        return self._task().session
-
-    def _task(self) -> SparkTask:
-        if self._spark is None:
-            raise failed(
-                "configuration",
-                "spark.missing",
-                f"{self._request.asset} needs Spark, which this worker does not have",
-                "install it for the workers: pip install 'arco[spark]'",
-            )
-        self._interruption.patience_s = SPARK_PATIENCE_S
-        return self._spark
-
-    def _watch(self, reason: BaseException | None) -> None:
-        """Told by the watchdog's thread, again and again."""
-        task, now = self._spark, self._shared.clock.monotonic()
-        if task is None or not task.started or now - self._watched_at < WATCH_S:
-            return
-        self._watched_at = now
-        if reason is not None:
-            task.cancel()
-        elif not self._said_progress and (seen := task.progress()) is not None:
-            self._control.progress(seen.percent, seen.text)
-
-    def _measure(self, task: SparkTask) -> None:
-        if task.started and not self._interruption.sent:
-            self._meter.spark = task.usage()
-
     # -- code and arguments ---------------------------------------------------------------
 
     def _work(self, log: LogCapture) -> Callable[[], Any]:
         """The code is there, and so are its arguments; what is returned does the work."""
         self._folder = self._artifact(self._request.code.artifact)
-        if self._request.engine == "spark" and self._spark is not None:
-            self._session()  # which `F.col`, or a UDF at the top of a module, needs
+        if self._request.engine == "spark" and self._spark.available:
+            self._spark.session()  # which `F.col`, or a UDF at the top of a module, needs
         match self._request.kind:
             case "python":
                 loaded = self._load()
+                self._spark.ship()
                 function = functools.partial(loaded.function, **self._arguments(loaded, log))
                 return lambda: self._returned(loaded, self._call(function))
             case "sql":
@@ -268,7 +216,7 @@ class Attempt:
         frames = {
             ref.parameter: self._read(ref, "spark") for ref in request.inputs if ref.parameter
         }
-        return self._call(lambda: query.run(self._task(), frames))
+        return self._call(lambda: query.run(self._spark.task, frames))
 
     def _artifact(self, digest: str) -> Path:
         try:
@@ -318,7 +266,7 @@ class Attempt:
             if kind != "spark":
                 data = read_input(self._shared.store, ref, kind, on_bytes=self._count_read)
             else:
-                data = read_frame(self._task(), self._shared.store, ref)
+                data = read_frame(self._spark.task, self._shared.store, ref)
             self._tracing.read(ref, data)
             return data
 
@@ -340,11 +288,11 @@ class Attempt:
             log=log.logger(request.asset),
             on_progress=self._progress,
             is_cancelled=self._interruption.stopping,
-            spark=self._session,
+            spark=self._spark.session,
         )
 
     def _progress(self, percent: int, message: str) -> None:
-        self._said_progress = True
+        self._spark.shows_progress = False
         with self._interruption.shielded():
             self._control.progress(percent, encodable(self._redact(message))[:MAX_PROGRESS_CHARS])
 
@@ -363,9 +311,9 @@ class Attempt:
     def _inspection(self) -> Inspection:
         request, shared = self._request, self._shared
         hooks = None
-        if self._spark is not None:
+        if self._spark.available:
             hooks = SparkHooks(
-                lambda ref: read_frame(self._task(), shared.store, ref),
+                lambda ref: read_frame(self._spark.task, shared.store, ref),
                 self._spark.cancel,
                 self._spark.hurt,
             )
@@ -383,7 +331,7 @@ class Attempt:
     def _read_for_check(self, ref: InputRef, kind: str) -> Any:
         if kind != "spark":
             return read_input(self._shared.store, ref, kind)
-        return read_frame(self._task(), self._shared.store, ref)
+        return read_frame(self._spark.task, self._shared.store, ref)
 
     def _output(
         self, data: object, metadata: Mapping[str, object], inspection: Inspection
@@ -425,7 +373,7 @@ class Attempt:
         self._tracing.plan(frame)
         footers = _as_user_code(
             lambda: write_frame(
-                self._task(),
+                self._spark.task,
                 self._shared.store,
                 target,
                 frame,
@@ -468,9 +416,7 @@ class Attempt:
             error = reason.with_traceback(error.__traceback__)
         elif self._sql is not None:
             error = self._sql.failure(error) or error
-        spark = None
-        if self._spark is not None and reason is None and not isinstance(error, TaskFailed):
-            spark = self._spark.failure(error)
+        spark = self._spark.failure(error) if reason is None else None
         info = classify(error, redact=self._redact, folder=self._folder, spark=spark)
         outcome = "cancelled" if info.category == "cancelled" else "failed"
         return self._result(outcome=outcome, error=info, checks=tuple(self._checks))
@@ -488,6 +434,7 @@ class Attempt:
 
     def _priced(self, result: TaskResult) -> TaskResult:
         """With what the attempt took; asked last, when Spark has said its part."""
+        self._meter.spark = self._spark.usage
         usage = self._meter.usage()
         return msgspec.structs.replace(
             result, usage=usage, cost=self._shared.pricing.cost(usage, self._shared.tenant)

@@ -131,9 +131,14 @@ def _loaded(member: Any) -> Loaded:
 # -- the synthetic package ----------------------------------------------------------------
 
 
+def package_name(artifact: str) -> str:
+    """The synthetic package that an artifact's modules are in."""
+    return PREFIX + artifact[:16]
+
+
 def _package(code: CodeRef, folder: Path) -> str:
     """The artifact's package, made if need be. Its root may be a folder inside of it."""
-    name = PREFIX + code.artifact[:16]
+    name = package_name(code.artifact)
     places = [str(folder / code.root), str(folder)] if code.root else [str(folder)]
     with _lock:
         _install()

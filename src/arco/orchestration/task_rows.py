@@ -1,0 +1,96 @@
+"""The row of a task: as it is planned, and with what an attempt reports."""
+
+from __future__ import annotations
+
+import msgspec
+
+from arco.orchestration import states
+from arco.orchestration.events import RunAsset, TaskPlan
+from arco.orchestration.tables import RunRow, TaskRow
+from servo.contract.task import ErrorInfo, TaskResult
+
+replace = msgspec.structs.replace
+
+
+def planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRow:
+    return TaskRow(
+        run_id=run.run_id,
+        task_id=plan.task_id,
+        index=index,
+        asset_key=asset.key,
+        asset_id=asset.asset_id,
+        partition_key=plan.partition,
+        tenant=plan.tenant,
+        state=states.PLANNED,
+        attempt=0,
+        attempt_id="",
+        max_attempts=asset.max_attempts,
+        deps_total=len(plan.deps),
+        deps_satisfied=0,
+        upstream=list(plan.deps),
+        downstream=[],
+        priority=asset.priority + run.priority,
+        timeout_s=asset.timeout_s,
+        retry_delay_s=asset.delay_s,
+        retry_max_delay_s=asset.max_delay_s,
+        retry_on=list(asset.retry_on),
+        never_on=list(asset.never_on),
+        redelivery=0,
+        worker_id="",
+        ready_at=None,
+        dispatched_at=None,
+        started_at=None,
+        finished_at=None,
+        retry_not_before=None,
+        materialization_id=plan.reused,
+        path="",
+        adopted=False,
+        error_category="",
+        error_code="",
+        error_message="",
+        error_hint="",
+        wall_ms=0,
+        cpu_ms=0,
+        peak_memory_kib=0,
+    )
+
+
+def with_usage(task: TaskRow, result: TaskResult) -> TaskRow:
+    usage = result.usage
+    return replace(
+        task,
+        worker_id=result.worker_id,
+        wall_ms=usage.wall_ms,
+        cpu_ms=usage.cpu_ms,
+        peak_memory_kib=usage.peak_memory_kib,
+    )
+
+
+def with_output(task: TaskRow, result: TaskResult) -> TaskRow:
+    made = result.materialization
+    assert made is not None
+    return replace(
+        task,
+        materialization_id=made.materialization_id,
+        path=made.path,
+        rows=made.rows,
+        bytes=made.bytes,
+        adopted=result.adopted,
+        gate=result.gate if result.gate == "warn" else "",
+        error_category="",
+        error_code="",
+        error_message="",
+        error_hint="",
+    )
+
+
+def with_error(task: TaskRow, error: ErrorInfo | None) -> TaskRow:
+    if error is None:
+        return task
+    return replace(
+        task,
+        error_category=error.category,
+        error_code=error.code,
+        error_message=error.message,
+        error_hint=error.hint,
+    )

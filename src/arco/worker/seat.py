@@ -1,0 +1,118 @@
+"""An attempt's place on Spark: its session, how far its jobs are, and what they took.
+
+Nothing starts before the session is asked for. The watchdog's thread cancels the jobs of
+an attempt that is to stop, and passes on how far they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from arco.clock import Clock
+from arco.spark.errors import SparkFailure
+from arco.spark.host import SparkHost, SparkTask
+from arco.spark.metrics import SparkUsage
+from arco.spark.shipping import ship_as_code
+from arco.worker.failures import TaskFailed, failed
+from arco.worker.interrupt import SPARK_PATIENCE_S, Control, Interruption
+from arco.worker.loader import package_name
+from servo.contract.task import TaskRequest
+
+WATCH_S: Final = 0.5
+"""How often Spark is asked how far it is, and told again to stop."""
+
+
+class Seat:
+    def __init__(
+        self,
+        host: SparkHost | None,
+        request: TaskRequest,
+        control: Control,
+        interruption: Interruption,
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._request = request
+        self._control = control
+        self._interruption = interruption
+        self._clock = clock
+        self._task: SparkTask | None = None
+        self._watched_at = 0.0
+        self.usage: SparkUsage | None = None
+        """Known when the seat was left, and Spark was used."""
+        self.shows_progress = True
+        """Until the function tells its own."""
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """While this lasts, on this thread, there is a session to be had."""
+        if self._host is None:
+            yield
+            return
+        request = self._request
+        described = f"{request.asset} {request.partition}".rstrip()
+        size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
+        with self._host.task(request.attempt_id, described, input_bytes=size or None) as task:
+            self._task = task
+            self._interruption.watch = self._watch
+            try:
+                yield
+            finally:
+                self._interruption.watch = None
+                if task.started and not self._interruption.sent:
+                    self.usage = task.usage()
+
+    @property
+    def task(self) -> SparkTask:
+        """TaskFailed where this worker has no Spark."""
+        if self._task is None:
+            raise failed(
+                "configuration",
+                "spark.missing",
+                f"{self._request.asset} needs Spark, which this worker does not have",
+                "install it for the workers: pip install 'arco[spark]'",
+            )
+        self._interruption.patience_s = SPARK_PATIENCE_S
+        return self._task
+
+    def session(self) -> Any:
+        session = self.task.session
+        self.ship()
+        return session
+
+    def ship(self) -> None:
+        """Let Spark's Python processes have the functions of the project's modules."""
+        package = package_name(self._request.code.artifact)
+        if self._task is not None and self._task.started and package in sys.modules:
+            ship_as_code(package)
+
+    @property
+    def available(self) -> bool:
+        return self._task is not None
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def hurt(self, error: BaseException) -> bool:
+        return self._task is not None and self._task.hurt(error)
+
+    def failure(self, error: BaseException) -> SparkFailure | None:
+        """What Spark has to say about an error, if it is one of its own."""
+        if self._task is None or isinstance(error, TaskFailed):
+            return None
+        return self._task.failure(error)
+
+    def _watch(self, reason: BaseException | None) -> None:
+        """Told by the watchdog's thread, again and again."""
+        task, now = self._task, self._clock.monotonic()
+        if task is None or not task.started or now - self._watched_at < WATCH_S:
+            return
+        self._watched_at = now
+        if reason is not None:
+            task.cancel()
+        elif self.shows_progress and (seen := task.progress()) is not None:
+            self._control.progress(seen.percent, seen.text)
