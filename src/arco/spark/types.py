@@ -313,7 +313,7 @@ def readable_as(file: SparkType, wanted: SparkType) -> SparkType:
         return wanted if file == wanted or (str(file), str(wanted)) in _READS else file
     match file["type"]:
         case "array":
-            parts = ("elementType",)
+            parts: tuple[str, ...] = ("elementType",)
         case "map":
             parts = ("keyType", "valueType")
         case _:
