@@ -196,12 +196,19 @@ def _check_free(name: str, base: Path) -> None:
         raise Invalid(f"the module {name!r} is hidden by another of that name", hint="rename it")
 
 
+_HINTS = {
+    "PySparkRuntimeError": "modules are imported before Spark starts: make columns inside of "
+    "functions, and give a UDF at the top of a module its type as an object, such as LongType()",
+}
+"""For errors of libraries that are not imported here."""
+
+
 def _import_problem(name: str, error: BaseException, root: Path, base: Path) -> Problem:
     file, line = _place(name, error, base)
     shown = Path(file)
     if shown.is_relative_to(root):
         shown = shown.relative_to(root)
-    hint = getattr(error, "hint", "")
+    hint = getattr(error, "hint", "") or _HINTS.get(type(error).__name__, "")
     return Problem(shown.as_posix(), line, _message(name, error), hint)
 
 

@@ -364,6 +364,7 @@ class Attempt:
             target,
             self._pulled(tables_of(data)),
             redact=self._redact,
+            io=self._request.io,
             target_bytes=self._shared.target_file_bytes,
             check=self._interruption.check,
         )
