@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,9 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    # PySpark prints each error that it raises, with all of the Java stack.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     if settings.local:
         _write_no_checksums(session)
     return session

@@ -129,7 +129,8 @@ def _check(settings: SparkSettings, where: str) -> None:
 _ALWAYS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # Errors reach the task, translated; here they would be a page of Java each.
+    "spark.log.level": "FATAL",
     # Small tasks go on while a large one holds the cores.
     "spark.scheduler.mode": "FAIR",
     # One rename for each file, and none of the folder; the commit marker is ours.
