@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from arco.app import Workspace
     from arco.lineage.openlineage import TaskRun
     from arco.lineage.reader import LineageReader, Link, Node
+    from arco.lineage.tables import ExecutionRow
     from arco.orchestration.tables import TaskRow
     from arco.state.snapshot import Snapshot
+
+SHOWN = 10
+"""So many of the newest outputs, and what went into them."""
 
 app = group("lineage", "Lineage: where data comes from, and what uses it.")
 
@@ -157,11 +161,13 @@ def _tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
     from rich.text import Text
     from rich.tree import Tree
 
+    from arco.cli.failures import visible
+
     links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
-    root = Tree(Text(str(node), "bold"))
+    root = Tree(Text(visible(str(node)), "bold"))
     if not node.column and not down:
         _add_columns(root, reader, node)
-    _grow(root, node, _by_near_end(links, down), down, {node}, depth)
+    _grow(root, node, _by_near_end(links, down), down, {node})
     return root
 
 
@@ -177,23 +183,23 @@ def _grow(
     node: Node,
     links: dict[Node, list[Link]],
     down: bool,
-    above: set[Node],
-    depth: int,
+    told: set[Node],
 ) -> None:
-    """Direct ones first; one node for each far end. What is above already is not told again."""
-    if depth == 0:
-        return
+    """Direct ones first; one branch for each far end. What was told is not told again."""
     ends: dict[Node, list[Link]] = {}
     for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
         ends.setdefault(link.target if down else link.source, []).append(link)
     for end, ways in ends.items():
-        branch = tree.add(_step(end, ways, end in above, down))
-        if end not in above:
-            _grow(branch, end, links, down, above | {end}, depth - 1)
+        branch = tree.add(_step(end, ways, end in told, down))
+        if end not in told:
+            told.add(end)
+            _grow(branch, end, links, down, told)
 
 
 def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
     from rich.text import Text
+
+    from arco.cli.failures import visible
 
     direct = any(way.direct for way in ways)
     text = Text("→ " if down else "← ", "dim")
@@ -217,6 +223,8 @@ def _add_columns(root: Tree, reader: LineageReader, node: Node) -> None:
     """Of a whole asset, a line for each column before the assets that it reads."""
     from rich.text import Text
 
+    from arco.cli.failures import visible
+
     coverage = reader.coverage(node.asset)
     if coverage is None:
         return
@@ -225,20 +233,19 @@ def _add_columns(root: Tree, reader: LineageReader, node: Node) -> None:
         sources = [
             f"{e.source}.{e.source_column} {e.kind}" for e in edges if e.target_column == column
         ]
-        text = Text(column)
-        text.append(f"  ← {', '.join(sources) if sources else 'made here'}", "dim")
+        text = Text(visible(column))
+        text.append(visible(f"  ← {', '.join(sources) if sources else 'made here'}"), "dim")
         root.add(text)
     for column in coverage.unmapped:
-        root.add(Text(column) + Text("  ← unknown", "yellow"))
+        root.add(Text(visible(column)) + Text("  ← unknown", "yellow"))
     deciding = [f"{e.source}.{e.source_column} {e.kind}" for e in edges if not e.target_column]
     if deciding:
-        root.add(Text(f"rows  ← {', '.join(deciding)}", "magenta dim"))
+        root.add(Text(visible(f"rows  ← {', '.join(deciding)}"), "magenta dim"))
 
 
 def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
     """How sure this is, and the runs and versions behind the newest outputs."""
     from arco.cli import render
-    from arco.cli.live import partition_text
 
     coverage = reader.coverage(node.asset)
     if coverage is not None:
@@ -249,25 +256,26 @@ def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
         )
     if down:
         return
-    rows = reader.executions(node.asset)[-10:]
-    if not rows:
-        return
-    shown = [
-        (
-            r.source,
-            _few([partition_text(key) or "–" for key in r.source_partitions]),
-            _few([id[-8:] for id in r.source_materializations]),
-            r.rows_read or None,
-            partition_text(r.partition_key) or None,
-            r.materialization_id[-8:],
-            r.run_id[-8:],
-            r.recorded_at,
-        )
-        for r in reversed(rows)
-    ]
-    headers = ("read", "partitions", "versions", "rows", "into", "version", "run", "when")
-    render.say("")
-    render.show(render.table(headers, shown, right=["rows"], whole=["read", "run"]))
+    rows = reader.executions(node.asset)
+    for row in reversed(rows[-SHOWN:]):
+        render.say(_execution(row))
+    if len(rows) > SHOWN:
+        render.note(f"{len(rows) - SHOWN:,} older ones; see --json")
+
+
+def _execution(row: ExecutionRow) -> str:
+    """`2026-01-31 12:00:00Z  run 0J2Q…: shop.orders[date=…] version 8Z… → [date=…] version 9X…`"""
+    from arco.cli.live import partition_text
+    from arco.cli.times import short
+
+    partitions = [text for key in row.source_partitions if (text := partition_text(key))]
+    read = f"{row.source}[{_few(partitions)}]" if partitions else row.source
+    versions = _few([id[-8:] for id in row.source_materializations])
+    made = partition_text(row.partition_key)
+    return (
+        f"{short(row.recorded_at)}  run {row.run_id[-8:]}: {read} version {versions or '–'} → "
+        f"{f'[{made}] ' if made else ''}version {row.materialization_id[-8:]}"
+    )
 
 
 def _few(texts: list[str]) -> str:
