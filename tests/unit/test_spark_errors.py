@@ -1,0 +1,101 @@
+"""Spark's errors, from their parts alone: no JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arco.spark.errors import Parts, driver_lost, judge, translate
+
+ABORTED = "Job aborted due to stage failure: Task 1 in stage 2.0 failed 4 times, "
+LOST = "most recent failure: Lost task 1.3 in stage 2.0 (TID 9) (10.0.0.1 executor 1): "
+SPARK = "org.apache.spark.SparkException"
+
+
+@pytest.mark.parametrize(
+    ("parts", "category", "code"),
+    [
+        (Parts("X", "[SPARK_JOB_CANCELLED] Job 1", condition="SPARK_JOB_CANCELLED"),
+         "cancelled", "cancelled.spark"),
+        (Parts("X", ABORTED + LOST + "ExecutorLostFailure (executor 1 exited)"),
+         "infrastructure", "spark.executor_lost"),
+        (Parts("X", "", ((SPARK, ABORTED), ("java.lang.OutOfMemoryError", "Java heap space"))),
+         "infrastructure", "spark.out_of_memory"),
+        (Parts("X", "", ((SPARK, ABORTED), ("java.io.FileNotFoundException", "/a"))),
+         "input", "input.missing"),
+        (Parts("X", "Python worker exited unexpectedly (crashed)"),
+         "infrastructure", "spark.python_worker"),
+        (Parts("X", "java.io.IOException: No space left on device"),
+         "infrastructure", "os.no_space"),
+        (Parts("X", "words", condition="NEW_THING", sqlstate="42000"),
+         "user_code", "spark.new_thing"),
+        (Parts("X", "words", condition="FAILED_READ_FILE.NO_HINT"), "input", "input.unreadable"),
+    ],
+)  # fmt: skip
+def test_the_tables_decide(parts: Parts, category: str, code: str) -> None:
+    failure = judge(parts)
+    assert (failure.category, failure.code) == (category, code)
+
+
+def test_the_words_of_a_failed_task_are_those_of_its_cause() -> None:
+    said = ABORTED + LOST + "java.io.IOException: Mkdirs failed to create file:/x"
+    failure = judge(Parts("SparkException", said, ((SPARK, said),)))
+    assert failure.message == "IOException: Mkdirs failed to create file:/x"
+
+
+def test_an_analysis_error_keeps_its_words_and_loses_its_plan() -> None:
+    said = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `foo` cannot be resolved. "
+        "Did you mean one of the following? [`id`, `t`.`name`]. SQLSTATE: 42703; line 2 pos 1;\n"
+        "'Project [id#1L, 'foo]\n+- Range (0, 3, step=1)"
+    )
+    condition = "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    failure = judge(Parts("AnalysisException", said, condition=condition, sqlstate="42703"))
+    assert failure.message == (
+        "A column with name `foo` cannot be resolved. "
+        "Did you mean one of the following? [`id`, `t`.`name`]."
+    )
+    assert failure.suggestions == ("`id`", "`t`.`name`")
+    assert failure.hint == "there are: id, t.name"
+    assert (failure.sql_line, failure.sql_column) == (2, 1)
+    assert failure.details == ""
+
+
+def test_a_udf_failure_points_to_the_users_frame() -> None:
+    traceback = (
+        "Traceback (most recent call last):\n"
+        '  File "/p/assets.py", line 7, in clean\n    return helper(x)\n'
+        '  File "/v/site-packages/pandas/core.py", line 9, in map\n    return f(x)\n'
+        "KeyError: 'k'\n"
+    )
+    parts = Parts("PythonException", "", condition="PYTHON_EXCEPTION")
+    failure = judge(parts._replace(parameters={"traceback": traceback}))
+    assert (failure.code, failure.message) == ("user_code.KeyError", "KeyError: 'k'")
+    assert (failure.file, failure.line) == ("/p/assets.py", 7)
+    assert not failure.retriable
+
+
+def test_how_the_driver_ended_is_said() -> None:
+    failure = driver_lost(ConnectionRefusedError("refused"), 52)
+    assert (failure.category, failure.code) == ("infrastructure", "spark.driver_lost")
+    assert failure.message.endswith("it ran out of memory")
+    assert failure.retriable
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), ConnectionRefusedError(), FileNotFoundError("x"), KeyError("k")]
+)
+def test_what_is_not_sparks_is_left_alone(error: BaseException) -> None:
+    assert translate(error) is None
+
+
+def test_an_error_that_cannot_be_asked_does_no_harm() -> None:
+    class PySparkException(Exception):
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError
+
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    assert translate(PySparkException()) is None
