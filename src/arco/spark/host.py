@@ -12,6 +12,7 @@ it that ran on it (`hurt` says so), and no other: the next task starts a new one
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+_numbers = itertools.count()
 _DEATH_S: Final = 2.0
 """How long a process may take to be gone after its connection is."""
 
@@ -131,7 +133,8 @@ class SparkTask:
         input_bytes: int | None,
     ) -> None:
         self._host = host
-        self._tag = f"arco-{attempt_id}".replace(",", "_")
+        # The scheduler remembers what was cancelled: an attempt that comes again is another.
+        self._tag = f"arco-{attempt_id}-{next(_numbers)}".replace(",", "_")
         self._description = description or attempt_id
         self._pool = pool
         self._input_bytes = input_bytes
