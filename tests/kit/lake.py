@@ -17,7 +17,7 @@ from arco.execution.fold import HELD
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow
 from arco.log.commit import Committed
 from arco.orchestration import states
-from arco.orchestration.events import TaskFinished
+from arco.orchestration.events import DispatchEnqueued, TaskFinished
 from arco.orchestration.tables import RUNS, TASKS, TaskRow
 from arco.state.gc import Retention
 from arco.state.snapshot import Generation, Snapshot
@@ -80,6 +80,14 @@ class Lake:
     def task(self, run_id: str, asset: str) -> TaskRow:
         rows = self.w.snapshot().rows(TASKS, run_id)
         return next(row for row in rows if row.asset_key == asset)
+
+    def dispatch(self, run_id: str, asset: str) -> None:
+        task = self.task(run_id, asset)
+        sent = DispatchEnqueued(
+            run_id=run_id, task_id=task.task_id, attempt_id=task.attempt_id, redelivery=0
+        )
+        self.w.ledger.append([sent])
+        self.commit()
 
     def finish(
         self,

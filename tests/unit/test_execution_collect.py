@@ -250,6 +250,22 @@ def test_what_a_run_has_made_stays_until_it_has_ended(lake: Lake) -> None:
     assert lake.task(run, "city.derived").state == "READY"
 
 
+def test_what_was_current_while_an_attempt_is_in_flight_stays(lake: Lake) -> None:
+    """It may compare with it: its checks name the version before, and what they refer to."""
+    before = grow(lake, "city.source", 3)
+    run = lake.begin("city.recent")
+    lake.dispatch(run, "city.recent")
+    lake.wait(1)
+    since = grow(lake, "city.source", 4)
+    lake.settle()
+    collect(lake)
+    assert lake.present() == {before[2], *since}
+    lake.finish(run, "city.recent")
+    lake.settle()
+    collect(lake)
+    assert lake.present() & {*before, *since} == set(since[2:])
+
+
 def test_late_and_rejected_ones_go_and_undecided_ones_stay(lake: Lake) -> None:
     run = lake.begin("city.derived", "city.source")
     late = lake.finish(run, "city.source", attempt_id="another")
