@@ -157,7 +157,7 @@ def ranged(rng: random.Random, column: str, name: str) -> Case:
     _, pool = POOLS[column]
     plain = [v for v in pool if not (isinstance(v, float) and math.isnan(v))]
     low, high = sorted(rng.choices(plain, k=2), key=comparable)
-    low, high = (low if rng.random() < 0.8 else None, high)
+    low, high = rng.choice([(low, high), (low, None), (None, high)])
 
     def fits(row: Mapping[str, Any]) -> bool:
         value = comparable(value_of(row, column))
@@ -165,7 +165,8 @@ def ranged(rng: random.Random, column: str, name: str) -> Case:
             return True
         if isinstance(value, float) and math.isnan(value):
             return False
-        return bool((low is None or value >= comparable(low)) and value <= comparable(high))
+        at_least = low is None or value >= comparable(low)
+        return at_least and (high is None or value <= comparable(high))
 
     check = in_range(column, min=bound(low), max=bound(high), name=name)
     return Case(check, each(fits))
