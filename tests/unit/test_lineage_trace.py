@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arco.spark.lineage.capture import capture, observe
+from arco.spark.lineage.capture import MAX_CASES, UNSEEN, _cases, capture, observe
 from arco.spark.lineage.trace import trace
 from servo.contract.task import ColumnSource
 
@@ -98,10 +98,17 @@ class _Broken:
 
 def test_a_frame_without_a_plan_has_none() -> None:
     assert capture(_Frame()) is None  # type: ignore[arg-type]
-    assert observe(_Frame()).reason == "Spark's plan cannot be seen from here."  # type: ignore[arg-type]
+    assert observe(_Frame()).reason == UNSEEN  # type: ignore[arg-type]
 
 
 def test_observing_never_raises() -> None:
     found = observe(_Broken())  # type: ignore[arg-type]
     assert found.columns == ()
     assert found.reason == "Spark's plan could not be read: RuntimeError."
+
+
+def test_nested_cases_are_counted_as_often_as_they_would_be_printed() -> None:
+    deep = "CASE WHEN a THEN 1 ELSE " * 5 + "0" + " END" * 5
+    assert _cases(deep) == 1 + 2 + 4 + 8 + 16
+    assert _cases("CASE WHEN a THEN 1 END, CASE WHEN b THEN 2 END") == 2
+    assert _cases("CASE WHEN a " * 13) > MAX_CASES

@@ -199,8 +199,6 @@ def _grow(
 def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
     from rich.text import Text
 
-    from arco.cli.failures import visible
-
     direct = any(way.direct for way in ways)
     text = Text("→ " if down else "← ", "dim")
     text.append(

@@ -32,6 +32,13 @@ def _deep(x: Any) -> Any:
     return frame
 
 
+def _nested(x: Any) -> Any:
+    label = x.F.col("note")
+    for level in range(6):
+        label = x.F.when(x.F.col("amount") > level, x.F.col("status")).otherwise(label)
+    return x.orders.select(label.alias("label"))
+
+
 def _checkpointed(x: Any) -> Any:
     return x.orders.select("order_id").localCheckpoint()
 
@@ -53,6 +60,25 @@ CASES = (
         "a plan of 150 projections",
         frame=_deep,
         columns={"order_id": ["orders.order_id"], "amount": ["orders.amount transformation"]},
+    ),
+    Case(
+        "a long list of values",
+        frame=lambda x: x.orders.filter(x.F.col("order_id").isin(list(range(3000)))).select(
+            x.F.col("note").isin([f"x, y ({n})" for n in range(100)]).alias("known")
+        ),
+        columns={"known": ["orders.note transformation"]},
+        influences=["orders.order_id filter"],
+    ),
+    Case(
+        "nested conditions",
+        frame=_nested,
+        columns={
+            "label": [
+                "orders.note transformation",
+                "orders.status transformation",
+                "orders.amount conditional",
+            ]
+        },
     ),
     Case(
         "an alias in between",
