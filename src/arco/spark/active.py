@@ -44,11 +44,16 @@ def _wrap() -> None:
     from pyspark.sql import SparkSession
 
     find = SparkSession.getActiveSession
+    demand = SparkSession.active
     create = SparkSession.Builder.getOrCreate
 
     def get_active(cls: type[SparkSession]) -> Any:
         task = _session.get()
         return find() if task is None else task()
+
+    def active(cls: type[SparkSession]) -> Any:
+        task = _session.get()
+        return demand() if task is None else task()
 
     def get_or_create(builder: Any) -> Any:
         task = _session.get()
@@ -56,6 +61,7 @@ def _wrap() -> None:
 
     session_type: Any = SparkSession
     session_type.getActiveSession = classmethod(get_active)
+    session_type.active = classmethod(active)
     session_type.Builder.getOrCreate = get_or_create
 
 

@@ -30,6 +30,9 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     Raises Unavailable where Spark cannot start, with what to do about it.
     """
     builder = _builder()
+    # PySpark prints each error that it raises, with all of the Java stack.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     if settings.remote:
         _require_connect()
         return _remote(builder, settings)
@@ -46,9 +49,6 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
-    # PySpark prints each error that it raises, with all of the Java stack.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).disabled = True
     if settings.local:
         _write_no_checksums(session)
     return session
