@@ -6,12 +6,12 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
 WORKERS ?= 2
-BENCHMARKS := append commit read rebuild plan scale workers
+BENCHMARKS := append commit read rebuild plan scale workers lineage pipeline
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1
 
-.PHONY: setup java test lint format bench peers overhead demo clean
+.PHONY: setup java test lint format bench peers overhead checks demo clean
 
 setup: .venv/.installed java
 
@@ -58,9 +58,14 @@ peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/prefect
 	@echo certifi > .peers/overrides.txt
 	@$(UV) pip install --quiet -p .peers/prefect --override .peers/overrides.txt prefect==3.9.0
+	@$(UV) venv --quiet --allow-existing .peers/gx
+	@$(UV) pip install --quiet -p .peers/gx great_expectations==1.24.1 pyspark==4.3.0 pandas pyarrow
 
 overhead: setup peers
 	@$(PY) -m benchmarks.overhead
+
+checks: setup peers
+	@$(PY) -m benchmarks.checks
 
 demo: setup
 	@$(PY) -m arco.cli.demo

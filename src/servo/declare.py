@@ -20,6 +20,7 @@ from servo.context import AssetIn
 from servo.contract import canonical
 from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import (
+    AllUpstream,
     Asset,
     Check,
     Code,
@@ -73,7 +74,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         owners=tuple(settings.get("owners", ())),
         tags=dict(settings.get("tags", {})),
         partitions=_dimensions(definition),
-        inputs=tuple(_inputs(definition, flaws)),
+        inputs=_with_references(definition, tuple(_inputs(definition, flaws))),
         checks=tuple(_check(each, project, flaws) for each in settings.get("checks", ())),
         gating=settings.get("gating", _DEFAULT.gating),
         retry=_DEFAULT.retry if retry is None else retry.wire(),
@@ -165,6 +166,18 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
             yield _input(declared, definition.namespace)
     for dependency in definition.settings.get("deps", ()):
         yield _input(_as_input(dependency), definition.namespace)
+
+
+def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+    """What checks look values up in comes first, though its data is not passed."""
+    known = {definition.key, *(each.asset for each in inputs)}
+    targets = [
+        str(check.params["asset"])
+        for check in definition.settings.get("checks", ())
+        if isinstance(check, Check) and check.kind == "references"
+    ]
+    added = [Input(asset=key, mapping=AllUpstream()) for key in dict.fromkeys(targets)]
+    return (*inputs, *(each for each in added if each.asset not in known))
 
 
 def _input(declared: AssetIn, namespace: str) -> Input:

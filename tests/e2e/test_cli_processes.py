@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -82,24 +80,3 @@ def test_reader_that_leaves_is_no_error(servo: Servo) -> None:
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait(timeout=60) == 141
-
-
-def test_demo_runs_and_leaves_a_sound_workspace(servo: Servo, tmp_path: Path) -> None:
-    place = tmp_path / "demo"
-    command = [sys.executable, "-m", "arco.cli.demo", "--dir", str(place)]
-    done = subprocess.run(command, env=servo.env, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "1 won, 7 were refused" in done.stdout
-    assert "Lost: 0. Twice: 0." in done.stdout
-    assert "the same, row for row" in done.stdout
-    assert servo.json("admin", "fsck", "--store", str(place / "lake"))["clean"] is True
-
-
-def test_demo_does_not_touch_what_is_not_its_own(servo: Servo, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("dear to me")
-    command = [sys.executable, "-m", "arco.cli.demo", "--dir", str(tmp_path / "mine")]
-    done = subprocess.run(command, env=servo.env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "is no former demo" in done.stderr
-    assert (tmp_path / "mine" / "file").read_text() == "dear to me"

@@ -308,3 +308,19 @@ def test_two_attempts_that_write_at_once_make_one_output(tmp_path: Path) -> None
     with host.task("reader") as task:
         inputs = InputRef(asset="sales.f", parameter="f", materializations=(ref,))
         assert read_frame(task, store, inputs).count() == versions[0].rows == 1000
+
+
+def test_values_are_looked_up_in_what_the_same_run_has_made(shop: SparkProject) -> None:
+    shop.deploy(
+        """
+        @asset(checks=[references("sku", "shop.products.sku")])
+        def orders(ctx: AssetContext):
+            return ctx.spark.range(6).selectExpr("id", "id % 3 AS sku")
+        @asset
+        def products(ctx: AssetContext):
+            return ctx.spark.range(3).selectExpr("id AS sku")
+        """
+    )
+    run = shop.run()
+    assert (run.state, run.tasks_held) == ("SUCCEEDED", 0)
+    assert len(shop.rows("orders")) == 6

@@ -100,7 +100,7 @@ class Requests:
             fingerprint=_fingerprint(plan, planned, asset, inputs),
             checks=asset.checks,
             gating=asset.gating,
-            references=tuple(_references(asset, inputs, versions)),
+            references=tuple(_references(asset, plan, run, planned, task_of, versions)),
             previous=versions.current(task.asset_id, task.partition_key) if asset.checks else None,
             columns=asset.columns,
             io=asset.io,
@@ -132,13 +132,28 @@ def _output(task: TaskRow, versions: Versions) -> MaterializationRef:
 
 
 def _references(
-    asset: Asset, inputs: tuple[InputRef, ...], versions: Versions
+    asset: Asset,
+    plan: Plan,
+    run: RunRow,
+    planned: PlannedTask,
+    task_of: TaskOf,
+    versions: Versions,
 ) -> Iterator[InputRef]:
-    """What checks look values up in: what the task reads of it, else all that is current."""
-    read = {ref.asset: ref for ref in inputs if ref.parameter}
+    """What checks look values up in: what the task reads of it, or else all that is current.
+
+    What this run has made counts, though it may not be committed yet.
+    """
     wanted = [str(c.params["asset"]) for c in asset.checks if c.kind == "references"]
     for key in dict.fromkeys(wanted):
-        found = read[key].materializations if key in read else tuple(versions.all_current(key))
+        read = [each for each in planned.inputs if each.asset == key]
+        if any(each.parameter for each in read):
+            passed = next(each for each in read if each.parameter)
+            found = _input(plan, run, passed, task_of, versions).materializations
+        else:
+            made = [_made(run, plan.spec.tasks[i].task_id, task_of) for e in read for i in e.tasks]
+            current = {ref.partition: ref for ref in versions.all_current(key)}
+            fresh = {task.partition_key: _output(task, versions) for task in made}
+            found = tuple(ref for _, ref in sorted((current | fresh).items()))
         yield InputRef(asset=key, materializations=found)
 
 

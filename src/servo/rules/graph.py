@@ -15,8 +15,14 @@ def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
     for asset in assets:
         yield from _of_itself(asset)
         for key in dict.fromkeys(each.asset for each in asset.inputs):
-            if key not in known:
+            if key not in known and key not in _looked_up(asset):
                 yield _unknown(asset, key, known)
+
+
+def _looked_up(asset: Asset) -> set[str]:
+    """What only checks refer to; they say themselves what is wrong with it."""
+    found = {str(c.params["asset"]) for c in asset.checks if c.kind == "references"}
+    return found - {each.asset for each in asset.inputs if each.parameter}
 
 
 def _of_itself(asset: Asset) -> Iterator[Problem]:
