@@ -38,9 +38,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     log = tmp_path_factory.mktemp("connect") / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [str(home / "bin" / "spark-submit"), "--master", "local[2]", *options]
-            + ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-            + ["spark-internal"],
+            [
+                *(str(home / "bin" / "spark-submit"), "--master", "local[2]", *options),
+                *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+                "spark-internal",
+            ],
             env={**os.environ, "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -65,6 +66,8 @@ class SparkHost:
         `input_bytes`, of Parquet, decides its SQL settings. None where it is not known, which
         includes a task that makes its rows itself.
         """
+        if "pyspark.sql" in sys.modules:  # whoever imported it may ask it before asking us
+            active.install()
         slot = self._take_slot()
         task = SparkTask(self, attempt_id, description, f"slot-{slot}", input_bytes)
         failed = True
