@@ -1,0 +1,98 @@
+"""From a bad day to a decision about it, as a user types it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Servo
+
+SHOP = """
+import pyarrow as pa
+
+from servo import AssetContext, AssetIn, Gating, asset, daily, in_range, not_null
+
+NAMESPACE = "shop"
+DAYS = daily("date", start="2025-01-01", end="2025-02-01")
+
+
+@asset(
+    partitions=DAYS,
+    checks=[in_range("amount", min=0, max=100), not_null("id")],
+    gating=Gating(preset="quarantine"),
+)
+def orders(ctx: AssetContext) -> pa.Table:
+    return pa.table({"id": [1, 2], "amount": [ctx.config.get("lowest", 1), 2]})
+
+
+@asset(partitions=DAYS)
+def totals(orders: AssetIn["orders"]) -> pa.Table:
+    return pa.table({"total": [sum(orders.arrow()["amount"].to_pylist())]})
+"""
+DAY = ("-p", "date=2025-01-01")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Servo:
+    """A good version, and three that are held back: the newest first."""
+    servo = Servo(tmp_path_factory.mktemp("quarantine"), pycache)
+    servo.store.mkdir()
+    folder = servo.directory / "project"
+    folder.mkdir()
+    (folder / "shop.py").write_text(SHOP)
+    assert servo.text("quarantine", "list") == "nothing is held back\n"
+    servo.json("deploy", "--project", str(folder))
+    servo.json("run", "*", *DAY)
+    for lowest in (-1, -2, -3):
+        servo.json("run", "shop.orders", *DAY, "--config", f"lowest={lowest}", code=1)
+    return servo
+
+
+def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
+    outputs = shop.json("quarantine", "list")["outputs"]
+    assert [o["status"] for o in outputs] == ["QUARANTINED"] * 3
+    third, second, first = (o["materialization_id"] for o in outputs)
+
+    shown = shop.json("quarantine", "show", second)
+    assert (shown["asset_key"], shown["rows"]) == ("shop.orders", 2)
+    assert shown["partition_key"] == "date=d:2025-01-01"
+    assert [(c["check_name"], c["status"]) for c in shown["checks"]] == [
+        ("in_range(amount)", "failed"),
+        ("not_null(id)", "passed"),
+    ]
+    assert shown["checks"][0]["failing"] == 1
+    assert shown["current"]["version"] == 1
+
+    text = shop.text("quarantine", "show", second[-6:])
+    assert "1 of 2 checks did not pass" in text
+    assert '"amount": -2' in text
+    assert "version 1" in text
+    assert "QUARANTINED" in shop.text("quarantine", "list")
+
+    said = shop.text("quarantine", "approve", second[-8:], "--reason", "a refund")
+    assert "shop.orders[date=2025-01-01]: approved, and current as version 2" in said
+    assert "out of date now: shop.totals" in said
+    assert "servo run 'shop.orders+' -p date=2025-01-01" in said
+    again = shop.json("run", "shop.orders+", *DAY, "--config", "lowest=-2")
+    assert (again["tasks_reused"], again["tasks_succeeded"]) == (1, 1)
+
+    older = shop.text("quarantine", "approve", first)
+    assert "approved as version 3; version 2 is newer, and stays current" in older
+    done = shop.json("quarantine", "reject", third, "--reason", "no")
+    assert (done["status"], done["is_current"], done["decided_by"]) == ("REJECTED", False, "tester")
+
+    refusal = shop.error("quarantine", "approve", third, code=5)
+    assert "rejected already" in refusal["message"]
+    assert shop.text("quarantine", "list") == "nothing is held back\n"
+    everything = shop.json("quarantine", "list", "--all", "--asset", "shop.orders")["outputs"]
+    assert [o["decision"] for o in everything] == ["no", "a refund", ""]
+    nothing = shop.text("quarantine", "list", "--asset", "shop.totals")
+    assert nothing == "nothing of shop.totals is held back\n"
+
+
+def test_what_names_nothing_says_where_to_look(shop: Servo) -> None:
+    for id in ("zzzzzzzz", "abc"):
+        failure = shop.error("quarantine", "show", id, code=3)
+        assert "names no output that was held back" in failure["message"]
+        assert "servo quarantine list" in failure["hint"]
