@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,20 @@ def test_what_names_nothing_says_where_to_look(shop: Servo) -> None:
         failure = shop.error("quarantine", "show", id, code=3)
         assert "names no output that was held back" in failure["message"]
         assert "servo quarantine list" in failure["hint"]
+
+
+def test_gc_shows_leftovers_and_removes_them_when_told(shop: Servo) -> None:
+    folder = shop.store / "default/main/data/shop/orders/date=d:2025-01-31" / ("01J" + "0" * 23)
+    folder.mkdir(parents=True)
+    leftover = folder / "part-00000.parquet"
+    leftover.write_bytes(b"half")
+    assert shop.text("gc") == "nothing to remove\n"  # it may still be written to
+    os.utime(leftover, (0, 0))
+    found = shop.json("gc")
+    assert (found["dry_run"], found["given_up"], found["bytes"]) == (True, [], 4)
+    assert [(d["why"], d["asset"]) for d in found["doomed"]] == [("leftover", "shop.orders")]
+    assert "this was a dry run; --apply removes them" in shop.text("gc")
+    assert leftover.exists()
+    assert "removed 0 versions, 1 file, 4 B" in shop.text("gc", "--apply")
+    assert not leftover.exists()
+    assert shop.text("gc") == "nothing to remove\n"
