@@ -46,6 +46,8 @@ class Scope(Protocol):
 
     def cancel(self) -> None: ...
 
+    def cancel_running(self) -> None: ...
+
     def progress(self) -> StageProgress | None: ...
 
     def usage(self) -> SparkUsage: ...
@@ -145,8 +147,11 @@ class JvmScope:
         self._tags = tags
 
     def cancel(self) -> None:
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._tag)
+        self.cancel_running()
+
+    def cancel_running(self) -> None:
         scala = self._context._jsc.sc()
-        scala.cancelJobGroupAndFutureJobs(self._tag)
         for tag in self._tags:
             scala.cancelJobsWithTag(tag)
 
@@ -262,6 +267,9 @@ class ConnectScope:
         self.session.addTag(plan.tag)
 
     def cancel(self) -> None:
+        self.cancel_running()
+
+    def cancel_running(self) -> None:
         self.session.interruptTag(self._tag)
         self.session.interruptAll()
 

@@ -193,6 +193,16 @@ class SparkTask:
         except Exception as error:  # a driver that is gone runs no jobs
             _log.debug("nothing to cancel: %s", error)
 
+    def cancel_running(self) -> None:
+        """Cancel the jobs that run now; the task goes on. For what has a time-out of its own."""
+        scope = self._scope
+        if scope is None or self._closed:
+            return
+        try:
+            scope.cancel_running()
+        except Exception as error:
+            _log.debug("nothing to cancel: %s", error)
+
     def progress(self) -> StageProgress | None:
         """How far it is; None when no job runs."""
         scope = self._scope

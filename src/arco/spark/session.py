@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from arco.errors import Unavailable
 from arco.spark.archive import archive_options, find_java
@@ -15,6 +17,9 @@ from arco.spark.settings import Machine, SparkSettings, process_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_TAIL_BYTES: Final = 16 << 10
+_TAIL_LINES: Final = 8
 
 
 def open_session(
@@ -48,10 +53,46 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     conf = process_conf(settings, machine(), jvm_options=archive_options(os.environ))
     for name, value in conf.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    said = _launch(conf, settings.log)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise _unstarted(error, said) from error
     if settings.local:
         _write_no_checksums(session)
     return session
+
+
+def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
+    """Start a JVM unless there is one; where its own words, and those of UDFs, go."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    context: Any = SparkContext
+    launch: Any = launch_gateway
+    if context._gateway is not None or log == "-":
+        return None
+    file: BinaryIO = Path(log).open("ab") if log else tempfile.TemporaryFile()  # noqa: SIM115
+    given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    try:
+        gateway = launch(given, {"stdout": file, "stderr": subprocess.STDOUT})
+    except Exception as error:
+        raise _unstarted(error, file) from error
+    context._ensure_initialized(gateway=gateway)
+    return file
+
+
+def _unstarted(error: Exception, said: BinaryIO | None) -> Unavailable:
+    lines: list[str] = []
+    if said is not None and said.seekable():
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    told = [line for line in lines if not line.lstrip().startswith("at ")][-_TAIL_LINES:]
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return Unavailable(
+        "\n  ".join([f"Spark did not start: {text}", *told]),
+        hint='[spark] log = "-" in arco.toml shows all that it says',
+    )
 
 
 def _builder() -> Any:

@@ -5,6 +5,7 @@
     remote = "sc://host:15002"        # Spark Connect; then master is not used
     packages = ["org.apache.hadoop:hadoop-aws:3.5.0"]
     fast_start = true                 # for tests and tiny work on one machine
+    log = "spark.log"                 # what Spark and UDFs print; `-` for the terminal
     conf = { "spark.sql.ansi.enabled" = "false" }
 
 All of it is decided here, as data; `session` and `host` only hand it over. A key in
@@ -44,6 +45,8 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Maven coordinates, fetched when Spark starts."""
     fast_start: bool = False
     """Starts and ends sooner, computes slower: for tests and tiny local work."""
+    log: str = ""
+    """A file for what the JVM says, and what UDFs print; `-` for the terminal."""
 
     @property
     def local(self) -> bool:

@@ -314,7 +314,7 @@ class Attempt:
         if self._spark.available:
             hooks = SparkHooks(
                 lambda ref: read_frame(self._spark.task, shared.store, ref),
-                self._spark.cancel,
+                self._spark.cancel_running,
                 self._spark.hurt,
             )
         return Inspection(

@@ -93,9 +93,9 @@ class Seat:
     def available(self) -> bool:
         return self._task is not None
 
-    def cancel(self) -> None:
+    def cancel_running(self) -> None:
         if self._task is not None:
-            self._task.cancel()
+            self._task.cancel_running()
 
     def hurt(self, error: BaseException) -> bool:
         return self._task is not None and self._task.hurt(error)
