@@ -62,7 +62,7 @@ class World:
         self.taken_back = lake.make("city.source")
         self.after = lake.w.snapshot().generation
         lake.w.rollback(self.before, reason="a mistake")
-        lake.wait(0.2)
+        lake.wait(1.2)
         self.report = lake.w.collect_data(KEPT)
         assert {d.why for d in self.report.doomed} >= {"version", "leftover", "commit marker"}
         assert {g.status for g in self.report.given_up} == {"GOOD", "REJECTED"}

@@ -350,6 +350,7 @@ def test_a_rollback_finds_its_files_within_the_window_and_not_below_the_floor(la
     after = lake.w.snapshot().generation
     lake.w.rollback(before, reason="test")
     assert newest not in lake.statuses()
+    lake.wait(1.5)  # older than any leftover has to be
     collect(lake)
     assert newest in lake.present()  # rolling back the rollback would need it
     check_readable(lake.w)
