@@ -141,31 +141,25 @@ class SparkEngine:
             self._session.conf.set(name, before)
 
     def _run(self, job: Job, found: Sequence[SegmentRow], progress: Progress) -> Rebuilt:
-        from pyspark import StorageLevel
         from pyspark.sql import functions as F
 
         chain = job.chain()
         steps = len(chain.stages) + 2
-        entries = self._log(job, found).persist(StorageLevel.MEMORY_AND_DISK)
-        outputs = [entries]
-        try:
-            progress("folding on Spark", 1, steps)
-            for i in range(len(chain.stages)):
-                facts = functools.reduce(lambda a, b: a.unionByName(b), outputs)
-                facts = facts.where((F.col("kind") == FACT) & (F.col("stage") == i))
-                folded = facts.groupBy("grp").applyInArrow(_bare(FoldGroup(job, i)), DDL)
-                folded = folded.persist(StorageLevel.MEMORY_AND_DISK)
-                folded.count()  # one stage after the other, each computed once
-                outputs.append(folded)
-                progress("folding on Spark", i + 2, steps)
-            everything = functools.reduce(lambda a, b: a.unionByName(b), outputs)
-            tables = self._write(job, chain, everything.where(F.col("kind") == ROW))
-            failures = everything.where(F.col("kind") == FAILURE).collect()
-            events = found[-1].last_position - _void_count(job.void) if found else 0
-            progress("folding on Spark", steps, steps)
-        finally:
-            for output in outputs:
-                output.unpersist()
+        # Each is computed once, and its plan cut off: one that held the plans before it, each
+        # of which held those before, would double with every stage.
+        outputs = [self._log(job, found).localCheckpoint(storageLevel=_on_disk())]
+        progress("folding on Spark", 1, steps)
+        for i in range(len(chain.stages)):
+            facts = functools.reduce(lambda a, b: a.unionByName(b), outputs)
+            facts = facts.where((F.col("kind") == FACT) & (F.col("stage") == i))
+            folded = facts.groupBy("grp").applyInArrow(_bare(FoldGroup(job, i)), DDL)
+            outputs.append(folded.localCheckpoint(storageLevel=_on_disk()))
+            progress("folding on Spark", i + 2, steps)
+        everything = functools.reduce(lambda a, b: a.unionByName(b), outputs)
+        tables = self._write(job, chain, everything.where(F.col("kind") == ROW))
+        failures = everything.where(F.col("kind") == FAILURE).collect()
+        events = found[-1].last_position - _void_count(job.void) if found else 0
+        progress("folding on Spark", steps, steps)
         return Rebuilt(tables, events, sorted(map(_failure, failures), key=lambda f: f.position))
 
     def _log(self, job: Job, found: Sequence[SegmentRow]) -> DataFrame:
@@ -194,6 +188,12 @@ class SparkEngine:
                 ref = msgspec.json.decode(line["ref"], type=FileRef)
                 refs.setdefault(line["name"], []).append(ref)
         return {table: _manifest(table, refs.get(str(table), [])) for table in chain.tables}
+
+
+def _on_disk() -> Any:
+    from pyspark import StorageLevel
+
+    return StorageLevel.MEMORY_AND_DISK
 
 
 def _manifest(table: Table[Any], refs: list[FileRef]) -> TableManifest:
