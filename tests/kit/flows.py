@@ -48,7 +48,7 @@ from arco.worker.interrupt import Control
 from arco.worker.service import Worker
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import Manifest
-from servo.contract.task import ErrorInfo, Materialization, TaskRequest, TaskResult
+from servo.contract.task import ErrorInfo, Materialization, OutputCommit, TaskRequest, TaskResult
 from servo.discover import build_manifest, discover
 from tests.kit.clocks import SimClock
 from tests.kit.faulty import Crash
@@ -209,8 +209,11 @@ class ScriptedExecutor:
             path=f"{request.output}/{id}",
             fingerprint=request.fingerprint,
         )
-        won, adopted = commit_output(self._w.store, request, made)
-        return self._result(request, outcome="succeeded", materialization=won, adopted=adopted)
+        mine = OutputCommit(materialization=made)
+        won, adopted = commit_output(self._w.store, request, mine)
+        return self._result(
+            request, outcome="succeeded", materialization=won.materialization, adopted=adopted
+        )
 
     def _result(self, request: TaskRequest, **fields: Any) -> TaskResult:
         return TaskResult(

@@ -130,11 +130,11 @@ class Model:
     def _finish(self, e: TaskFinished) -> None:
         result, made = e.result, e.result.materialization
         is_open = self._is_open(result.task_id, result.attempt_id)
-        counts = is_open and made is not None and not self.stopping
-        if counts and result.gate in HELD:
+        counts = is_open and not self.stopping
+        if made is not None and counts and result.gate in HELD:
             self.outputs[made.materialization_id] = HELD[result.gate]
             self.tasks[result.task_id].held = result.outcome != "failed" and not result.instead
-        if counts and result.outcome == "succeeded":
+        if made is not None and counts and result.outcome == "succeeded":
             self.tasks[result.task_id].state = "SUCCEEDED"
             if result.gate not in HELD:
                 self.outputs[made.materialization_id] = "GOOD"
