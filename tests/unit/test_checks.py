@@ -353,7 +353,7 @@ def test_orphans_are_found_and_shown(files: Files) -> None:
     ref, known = files.put("shop.orders", ORDERS), files.put("shop.known", pa.table({"K": [1, 2]}))
     (found,) = files.results(ref, references("id", "shop.known.k"), references=(known,))
     assert (found.failing, found.expected) == (1, "in shop.known.K")
-    assert found.message == "1 of 5 rows have a Id that is not in shop.known.K"
+    assert found.message == "1 of 5 rows have a value of Id that is not in shop.known.K"
     assert [json.loads(each)["Id"] for each in found.sample] == [5]
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from arco.errors import Conflict, Corrupt, Denied, Fenced, NotFound, Unavailable
+from arco.spark.failed import SparkUnavailable
 from arco.worker.failures import (
     MAX_TRACEBACK_BYTES,
     Interrupted,
@@ -144,3 +145,13 @@ def test_a_message_that_utf8_cannot_hold_is_escaped() -> None:
     info = classify(FileNotFoundError("caf\udce9.csv"))
     assert info.message == "caf\\udce9.csv"
     assert msgspec.json.encode(info)
+
+
+def test_a_spark_that_does_not_start_is_infrastructure() -> None:
+    info = classify(SparkUnavailable("Spark needs Java", hint="install it"))
+    assert (info.category, info.code, info.retriable) == (
+        "infrastructure",
+        "spark.unavailable",
+        True,
+    )
+    assert (info.message, info.hint) == ("Spark needs Java", "install it")

@@ -183,7 +183,7 @@ def gc(
 
     Nothing that is younger than a day goes, and no generation that is pinned.
     Records of workers that are gone, and what nobody took from the queue for a
-    week, go too. Data, logs and plans stay.
+    week, go too. Data, logs and plans are for `servo gc`.
     """
     from arco.cli import render
     from arco.cli.progress import progress

@@ -58,13 +58,12 @@ def list_(
             row.check_id,
             _status(row.status),
             row.severity,
-            row.evaluated_at,
             _standing(row),
         )
         for row in rows
     ]
-    headers = ("partition", "check", "status", "severity", "looked at", "")
-    render.show(render.table(headers, shown, whole=["status", "looked at"]))
+    headers = ("partition", "check", "status", "severity", "")
+    render.show(render.table(headers, shown, whole=["partition", "check", "status"]))
 
 
 @command(app, "show", example="servo checks show sales.orders 'unique(order_id)'", takes=["at"])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from arco.errors import Unavailable
 from servo.contract.manifest import Category
 from servo.contract.task import ErrorInfo
+
+
+class SparkUnavailable(Unavailable):
+    """Spark could not be started, or reached."""
 
 
 class TaskFailed(Exception):

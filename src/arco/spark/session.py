@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from arco.errors import Unavailable
 from arco.spark.archive import archive_options, find_java
+from arco.spark.failed import SparkUnavailable
 from arco.spark.settings import Machine, SparkSettings, process_conf
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
         return _remote(builder, settings)
     if find_java(os.environ) is None:
         home = os.environ.get("JAVA_HOME", "")
-        raise Unavailable(
+        raise SparkUnavailable(
             f"Spark needs Java, and there is none{f' in JAVA_HOME ({home})' if home else ''}",
             hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
         )
@@ -82,14 +82,14 @@ def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
     return file
 
 
-def _unstarted(error: Exception, said: BinaryIO | None) -> Unavailable:
+def _unstarted(error: Exception, said: BinaryIO | None) -> SparkUnavailable:
     lines: list[str] = []
     if said is not None and said.seekable():
         said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
     told = [line for line in lines if not line.lstrip().startswith("at ")][-_TAIL_LINES:]
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return Unavailable(
+    return SparkUnavailable(
         "\n  ".join([f"Spark did not start: {text}", *told]),
         hint='[spark] log = "-" in arco.toml shows all that it says',
     )
@@ -99,7 +99,7 @@ def _builder() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise Unavailable(
+        raise SparkUnavailable(
             "Spark is not installed", hint="install it with: pip install 'arco[spark]'"
         ) from None
     return SparkSession.builder
@@ -109,7 +109,7 @@ def _require_connect() -> None:
     try:
         import pyspark.sql.connect.session  # noqa: F401
     except ImportError as error:
-        raise Unavailable(
+        raise SparkUnavailable(
             f"the client of Spark Connect is not installed: {error}",
             hint="install it with: pip install 'pyspark[connect]'",
         ) from None

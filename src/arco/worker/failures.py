@@ -20,6 +20,7 @@ import msgspec
 
 from arco.errors import Error
 from arco.spark.errors import SparkFailure, translate
+from arco.spark.failed import SparkUnavailable
 from arco.spark.failed import TaskFailed as TaskFailed
 from arco.spark.failed import failed as failed
 from servo import errors
@@ -201,6 +202,8 @@ def _judged(error: BaseException) -> ErrorInfo:
 def _verdict(error: BaseException) -> Verdict:
     if isinstance(error, ImportError):
         return _import_verdict(error)
+    if isinstance(error, SparkUnavailable):
+        return Verdict("infrastructure", "spark.unavailable")
     if isinstance(error, Error) and type(error).__module__ == "arco.errors":
         return _KINDS.get(error.kind, Verdict("user_code", f"user_code.{type(error).__name__}"))
     if isinstance(error, OSError) and error.errno in _ERRNO:

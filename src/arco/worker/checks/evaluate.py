@@ -312,11 +312,11 @@ def _complaint(each: Prepared) -> str:
         case Misfits() if each.check.kind == "not_null":
             return f"have no {names}"
         case Misfits(expected=expected):
-            return f"have a {names} that is not {expected}"
+            return f"have a value of {names} that is not {expected}"
         case Repeated():
             return f"repeat the {names} of another row"
         case Orphans():
-            return f"have a {names} that is not {_expected(each)}"
+            return f"have a value of {names} that is not {_expected(each)}"
         case Untrue(sql=sql):
             return f"do not fulfil {sql}"
     return ""
