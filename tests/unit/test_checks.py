@@ -152,8 +152,10 @@ def test_gating_turns_a_failure_into_an_action(
 
 
 def test_a_check_of_an_input_says_which(files: Files) -> None:
-    (found,) = files.results(files.put("raw.orders", ORDERS), row_count(min=1, phase="before"))
-    assert (found.phase, found.input) == ("before", "raw.orders")
+    ref = msgspec.structs.replace(files.put("raw.orders", ORDERS), parameter="yesterday")
+    before, after = files.results(ref, row_count(min=1, phase="before"), row_count(min=1))
+    assert (before.phase, before.input, before.parameter) == ("before", "raw.orders", "yesterday")
+    assert (after.phase, after.input, after.parameter) == ("after", "", "")
 
 
 # -- from the footers ---------------------------------------------------------------------

@@ -146,6 +146,24 @@ def test_a_check_of_two_inputs_has_two_results() -> None:
     assert [key[2] for key in alive(rows, CHECK_STATUS)] == ids
 
 
+def test_a_check_of_an_asset_that_is_two_inputs_has_two_results() -> None:
+    bad = CheckResult(
+        name="row_count",
+        passed=False,
+        phase="before",
+        input="raw.orders",
+        parameter="yesterday",
+        status="failed",
+    )
+    good = CheckResult(
+        name="row_count", passed=True, phase="before", input="raw.orders", parameter="orders"
+    )
+    rows = folded(evaluated("1", bad, good, materialization=""))
+    ids = ["row_count@raw.orders[yesterday]", "row_count@raw.orders"]
+    assert [key[2] for key in alive(rows, CHECK_RESULTS)] == ids
+    assert [status(rows, each).status for each in ids] == ["failed", "passed"]
+
+
 def test_a_check_that_was_taken_away_has_no_status() -> None:
     other = CheckResult(name="row_count", passed=True)
     rows = folded(evaluated("1", GOOD, other), evaluated("2", other))

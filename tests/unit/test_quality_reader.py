@@ -57,13 +57,6 @@ def test_results_are_newest_first() -> None:
     assert len(FOUND.of_attempt("A", "3")) == 2
 
 
-def test_evaluations_are_one_for_each_partition() -> None:
-    assert [(row.partition_key, row.passed, row.failed) for row in FOUND.evaluations("A")] == [
-        ("day=d:2025-01-01", 1, 1),
-        ("day=d:2025-01-02", 1, 0),
-    ]
-
-
 def test_a_part_of_a_name_names_a_check() -> None:
     results = FOUND.results("A")
     assert _named("unique(id)", "a.b", results) == "unique(id)"

@@ -25,7 +25,16 @@ from servo.contract.task import CheckResult
 
 
 def check_id(result: CheckResult) -> str:
-    return f"{result.name}@{result.input}" if result.input else result.name
+    """Tells the checks of an attempt apart.
+
+    An asset may be two inputs, and their parameters have different names; at most one
+    of them is that of the asset, which need not be said.
+    """
+    if not result.input:
+        return result.name
+    told = result.parameter in ("", result.input.rpartition(".")[2])
+    parameter = "" if told else f"[{result.parameter}]"
+    return f"{result.name}@{result.input}{parameter}"
 
 
 def fold_checks(rows: Rows, fact: Fact) -> Iterator[Change]:

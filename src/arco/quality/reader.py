@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from arco.quality.tables import (
-    CHECK_RESULTS,
-    CHECK_STATUS,
-    EVALUATIONS,
-    CheckResultRow,
-    CheckStatusRow,
-    EvaluationRow,
-)
+from arco.quality.tables import CHECK_RESULTS, CHECK_STATUS, CheckResultRow, CheckStatusRow
 from arco.state.snapshot import Snapshot
 
 
@@ -21,10 +14,6 @@ class QualityReader:
         """How an asset's partitions, or one of them, stand with each check."""
         rows = self.snapshot.rows(CHECK_STATUS, asset_id)
         return [row for row in rows if partition_key in (None, row.partition_key)]
-
-    def evaluations(self, asset_id: str) -> list[EvaluationRow]:
-        """The newest evaluation of each partition."""
-        return self.snapshot.rows(EVALUATIONS, asset_id)
 
     def results(
         self, asset_id: str, *, partition_key: str | None = None, check: str = ""

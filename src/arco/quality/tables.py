@@ -19,7 +19,8 @@ class CheckResultRow(Row, frozen=True):
     asset_id: str
     attempt_id: str
     check_id: str
-    """The check's name; of an input also that: `name@namespace.asset`."""
+    """The check's name; of an input also that: `name@namespace.asset`, and, where it is not
+    that of the asset, the parameter: `name@namespace.asset[parameter]`."""
     asset_key: str
     partition_key: str
     check_name: str

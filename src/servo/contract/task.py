@@ -195,6 +195,8 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Phase = "after"
     input: str = ""
     """The key of the asset that was looked at, if that was an input."""
+    parameter: str = ""
+    """Which input that was: an asset may be more than one."""
     columns: tuple[str, ...] = ()
     status: CheckStatus = "passed"
     action: Action = "continue"

@@ -334,6 +334,7 @@ def _result(
         kind=check.kind,
         phase=check.phase,
         input=subject.asset if check.phase == "before" else "",
+        parameter=subject.ref.parameter if check.phase == "before" else "",
         columns=check.columns,
         status=found.status,
         action="continue" if passed else around.gating.action(check.severity),
