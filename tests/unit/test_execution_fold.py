@@ -355,6 +355,26 @@ def test_a_rejected_output_never_becomes_current(log: Log) -> None:
     assert log.current() is None
 
 
+@pytest.mark.parametrize(("reason", "message"), [("no", "no"), ("", "rejected")])
+def test_the_status_says_that_the_last_output_was_rejected(
+    log: Log, reason: str, message: str
+) -> None:
+    log.add(good("m1"))
+    log.add(held("m2"))
+    log.add(decided("m2", False, reason))
+    status = log.status()
+    assert (status.status, status.message) == ("REJECTED", message)
+    assert (status.current, status.last, status.good_at) == ("m1", "m2", START + HOUR)
+
+
+def test_rejecting_an_older_output_leaves_the_status_of_a_newer_one(log: Log) -> None:
+    log.add(held("m1"))
+    log.add(good("m2"))
+    before = log.status()
+    log.add(decided("m1", False))
+    assert log.status() == before
+
+
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("second", [True, False])
 def test_nobody_decides_twice(log: Log, first: bool, second: bool) -> None:

@@ -174,8 +174,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     if e.approved:
         yield from _approve(rows, fact, row)
     else:
-        rejected = replace(row, status="REJECTED", superseded_at=fact.received_at)
-        yield Put(MATERIALIZATIONS, rejected)
+        yield from _reject(rows, fact, row, e.reason)
     yield applied(fact)
 
 
@@ -196,6 +195,14 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
     if status.last == row.materialization_id:
         status = replace(status, status="GOOD", message="approved")
     yield Put(PARTITION_STATUS, status)
+
+
+def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Iterator[Change]:
+    yield Put(MATERIALIZATIONS, replace(row, status="REJECTED", superseded_at=fact.received_at))
+    status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
+    if status is not None and status.last == row.materialization_id:
+        message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
+        yield Put(PARTITION_STATUS, replace(status, status="REJECTED", message=message))
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:

@@ -63,7 +63,7 @@ class PartitionStatusRow(Row, frozen=True):
     asset_id: str
     partition_key: str
     status: str
-    """GOOD, WARNED, QUARANTINED, BLOCKED, FAILED: of the last attempt to make it."""
+    """GOOD, WARNED, QUARANTINED, BLOCKED, REJECTED, FAILED: of the last attempt to make it."""
     current: str
     """The current version, which may be older than that; empty if there is none."""
     last: str
