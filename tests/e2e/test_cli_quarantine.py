@@ -54,6 +54,9 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     outputs = shop.json("quarantine", "list")["outputs"]
     assert [o["status"] for o in outputs] == ["QUARANTINED"] * 3
     third, second, first = (o["materialization_id"] for o in outputs)
+    (partition,) = shop.json("partitions", "status", "shop.orders")["partitions"]
+    assert (partition["status"], partition["last"]) == ("QUARANTINED", third)
+    assert (partition["version"], partition["rows"]) == (1, 2)
 
     shown = shop.json("quarantine", "show", second)
     assert (shown["asset_key"], shown["rows"]) == ("shop.orders", 2)
@@ -82,6 +85,11 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     assert "approved as version 3; version 2 is newer, and stays current" in older
     done = shop.json("quarantine", "reject", third, "--reason", "no")
     assert (done["status"], done["is_current"], done["decided_by"]) == ("REJECTED", False, "tester")
+
+    standing = shop.text("partitions", "status", "shop.orders").splitlines()[1].split()
+    assert standing[:4] == ["date=2025-01-01", "REJECTED", "v_00002", "2"]
+    assert standing[-1] == "no"
+    assert "deploy" in shop.error("partitions", "status", "no.such", code=3)["hint"]
 
     refusal = shop.error("quarantine", "approve", third, code=5)
     assert "rejected already" in refusal["message"]
