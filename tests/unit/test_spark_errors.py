@@ -31,6 +31,13 @@ SPARK = "org.apache.spark.SparkException"
         (Parts("X", "words", condition="NEW_THING", sqlstate="42000"),
          "user_code", "spark.new_thing"),
         (Parts("X", "words", condition="FAILED_READ_FILE.NO_HINT"), "input", "input.unreadable"),
+        (Parts("X", "[USER_RAISED] the job was cancelled: Permission denied", condition="USER_RAISED",
+               causes=((SPARK, ABORTED + "[USER_RAISED] the job was cancelled"),)),
+         "user_code", "spark.user_raised"),
+        (Parts("X", "", condition="TASK_WRITE_FAILED",
+               causes=((SPARK, "[TASK_WRITE_FAILED] Task failed"),
+                       ("java.io.IOException", "No space left on device"))),
+         "infrastructure", "os.no_space"),
     ],
 )  # fmt: skip
 def test_the_tables_decide(parts: Parts, category: str, code: str) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from arco.errors import Conflict, Corrupt, Denied, Fenced, NotFound, Unavailable
+from arco.spark.errors import SparkFailure
 from arco.spark.failed import SparkUnavailable
 from arco.worker.failures import (
     MAX_TRACEBACK_BYTES,
@@ -17,7 +18,9 @@ from arco.worker.failures import (
     classify,
     failed,
 )
+from servo.contract.task import CodeRef
 from servo.errors import Cancelled, Error, Invalid
+from tests.unit.test_worker_envelope import make_request
 
 
 class Unspeakable(Exception):
@@ -155,3 +158,70 @@ def test_a_spark_that_does_not_start_is_infrastructure() -> None:
         True,
     )
     assert (info.message, info.hint) == ("Spark needs Java", "install it")
+
+
+def mask(text: str) -> str:
+    return text.replace("hunter2", "***")
+
+
+def in_file(source: Path, text: str) -> BaseException:
+    """What is raised by the function `f` of this source."""
+    source.write_text(text)
+    scope: dict[str, object] = {"failed": failed}
+    exec(compile(text, str(source), "exec"), scope)
+    try:
+        scope["f"]()  # type: ignore[operator]
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def test_what_spark_says_has_no_secrets_and_is_bounded(tmp_path: Path) -> None:
+    error = in_file(tmp_path / "mine.py", "def f():\n    raise ValueError('hunter2')\n")
+    long = "x" * 395 + "hunter2"  # a cut must not leave half of it
+    spark = SparkFailure(
+        category="user_code",
+        code="spark.x",
+        message="hunter2",
+        hint="hunter2",
+        details="\n".join(["url: hunter2 \udce9", long, *(["y" * 300] * 100)]),
+    )
+    info = classify(error, redact=mask, folder=tmp_path, spark=spark)
+    text = msgspec.json.encode(info).decode()
+    assert "hunt" not in text and "url: *** " in text and 'File \\"mine.py\\", line 2' in text
+    assert len(info.traceback.encode()) <= MAX_TRACEBACK_BYTES
+
+
+def test_what_was_understood_shows_the_users_lines_or_none(tmp_path: Path) -> None:
+    source = "def f():\n    raise failed('input', 'input.missing', 'hunter2 is gone')\n"
+    error = in_file(tmp_path / "mine.py", source)
+    info = classify(error, folder=tmp_path, redact=mask)
+    assert (info.file, info.line) == ("mine.py", 2)
+    assert "failures.py" not in info.traceback and "failed.py" not in info.traceback
+    assert info.traceback.startswith("Traceback") and info.traceback.endswith("*** is gone\n")
+    try:
+        raise failed("user_code", "output.type", "what is this?")
+    except Exception as error:
+        assert classify(error, folder=tmp_path).traceback == ""
+
+
+def test_bad_output_is_placed_at_the_declaration_and_names_the_asset() -> None:
+    request = make_request(code=CodeRef(artifact="a", module="m", name="f", file="m.py", line=7))
+    info = classify(failed("user_code", "output.columns", "two columns"), request=request)
+    assert (info.file, info.line) == ("m.py", 7)
+    assert info.message == f"{request.asset}: two columns"
+    named = failed("configuration", "checks.invalid", f"{request.asset} has no column 'y'")
+    assert classify(named, request=request).message == named.info.message
+    raised = classify(ValueError("bad"), request=request)
+    assert (raised.file, raised.line, raised.message) == ("m.py", 7, "bad")
+    placed = failed("user_code", "x", "there", file="q.sql", line=2)
+    info = classify(placed, request=request)
+    assert (info.file, info.line, info.message) == ("q.sql", 2, "there")
+    assert classify(MemoryError("x"), request=request).file == ""
+
+
+def test_a_job_that_nobody_asked_to_end_is_tried_again() -> None:
+    spark = SparkFailure(category="cancelled", code="cancelled.spark", message="Job 1 cancelled")
+    info = classify(RuntimeError("x"), spark=spark)
+    assert (info.category, info.code) == ("infrastructure", "spark.job_cancelled")
+    assert info.retriable and info.hint

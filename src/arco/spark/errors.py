@@ -5,7 +5,8 @@ SQLSTATE, as text that looks the same from the JVM, from a Connect server, and i
 a stack trace: `[CONDITION] Words. SQLSTATE: 42703`, then the plan. So an error is first
 taken apart into `Parts`, and the tables below decide; the first line that fits does.
 For what has no condition (a lost executor, a Python worker that crashed) the class of
-the Java exception decides, or, where there is nothing else, the words.
+the Java exception decides, or, where there is nothing else, the words; those of an error
+that has a condition never do.
 
 Nothing here raises, and nothing needs the JVM to be alive.
 """
@@ -23,7 +24,6 @@ import msgspec
 from servo.contract.manifest import RETRIABLE, Category
 
 MAX_DETAILS: Final = 12
-_MAX_LINE: Final = 400
 _MAX_CAUSES: Final = 12
 
 
@@ -50,7 +50,10 @@ class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The Python file, and line, of a UDF or of the expression that failed."""
     line: int = 0
     details: str = ""
-    """A few lines more, for those who want them; never a Java stack."""
+    """A few lines more, for those who want them; never a Java stack.
+
+    Lines are whole: who shows them redacts them before cutting them.
+    """
 
     @property
     def retriable(self) -> bool:
@@ -229,7 +232,7 @@ def driver_lost(error: BaseException, exit_status: int | None = None) -> SparkFa
         message="Spark's driver went away while the task ran" + (f": {how}" if how else ""),
         hint=_DRIVER_LOST.hint,
         exception=type(error).__name__,
-        details=_line(f"{type(error).__name__}: {_said(error)}"),
+        details=f"{type(error).__name__}: {_said(error)}",
     )
 
 
@@ -397,7 +400,7 @@ def judge(parts: Parts) -> SparkFailure:
     return SparkFailure(
         category=verdict.category,
         code=verdict.code,
-        message=_line(words.partition("\n")[0]) or parts.exception,
+        message=words.partition("\n")[0] or parts.exception,
         hint=_did_you_mean(suggestions) or verdict.hint,
         exception=parts.exception,
         condition=parts.condition,
@@ -419,12 +422,25 @@ def _verdict(parts: Parts) -> Verdict:
     for name, _ in reversed(parts.causes):
         if (short := name.rpartition(".")[2]) in _JAVA:
             return _JAVA[short]
+    words = _unconditional(parts)
     for pattern, verdict in _WORDS:
-        if pattern.search(parts.text):
+        if pattern.search(words):
             return verdict
     category, hint = _STATES.get(parts.sqlstate[:2], ("user_code", ""))
     code = f"spark.{parts.condition.lower()}" if parts.condition else f"spark.{parts.exception}"
     return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
+
+
+def _unconditional(parts: Parts) -> str:
+    """What is said without a condition: all of it, or what lies below the cause that has one.
+
+    What has a condition may quote a user's words, and these decide nothing.
+    """
+    if not parts.condition or parts.condition.startswith("_LEGACY_ERROR"):
+        return parts.text
+    said = [text for _, text in parts.causes]
+    named = [at for at, text in enumerate(said) if f"[{parts.condition}]" in text]
+    return "\n".join(said[named[-1] + 1 :]) if named else ""
 
 
 def _by_condition(condition: str) -> Verdict | None:
@@ -487,11 +503,7 @@ def _did_you_mean(suggestions: tuple[str, ...]) -> str:
 def _details(parts: Parts, words: str) -> str:
     rest = words.splitlines()[1:]
     causes = [f"{name}: {said.partition(chr(10))[0]}" for name, said in parts.causes]
-    return "\n".join(_line(line) for line in (*rest, *causes)[:MAX_DETAILS])
-
-
-def _line(text: str) -> str:
-    return text if len(text) <= _MAX_LINE else f"{text[: _MAX_LINE - 1]}…"
+    return "\n".join((*rest, *causes)[:MAX_DETAILS])
 
 
 # -- a UDF's own exception ----------------------------------------------------------------
@@ -511,14 +523,14 @@ def _python_failure(parts: Parts) -> SparkFailure:
     return SparkFailure(
         category="user_code",
         code=f"user_code.{exception}",
-        message=_line(raised) or "a Python function failed",
+        message=raised or "a Python function failed",
         hint="correct the function; it fails on some of the rows",
         exception=exception,
         condition=parts.condition,
         sqlstate=parts.sqlstate,
         file=file,
         line=line,
-        details="\n".join(_line(each) for each in lines[-MAX_DETAILS:]),
+        details="\n".join(lines[-MAX_DETAILS:]),
     )
 
 

@@ -405,7 +405,7 @@ class Attempt:
             materialization=made,
             checks=tuple(self._checks),
             gate=gate,
-            error=classify(error, redact=self._redact, folder=self._folder),
+            error=classify(error, redact=self._redact, folder=self._folder, request=self._request),
         )
 
     def _failed(self, error: BaseException) -> TaskResult:
@@ -418,7 +418,9 @@ class Attempt:
         elif self._sql is not None:
             error = self._sql.failure(error) or error
         spark = self._spark.failure(error) if reason is None else None
-        info = classify(error, redact=self._redact, folder=self._folder, spark=spark)
+        info = classify(
+            error, redact=self._redact, folder=self._folder, spark=spark, request=self._request
+        )
         outcome = "cancelled" if info.category == "cancelled" else "failed"
         return self._result(outcome=outcome, error=info, checks=tuple(self._checks))
 

@@ -25,12 +25,17 @@ from arco.spark.failed import TaskFailed as TaskFailed
 from arco.spark.failed import failed as failed
 from servo import errors
 from servo.contract.manifest import RETRIABLE, Category
-from servo.contract.task import ErrorInfo
+from servo.contract.task import ErrorInfo, TaskRequest
 from servo.errors import Cancelled
 
 MAX_TRACEBACK_BYTES: Final = 16 << 10
 MAX_MESSAGE_CHARS: Final = 4_000
 MAX_FRAMES: Final = 100
+MAX_LINE_CHARS: Final = 400
+"""Of what Spark says in a traceback: plans are long."""
+
+_AUTHORS: Final[tuple[Category, ...]] = ("user_code", "configuration", "input")
+"""What whoever declared the asset can mend."""
 
 _OURS = tuple(f"{Path(file).parent}/" for file in (__file__, errors.__file__))
 _SYNTHETIC = re.compile(r"_servo_artifact_[0-9a-f]{16}(?:\.|\b)")
@@ -135,22 +140,72 @@ def classify(
     redact: Redact = str,
     folder: Path | None = None,
     spark: SparkFailure | None = None,
+    request: TaskRequest | None = None,
 ) -> ErrorInfo:
-    """What happened, and where in the artifact that lies in `folder`. Never raises."""
-    failure = None if isinstance(error, TaskFailed) else spark or translate(error)
-    if isinstance(error, TaskFailed):
-        info = error.info
-    else:
-        info = _judged(error) if failure is None else _of_spark(error, failure, folder)
+    """What happened, and where in the artifact that lies in `folder`. Never raises.
+
+    What is for the asset's author to mend, and shows no line of theirs, is placed at the
+    asset's declaration. Texts are redacted before they are cut: half a secret is one too.
+    """
+    info = _asked_for_by_nobody(_understood(error, spark, folder))
     file, line = _place(error, folder)
+    info = msgspec.structs.replace(info, file=info.file or file, line=info.line or line)
+    if request is not None and not info.file and info.category in _AUTHORS:
+        info = _declared(info, request, named=isinstance(error, TaskFailed))
     return msgspec.structs.replace(
         info,
         message=encodable(redact(info.message))[:MAX_MESSAGE_CHARS],
         hint=encodable(redact(info.hint))[:MAX_MESSAGE_CHARS],
         retriable=info.retriable or info.category in RETRIABLE,
-        file=info.file or file,
-        line=info.line or line,
-        traceback=info.traceback or shown(error, redact=redact, folder=folder),
+        traceback=_trace(error, info, redact, folder),
+    )
+
+
+def _understood(error: BaseException, spark: SparkFailure | None, folder: Path | None) -> ErrorInfo:
+    if isinstance(error, TaskFailed):
+        return error.info
+    failure = spark or translate(error)
+    return _judged(error) if failure is None else _of_spark(error, failure, folder)
+
+
+def _asked_for_by_nobody(info: ErrorInfo) -> ErrorInfo:
+    """What was asked for comes as an exception of ours; a job may also be ended by others."""
+    if info.code != "cancelled.spark":
+        return info
+    return msgspec.structs.replace(
+        info,
+        category="infrastructure",
+        code="spark.job_cancelled",
+        hint=info.hint or "somebody ended the job in Spark, or its context was stopped; try again",
+    )
+
+
+def _declared(info: ErrorInfo, request: TaskRequest, *, named: bool) -> ErrorInfo:
+    told = not named or request.asset in info.message
+    return msgspec.structs.replace(
+        info,
+        message=info.message if told else f"{request.asset}: {info.message}",
+        file=request.code.file,
+        line=request.code.line,
+    )
+
+
+def _trace(error: BaseException, info: ErrorInfo, redact: Redact, folder: Path | None) -> str:
+    """Of what was understood, the user's lines alone: where we noticed it tells nothing."""
+    if info.traceback:
+        text = _cut_lines(redact(info.traceback))
+    elif isinstance(error, TaskFailed):
+        lines = _user_lines(error, folder)
+        text = redact(f"{lines}{info.message}\n") if lines else ""
+    else:
+        return shown(error, redact=redact, folder=folder)
+    return bounded(text, MAX_TRACEBACK_BYTES)
+
+
+def _cut_lines(text: str) -> str:
+    return "\n".join(
+        line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"
+        for line in text.split("\n")
     )
 
 
@@ -174,7 +229,7 @@ def _user_lines(error: BaseException, folder: Path | None) -> str:
         return ""
     frames = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__, limit=-MAX_FRAMES)
         if _inside(frame.filename, folder)
     ]
     if not frames:
