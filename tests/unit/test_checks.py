@@ -255,6 +255,101 @@ def test_bounds_of_floats_prove_nothing(files: Files) -> None:
         assert (found.method, found.failing) == ("duckdb", 1)
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize(
+    "given",
+    [
+        in_range("x", min=0),
+        in_range("x", max=5),
+        in_range("x", min=0, max=2),
+        in_range("s.x", max=5),
+        in_range("small", max=5),
+        accepted_values("x", ["1", "2"]),
+        expression("x <= 5"),
+        expression("NOT (x > 5)"),
+        unique("x"),
+    ],
+    ids=lambda given: given.name,
+)
+def test_nan_is_counted_and_shown_whatever_the_statistics_say(
+    files: Files, given: Check, statistics: bool
+) -> None:
+    x = pa.array([1.0, NAN, 2.0, NAN, None])
+    table = pa.table(
+        {"x": x, "small": x.cast(pa.float32()), "s": pa.StructArray.from_arrays([x], ["x"])}
+    )
+    (found,) = files.results(files.put("a.b", table, write_statistics=statistics), given)
+    assert (found.status, found.method) == ("failed", "duckdb")
+    shown = [json.loads(sample)["x"] for sample in found.sample]
+    if given.kind == "expression":  # a null is not true either
+        assert (found.failing, shown.count("nan"), shown.count(None)) == (3, 2, 1)
+    else:
+        assert (found.failing, shown) == (1 if given.kind == "unique" else 2, ["nan", "nan"])
+
+
+# -- days and moments that Python has no value for -----------------------------------------
+
+
+LATE_DAY, LATE_US = 4_759_000, 1 << 61
+
+
+def beyond() -> pa.Table:
+    days = pa.array([1, LATE_DAY, None], pa.int32())
+    return pa.table(
+        {
+            "n": [-1, -1, -1],
+            "day": days.cast(pa.date32()),
+            "at": pa.array([0, LATE_US, None], pa.timestamp("us", "UTC")),
+            "local": pa.array([0, -LATE_US, None], pa.timestamp("us")),
+            "days": pa.array([[1], [LATE_DAY], None], pa.list_(pa.int32())).cast(
+                pa.list_(pa.date32())
+            ),
+        }
+    )
+
+
+def test_what_python_cannot_hold_is_compared_all_the_same(files: Files) -> None:
+    found = files.results(
+        files.put("a.b", beyond()),
+        in_range("day", min="1970-01-01", max="9999-12-31"),
+        in_range("at", max="2025-01-01"),
+        in_range("local", min="0001-01-01"),
+        in_range("n", max=0),
+        not_null("day"),
+        unique("day"),
+        unique("day", "at"),
+        freshness("at", max_age=60),
+    )
+    assert told(found) == {
+        "in_range(day)": ("failed", "duckdb", 1),
+        "in_range(at)": ("failed", "duckdb", 1),
+        "in_range(local)": ("failed", "duckdb", 1),
+        "in_range(n)": ("passed", "footer", 0),
+        "not_null(day)": ("failed", "footer", 1),
+        "unique(day)": ("passed", "duckdb", 0),
+        "unique(day, at)": ("passed", "duckdb", 0),
+        "freshness(at)": ("passed", "duckdb", None),
+    }
+
+
+def test_what_python_cannot_hold_is_shown_as_text(files: Files) -> None:
+    bad, day = files.results(
+        files.put("a.b", beyond()),
+        in_range("n", min=0, name="n"),
+        in_range("day", max="2025-01-01", name="day"),
+    )
+    shown = [json.loads(sample) for sample in bad.sample]
+    assert {row["day"] for row in shown} == {"1970-01-02", "14999-09-13", None}
+    (late,) = [json.loads(sample) for sample in day.sample]
+    assert late["day"] == "14999-09-13"
+    assert late["at"].startswith("75039-04-04 19:00:13")
+    assert late["days"] == "[14999-09-13]"
+    assert late["n"] == -1
+
+
 # -- which data ---------------------------------------------------------------------------
 
 

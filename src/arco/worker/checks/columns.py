@@ -127,6 +127,14 @@ def has_map(type: pa.DataType) -> bool:
     return any(has_map(type.field(at).type) for at in range(type.num_fields))
 
 
+def has_float(type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type):
+        return has_float(type.value_type)
+    if pa.types.is_floating(type):
+        return True
+    return any(has_float(type.field(at).type) for at in range(type.num_fields))
+
+
 def _position(names: Sequence[str], name: str) -> int | None:
     if name in names:
         return list(names).index(name)

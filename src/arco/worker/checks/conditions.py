@@ -57,8 +57,10 @@ def _between_doubles(column: Column, low: str | None, high: str | None) -> Condi
 
 def _within(column: Column, span: Span) -> Condition:
     least, greatest = _limits(column)
-    low = None if span.low is None or span.low <= least else span.low
-    high = None if span.high is None or span.high >= greatest else span.high
+    low, high = span
+    if column.family != "date":  # of which files hold more than there are literals for
+        low = None if low is None or low <= least else low
+        high = None if high is None or high >= greatest else high
     if (low is not None and low > greatest) or (high is not None and high < least):
         return _nothing(column)
     bounds = [

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from arco.storage import parallel
-from arco.worker.checks.columns import Columns, dimension, schema_of, stored_as
+from arco.worker.checks.columns import Columns, dimension, has_float, schema_of, stored_as
 from arco.worker.checks.dialects import CannotSay, DuckSql, quoted
 from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
 from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
@@ -22,6 +24,9 @@ from servo.contract.task import CheckMethod
 
 _SQL: Final = DuckSql()
 _LOCAL: Final = "file://"
+_TRUSTING: Final = "statistics_propagation,filter_pushdown,join_filter_pushdown"
+"""Optimizers that leave out what a file's least and greatest values rule out. Those of floats
+say nothing about NaN, which DuckDB takes for the greatest of all."""
 
 
 class DuckEngine:
@@ -73,7 +78,8 @@ class DuckEngine:
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         asked = ", ".join(_aggregate(need) for need in needs)
-        return list(self._query(f"SELECT {asked} FROM {self._relation()}")[0])
+        # Every row is looked at anyway.
+        return list(self._query(f"SELECT {asked} FROM {self._relation()}", without=_TRUSTING)[0])
 
     def apart(self, need: Need) -> int:
         match need:
@@ -113,18 +119,30 @@ class DuckEngine:
             f"ANTI JOIN (SELECT {theirs} AS _key FROM {target}) USING (_key)"
         )
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        try:
+    def _query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:
+        with _answered():
+            self._leave_out(without)
             return self._connection.execute(sql).fetchall()
-        except duckdb.Error as error:
-            raise Unanswered(_line(error)) from error
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
+        with _answered():
+            self._leave_out(_TRUSTING if any(map(has_float, self._columns.schema.types)) else "")
+            found = self._connection.sql(sql).to_arrow_table()
+            values = [self._listed(found.select([at])) for at in range(found.num_columns)]
+            return [
+                dict(zip(found.column_names, row, strict=True)) for row in zip(*values, strict=True)
+            ]
+
+    def _leave_out(self, optimizers: str) -> None:
+        self._connection.execute(f"SET disabled_optimizers = '{optimizers}'")
+
+    def _listed(self, column: pa.Table) -> list[Any]:
+        """A column's values; as texts if one of them is beyond what Python can hold."""
         try:
-            found: list[dict[str, Any]] = self._connection.sql(sql).to_arrow_table().to_pylist()
-        except duckdb.Error as error:
-            raise Unanswered(_line(error)) from error
-        return found
+            return list(column.column(0).to_pylist())
+        except (ValueError, ArithmeticError, LookupError, pa.ArrowException):
+            texts = self._connection.from_arrow(column).project("CAST(COLUMNS(*) AS VARCHAR)")
+            return [text for (text,) in texts.fetchall()]
 
     # -- files ----------------------------------------------------------------------------
 
@@ -164,6 +182,15 @@ class DuckEngine:
         self._places.update(
             (path, str(Path(self._folder.name) / name)) for path, name in names.items()
         )
+
+
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Whatever goes wrong with a query is no more than a question without an answer."""
+    try:
+        yield
+    except Exception as error:
+        raise Unanswered(_line(error)) from error
 
 
 def is_local(around: Around) -> bool:
@@ -244,4 +271,4 @@ def _unglobbed(path: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0] or type(error).__name__

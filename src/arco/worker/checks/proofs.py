@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from arco.worker.checks import values
 from arco.worker.checks.columns import Column, dimension, stored_as
 from arco.worker.checks.subject import File, Subject
@@ -66,7 +68,14 @@ def _bounds(file: File, column: Column) -> Iterator[Bounds]:
         if statistics.num_values:
             if not statistics.has_min_max:
                 raise Unknown
-            yield Bounds(_value(column, statistics.min), _value(column, statistics.max))
+            yield _of_group(column, statistics)
+
+
+def _of_group(column: Column, statistics: Any) -> Bounds:
+    try:
+        return Bounds(_value(column, statistics.min), _value(column, statistics.max))
+    except (ValueError, ArithmeticError, TypeError, pa.ArrowException):
+        raise Unknown from None  # a day or a moment, maybe, that Python has no value for
 
 
 def _value(column: Column, value: object) -> Any:
