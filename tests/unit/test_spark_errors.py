@@ -31,7 +31,7 @@ SPARK = "org.apache.spark.SparkException"
         (Parts("X", "words", condition="NEW_THING", sqlstate="42000"),
          "user_code", "spark.new_thing"),
         (Parts("X", "words", condition="FAILED_READ_FILE.NO_HINT"), "input", "input.unreadable"),
-        (Parts("X", "[USER_RAISED] the job was cancelled: Permission denied", condition="USER_RAISED",
+        (Parts("X", "[USER_RAISED] job cancelled: Permission denied", condition="USER_RAISED",
                causes=((SPARK, ABORTED + "[USER_RAISED] the job was cancelled"),)),
          "user_code", "spark.user_raised"),
         (Parts("X", "", condition="TASK_WRITE_FAILED",

@@ -9,7 +9,7 @@ import pytest
 
 import servo as sdk
 from arco.worker.commit import committed
-from servo.contract.manifest import Action, Check, Code, Gating
+from servo.contract.manifest import Action, Check, Code, ColumnDef, Gating
 from servo.contract.task import InputRef, MaterializationRef, TaskResult
 from tests.kit.bench import Bench, problem, version
 
@@ -107,6 +107,30 @@ def test_a_bad_input_keeps_the_function_from_running(bench: Bench) -> None:
     warned = sdk.not_null("x", phase="before", severity="warning")
     result = bench.run("g", inputs=inputs, checks=(warned,), run_id="r3")
     assert (result.outcome, result.gate) == ("succeeded", "warn")
+
+
+def test_samples_of_inputs_mask_what_is_personal_in_them(bench: Bench) -> None:
+    bench.deploy("@asset\ndef f(): return pa.table({'x': [None, 1], 'Email': ['a@b.c', 'd']})")
+    made = version(bench.run())
+    ref = MaterializationRef(
+        partition="", materialization_id=made.materialization_id, path=made.path, rows=2
+    )
+    given = InputRef(asset="sales.f", parameter="up", materializations=(ref,), pii=("email",))
+    bench.deploy("@asset\ndef g(up: AssetIn['sales.f']): return up.arrow()")
+    before = sdk.not_null("x", phase="before", input="up")
+    (found,) = bench.run("g", inputs=(given,), checks=(before,), run_id="r2").checks
+    assert found.sample == ('{"x": null, "Email": "***"}',)
+
+
+def test_no_value_of_a_personal_column_is_recorded(bench: Bench) -> None:
+    bench.deploy("@asset\ndef f(): return pa.table({'mail': ['a@b.c'], 'pay': [1], 'n': [2]})")
+    columns = (
+        ColumnDef(name="MAIL", pii="email"),
+        ColumnDef(name="pay", sensitivity="restricted"),
+        ColumnDef(name="n", sensitivity="internal"),
+    )
+    found = {c.name: (c.min, c.max) for c in version(bench.run(columns=columns)).schema}
+    assert found == {"mail": (None, None), "pay": (None, None), "n": ("2", "2")}
 
 
 def test_a_check_of_a_column_that_is_not_there_says_so(bench: Bench) -> None:

@@ -133,6 +133,12 @@ def test_a_secret_does_not_leave_through_statistics() -> None:
     assert (column.min, column.max) == (None, "z")
 
 
+def test_what_is_personal_does_not_leave_through_statistics() -> None:
+    table = pa.table({"Email": ["a@b.c", None], "x": [1, 2]})
+    found = written(table, pii=("email",)).schema
+    assert [(c.nulls, c.min, c.max) for c in found] == [(1, None, None), (0, "1", "2")]
+
+
 @pytest.mark.parametrize("value", [1, "x", b"x", {"a": 1}, object(), [1], ["x"], [None]])
 def test_anything_else_is_refused_with_what_is_allowed(value: Any) -> None:
     with pytest.raises(TaskFailed) as caught:

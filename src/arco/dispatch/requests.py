@@ -16,7 +16,7 @@ from arco.storage import paths
 from servo.contract.keys import AssetKey
 from servo.contract.manifest import Asset, Manifest
 from servo.contract.partition import PartitionKey, path_segment
-from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskRequest
+from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskRequest, personal
 
 TaskOf = Callable[[str, str], TaskRow | None]
 """(run id, task id) to the task as it is by now."""
@@ -67,7 +67,9 @@ class Requests:
             raise Corrupt(f"plan {run.plan_id} has {planned.task_id} where {task.task_id} belongs")
         manifest, assets = self._assets(plan.spec.manifest)
         asset = assets[task.asset_key]
-        inputs = tuple(_input(plan, run, i, task_of, versions) for i in planned.inputs)
+        inputs = tuple(
+            _masked(_input(plan, run, i, task_of, versions), assets) for i in planned.inputs
+        )
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = {**asset.config, **plan.spec.request.config}
@@ -117,6 +119,14 @@ def _input(
     fresh = [_output(task, versions) for task in made if planned.parameter]
     found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
+
+
+def _masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
+    """With what of it is personal, so that no sample of its rows shows that."""
+    asset = assets.get(ref.asset)
+    if asset is None or not ref.parameter:
+        return ref
+    return msgspec.structs.replace(ref, pii=personal(asset.columns))
 
 
 def _output(task: TaskRow, versions: Versions) -> MaterializationRef:

@@ -52,6 +52,7 @@ from servo.contract.task import (
     OutputCommit,
     TaskRequest,
     TaskResult,
+    personal,
 )
 
 T = TypeVar("T")
@@ -367,6 +368,7 @@ class Attempt:
             io=self._request.io,
             target_bytes=self._shared.target_file_bytes,
             check=self._interruption.check,
+            pii=personal(self._request.columns),
         )
 
     def _write_frame(self, target: str, frame: Any) -> Written:
@@ -383,7 +385,7 @@ class Attempt:
                 check=self._interruption.check,
             )
         )
-        return summed_up(footers, self._redact)
+        return summed_up(footers, self._redact, pii=personal(self._request.columns))
 
     # -- results --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ A bound is given only where it is exact, and where every value was looked at:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -49,17 +49,24 @@ class Statistics(NamedTuple):
 
 
 def columns_of(
-    footers: Sequence[Footer], schema: pa.Schema | None, redact: Callable[[str], str]
+    footers: Sequence[Footer],
+    schema: pa.Schema | None,
+    redact: Callable[[str], str],
+    pii: Collection[str] = (),
 ) -> tuple[ColumnInfo, ...]:
     """The columns with Spark's type texts and what is known of their values.
 
-    `schema` is the writer's; without one, that of the first file. No bound has a secret.
+    `schema` is the writer's; without one, that of the first file. No bound has a secret,
+    or is a value of the columns in `pii`, which are in lower case.
     """
     if schema is None and not footers:
         return ()
     arrow = footers[0].metadata.schema.to_arrow_schema() if schema is None else schema
     fields = types.file_fields(footers[0].metadata) if footers else types.arrow_fields(arrow)
-    known = statistics_of(footers, arrow)
+    known = {
+        name: found._replace(least=None, greatest=None) if name.lower() in pii else found
+        for name, found in statistics_of(footers, arrow).items()
+    }
     return tuple(
         _column(each["name"], types.text(each["type"]), column.nullable, known, redact)
         for each, column in zip(fields, arrow, strict=True)

@@ -17,7 +17,7 @@ from arco.worker.secrets import Redactor
 from servo.context import AssetIn
 from servo.contract.manifest import ACTIONS, Action, Check, Code
 from servo.contract.partition import PartitionKey
-from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest
+from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
 STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
 """What keeps an input from being worked on, or an output from becoming current."""
@@ -61,7 +61,7 @@ class Inspection:
             result
             for ref in self._request.inputs
             if ref.parameter and (checks := self._before(ref.parameter))
-            for result in evaluate(checks, self._input(ref), self._around(None))
+            for result in evaluate(checks, self._input(ref), self._around(None, ref.pii))
         )
 
     def _before(self, parameter: str) -> list[Check]:
@@ -91,7 +91,7 @@ class Inspection:
         previous = self._request.previous
         return list(evaluate(checks, subject, self._around(previous)))
 
-    def _around(self, previous: MaterializationRef | None) -> Around:
+    def _around(self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()) -> Around:
         request, spark = self._request, self._spark
         around = Around(
             self._store,
@@ -102,7 +102,7 @@ class Inspection:
             load=self._load,
             reader=self._read,
             reason=self._interruption.reason,
-            pii=frozenset(column.name for column in request.columns if column.pii),
+            pii=frozenset((*personal(request.columns), *pii)),
             redact=self._redact,
         )
         if spark is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -51,10 +51,16 @@ class Written(NamedTuple):
 
 
 def summed_up(
-    footers: Sequence[Footer], redact: Redactor, schema: pa.Schema | None = None
+    footers: Sequence[Footer],
+    redact: Redactor,
+    schema: pa.Schema | None = None,
+    pii: Collection[str] = (),
 ) -> Written:
-    """An output's files by their footers, which are in the order of the names."""
-    columns = columns_of(footers, schema, redact)
+    """An output's files by their footers, which are in the order of the names.
+
+    Of the columns in `pii`, in lower case, no value is kept.
+    """
+    columns = columns_of(footers, schema, redact, pii)
     return Written(
         files=tuple(footer.path.rpartition("/")[2] for footer in footers),
         rows=sum(footer.metadata.num_rows for footer in footers),
@@ -171,16 +177,19 @@ def write(
     io: Mapping[str, str] | None = None,
     target_bytes: int = TARGET_FILE_BYTES,
     check: Callable[[], None] = lambda: None,
+    pii: Collection[str] = (),
 ) -> Written:
     """Put the tables under `folder` as `part-00000.parquet` and so on.
 
     The first one's schema is everyone's. `io` is the asset's: `compression` and
     `target_file_size`. `check` is called before each file is put, and may raise to end it.
+    For `pii`, see `summed_up`.
     """
-    sink = _Parts(store, folder, redact, _options(io or {}, target_bytes), check)
+    sink = _Parts(store, folder, _options(io or {}, target_bytes), check)
     for group in _groups(tables):
         sink.add(group)
-    return sink.finish()
+    schema, footers = sink.finish()
+    return Written() if schema is None else summed_up(footers, redact, schema, pii)
 
 
 def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
@@ -292,13 +301,11 @@ class _Parts:
         self,
         store: Store,
         folder: str,
-        redact: Redactor,
         options: WriteOptions,
         check: Callable[[], None],
     ) -> None:
         self._store = store
         self._folder = folder
-        self._redact = redact
         self._options = options
         self._check = check
         self._schema: pa.Schema | None = None
@@ -318,12 +325,10 @@ class _Parts:
             if self._buffer.tell() >= self._options.target_bytes:
                 self._close()
 
-    def finish(self) -> Written:
-        if self._schema is None:
-            return Written()
+    def finish(self) -> tuple[pa.Schema | None, list[Footer]]:
         if self._writer is not None:
             self._close()
-        return summed_up(self._footers, self._redact, self._schema)
+        return self._schema, self._footers
 
     def _open(self) -> None:
         self._nan = set()

@@ -7,6 +7,7 @@ checks and the cost, so that all of it becomes visible in one commit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -35,6 +36,14 @@ class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asset: str
     parameter: str = ""
     materializations: tuple[MaterializationRef, ...] = ()
+    pii: tuple[str, ...] = ()
+    """Its columns whose values are shown nowhere, in lower case."""
+
+
+def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
+    """The columns whose values are shown nowhere, in lower case, as Spark tells names apart."""
+    hidden = (c.name.lower() for c in columns if c.pii or c.sensitivity == "restricted")
+    return tuple(sorted(set(hidden)))
 
 
 class CodeRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
