@@ -155,6 +155,15 @@ def test_python_checks_come_from_the_artifact_and_see_the_output(bench: Bench) -
 
 
 def test_returning_nothing_is_an_error_unless_it_was_declared(bench: Bench) -> None:
-    bench.deploy("@asset\ndef f(): pass\n@asset\ndef g() -> None: pass")
-    assert problem(bench.run("f")) == ("failed", "user_code", "output.none")
-    assert version(bench.run("g", run_id="r2")).rows == 0
+    bench.deploy(
+        "@asset\ndef f(): pass\n"
+        "@asset\ndef g() -> None: pass\n"
+        "@asset\ndef none(): return AssetOut(None)\n"
+        "@asset\ndef empty(): return []\n"
+        "@asset\ndef unyielding():\n    yield from ()\n"
+        "@asset\ndef rowless(): return pa.table({'x': pa.array([], pa.int64())})\n"
+    )
+    for at, name in enumerate(("f", "none", "empty", "unyielding")):
+        assert problem(bench.run(name, run_id=f"r{at}")) == ("failed", "user_code", "output.none")
+    assert version(bench.run("g", run_id="r5")).rows == 0
+    assert version(bench.run("rowless", run_id="r6")).files

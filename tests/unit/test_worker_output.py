@@ -64,6 +64,41 @@ def test_pandas_frames_are_written() -> None:
         assert [(c.name, c.min, c.max) for c in written(value).schema] == [("x", "1", "3")]
 
 
+def test_the_columns_of_a_pandas_frame_do_not_depend_on_its_rows() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [1, 2, 3]})
+    for value in (frame[frame.x != 2], [frame, frame[frame.x > 1]], frame.set_index([[9, 8, 7]])):
+        assert [c.name for c in written(value).schema] == ["x"]
+    levels = [frame.x.rename("day"), frame.x.rename(None)]
+    for value in (frame.rename_axis("day"), frame.set_index(levels)):
+        assert [c.name for c in written(value).schema] == ["day", "x"]
+    with pytest.raises(TaskFailed, match="index is no column"):
+        written(frame.rename_axis("x"))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table({"": [1]}), "no name"),
+        (pa.table({"n": pa.nulls(2)}), "'n' is of type void"),
+        (pa.table({"s": pa.array([{"a": 1, "A": 2}])}), "in column 's'.* differ only in case"),
+        (pa.table({"s": pa.array([{}], pa.struct([]))}), "struct of nothing"),
+    ],
+)
+def test_columns_that_spark_may_not_write_are_refused_from_others_too(
+    table: pa.Table, message: str
+) -> None:
+    with pytest.raises(TaskFailed, match=message) as caught:
+        written(table)
+    assert caught.value.info.code == "output.columns" and caught.value.info.hint
+
+
+def test_columns_of_later_batches_are_not_dropped() -> None:
+    with pytest.raises(TaskFailed, match="'y', 'z'") as caught:
+        written([TABLE, pa.table({"x": [1], "y": [1], "z": [1]})])
+    assert caught.value.info.code == "output.schema"
+
+
 def test_polars_frames_are_known_without_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Polars:
         class DataFrame:
@@ -150,7 +185,7 @@ def test_anything_else_is_refused_with_what_is_allowed(value: Any) -> None:
 
 def test_batches_that_differ_or_double_columns_are_refused() -> None:
     with pytest.raises(TaskFailed, match="do not fit"):
-        written([TABLE, pa.table({"y": [1]})])
+        written([pa.table({"x": [1], "y": [1]}), pa.table({"y": [1]})])
     with pytest.raises(TaskFailed, match="two columns"):
         written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]))
 

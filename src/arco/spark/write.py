@@ -183,7 +183,7 @@ def _check_names(names: Sequence[str], within: str) -> None:
     if flaw:
         raise _refused(f"{within}{flaw}", "rename one of them, or leave it out")
     if "" in names:
-        raise _refused(f"{within}a column has no name", "give it one with .alias()")
+        raise _refused(f"{within}a column has no name", "give it one")
 
 
 def _check_type(path: str, type: types.SparkType) -> None:
@@ -207,7 +207,8 @@ def _check_type(path: str, type: types.SparkType) -> None:
 
 
 _UNHELD: Final = {
-    "void": "it has only nulls: cast it to the type that it should have, e.g. CAST(x AS STRING)",
+    "void": "it has only nulls: give it the type that it should have, e.g. CAST(x AS STRING) "
+    "in SQL, .astype('string') in pandas, or a schema in Arrow",
     "interval": "Parquet cannot hold it: use INTERVAL YEAR TO MONTH or DAY TO SECOND, or a number",
     "geometry": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",
     "geography": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",

@@ -99,6 +99,7 @@ class Attempt:
         self._checks: list[CheckResult] = []
         self._tracing = Tracing(request)
         self._sql: Query | None = None
+        self._silent = False
 
     def run(self) -> TaskResult:
         try:
@@ -181,7 +182,8 @@ class Attempt:
                 loaded = self._load()
                 self._spark.ship()
                 function = functools.partial(loaded.function, **self._arguments(loaded, log))
-                return lambda: self._returned(loaded, self._call(function))
+                self._silent = loaded.silent
+                return lambda: self._call(function)
             case "sql":
                 return self._query
         raise failed("configuration", "code.kind", f"what is {self._request.kind!r}?")
@@ -191,19 +193,6 @@ class Attempt:
         return _as_user_code(
             lambda: self._shared.loader.load(self._request.code, self._folder_of())
         )
-
-    def _returned(self, loaded: Loaded, returned: Any) -> Any:
-        if returned is None and not loaded.silent:
-            code = self._request.code
-            raise failed(
-                "user_code",
-                "output.none",
-                f"{self._request.asset} returned nothing",
-                "return its data; if there is none, say so: `def f(...) -> None`",
-                file=code.file,
-                line=code.line,
-            )
-        return returned
 
     def _query(self) -> Any:
         request, code = self._request, self._request.code
@@ -339,6 +328,14 @@ class Attempt:
     ) -> TaskResult:
         request, id = self._request, self._shared.ids()
         written = Written() if data is None else self._write(id, data)
+        if not written.files and not self._silent:
+            raise failed(
+                "user_code",
+                "output.none",
+                f"{request.asset} returned nothing",
+                "return its data, if only a table without rows; "
+                "if there is none ever, say so: `def f(...) -> None`",
+            )
         self._meter.bytes_written = written.bytes
         made = materialization(request, id, written, metadata, self._redact)
         self._interruption.check()

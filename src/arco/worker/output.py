@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.spark import types
+from arco.spark.write import check_columns
 from arco.spark.write_options import WriteOptions
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
 from arco.storage.own import put_own
@@ -153,10 +154,26 @@ def _table_of(value: object) -> pa.Table | None:
     # A frame can only be there if its library has been imported; we import neither.
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     if pandas is not None and isinstance(value, pandas.DataFrame):
-        return pa.Table.from_pandas(value)
+        return _from_pandas(value)
     if polars is not None and isinstance(value, polars.DataFrame):
         return value.to_arrow()
     return None
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """Levels of the index that have a name become columns; what only counts rows is left out.
+
+    Arrow itself would keep an index or not by what is in it.
+    """
+    named = [at for at, name in enumerate(frame.index.names) if name is not None]
+    try:
+        frame = frame.reset_index(level=named) if named else frame
+    except ValueError as error:
+        hint = "rename the index, or drop it: reset_index(drop=True)"
+        raise failed(
+            "user_code", "output.columns", f"the frame's index is no column: {error}", hint
+        ) from None
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def _unsuitable(value: object, within: str = "") -> Exception:
@@ -230,17 +247,13 @@ def _cut(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _checked_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema that is written; TaskFailed where a reader could not tell its columns apart."""
-    flaw = types.ambiguous(schema.names)
-    if flaw:
-        raise failed("user_code", "output.columns", flaw, "rename one of them")
-    if not schema.names:
-        raise failed("user_code", "output.columns", "the output has no columns")
+    """The schema that is written; TaskFailed for what a frame of Spark's may not have either."""
     written = pa.schema([_readable(field) for field in schema], _own_metadata(schema))
     try:
-        types.arrow_fields(written)
+        fields = types.arrow_fields(written)
     except ValueError as error:
         raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
+    check_columns(fields)
     return written
 
 
@@ -283,6 +296,14 @@ def _readable_type(type: pa.DataType) -> pa.DataType:
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema):
         return table
+    more = [repr(name) for name in table.column_names if name not in schema.names]
+    if more:
+        raise failed(
+            "user_code",
+            "output.schema",
+            f"a later batch has columns that the first has not: {', '.join(more)}",
+            "give all batches of an output one schema",
+        )
     try:
         return table.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowException) as error:
