@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.lineage.events import LineageRecorded
+from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.lineage.fold import STAGES
-from arco.lineage.tables import COLUMNS, DEPENDENTS, EDGES, EXECUTIONS, USES
+from arco.lineage.tables import COLUMNS, COVERAGE, DEPENDENTS, EDGES, EXECUTIONS, USES
 from arco.log.envelope import Recorded, make_event
 from arco.state.fold import Chain, fold
 from arco.state.table import Key, Table, Versioned
@@ -23,7 +23,7 @@ from servo.contract.task import (
     MaterializationRef,
 )
 
-CHAIN = Chain(STAGES, [LineageRecorded])
+CHAIN = Chain(STAGES, [LineageRecorded, HeldLineageDecided])
 START = datetime(2026, 1, 1)
 ASSETS = ["n.a", "n.b", "n.c"]
 KINDS = ["identity", "aggregation", "filter", "conditional"]
@@ -64,18 +64,25 @@ lineages = st.builds(
     ),
     method=st.just("plan"),
 )
-events = st.lists(
-    st.builds(
-        LineageRecorded,
-        asset=st.sampled_from(ASSETS),
-        asset_id=st.just("id"),
-        materialization_id=st.sampled_from(["m1", "m2", "m3", "m4"]),
-        run_id=st.sampled_from(["r1", "r2"]),
-        task_id=st.just("t"),
-        lineage=lineages,
-    ),
-    max_size=12,
+outputs = st.sampled_from(["m1", "m2", "m3", "m4"])
+recorded = st.builds(
+    LineageRecorded,
+    asset=st.sampled_from(ASSETS),
+    asset_id=st.just("id"),
+    materialization_id=outputs,
+    run_id=st.sampled_from(["r1", "r2"]),
+    task_id=st.just("t"),
+    held=st.booleans(),
+    lineage=lineages,
 )
+decided = st.builds(
+    HeldLineageDecided,
+    asset=st.sampled_from(ASSETS),
+    materialization_id=outputs,
+    approved=st.booleans(),
+)
+Event = LineageRecorded | HeldLineageDecided
+events = st.lists(st.one_of(recorded, recorded, decided), max_size=16)
 
 
 class Kept:
@@ -96,7 +103,7 @@ class Kept:
         return [row for _, (_, row) in found if row is not None]
 
 
-def folded(given: Sequence[LineageRecorded], size: int) -> Kept:
+def folded(given: Sequence[Event], size: int) -> Kept:
     recorded = [
         Recorded(
             position=at,
@@ -116,14 +123,14 @@ def folded(given: Sequence[LineageRecorded], size: int) -> Kept:
 
 
 @given(events, st.integers(1, 5))
-def test_any_batches_give_the_same_rows(given: list[LineageRecorded], size: int) -> None:
+def test_any_batches_give_the_same_rows(given: list[Event], size: int) -> None:
     whole, parts = folded(given, 1000), folded(given, size)
     for table in CHAIN.tables:
         assert whole.tables.get(table, {}) == parts.tables.get(table, {})
 
 
 @given(events)
-def test_column_edges_are_the_same_from_both_ends(given: list[LineageRecorded]) -> None:
+def test_column_edges_are_the_same_from_both_ends(given: list[Event]) -> None:
     kept = folded(given, 1000)
     forwards = {
         (r.target, r.target_column, r.source, r.source_column, r.kind, r.masked, r.confidence)
@@ -135,11 +142,23 @@ def test_column_edges_are_the_same_from_both_ends(given: list[LineageRecorded]) 
     }
     assert forwards == backwards
     edges = {(r.source, r.target) for r in kept.rows(EDGES)}
-    assert edges <= {(r.source, r.target) for r in kept.rows(DEPENDENTS)}
+    columns = {(r.source, r.target) for r in kept.rows(COLUMNS)}
+    assert edges | columns == {(r.source, r.target) for r in kept.rows(DEPENDENTS)}
 
 
 @given(events)
-def test_an_edge_is_counted_once_for_each_output(given: list[LineageRecorded]) -> None:
+def test_edges_are_those_of_the_newest_output_that_counts(given: list[Event]) -> None:
+    kept = folded(given, 1000)
+    for coverage in kept.rows(COVERAGE):
+        newest = given[coverage.position - 1]
+        assert isinstance(newest, LineageRecorded) and newest.asset == coverage.target
+        assert {(r.source, r.parameter) for r in kept.rows(EDGES) if r.target == newest.asset} == {
+            (ref.asset, ref.parameter) for ref in newest.lineage.read
+        }
+
+
+@given(events)
+def test_an_edge_is_counted_once_for_each_output(given: list[Event]) -> None:
     kept = folded(given, 1000)
     counted: dict[tuple[str, str], int] = {}
     for row in kept.rows(EXECUTIONS):
@@ -154,10 +173,10 @@ def test_an_edge_is_counted_once_for_each_output(given: list[LineageRecorded]) -
 
 
 @given(events)
-def test_the_whole_log_twice_is_the_log_once_where_outputs_read_something(
-    given: list[LineageRecorded],
+def test_the_whole_log_twice_is_the_log_once_where_outputs_read_something_and_count(
+    given: list[Event],
 ) -> None:
-    given = [event for event in given if event.lineage.read]
+    given = [e for e in given if isinstance(e, LineageRecorded) and e.lineage.read and not e.held]
     once, twice = folded(given, 1000), folded([*given, *given], 1000)
-    for table in (EDGES, EXECUTIONS):
+    for table in CHAIN.tables:
         assert once.rows(table) == twice.rows(table)

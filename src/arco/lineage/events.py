@@ -11,7 +11,7 @@ from servo.contract.task import Confidence, Influence, Lineage, LineageMethod
 
 
 class LineageRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: an output counts, and this is where it comes from.
+    """Derived: an output was made, and this is where it comes from.
 
     Assets go by their keys: an input is known by nothing else where it was read.
     """
@@ -27,8 +27,19 @@ class LineageRecorded(Payload, frozen=True, kw_only=True):
     rows: int = 0
     bytes: int = 0
     transform: str = ""
-    """Fingerprint of what made it, if that is known."""
+    """Fingerprint of the code and of what it read: what makes a later plan reuse the output."""
+    held: bool = False
+    """Whether checks hold the output back: then it counts once it is approved."""
     lineage: Lineage
+
+
+class HeldLineageDecided(Payload, frozen=True, kw_only=True):
+    """Derived: an output that was held back counts after all, or never will."""
+
+    TYPE: ClassVar[str] = "lineage.held_decided"
+    asset: str
+    materialization_id: str
+    approved: bool
 
 
 class Use(Struct, frozen=True, order=True):
@@ -52,3 +63,5 @@ class UsesChanged(Payload, frozen=True, kw_only=True):
     data: bool = True
     """Whether the target reads it; otherwise it only comes after it."""
     uses: tuple[Use, ...] = ()
+    ended: bool = False
+    """Whether the target does not depend on it any more."""

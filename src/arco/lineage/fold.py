@@ -1,8 +1,10 @@
 """Lineage's folds: by target, then by source.
 
-The stage of targets keeps what the newest output says; an output that says what was
-known changes no column. What an asset uses of another goes to the stage of sources,
-whenever it changes, as a whole.
+The stage of targets keeps what the newest output says, edges and columns alike; an
+output that says what was known changes neither. Newest is by the position of the report,
+so that one which was held back, and is approved late, is counted and replaces nothing.
+What an asset uses of another goes to the stage of sources, whenever it changes, as a
+whole.
 
 An output is counted once: the execution's row says that it was. Such rows leave after
 days, later than the run's own, so that no report comes that late.
@@ -14,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from arco.lineage.events import LineageRecorded, Use, UsesChanged
+from arco.lineage.events import HeldLineageDecided, LineageRecorded, Use, UsesChanged
 from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
@@ -22,6 +24,7 @@ from arco.lineage.tables import (
     EDGE_METADATA,
     EDGES,
     EXECUTIONS,
+    HELD,
     USES,
     ColumnEdgeRow,
     CoverageRow,
@@ -29,6 +32,7 @@ from arco.lineage.tables import (
     EdgeMetadataRow,
     EdgeRow,
     ExecutionRow,
+    HeldRow,
     UseRow,
 )
 from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
@@ -52,21 +56,64 @@ def fold_targets(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
         case LineageRecorded() as recorded:
             reads = _reads(recorded.lineage.read)
-            if not _is_known(rows, recorded, reads):
+            if _is_known(rows, recorded, reads):
+                return
+            if recorded.held:
+                yield from _hold(rows, fact, recorded)
+            else:
                 yield from _record(rows, fact, recorded, reads)
+        case HeldLineageDecided() as decided:
+            yield from _decide(rows, fact, decided)
+
+
+def _hold(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
+    key = recorded.asset, recorded.materialization_id
+    if rows.get(HELD, *key) is None:
+        text = msgspec.json.encode(recorded).decode()
+        yield Put(HELD, HeldRow(*key, text, fact.received_at, fact.position))
+
+
+def _decide(rows: Rows, fact: Fact, decided: HeldLineageDecided) -> Iterator[Change]:
+    key = decided.asset, decided.materialization_id
+    held = rows.get(HELD, *key)
+    if held is None:
+        return
+    yield Delete(HELD, key)
+    recorded = msgspec.json.decode(held.recorded, type=LineageRecorded)
+    reads = _reads(recorded.lineage.read)
+    if decided.approved and not _is_known(rows, recorded, reads):
+        reported = msgspec.structs.replace(fact, position=held.position)
+        yield from _record(rows, reported, recorded, reads)
 
 
 def _record(
     rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
 ) -> Iterator[Change]:
-    known = rows.scan(COLUMNS, recorded.asset)
-    before = {edge.source: edge.kind for edge in rows.scan(EDGES, recorded.asset)}
+    newest = rows.get(COVERAGE, recorded.asset)
+    is_newest = newest is None or newest.position <= fact.position
     for ref in reads:
-        yield from _edge(rows, fact, recorded, ref)
+        yield from _seen(rows, fact, recorded, ref, is_newest)
+    if is_newest:
+        yield from _depend(rows, fact, recorded, reads)
+
+
+def _depend(
+    rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
+) -> Iterator[Change]:
+    """Make the edges and columns of an asset those of this output."""
+    known, before = rows.scan(COLUMNS, recorded.asset), rows.scan(EDGES, recorded.asset)
+    edges = {EDGES.key_of(row): row for row in (_edge(recorded, ref) for ref in reads)}
+    for row in before:
+        if EDGES.key_of(row) not in edges:
+            yield Delete(EDGES, EDGES.key_of(row))
+    for row in edges.values():
+        yield Put(EDGES, row)
     columns = {_key(row): row for row in _columns(fact, recorded)}
     yield from _replace(known, columns)
     yield Put(COVERAGE, _coverage(rows, fact, recorded))
-    yield from _uses(recorded, known, columns.values(), before, reads)
+    yield from _uses(
+        recorded.asset, known, columns.values(), _kinds(before), _kinds(edges.values())
+    )
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
@@ -88,33 +135,50 @@ def _reads(read: Iterable[InputRef]) -> list[InputRef]:
     return list(made.values())
 
 
-def _edge(rows: Rows, fact: Fact, recorded: LineageRecorded, ref: InputRef) -> Iterator[Change]:
+def _edge(recorded: LineageRecorded, ref: InputRef) -> EdgeRow:
+    return EdgeRow(
+        target=recorded.asset,
+        edge_id=edge_id(ref.asset, recorded.asset, ref.parameter),
+        source=ref.asset,
+        parameter=ref.parameter,
+        kind="data" if ref.parameter or ref.materializations else "order",
+        target_id=recorded.asset_id,
+    )
+
+
+def _kinds(edges: Iterable[EdgeRow]) -> dict[str, str]:
+    """Of each source whether it is read, through some input, or only comes before."""
+    made: dict[str, str] = {}
+    for edge in edges:
+        made[edge.source] = min(made.get(edge.source, edge.kind), edge.kind)
+    return made
+
+
+def _seen(
+    rows: Rows, fact: Fact, recorded: LineageRecorded, ref: InputRef, is_newest: bool
+) -> Iterator[Change]:
+    """Count an edge. One that is seen late was last seen when the newer ones say."""
     target, id = recorded.asset, edge_id(ref.asset, recorded.asset, ref.parameter)
-    yield Put(
-        EDGES,
-        EdgeRow(
-            target=target,
-            edge_id=id,
-            source=ref.asset,
-            parameter=ref.parameter,
-            kind=_edge_kind(ref),
-            target_id=recorded.asset_id,
-        ),
+    known = rows.get(EDGE_METADATA, target, id)
+    row = EdgeMetadataRow(
+        target=target,
+        edge_id=id,
+        first_seen_run=recorded.run_id,
+        first_seen_at=fact.received_at,
+        last_seen_run=recorded.run_id,
+        last_seen_at=fact.received_at,
+        executions=1,
+        transform=recorded.transform,
     )
-    seen = rows.get(EDGE_METADATA, target, id)
-    yield Put(
-        EDGE_METADATA,
-        EdgeMetadataRow(
-            target=target,
-            edge_id=id,
-            first_seen_run=recorded.run_id if seen is None else seen.first_seen_run,
-            first_seen_at=fact.received_at if seen is None else seen.first_seen_at,
-            last_seen_run=recorded.run_id,
-            last_seen_at=fact.received_at,
-            executions=1 if seen is None else seen.executions + 1,
-            transform=recorded.transform,
-        ),
-    )
+    if known is not None:
+        last = row if is_newest else known
+        row = msgspec.structs.replace(
+            last,
+            first_seen_run=known.first_seen_run,
+            first_seen_at=known.first_seen_at,
+            executions=known.executions + 1,
+        )
+    yield Put(EDGE_METADATA, row)
     yield Put(EXECUTIONS, _execution(fact, recorded, ref, id))
 
 
@@ -134,10 +198,6 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         bytes_written=recorded.bytes,
         recorded_at=fact.received_at,
     )
-
-
-def _edge_kind(ref: InputRef) -> str:
-    return "data" if ref.parameter or ref.materializations else "order"
 
 
 def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
@@ -193,32 +253,33 @@ def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded) -> CoverageRow:
         columns=[each.column for each in lineage.columns],
         unmapped=list(lineage.unmapped),
         since=fact.received_at,
+        position=fact.position,
     )
     known = rows.get(COVERAGE, recorded.asset)
-    if known is not None and msgspec.structs.replace(row, since=known.since) == known:
-        return known
-    return row
+    if known is None:
+        return row
+    since = msgspec.structs.replace(row, since=known.since)
+    return since if since == msgspec.structs.replace(known, position=row.position) else row
 
 
 def _uses(
-    recorded: LineageRecorded,
-    known: list[ColumnEdgeRow],
+    target: str,
+    known: Iterable[ColumnEdgeRow],
     columns: Iterable[ColumnEdgeRow],
     before: dict[str, str],
-    reads: list[InputRef],
+    now: dict[str, str],
 ) -> Iterator[Emit]:
     """For each source of which something else is used than before: all that is used now."""
     old, new = _by_source(known), _by_source(columns)
-    kinds = {ref.asset: _edge_kind(ref) for ref in reads}
-    for source in sorted({*old, *new, *kinds}):
-        is_new = source in kinds and before.get(source) != kinds[source]
-        if is_new or old.get(source) != new.get(source):
+    for source in sorted({*old, *new, *before, *now}):
+        if before.get(source) != now.get(source) or old.get(source) != new.get(source):
             yield Emit(
                 UsesChanged(
                     source=source,
-                    target=recorded.asset,
-                    data=kinds.get(source, before.get(source, "data")) == "data",
+                    target=target,
+                    data=now.get(source, "data") == "data",
                     uses=tuple(sorted(new.get(source, ()))),
+                    ended=source not in now and source not in new,
                 )
             )
 
@@ -246,17 +307,26 @@ def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
 
 def fold_sources(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
-        case UsesChanged(source=source, target=target, data=data, uses=uses):
-            kind = "data" if data else "order"
-            known = rows.get(DEPENDENTS, source, target)
-            if known is None or known.kind != kind:
-                yield Put(DEPENDENTS, DependentRow(source, target, kind, fact.received_at))
-            made = {USES.key_of(row): row for row in (_use_row(source, target, u) for u in uses)}
+        case UsesChanged() as changed:
+            yield from _dependent(rows, fact, changed)
+            source, target = changed.source, changed.target
+            used = [_use_row(source, target, use) for use in changed.uses]
+            made = {USES.key_of(row): row for row in used}
             for row in rows.scan(USES, source):
                 if row.target == target and USES.key_of(row) not in made:
                     yield Delete(USES, USES.key_of(row))
             for row in made.values():
                 yield Put(USES, row)
+
+
+def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
+    key = changed.source, changed.target
+    known = rows.get(DEPENDENTS, *key)
+    kind = "data" if changed.data else "order"
+    if changed.ended:
+        yield Delete(DEPENDENTS, key)
+    elif known is None or known.kind != kind:
+        yield Put(DEPENDENTS, DependentRow(*key, kind, fact.received_at))
 
 
 def _use_row(source: str, target: str, use: Use) -> UseRow:
@@ -274,7 +344,7 @@ def _use_row(source: str, target: str, use: Use) -> UseRow:
 
 def _by_target(fact: Fact) -> Key:
     match fact.payload:
-        case LineageRecorded(asset=asset):
+        case LineageRecorded(asset=asset) | HeldLineageDecided(asset=asset):
             return (asset,)
     raise TypeError(fact.payload)
 
@@ -288,8 +358,8 @@ def _by_source_asset(fact: Fact) -> Key:
 
 TARGETS = Stage(
     "lineage_targets",
-    (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE),
-    {LineageRecorded: _by_target},
+    (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
+    {LineageRecorded: _by_target, HeldLineageDecided: _by_target},
     fold_targets,
 )
 SOURCES = Stage(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
+from arco.lineage.events import LineageRecorded
 from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
@@ -18,6 +20,7 @@ from arco.lineage.tables import (
     EDGE_METADATA,
     EDGES,
     EXECUTIONS,
+    HELD,
     USES,
     ColumnEdgeRow,
     CoverageRow,
@@ -76,16 +79,24 @@ class LineageReader:
     # -- one asset --------------------------------------------------------------------
 
     def edges(self, target: str) -> list[EdgeRow]:
-        """What an asset has ever read, or come after."""
+        """What the newest output of an asset has read, or comes after."""
         return self.snapshot.rows(EDGES, target)
 
     def edge_metadata(self, target: str) -> dict[str, EdgeMetadataRow]:
+        """When each edge was seen, by its id; also of edges that are no more."""
         return {row.edge_id: row for row in self.snapshot.rows(EDGE_METADATA, target)}
 
     def executions(self, target: str) -> list[ExecutionRow]:
         """What went into each output of an asset, oldest first."""
         rows = self.snapshot.rows(EXECUTIONS, target)
         return sorted(rows, key=lambda r: (r.recorded_at, r.materialization_id, r.source))
+
+    def held(self, target: str) -> dict[str, LineageRecorded]:
+        """What went into outputs that are held back, by the output's id."""
+        return {
+            row.materialization_id: msgspec.json.decode(row.recorded, type=LineageRecorded)
+            for row in self.snapshot.rows(HELD, target)
+        }
 
     def columns(self, target: str) -> list[ColumnEdgeRow]:
         return self.snapshot.rows(COLUMNS, target)

@@ -1,7 +1,8 @@
 """Lineage's tables: three layers of edges between assets, and edges between columns.
 
 Assets go by their keys. What looks up-stream is sharded by the target, what looks
-down-stream by the source. Executions leave for history; edges stay.
+down-stream by the source. Edges are those of the newest output; what was seen of older
+ones stays as metadata. Executions leave for history.
 """
 
 from __future__ import annotations
@@ -83,6 +84,19 @@ class CoverageRow(Row, frozen=True):
     """Those whose sources are known; some may have none."""
     unmapped: list[str]
     since: datetime
+    position: int = 0
+    """Of the report of that output: what newest means."""
+
+
+class HeldRow(Row, frozen=True):
+    """The lineage of an output that is held back, until somebody decides about it."""
+
+    target: str
+    materialization_id: str
+    recorded: str
+    """`LineageRecorded`, as JSON."""
+    held_at: datetime
+    position: int
 
 
 class UseRow(Row, frozen=True):
@@ -123,6 +137,7 @@ COLUMNS = Table(
     key=["target", "target_column", "source", "source_column", "kind"],
 )
 COVERAGE = Table("lineage", "coverage", CoverageRow, key=["target"])
+HELD = Table("lineage", "held", HeldRow, key=["target", "materialization_id"])
 USES = Table(
     "lineage",
     "uses",
