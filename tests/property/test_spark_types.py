@@ -121,7 +121,10 @@ def _shape(type: Any) -> Any:
     [
         ("byte", "long", "long"),
         ("integer", "float", "double"),
-        ("long", "double", "double"),
+        ("integer", "double", "double"),
+        ("short", "float", "double"),
+        ("long", "double", None),
+        ("long", "float", None),
         ("float", "double", "double"),
         ("decimal(5,2)", "decimal(12,4)", "decimal(12,4)"),
         ("decimal(10,0)", "decimal(4,4)", "decimal(14,4)"),
@@ -136,6 +139,18 @@ def _shape(type: Any) -> Any:
 )
 def test_leaves_widen_as_the_table_says(one: str, other: str, wide: str | None) -> None:
     assert types.widened(one, other) == wide
+
+
+@given(st.permutations(["byte", "integer", "long", "float", "double"]))
+def test_whether_numbers_go_together_does_not_depend_on_the_order(names: list[str]) -> None:
+    def all_of(given: list[str]) -> Any:
+        wide: Any = "void"
+        for name in given:
+            wide = None if wide is None else types.widened(wide, name)
+        return wide
+
+    assert all_of(names) is None
+    assert all_of([name for name in names if name != "long"]) == "double"
 
 
 @pytest.mark.parametrize(

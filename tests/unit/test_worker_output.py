@@ -387,3 +387,27 @@ def test_broken_files_and_types_that_do_not_meet_are_told_apart() -> None:
     given = ref(other, a=TABLE, b=pa.table({"x": ["s"]}))
     with pytest.raises(TaskFailed, match="go together"):
         read_input(other, given)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wide"),
+    [
+        (pa.int64(), pa.float64(), None),
+        (pa.int64(), pa.float32(), None),
+        (pa.decimal128(5, 2), pa.float64(), None),
+        (pa.int32(), pa.float64(), pa.float64()),
+        (pa.int32(), pa.float32(), pa.float64()),
+        (pa.int32(), pa.int64(), pa.int64()),
+    ],
+)
+def test_versions_are_widened_only_as_far_as_nothing_is_lost(
+    one: pa.DataType, other: pa.DataType, wide: pa.DataType | None
+) -> None:
+    target = store()
+    given = ref(target, a=pa.table({"x": pa.nulls(1, one)}), b=pa.table({"x": pa.nulls(1, other)}))
+    if wide is not None:
+        assert read_input(target, given).schema.field("x").type == wide
+        return
+    with pytest.raises(TaskFailed, match=r"column 'x' is .* in one and .* in another") as caught:
+        read_input(target, given)
+    assert (caught.value.info.category, caught.value.info.code) == ("input", "input.schema")

@@ -232,6 +232,8 @@ def nullable_field(given: Field) -> Field:
 
 
 _WHOLE: Final = ("byte", "short", "integer", "long")
+_EXACT: Final = ("byte", "short", "integer")
+"""Whole numbers that a double holds as they are; of a long it would round the large ones."""
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
@@ -281,8 +283,7 @@ def _widened_leaf(one: str, other: str) -> str | None:
         return other if one == "void" else one
     if one in _WHOLE and other in _WHOLE:
         return max(one, other, key=_WHOLE.index)
-    fractions = {one, other} & {"float", "double"}
-    if fractions and {one, other} <= {*_WHOLE, "float", "double"}:
+    if {one, other} <= {*_EXACT, "float", "double"}:
         return "double"
     return _widened_decimal(one, other)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.errors import NotFound
+from arco.spark import types
 from arco.storage import parallel
 from arco.storage.footers import parquet_files
 from arco.storage.port import Store
@@ -54,15 +55,35 @@ def read_input(
 def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
+    _check_types(ref, tables)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise failed(
-            "input",
-            "input.schema",
-            f"the versions of {ref.asset} do not go together: {error}",
-            "materialize the older partitions again",
-        ) from None
+        raise _differ(ref, str(error)) from None
+
+
+def _check_types(ref: InputRef, tables: list[pa.Table]) -> None:
+    """By the rules of reading with Spark: Arrow itself would make doubles of large integers."""
+    merged: list[types.Field] = []
+    for schema in dict.fromkeys(table.schema.remove_metadata() for table in tables):
+        try:
+            fields = types.arrow_fields(schema)
+        except ValueError:
+            return  # what Spark does not know is Arrow's to judge
+        found = types.merged_fields(merged, fields)
+        if isinstance(found, str):
+            texts = [types.text(f["type"]) for f in (*merged, *fields) if f["name"] == found]
+            raise _differ(ref, f"column {found!r} is {' in one and '.join(texts)} in another")
+        merged = found
+
+
+def _differ(ref: InputRef, why: str) -> TaskFailed:
+    return failed(
+        "input",
+        "input.schema",
+        f"the versions of {ref.asset} do not go together: {why}",
+        "materialize the older partitions again",
+    )
 
 
 def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_File]:
