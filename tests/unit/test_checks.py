@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ import pytest
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
-from arco.worker.checks import Around, Subject, evaluate
+from arco.worker.checks import Around, Subject, evaluate, limits
 from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed
 from arco.worker.secrets import Redactor
 from servo.check import (
@@ -682,7 +684,112 @@ def test_a_function_that_takes_too_long_is_an_error(files: Files) -> None:
     assert (found.status, found.message) == ("error", "it took longer than 1s")
 
 
+class Spark:
+    """Of a task, as checks see it; there is none behind it."""
+
+    def __init__(self) -> None:
+        self.broken_off = 0
+
+    def around(self) -> dict[str, Any]:
+        return {
+            "frame": lambda ref: None,
+            "reader": lambda data, shape: None,
+            "broken_off": self._break,
+        }
+
+    def _break(self) -> None:
+        self.broken_off += 1
+
+
+def spin() -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        pass
+
+
+def spin_in_py4j() -> None:
+    """As `spin` would, were it a module of py4j's."""
+    names = {"__name__": "py4j.clientserver", "time": time}
+    FunctionType(spin.__code__, names)()
+
+
+def with_frame(data: AssetIn) -> bool:
+    data.read()
+    spin()
+    return True
+
+
+def in_a_call(data: AssetIn) -> bool:
+    try:
+        spin_in_py4j()
+    except BaseException:
+        raise ValueError("something else") from None
+    return True
+
+
+def deaf(data: AssetIn) -> bool:
+    data.read()
+    with contextlib.suppress(BaseException):
+        spin()
+    return True
+
+
+@pytest.mark.parametrize("function", [with_frame, in_a_call, deaf])
+def test_a_check_that_is_interrupted_in_its_use_of_spark_ends_the_attempt(
+    files: Files, function: Callable[[AssetIn], bool]
+) -> None:
+    spark = Spark()
+    with pytest.raises(TaskFailed, match="it took longer than 1s") as caught:
+        said(files, function, timeout=1, **spark.around())
+    info = caught.value.info
+    assert (info.category, info.code) == ("infrastructure", "checks.interrupted")
+    assert spark.broken_off == 1
+
+
+def test_a_check_that_does_without_spark_is_an_error_when_it_is_interrupted(files: Files) -> None:
+    def alone(data: AssetIn) -> bool:
+        data.arrow()
+        spin()
+        return True
+
+    spark = Spark()
+    found = said(files, alone, timeout=1, **spark.around())
+    assert (found.status, found.message) == ("error", "it took longer than 1s")
+    assert spark.broken_off == 0
+
+
+def test_a_check_whose_jobs_are_cancelled_has_time_to_say_so(files: Files) -> None:
+    cancelled = threading.Event()
+
+    def waits(data: AssetIn) -> bool:
+        data.read()
+        while not cancelled.is_set():
+            time.sleep(0.01)
+        raise ValueError("the job was cancelled")
+
+    spark = Spark()
+    found = said(files, waits, timeout=1, cancel=cancelled.set, **spark.around())
+    assert (found.status, found.message) == ("error", "it took longer than 1s")
+    assert spark.broken_off == 0
+
+
 # -- time-outs and cancellation -----------------------------------------------------------
+
+
+def test_a_stop_that_hangs_does_not_keep_the_task(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STOPPED_S", 0.1)
+    hangs, released = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hangs.set()
+        released.wait()
+
+    with pytest.raises(limits.TooSlow), limits.limited(Around(files.store), 0, hang):
+        hangs.wait()
+        raise ValueError
+    released.set()
 
 
 STUBBORN = 100_000

@@ -17,6 +17,8 @@ from arco.worker.checks.subject import Around
 from arco.worker.threads import start_detached
 
 POLL_S: Final = 0.05
+STOPPED_S: Final = 10.0
+"""How long the last call of `stop` is waited for: one that hangs must not keep the task."""
 
 
 class TooSlow(Exception):
@@ -61,9 +63,9 @@ class _Watch:
         start_detached(self._loop, "arco-checks")
 
     def end(self) -> None:
-        """From here on nothing is stopped any more."""
+        """From here on nothing is stopped any more, unless `stop` itself hangs."""
         self._over.set()
-        self._gone.wait()
+        self._gone.wait(STOPPED_S)
 
     def _loop(self) -> None:
         try:

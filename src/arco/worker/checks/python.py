@@ -1,28 +1,51 @@
-"""Checks that are Python functions of the data."""
+"""Checks that are Python functions of the data.
+
+One that takes too long is first told by its Spark jobs, which are cancelled. If that was not
+enough it is interrupted, and a call to the JVM may be left without its answer read. The next
+call would take that for its own; so the attempt ends there, and another one is made.
+"""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from arco.worker.checks.limits import TooSlow, limited
 from arco.worker.checks.needs import Call, Finding
 from arco.worker.checks.subject import Around, Subject
-from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, unmangled
-from arco.worker.interrupt import Interruption
-from servo.context import AssetIn, Reader
+from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed, unmangled
+from arco.worker.interrupt import SPARK_PATIENCE_S, Interruption
+from servo.check import CheckFunction
+from servo.context import AssetIn
 from servo.contract.task import InputRef
 
 
 def called(need: Call, subject: Subject, around: Around, seconds: int) -> Finding:
-    """What the function says of the data. Whatever it raises is an error of the check."""
-    interruption = Interruption(_Asked(around), around.clock, seconds)
-    given = _given(subject.ref, around, interruption)
+    """What the function says of the data. Whatever it raises is an error of the check.
+
+    Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
+    """
+    work = _Work(around, seconds)
+    found = _found(work, need, subject, around, seconds)
+    if work.broken_off:
+        raise failed(
+            "infrastructure",
+            "checks.interrupted",
+            f"{subject.asset}: a check was interrupted in its use of Spark: {TooSlow(seconds)}",
+            f"give {need.code.name} less to do, or more time: timeout=",
+            file=need.code.file,
+            line=need.code.line,
+        )
+    return found
+
+
+def _found(work: _Work, need: Call, subject: Subject, around: Around, seconds: int) -> Finding:
     try:
         function = _guarded(lambda: around.load(need.code))
-        with limited(around, seconds, lambda: _stop(interruption, around)):
-            said = _guarded(lambda: interruption.call(lambda: function(given)))
+        with limited(around, seconds, work.stop):
+            said = work.done(function, subject.ref)
     except _Raised as raised:
         return _error(raised.error, need, around, seconds)
     except TaskFailed as error:  # an input that cannot be read is no verdict on it
@@ -34,23 +57,69 @@ def called(need: Call, subject: Subject, around: Around, seconds: int) -> Findin
     return _verdict(said)
 
 
-def _given(ref: InputRef, around: Around, interruption: Interruption) -> AssetIn:
-    reader = around.reader
-    return AssetIn(
-        ref.asset,
-        parameter=ref.parameter,
-        materializations=ref.materializations,
-        paths=[version.path for version in ref.materializations],
-        reader=None if reader is None else _shielded(reader, interruption),
-    )
+class _Work:
+    """The function's, and whether it leaves Spark as it found it."""
+
+    def __init__(self, around: Around, seconds: int) -> None:
+        self._around = around
+        self._interruption = Interruption(_Asked(around), around.clock, seconds)
+        if around.frame is not None:
+            self._interruption.patience_s = SPARK_PATIENCE_S
+        self._has_frame = False
+        self.broken_off = False
+        """Whether it was interrupted in what may have been a call to the JVM."""
+
+    def done(self, function: CheckFunction, ref: InputRef) -> Any:
+        given = self._given(ref)
+        try:
+            said = _guarded(lambda: self._interruption.call(lambda: function(given)))
+        except _Raised as raised:
+            self._look_back(raised.error)
+            raise
+        self._look_back(None)
+        return said
+
+    def stop(self) -> None:
+        """From another thread, again and again."""
+        self._interruption.poke()
+        self._around.cancel()
+
+    def _given(self, ref: InputRef) -> AssetIn:
+        return AssetIn(
+            ref.asset,
+            parameter=ref.parameter,
+            materializations=ref.materializations,
+            paths=[version.path for version in ref.materializations],
+            reader=None if self._around.reader is None else self._read,
+        )
+
+    def _read(self, data: AssetIn, shape: str) -> Any:
+        assert self._around.reader is not None
+        self._has_frame = self._has_frame or shape == "spark"
+        with self._interruption.shielded():
+            return self._around.reader(data, shape)
+
+    def _look_back(self, error: BaseException | None) -> None:
+        if self._interruption.sent and self._around.frame is not None:
+            self.broken_off = self._has_frame or _called_jvm(error)
+        if self.broken_off:
+            self._around.broken_off()
 
 
-def _shielded(reader: Reader, interruption: Interruption) -> Reader:
-    def read(data: AssetIn, shape: str) -> Any:
-        with interruption.shielded():
-            return reader(data, shape)
+def _called_jvm(error: BaseException | None) -> bool:
+    """Whether an error, or one before it, came out of a call to the JVM."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        names = (frame.f_globals.get("__name__") for frame, _ in _frames(error))
+        if any(str(name).partition(".")[0] == "py4j" for name in names):
+            return True
+        error = error.__context__
+    return False
 
-    return read
+
+def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    return traceback.walk_tb(error.__traceback__)
 
 
 class _Asked:
@@ -67,11 +136,6 @@ class _Asked:
 
     def progress(self, percent: int, message: str) -> None:
         pass
-
-
-def _stop(interruption: Interruption, around: Around) -> None:
-    interruption.poke()
-    around.cancel()
 
 
 class _Raised(Exception):
@@ -117,7 +181,7 @@ def _place(error: BaseException, need: Call) -> str:
     file = need.code.file.rpartition("/")[2]
     lines = [
         line
-        for frame, line in traceback.walk_tb(error.__traceback__)
+        for frame, line in _frames(error)
         if file and frame.f_code.co_filename.rpartition("/")[2] == file
     ]
     return f" ({need.code.file}:{lines[-1]})" if lines else ""

@@ -83,6 +83,8 @@ class Around(NamedTuple):
     """The same data as a Spark DataFrame; none where there is no Spark. Asked only if needed."""
     cancel: Callable[[], None] = _nothing
     """Ends the task's Spark jobs that run now; called from another thread, maybe repeatedly."""
+    broken_off: Callable[[], None] = _nothing
+    """Told that a call to Spark may have been broken off: no more of them on its connection."""
     fatal: Callable[[BaseException], bool] = _never
     """Whether an error means that Spark itself is gone, which is no matter of a check."""
     load: Callable[[Code], CheckFunction] = _no_code
