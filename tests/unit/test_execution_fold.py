@@ -11,6 +11,7 @@ import pytest
 from arco.execution.events import (
     CostIncurred,
     Held,
+    HoldEnded,
     OutputAccepted,
     OutputHeld,
     OutputMissed,
@@ -47,6 +48,8 @@ class Log:
     def __init__(self) -> None:
         self.rows = Rows(NoRows())
         self.position = 0
+        self.ended: list[HoldEnded] = []
+        """What was said to those who wait for decisions."""
 
     @property
     def now(self) -> datetime:
@@ -60,7 +63,8 @@ class Log:
         failures: list[Failure] = []
         derived = fold_stage(OUTPUTS, self.rows, [fact], failures)
         assert failures == []
-        said = [f.payload for f in derived]
+        self.ended += [f.payload for f in derived if isinstance(f.payload, HoldEnded)]
+        said = [f.payload for f in derived if not isinstance(f.payload, HoldEnded)]
         assert all(isinstance(s, Decided) for s in said) and len(said) <= 1
         return next((s.code or s.status for s in said if isinstance(s, Decided)), "")
 
@@ -383,6 +387,9 @@ def test_nobody_decides_twice(log: Log, first: bool, second: bool) -> None:
     before = log.state()
     assert log.add(decided("m1", second)) == "decided_already"
     assert log.state() == before
+    assert log.ended == [
+        HoldEnded(asset_id="A", asset="sales.orders", materialization_id="m1", approved=first)
+    ]
 
 
 @pytest.mark.parametrize("id", ["m1", "unheard_of"])

@@ -79,6 +79,16 @@ class QuarantineDecided(Payload, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class HoldEnded(Payload, frozen=True, kw_only=True):
+    """Derived: it was decided about an output that was held back, for those who wait for it."""
+
+    TYPE: ClassVar[str] = "execution.hold_ended"
+    asset_id: str
+    asset: str
+    materialization_id: str
+    approved: bool
+
+
 class Version(Struct, frozen=True, omit_defaults=True, gc=False):
     materialization_id: str
     reason: str = ""

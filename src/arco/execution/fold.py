@@ -14,6 +14,7 @@ import msgspec
 
 from arco.execution.events import (
     CostIncurred,
+    HoldEnded,
     OutputAccepted,
     OutputHeld,
     OutputMissed,
@@ -33,7 +34,7 @@ from arco.execution.tables import (
     QuarantineRow,
     TaskCostRow,
 )
-from arco.state.fold import Change, Fact, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
 from arco.state.system import applied, refused
 from arco.state.table import Key
 from servo.contract.task import Materialization
@@ -175,6 +176,14 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
         yield from _approve(rows, fact, row)
     else:
         yield from _reject(rows, fact, row, e.reason)
+    yield Emit(
+        HoldEnded(
+            asset_id=e.asset_id,
+            asset=held.asset_key,
+            materialization_id=e.materialization_id,
+            approved=e.approved,
+        )
+    )
     yield applied(fact)
 
 

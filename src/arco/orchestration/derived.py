@@ -1,14 +1,20 @@
-"""What follows from a report for the other domains, as facts for the stages after this one."""
+"""What follows from a report for the other domains, as facts for the stages after this one.
+
+Domains do not know each other. What one of them needs to hear of another is said here:
+by the fold of runs, and by a stage between theirs that keeps no rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arco.execution.events import CostIncurred
-from arco.lineage.events import LineageRecorded
+from arco.execution.events import CostIncurred, HoldEnded
+from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import Payload
 from arco.orchestration.tables import TaskRow
 from arco.quality.events import ChecksEvaluated
+from arco.state.fold import Emit, Fact, Rows, Stage
+from arco.state.table import Key
 from servo.contract.task import Materialization, TaskResult
 
 
@@ -45,7 +51,10 @@ def checks(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
         )
 
 
-def lineage(task: TaskRow, result: TaskResult, made: Materialization) -> Iterator[Payload]:
+def lineage(
+    task: TaskRow, result: TaskResult, made: Materialization, *, held: bool = False
+) -> Iterator[Payload]:
+    """Where an output comes from; of one that is held back it counts once that is approved."""
     if result.lineage is not None:
         yield LineageRecorded(
             asset=task.asset_key,
@@ -56,6 +65,8 @@ def lineage(task: TaskRow, result: TaskResult, made: Materialization) -> Iterato
             task_id=task.task_id,
             rows=made.rows,
             bytes=made.bytes,
+            transform=made.fingerprint,
+            held=held,
             lineage=result.lineage,
         )
 
@@ -68,3 +79,21 @@ def why(result: TaskResult) -> str:
     first = f"{found[0].name}: {found[0].message}" if found[0].message else found[0].name
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"{first}{more}"
+
+
+# -- after the outputs --------------------------------------------------------------------
+
+
+def _tell_lineage(rows: Rows, fact: Fact) -> Iterator[Emit]:
+    match fact.payload:
+        case HoldEnded(asset=asset, materialization_id=id, approved=approved):
+            yield Emit(HeldLineageDecided(asset=asset, materialization_id=id, approved=approved))
+
+
+def _by_asset(fact: Fact) -> Key:
+    assert isinstance(fact.payload, HoldEnded)
+    return (fact.payload.asset_id,)
+
+
+DECISIONS = Stage("decisions", (), {HoldEnded: _by_asset}, _tell_lineage)
+"""Between outputs and lineage: what was decided about outputs that were held back."""

@@ -311,23 +311,24 @@ class _Run:
             error_hint="see `servo quarantine list`, and approve or reject it",
         )
         self._update(tasks_held=self.row.tasks_held + 1)
-        self._hold(made, result)
+        self._hold(task, made, result)
         self._end(held, "succeeded")
 
     def _not_made(self, task: TaskRow, result: TaskResult) -> None:
         if result.materialization is not None:
-            self._hold(result.materialization, result)
+            self._hold(task, result.materialization, result)
         self._failed(task, result.error or _UNEXPLAINED)
         if result.gate == "fail_run" and self._known(task.task_id).state == states.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
                 self.cancel(f"{task.asset_key}: {derived.why(result)}", force=False)
 
-    def _hold(self, made: Materialization, result: TaskResult) -> None:
+    def _hold(self, task: TaskRow, made: Materialization, result: TaskResult) -> None:
         status: Held = "QUARANTINED" if result.gate == "quarantine" else "BLOCKED"
         self._emitted.append(
             OutputHeld(materialization=made, status=status, reason=derived.why(result))
         )
+        self._emitted.extend(derived.lineage(task, result, made, held=True))
 
     def _too_late(self, result: TaskResult) -> None:
         task, made = self._task(result.task_id), result.materialization
