@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import servo as sdk
+from arco.dispatch.requests import masked
 from arco.worker.commit import committed
-from servo.contract.manifest import Action, Check, Code, ColumnDef, Gating
+from servo.contract.manifest import Action, Asset, Check, Code, ColumnDef, Gating
 from servo.contract.task import InputRef, MaterializationRef, TaskResult
 from tests.kit.bench import Bench, problem, version
 
@@ -167,3 +168,15 @@ def test_returning_nothing_is_an_error_unless_it_was_declared(bench: Bench) -> N
         assert problem(bench.run(name, run_id=f"r{at}")) == ("failed", "user_code", "output.none")
     assert version(bench.run("g", run_id="r5")).rows == 0
     assert version(bench.run("rowless", run_id="r6")).files
+
+
+def test_a_request_says_what_is_personal_in_an_input() -> None:
+    columns = (ColumnDef(name="Email", pii="email"), ColumnDef(name="x"))
+    code = Code(module="assets", name="up")
+    assets = {"sales.up": Asset(key="sales.up", code=code, columns=columns)}
+    read = InputRef(asset="sales.up", parameter="up")
+    assert masked(read, assets).pii == ("email",)
+    ordering = InputRef(asset="sales.up")
+    assert masked(ordering, assets) == ordering
+    other = InputRef(asset="sales.elsewhere", parameter="up")
+    assert masked(other, assets) == other

@@ -68,7 +68,7 @@ class Requests:
         manifest, assets = self._assets(plan.spec.manifest)
         asset = assets[task.asset_key]
         inputs = tuple(
-            _masked(_input(plan, run, i, task_of, versions), assets) for i in planned.inputs
+            masked(_input(plan, run, i, task_of, versions), assets) for i in planned.inputs
         )
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
@@ -121,7 +121,7 @@ def _input(
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
 
 
-def _masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
+def masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
     """With what of it is personal, so that no sample of its rows shows that."""
     asset = assets.get(ref.asset)
     if asset is None or not ref.parameter:

@@ -19,6 +19,7 @@ from servo.contract.partition import Scalar
 
 _TEMPLATE: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CALL: Final = re.compile(r"""\s*(\w+)\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
+_PLAIN: Final = re.compile(r"[^'\\$\x00-\x1f\x7f\ud800-\udfff]*")
 _TAB: Final = "    "
 
 
@@ -93,8 +94,12 @@ def literal(value: Scalar) -> str:
         case date():
             return f"DATE'{value.isoformat()}'"
         case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'"
+            return f"'{value}'" if _PLAIN.fullmatch(value) else _spelled(value)
+
+
+def _spelled(value: str) -> str:
+    """A text by its bytes: what a backslash, `''` or `${}` means is a matter of settings."""
+    return f"CAST(X'{value.encode('utf-8', 'replace').hex().upper()}' AS STRING)"
 
 
 def shown(sql: str, start: int, stop: int) -> str:
