@@ -21,6 +21,7 @@ from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
 from arco.worker.checks import Around, Subject, evaluate, limits
+from arco.worker.checks.duck import DuckEngine
 from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed
 from arco.worker.secrets import Redactor
 from servo.check import (
@@ -350,6 +351,17 @@ def test_what_python_cannot_hold_is_shown_as_text(files: Files) -> None:
     assert late["at"].startswith("75039-04-04 19:00:13")
     assert late["days"] == "[14999-09-13]"
     assert late["n"] == -1
+
+
+def test_whatever_goes_wrong_with_a_sample_leaves_the_verdict(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(engine: DuckEngine, column: pa.Table) -> list[Any]:
+        raise RuntimeError("cannot be shown")
+
+    monkeypatch.setattr(DuckEngine, "_listed", broken)
+    (found,) = files.results(files.put("a.b", beyond()), in_range("n", min=0))
+    assert (found.status, found.failing, found.sample) == ("failed", 3, ())
 
 
 # -- which data ---------------------------------------------------------------------------
