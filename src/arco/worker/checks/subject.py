@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from arco.clock import Clock, SystemClock
@@ -31,6 +31,13 @@ class Subject(NamedTuple):
 
     ref: InputRef
     files: tuple[File, ...]
+
+    @classmethod
+    def of(cls, ref: InputRef, footers: Sequence[Footer]) -> Subject:
+        """One version, whose footers are known already."""
+        (version,) = ref.materializations
+        dimensions = dict(PartitionKey.parse(version.partition).dimensions)
+        return cls(ref, tuple(File(footer, dimensions) for footer in footers))
 
     @classmethod
     def read(cls, store: Store, ref: InputRef) -> Subject:
