@@ -11,7 +11,7 @@ import servo as sdk
 from arco.dispatch.requests import masked
 from arco.worker.commit import committed
 from servo.contract.manifest import Action, Asset, Check, Code, ColumnDef, Gating
-from servo.contract.task import InputRef, MaterializationRef, TaskResult
+from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskResult
 from tests.kit.bench import Bench, problem, version
 
 TABLE = "@asset\ndef f(): return pa.table({'x': [1, 2, None]})"
@@ -180,3 +180,24 @@ def test_a_request_says_what_is_personal_in_an_input() -> None:
     assert masked(ordering, assets) == ordering
     other = InputRef(asset="sales.elsewhere", parameter="up")
     assert masked(other, assets) == other
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return 1", "output.type"),
+        ("return pa.table({'': [1]})", "output.columns"),
+        ("return [pa.table({'x': [1]}), pa.table({'y': [1]})]", "output.schema"),
+        ("return []", "output.none"),
+        ("return pa.table({'y': [1]})", "checks.invalid"),
+    ],
+)
+def test_a_bad_output_names_the_asset_its_file_and_its_line(
+    bench: Bench, body: str, code: str
+) -> None:
+    bench.deploy(f"@asset\ndef f(): {body}")
+    place = CodeRef(artifact=bench.artifact, module="assets", name="f", file="assets.py", line=7)
+    error = checked(bench, sdk.not_null("x"), code=place).error
+    assert error is not None and error.code == code
+    assert (error.file, error.line) == ("assets.py", 7)
+    assert "sales.f" in error.message and error.traceback == ""
