@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,13 +25,15 @@ class StandIn:
         self.connect = connect
 
 
+@functools.cache
+def _host() -> SparkHost:
+    return SparkHost(_SETTINGS)
+
+
 @contextlib.contextmanager
 def spark_host() -> Iterator[SparkHost]:
-    host = SparkHost(_SETTINGS)
-    try:
-        yield host
-    finally:
-        host.stop()
+    """This process's, which stays: tests of other modules may be using it in between."""
+    yield _host()
 
 
 @contextlib.contextmanager

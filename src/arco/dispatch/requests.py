@@ -160,7 +160,8 @@ def _references(
             passed = next(each for each in read if each.parameter)
             found = _input(plan, run, passed, task_of, versions).materializations
         else:
-            made = [_made(run, plan.spec.tasks[i].task_id, task_of) for e in read for i in e.tasks]
+            above = [plan.spec.tasks[i] for i in planned.depends_on]
+            made = [_made(run, t.task_id, task_of) for t in above if t.asset == key]
             current = {ref.partition: ref for ref in versions.all_current(key)}
             fresh = {task.partition_key: _output(task, versions) for task in made}
             found = tuple(ref for _, ref in sorted((current | fresh).items()))

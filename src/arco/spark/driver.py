@@ -14,14 +14,13 @@ queries, also on those from threads that did not inherit the first.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from arco.spark.active import keep_alive
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
-from arco.spark.session import start
+from arco.spark.session import bury, start
 from arco.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -190,39 +189,6 @@ def _forget_conf(jvm: Any) -> None:
     for name in list(system.getProperties().stringPropertyNames()):
         if name.startswith("spark."):
             system.clearProperty(name)
-
-
-def bury() -> None:
-    """Make PySpark forget its JVM, which is gone. Never raises."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-    from pyspark.sql.context import SQLContext
-
-    with SparkContext._lock:
-        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-        SparkContext._active_spark_context = None
-        SparkContext._gateway = SparkContext._jvm = None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
-        SQLContext._instantiatedContext = None
-    server = getattr(context, "_accumulatorServer", None)
-    for close in (getattr(server, "shutdown", None), getattr(gateway, "close", None)):
-        with contextlib.suppress(Exception):
-            if close is not None:
-                close()
-    _renew_functions()
-
-
-def _renew_functions() -> None:
-    """UDFs that outlive the JVM make their Java half anew when they are next used."""
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.sql.udtf import UserDefinedTableFunction
-
-    for found in gc.get_objects():
-        kind = type(found)
-        if kind is UserDefinedFunction:
-            found._judf_placeholder = None
-        elif kind is UserDefinedTableFunction:
-            found._judtf_placeholder = None
 
 
 # -- a Connect server ---------------------------------------------------------------------

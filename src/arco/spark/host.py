@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from arco.spark import active, errors
-from arco.spark.driver import Driver, JvmDriver, Plan, Scope, bury, start_driver
+from arco.spark.driver import Driver, JvmDriver, Plan, Scope, start_driver
 from arco.spark.metrics import SparkUsage, StageProgress
+from arco.spark.session import bury
 from arco.spark.settings import SparkSettings, task_conf
 from servo.errors import Cancelled
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import os
 import subprocess
@@ -70,6 +72,9 @@ def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
 
     context: Any = SparkContext
     launch: Any = launch_gateway
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        bury()
     if context._gateway is not None or log == "-":
         return None
     file: BinaryIO = Path(log).open("ab") if log else tempfile.TemporaryFile()  # noqa: SIM115
@@ -157,3 +162,39 @@ def _limit() -> int | None:
         except (OSError, ValueError):  # not there, or `max`
             continue
     return None
+
+
+# -- forgetting a JVM that is gone ---------------------------------------------------------
+
+
+def bury() -> None:
+    """Make PySpark forget its JVM, which is gone. Never raises."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    with SparkContext._lock:
+        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        SQLContext._instantiatedContext = None
+    server = getattr(context, "_accumulatorServer", None)
+    for close in (getattr(server, "shutdown", None), getattr(gateway, "close", None)):
+        with contextlib.suppress(Exception):
+            if close is not None:
+                close()
+    _renew_functions()
+
+
+def _renew_functions() -> None:
+    """UDFs that outlive the JVM make their Java half anew when they are next used."""
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.sql.udtf import UserDefinedTableFunction
+
+    for found in gc.get_objects():
+        kind = type(found)
+        if kind is UserDefinedFunction:
+            found._judf_placeholder = None
+        elif kind is UserDefinedTableFunction:
+            found._judtf_placeholder = None
