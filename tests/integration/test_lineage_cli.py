@@ -76,6 +76,10 @@ def test_machines_get_links_coverage_and_executions(servo: Servo) -> None:
     (execution,) = found["executions"]
     assert execution["source"] == "shop.daily_totals"
     assert execution["rows_written"] == 1
+    (edge,) = found["edges"]
+    assert (edge["source"], edge["kind"], edge["executions"]) == ("shop.daily_totals", "data", 1)
+    assert edge["first_seen_run"] == edge["last_seen_run"] == execution["run_id"]
+    assert edge["transform"]
 
 
 def test_an_asset_shows_its_columns_and_what_is_not_known(servo: Servo) -> None:
@@ -83,6 +87,7 @@ def test_an_asset_shows_its_columns_and_what_is_not_known(servo: Servo) -> None:
     assert "total  ← shop.orders.amount transformation" in shown
     assert "made  ← unknown" in shown
     assert "50% of the columns are covered" in shown
+    assert "shop.orders: 1 output, first 2" in shown
 
 
 def test_impact_reaches_everything_below(servo: Servo) -> None:
@@ -114,6 +119,8 @@ def test_a_run_is_exported_as_valid_events(servo: Servo, tmp_path: Path) -> None
     last = events[-1]
     assert last["job"]["name"] == "shop.report"
     assert last["inputs"][0]["name"] == "shop.daily_totals"
+    made = [e for e in events if e["job"]["name"] == "shop.orders"][-1]["outputs"][0]
+    assert made["outputFacets"]["outputStatistics"]["rowCount"] == 2
     fields = last["outputs"][0]["facets"]["columnLineage"]["fields"]
     assert fields["figure"]["inputFields"][0]["field"] == "total"
     nominal = last["run"]["facets"]["nominalTime"]["nominalStartTime"]

@@ -78,6 +78,7 @@ TASKS = [
     task(state="FAILED", error="it broke", partition=""),
     task(state="CANCELLED", partition="date=d:2026-01-30,hour=t:2026-01-30T05:00:00.000000Z"),
     task(partition="hour=t:2026-01-30T05:00:00.000000Z", inputs=(), fields=(), columns=()),
+    task(held=True, error="no nulls: 3 rows"),
 ]
 
 
@@ -98,6 +99,13 @@ def test_an_event_without_a_uuid_is_refused() -> None:
     event = next(events_of(PLACE, RUN, [task()]))
     with pytest.raises(jsonschema.ValidationError):
         validate({**event, "run": {"runId": "no uuid"}}, "RunEvent")
+
+
+def test_what_is_held_back_is_no_output_and_the_event_says_why() -> None:
+    start, done = events_of(PLACE, RUN, [task(held=True, error="no nulls: 3 rows")])
+    assert start["outputs"] == done["outputs"] == []
+    assert [read["name"] for read in done["inputs"]] == ["shop.orders"]
+    assert done["run"]["facets"]["errorMessage"]["message"] == "no nulls: 3 rows"
 
 
 def test_column_lineage_tells_direct_from_indirect_and_masked() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,15 +14,19 @@ from arco.cli.session import Session
 from arco.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from rich.text import Text
     from rich.tree import Tree
 
     from arco.app import Workspace
-    from arco.lineage.openlineage import TaskRun
+    from arco.lineage.openlineage import Field, ReadAsset, TaskRun
     from arco.lineage.reader import LineageReader, Link, Node
     from arco.lineage.tables import ExecutionRow
     from arco.orchestration.tables import TaskRow
+    from arco.quality.tables import CheckResultRow
     from arco.state.snapshot import Snapshot
+    from servo.contract.task import CheckResult, ColumnInfo, InputRef
 
 SHOWN = 10
 """So many of the newest outputs, and what went into them."""
@@ -102,7 +108,10 @@ def export(
         Path | None, typer.Option(metavar="FILE", help="Write there, not to the terminal.")
     ] = None,
 ) -> None:
-    """Export a run as OpenLineage events, one JSON object to a line."""
+    """Export a run as OpenLineage events, one JSON object to a line.
+
+    What was held back when the run ended is no output of it.
+    """
     import json
 
     from arco.cli import render
@@ -114,7 +123,7 @@ def export(
     config = session.config()
     store = f"{config.store.rstrip('/')}/{config.tenant}/{config.workspace}"
     place = Place(f"arco://{config.tenant}/{config.workspace}", store)
-    tasks = _task_runs(snapshot, row.run_id)
+    tasks = _task_runs(snapshot, row.run_id, _queries(workspace, row.deployment_id))
     lines = [json.dumps(event) for event in events_of(place, row.run_id, tasks)]
     if output is None:
         print("\n".join(lines))
@@ -254,11 +263,27 @@ def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
         )
     if down:
         return
+    _show_seen(reader, node.asset)
     rows = reader.executions(node.asset)
     for row in reversed(rows[-SHOWN:]):
         render.say(_execution(row))
     if len(rows) > SHOWN:
         render.note(f"{len(rows) - SHOWN:,} older ones; see --json")
+
+
+def _show_seen(reader: LineageReader, asset: str) -> None:
+    """Since when each input is one, and how often it was read."""
+    from arco.cli import render
+    from arco.cli.times import short
+
+    seen = reader.edge_metadata(asset)
+    for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
+        if (row := seen.get(edge.edge_id)) is not None:
+            render.say(
+                f"{edge.source}: {render.count(row.executions, 'output')}, first "
+                f"{short(row.first_seen_at)}, last {short(row.last_seen_at)}",
+                "dim",
+            )
 
 
 def _execution(row: ExecutionRow) -> str:
@@ -307,9 +332,21 @@ def _document(reader: LineageReader, node: Node, down: bool, depth: int) -> dict
         "direction": "down" if down else "up",
         "links": steps,
         "coverage": render.plain(reader.coverage(node.asset)),
+        "edges": _plain_edges(reader, node.asset),
         "columns": render.plain(reader.columns(node.asset)),
         "executions": render.plain(reader.executions(node.asset)),
     }
+
+
+def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
+    from arco.cli import render
+
+    seen = reader.edge_metadata(asset)
+    return [
+        render.plain(seen.get(edge.edge_id)) | render.plain(edge)
+        for edge in reader.edges(asset)
+        if edge.edge_id in seen
+    ]
 
 
 def _plain_impact(each: Any) -> dict[str, Any]:
@@ -338,26 +375,82 @@ def _ended(workspace: Workspace, run_id: str) -> Snapshot:
         return workspace.snapshot()
 
 
-def _task_runs(snapshot: Snapshot, run_id: str) -> list[TaskRun]:
+def _task_runs(snapshot: Snapshot, run_id: str, sql: Mapping[str, str]) -> list[TaskRun]:
+    """What is known of each task that ran; each asset is looked up once."""
     from arco.orchestration.reader import OrchestrationReader
 
     tasks = OrchestrationReader(snapshot).tasks(run_id)
-    return [_task_run(snapshot, task) for task in tasks if task.started_at and task.finished_at]
+    ran = [task for task in tasks if task.started_at and task.finished_at]
+    known = {task.asset_key: task.asset_id for task in ran}
+    assets = {key: _known(snapshot, run_id, key, id) for key, id in known.items()}
+    read = {each.asset for known in assets.values() for each in chain(*known.inputs.values())}
+    columns = {key: _columns(snapshot, key) for key in read | known.keys()}
+    return [_task_run(task, assets[task.asset_key], columns, sql) for task in ran]
 
 
-def _task_run(snapshot: Snapshot, task: TaskRow) -> TaskRun:
-    from arco.lineage.openlineage import Field, ReadAsset, TaskRun
+class _Known(NamedTuple):
+    """What is known of an asset's part in a run, by task."""
+
+    fields: tuple[Field, ...]
+    inputs: dict[str, list[ReadAsset]]
+    outputs: dict[str, str]
+    """The version that a task made, held back or not."""
+    checks: dict[str, list[CheckResultRow]]
+
+
+def _known(snapshot: Snapshot, run_id: str, asset: str, asset_id: str) -> _Known:
+    from arco.lineage.openlineage import Field
+    from arco.quality.reader import QualityReader
 
     reader = _reader(snapshot)
-    mine = [
-        row
-        for row in reader.executions(task.asset_key)
-        if row.run_id == task.run_id and row.task_id == task.task_id
-    ]
     fields = [
         Field(row.target_column, row.source, row.source_column, row.kind, row.masked)
-        for row in reader.columns(task.asset_key)
+        for row in reader.columns(asset)
     ]
+    known = _Known(tuple(fields), defaultdict(list), {}, defaultdict(list))
+    for execution in reader.executions(asset):
+        if execution.run_id == run_id:
+            known.outputs[execution.task_id] = execution.materialization_id
+            known.inputs[execution.task_id].append(_read(execution))
+    for held in reader.held(asset).values():
+        if held.run_id == run_id:
+            known.outputs[held.task_id] = held.materialization_id
+            known.inputs[held.task_id] += map(_read_by_held, held.lineage.read)
+    for result in QualityReader(snapshot).results(asset_id):
+        if result.run_id == run_id:
+            known.checks[result.task_id].append(result)
+    return known
+
+
+def _read(row: ExecutionRow) -> ReadAsset:
+    from arco.lineage.openlineage import ReadAsset
+
+    versions = tuple(row.source_materializations)
+    return ReadAsset(asset=row.source, versions=versions, rows=row.rows_read)
+
+
+def _read_by_held(ref: InputRef) -> ReadAsset:
+    from arco.lineage.openlineage import ReadAsset
+
+    versions = tuple(each.materialization_id for each in ref.materializations)
+    rows = sum(each.rows for each in ref.materializations)
+    return ReadAsset(asset=ref.asset, versions=versions, rows=rows)
+
+
+def _task_run(
+    task: TaskRow,
+    known: _Known,
+    columns: Mapping[str, tuple[ColumnInfo, ...]],
+    sql: Mapping[str, str],
+) -> TaskRun:
+    from msgspec.structs import replace
+
+    from arco.lineage.openlineage import TaskRun
+
+    is_held = task.gate in ("quarantine", "block")
+    # The row of a task whose output is held back names the version that is used instead.
+    made = known.outputs.get(task.task_id, "" if is_held else task.materialization_id)
+    checks = _checks(known.checks.get(task.task_id, ()), made, task.attempt_id)
     assert task.started_at is not None and task.finished_at is not None
     return TaskRun(
         task_id=task.task_id,
@@ -366,26 +459,23 @@ def _task_run(snapshot: Snapshot, task: TaskRow) -> TaskRun:
         started_at=task.started_at,
         finished_at=task.finished_at,
         partition=task.partition_key,
-        materialization_id=task.materialization_id,
-        rows=max((row.rows_written for row in mine), default=0),
-        bytes=max((row.bytes_written for row in mine), default=0),
-        columns=_columns(snapshot, task.asset_key),
-        fields=tuple(fields),
+        materialization_id=made,
+        rows=0 if is_held else task.rows,
+        bytes=0 if is_held else task.bytes,
+        columns=columns[task.asset_key],
+        fields=known.fields,
         inputs=tuple(
-            ReadAsset(
-                asset=row.source,
-                versions=tuple(row.source_materializations),
-                rows=row.rows_read,
-                columns=_columns(snapshot, row.source),
-            )
-            for row in mine
+            replace(read, columns=columns[read.asset], checks=tuple(checks.get(read.asset, ())))
+            for read in known.inputs.get(task.task_id, ())
         ),
-        checks=_checks(snapshot, task),
+        checks=tuple(checks.get("", ())),
+        sql=sql.get(task.asset_key, ""),
         error=task.error_message,
+        held=is_held,
     )
 
 
-def _columns(snapshot: Snapshot, asset: str) -> Any:
+def _columns(snapshot: Snapshot, asset: str) -> tuple[ColumnInfo, ...]:
     """As the catalog has them; else their names, as far as lineage knows them."""
     from arco.catalog.reader import CatalogReader
     from servo.contract.keys import AssetKey
@@ -402,17 +492,36 @@ def _columns(snapshot: Snapshot, asset: str) -> Any:
     return tuple(ColumnInfo(name=name, type="") for name in names)
 
 
-def _checks(snapshot: Snapshot, task: TaskRow) -> Any:
-    from arco.quality.reader import QualityReader
+def _checks(
+    rows: Iterable[CheckResultRow], made: str, attempt_id: str
+) -> dict[str, list[CheckResult]]:
+    """What was found about an output, and under their keys about its inputs.
+
+    Results go by the output: another attempt than the last may have made it. Where there
+    is none, they are those of the last attempt.
+    """
     from servo.contract.task import CheckResult
 
-    return tuple(
-        CheckResult(
-            name=row.check_name,
-            passed=row.status == "passed",
-            severity=row.severity,
-            columns=tuple(row.columns),
-        )
-        for row in QualityReader(snapshot).of_attempt(task.asset_id, task.attempt_id)
-        if not row.input
-    )
+    found: dict[str, list[CheckResult]] = {}
+    for row in rows:
+        if row.materialization_id == made if made else row.attempt_id == attempt_id:
+            result = CheckResult(
+                name=row.check_name,
+                passed=row.status == "passed",
+                severity=row.severity,
+                columns=tuple(row.columns),
+            )
+            found.setdefault(row.input, []).append(result)
+    return found
+
+
+def _queries(workspace: Workspace, deployment_id: str) -> dict[str, str]:
+    """The SQL of the assets of a deployment that are written in it."""
+    for row in workspace.read_orchestration().deployments():
+        if row.deployment_id == deployment_id:
+            try:
+                manifest = workspace.library.manifest(row.manifest)
+            except NotFound:
+                break
+            return {asset.key: asset.sql for asset in manifest.assets if asset.sql}
+    return {}

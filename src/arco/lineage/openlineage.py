@@ -1,7 +1,8 @@
 """Runs as OpenLineage events (spec 2-0-2): what other catalogs understand.
 
 A task is a run of the job `namespace.asset`, with one START and one COMPLETE, FAIL or
-ABORT event; its parent is the run that it was part of. OpenLineage wants UUIDs for runs: a
+ABORT event; its parent is the run that it was part of. One whose output is held back has
+no output: others would take it for current. OpenLineage wants UUIDs for runs: a
 run's is the 128 bits of its ULID, a task's is derived from both ids, so that an export
 made twice says the same.
 """
@@ -84,6 +85,8 @@ class TaskRun(Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...] = ()
     sql: str = ""
     error: str = ""
+    held: bool = False
+    """Whether checks hold its output back: nothing was put out then, and `error` says why."""
 
 
 def run_uuid(run_id: str) -> str:
@@ -117,7 +120,7 @@ def _event(place: Place, run_id: str, task: TaskRun, kind: str, time: datetime) 
         },
         "job": {"namespace": place.namespace, "name": task.asset, "facets": _job_facets(task)},
         "inputs": [_input(place, read, done) for read in task.inputs],
-        "outputs": [_output(place, task, done)],
+        "outputs": [] if task.held else [_output(place, task, done)],
     }
 
 
@@ -129,7 +132,7 @@ def _run_facets(place: Place, run_id: str, task: TaskRun, kind: str) -> dict[str
     facets = {"parent": _facet("ParentRunFacet", **parent)}
     if (nominal := _nominal(task.partition)) is not None:
         facets["nominalTime"] = _facet("NominalTimeRunFacet", nominalStartTime=nominal)
-    if kind == "FAIL":
+    if kind == "FAIL" or (kind == "COMPLETE" and task.held):
         message = task.error or "failed"
         facets["errorMessage"] = _facet(
             "ErrorMessageRunFacet", message=message, programmingLanguage="python"
