@@ -41,7 +41,7 @@ from servo.suggest import did_you_mean
 
 T = TypeVar("T")
 
-_SPARK = re.compile(r"\bpyspark\b|\.spark\b|\.read\(\)")
+_SPARK = re.compile(r"\bpyspark\b|\.spark\b")
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _CALL = re.compile(r"""\s*(\w+)\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
 _CALLS: Final = (
@@ -137,8 +137,12 @@ def _engine(definition: AnyAsset) -> Literal["", "spark"]:
     """A guess, for an early start: the session itself starts when it is first asked for."""
     if isinstance(definition, SqlAssetDefinition):
         return "spark"
+    inputs = "|".join(each.parameter for each in definition.signature.inputs)
     try:
-        return "spark" if _SPARK.search(definition.source) else ""
+        found = _SPARK.search(definition.source)
+        if found is None and inputs:
+            found = re.search(rf"\b(?:{inputs})\.read\(\)", definition.source)
+        return "spark" if found else ""
     except Invalid:  # the fingerprint of the same source has said so
         return ""
 

@@ -161,7 +161,7 @@ def test_versions_are_matched_by_name_and_widened(task: SparkTask, store: Scoped
             "i": pa.array([1], pa.int32()),
             "f": pa.array([0.5], pa.float32()),
             "m": pa.array([1], pa.decimal128(5, 2)),
-            "d": pa.array([3], pa.int64()),
+            "d": pa.array([3], pa.int32()),
             "s": pa.array([{"a": 1}], pa.struct({"a": pa.int32()})),
         }
     )
@@ -196,7 +196,11 @@ def test_types_that_do_not_meet_and_names_that_differ_in_case_are_refused(
     task: SparkTask, store: ScopedStore
 ) -> None:
     number = put(store, pa.table({"x": [1]}), p=1)
-    for other, why in (({"x": ["s"]}, "'x' is bigint in one and string"), ({"X": [1]}, "case")):
+    for other, why in (
+        ({"x": ["s"]}, "'x' is bigint in one and string"),
+        ({"x": [0.5]}, "'x' is bigint in one and double in another"),
+        ({"X": [1]}, "case"),
+    ):
         with pytest.raises(TaskFailed, match=why) as caught:
             read_frame(task, store, asset(number, put(store, pa.table(other), p=len(why))))
         assert caught.value.info.code == "input.schema"

@@ -41,7 +41,8 @@ def test_places_map_back_to_the_source() -> None:
         (-5, "CAST(-5 AS BIGINT)"),
         (date(2025, 1, 15), "DATE'2025-01-15'"),
         (datetime(2025, 1, 15, 6), "TIMESTAMP'2025-01-15 06:00:00.000000Z'"),
-        ('it\'s \\ "so"', "'it\\'s \\\\ \"so\"'"),
+        ('"so"', "'\"so\"'"),
+        ("it's", "CAST(X'69742773' AS STRING)"),
     ],
 )
 def test_values_become_literals(value: str | int | date | None, text: str) -> None:

@@ -202,7 +202,8 @@ def show_end(workspace: Workspace, row: RunRow) -> None:
 def _explain(task: TaskRow, name: str, run: RunRow) -> None:
     from arco.cli import render
 
-    render.say(f"\n{name} failed ({task.error_code}):", "bold red")
+    place = f" at {task.error_place}" if task.error_place else ""
+    render.say(f"\n{name} failed{place} ({task.error_code}):", "bold red")
     render.say(f"  {task.error_message}")
     if task.error_hint:
         render.say(f"  {task.error_hint}", "cyan")

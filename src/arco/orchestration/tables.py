@@ -147,6 +147,8 @@ class TaskRow(Row, frozen=True):
     bytes: int = 0
     gate: str = ""
     """What checks made of its output: warn, quarantine or block; empty if all is well."""
+    error_place: str = ""
+    """The file and line of the author's that an error comes from: `shop/raw.py:12`."""
 
 
 class DepSatisfactionRow(Row, frozen=True):

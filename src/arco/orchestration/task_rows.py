@@ -81,6 +81,7 @@ def with_output(task: TaskRow, result: TaskResult) -> TaskRow:
         error_code="",
         error_message="",
         error_hint="",
+        error_place="",
     )
 
 
@@ -93,4 +94,5 @@ def with_error(task: TaskRow, error: ErrorInfo | None) -> TaskRow:
         error_code=error.code,
         error_message=error.message,
         error_hint=error.hint,
+        error_place=f"{error.file}:{error.line}" if error.file else "",
     )

@@ -44,6 +44,8 @@ class SparkHost:
         self._starting = threading.Lock()
         self._driver: Driver | None = None
         self._slots: set[int] = set()
+        self._used = False
+        """Whether a task may have cached something since that was last forgotten."""
 
     def warm(self) -> None:
         """Start Spark on a thread of its own. What goes wrong shows at the first task."""
@@ -117,12 +119,12 @@ class SparkHost:
             return slot
 
     def _return_slot(self, slot: int) -> None:
-        with self._lock:
+        with self._lock:  # nobody begins meanwhile: what it caches would be forgotten
             self._slots.discard(slot)
-            idle, driver = not self._slots, self._driver
-        if idle and driver is not None:
-            with contextlib.suppress(Exception):
-                driver.rest()
+            if not self._slots and self._driver is not None and self._used:
+                self._used = False
+                with contextlib.suppress(Exception):
+                    self._driver.rest()
 
 
 class SparkTask:
@@ -170,6 +172,7 @@ class SparkTask:
         if self._cancelled:
             raise Cancelled("the task was cancelled before it used Spark")
         driver = self._host.driver()
+        self._host._used = True
         settings = self._host.settings
         conf = task_conf(self._input_bytes, driver.cores, local=settings.local, conf=settings.conf)
         self._driver = driver

@@ -8,6 +8,7 @@ Spark starts when something asks for it: the function, a query, or a check that 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Invalid, NotFound
+from arco.spark.failed import SparkUnavailable
 from arco.spark.host import SparkHost
 from arco.spark.query import Query
 from arco.spark.read import read_frame
@@ -176,7 +178,10 @@ class Attempt:
         """The code is there, and so are its arguments; what is returned does the work."""
         self._folder = self._artifact(self._request.code.artifact)
         if self._request.engine == "spark" and self._spark.available:
-            self._spark.session()  # which `F.col`, or a UDF at the top of a module, needs
+            # `F.col`, or a UDF at the top of a module, needs it. Whether the function really
+            # does is a guess: what cannot start now is told when it is asked for by name.
+            with contextlib.suppress(SparkUnavailable):
+                self._spark.session()
         match self._request.kind:
             case "python":
                 loaded = self._load()
@@ -306,6 +311,7 @@ class Attempt:
                 lambda ref: read_frame(self._spark.task, shared.store, ref),
                 self._spark.cancel_running,
                 self._spark.hurt,
+                self._spark.broken_off,
             )
         return Inspection(
             request,

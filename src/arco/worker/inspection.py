@@ -32,6 +32,7 @@ class SparkHooks(NamedTuple):
     frame: Callable[[InputRef], Any]
     cancel: Callable[[], None]
     fatal: Callable[[BaseException], bool]
+    broken_off: Callable[[], None]
 
 
 class Inspection:
@@ -107,7 +108,7 @@ class Inspection:
         )
         if spark is None:
             return around
-        return around._replace(frame=spark.frame, cancel=spark.cancel, fatal=spark.fatal)
+        return around._replace(**spark._asdict())
 
     def _load(self, code: Code) -> Any:
         return load_check(self._request.code, code, self._folder())

@@ -41,6 +41,7 @@ class Seat:
         self._clock = clock
         self._task: SparkTask | None = None
         self._watched_at = 0.0
+        self._broken_off = False
         self.usage: SparkUsage | None = None
         """Known when the seat was left, and Spark was used."""
         self.shows_progress = True
@@ -62,7 +63,7 @@ class Seat:
                 yield
             finally:
                 self._interruption.watch = None
-                if task.started and not self._interruption.sent:
+                if task.started and not self._interruption.sent and not self._broken_off:
                     self.usage = task.usage()
 
     @property
@@ -96,6 +97,10 @@ class Seat:
     def cancel_running(self) -> None:
         if self._task is not None:
             self._task.cancel_running()
+
+    def broken_off(self) -> None:
+        """A call to the JVM may have been interrupted: there are no more on its connection."""
+        self._broken_off = True
 
     def hurt(self, error: BaseException) -> bool:
         return self._task is not None and self._task.hurt(error)
