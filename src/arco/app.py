@@ -37,9 +37,9 @@ from arco.log.envelope import EventTypes, Payload
 from arco.log.head import AGE_GATE, Head, Manifests
 from arco.log.inbox import Inbox, Limits
 from arco.log.publish import Publisher
+from arco.orchestration import derived, states
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
-from arco.orchestration import states
 from arco.orchestration.commands import OrchestrationCommands
 from arco.orchestration.in_use import runs_of
 from arco.orchestration.limits import Limits as OrchestrationLimits
@@ -99,6 +99,7 @@ def chain() -> Chain:
         system.admission(commands),
         *orchestration_fold.STAGES,
         *execution_fold.STAGES,
+        derived.DECISIONS,
         *quality_fold.STAGES,
         *lineage_fold.STAGES,
         *catalog_fold.STAGES,
