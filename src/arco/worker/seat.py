@@ -1,14 +1,17 @@
 """An attempt's place on Spark: its session, how far its jobs are, and what they took.
 
 Nothing starts before the session is asked for. The watchdog's thread cancels the jobs of
-an attempt that is to stop, and passes on how far they are.
+an attempt that is to stop, and passes on how far they are, through a thread that may wait
+for Spark: one that hangs must not keep other attempts from being stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from arco.clock import Clock
@@ -42,6 +45,7 @@ class Seat:
         self._task: SparkTask | None = None
         self._watched_at = 0.0
         self._broken_off = False
+        self._looking: Future[None] | None = None
         self.usage: SparkUsage | None = None
         """Known when the seat was left, and Spark was used."""
         self.shows_progress = True
@@ -112,12 +116,22 @@ class Seat:
         return self._task.failure(error)
 
     def _watch(self, reason: BaseException | None) -> None:
-        """Told by the watchdog's thread, again and again."""
+        """Told by the watchdog's thread, again and again; it never waits for Spark."""
         task, now = self._task, self._clock.monotonic()
         if task is None or not task.started or now - self._watched_at < WATCH_S:
             return
-        self._watched_at = now
+        if self._looking is None or self._looking.done():
+            self._watched_at = now
+            self._looking = _watching().submit(self._look, task, reason)
+
+    def _look(self, task: SparkTask, reason: BaseException | None) -> None:
         if reason is not None:
             task.cancel()
         elif self.shows_progress and (seen := task.progress()) is not None:
             self._control.progress(seen.percent, seen.text)
+
+
+@functools.cache
+def _watching() -> ThreadPoolExecutor:
+    """One thread for all seats: each thread that calls the JVM has one there as well."""
+    return ThreadPoolExecutor(1, thread_name_prefix="spark-watch")
