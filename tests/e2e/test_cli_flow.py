@@ -165,7 +165,8 @@ def test_a_failure_says_where_and_skips_what_is_below(servo: Servo) -> None:
     deploy(servo, broken)
     done = servo.run("run", "*", "-p", "date=2025-01-01")
     assert done.returncode == 1
-    assert "shop.orders[date=2025-01-01] failed (user_code.KeyError)" in done.stdout
+    assert "shop.orders[date=2025-01-01] failed at shop.py:" in done.stdout
+    assert "(user_code.KeyError):" in done.stdout
     assert "1 failed, 1 skipped" in done.stdout
     run = servo.json("runs", "list")["runs"][0]
     failed = servo.json("runs", "show", run["run_id"])["tasks"][0]

@@ -187,8 +187,9 @@ class ScriptedExecutor:
         if request.attempt > 1 or request.redelivery > 0:
             found = committed(self._w.store, request)
             if found is not None:
+                made = found.materialization
                 return self._result(
-                    request, outcome="succeeded", materialization=found, adopted=True
+                    request, outcome="succeeded", materialization=made, adopted=True
                 )
         self.during(request, control)
         if control.cancelled():

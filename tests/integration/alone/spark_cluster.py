@@ -14,7 +14,7 @@ import pytest
 from arco.spark.host import SparkHost
 from tests.kit.spark_cluster import Cluster, spark_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROWS = 2_000
 GROUPS = 40

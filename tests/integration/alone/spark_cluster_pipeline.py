@@ -11,7 +11,7 @@ from arco.engine import Engine
 from tests.kit.spark_cluster import spark_cluster
 from tests.kit.spark_project import SparkProject
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 PIPELINE = """
     def slowly(x):

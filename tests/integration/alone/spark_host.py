@@ -22,7 +22,7 @@ from arco.spark.settings import SparkSettings
 from arco.spark.shipping import ship_as_code
 from servo.errors import Cancelled
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 ENDLESS = 10**13
 

@@ -17,7 +17,7 @@ from arco.spark.metrics import SparkUsage
 from arco.spark.settings import SparkSettings
 
 pytest.importorskip("grpc", reason="the client needs pyspark[connect]")
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
