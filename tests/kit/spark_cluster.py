@@ -126,7 +126,7 @@ class Cluster:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5) as answer:
                 found: dict[str, object] = json.load(answer)
                 return found
-        except OSError:
+        except (OSError, ValueError):  # not up, or up to where every page is the front page
             return None
 
     def _until(self, ready: Callable[[], bool], *processes: Process) -> None:
