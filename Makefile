@@ -11,7 +11,7 @@ BENCHMARKS := append commit read rebuild plan scale workers lineage pipeline
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1
 
-.PHONY: setup java test lint format bench peers overhead checks demo clean
+.PHONY: setup java test archive lint format bench peers overhead checks demo clean
 
 setup: .venv/.installed java
 
@@ -34,8 +34,13 @@ java:
 	  || { echo "installing Java, which Spark needs"; \
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
-test: setup lint
+# Spark starts in half the time with an archive of its classes, which is made beside the lint.
+test: setup
+	@$(PY) -m arco.spark.archive > /dev/null & $(MAKE) --no-print-directory lint && wait
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+
+archive: setup
+	@$(PY) -m arco.spark.archive
 
 lint: setup
 	@.venv/bin/ruff check .

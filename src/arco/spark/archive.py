@@ -103,10 +103,11 @@ def workload(made: Path) -> None:
     """What a worker's first tasks do, in a JVM that writes its classes to `made` when it ends."""
     from pyspark import SparkContext
 
-    from arco.spark.session import open_session
+    from arco.spark.session import start
+    from arco.spark.settings import SparkSettings
 
     conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} -Xlog:disable"}
-    session = open_session("local[2]", conf=conf)
+    session = start(SparkSettings(master="local[2]", conf=conf, fast_start=True))
     with tempfile.TemporaryDirectory() as folder:
         _use(session, folder)
     gateway: Any = SparkContext._gateway
