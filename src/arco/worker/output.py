@@ -35,7 +35,7 @@ GROUP_ROWS: Final = 1 << 20
 MAX_METADATA_CHARS: Final = 4096
 
 _ALLOWED = (
-    "return None, a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
+    "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
     "DataFrame, an iterable of those (but for Spark's), or an AssetOut around one"
 )
 
@@ -179,7 +179,9 @@ def _from_pandas(frame: Any) -> pa.Table:
 def _unsuitable(value: object, within: str = "") -> Exception:
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     hint = "call .collect() on it" if kind.endswith("LazyFrame") else _ALLOWED
-    return failed("user_code", "output.type", f"the asset returned {within}a {kind}", hint)
+    return failed(
+        "user_code", "output.type", f"the asset returned {within}a value of type {kind}", hint
+    )
 
 
 # -- writing ------------------------------------------------------------------------------
