@@ -100,6 +100,11 @@ class Interruption:
             return TaskTimeout(f"the task took longer than its {self._timeout_s} s")
         return TaskTimeout() if self._control.timed_out() else None
 
+    def extend(self, seconds: float) -> None:
+        """Give the attempt more time: it waited for something that is not its own work."""
+        if self._deadline is not None:
+            self._deadline += seconds
+
     def stopping(self) -> bool:
         return self.reason() is not None
 

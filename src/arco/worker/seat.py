@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from arco.clock import Clock
+from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.spark.errors import SparkFailure
 from arco.spark.host import SparkHost, SparkTask
 from arco.spark.metrics import SparkUsage
@@ -26,6 +27,9 @@ from servo.contract.task import TaskRequest
 
 WATCH_S: Final = 0.5
 """How often Spark is asked how far it is, and told again to stop."""
+
+MAX_START_S: Final = TIMEOUT_GRACE_S * 2 / 3
+"""Not more than that: the orchestrator gives a task up so soon after its time-out."""
 
 
 class Seat:
@@ -84,9 +88,19 @@ class Seat:
         return self._task
 
     def session(self) -> Any:
-        session = self.task.session
+        task = self.task
+        if not task.started:
+            self._start(task)
         self.ship()
-        return session
+        return task.session
+
+    def _start(self, task: SparkTask) -> None:
+        """A process's first task waits for Spark itself, which does not count as its time."""
+        began = self._clock.monotonic()
+        try:
+            _ = task.session
+        finally:
+            self._interruption.extend(min(self._clock.monotonic() - began, MAX_START_S))
 
     def ship(self) -> None:
         """Let Spark's Python processes have the functions of the project's modules."""
