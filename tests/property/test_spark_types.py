@@ -61,6 +61,15 @@ def test_arrow_types_are_what_pyspark_makes_of_them(type: pa.DataType) -> None:
 
 
 @given(ARROW)
+def test_types_survive_arrow_and_do_not_depend_on_how_values_are_packed(type: pa.DataType) -> None:
+    spark = types.nullable(types.from_arrow(type))
+    assert types.nullable(types.from_arrow(types.to_arrow(spark))) == spark
+    (plain,) = types.plain(pa.schema([("x", type)])).types
+    assert types.from_arrow(plain) == types.from_arrow(type)
+    assert "dictionary" not in str(plain)
+
+
+@given(ARROW)
 def test_types_survive_their_json(type: pa.DataType) -> None:
     spark = pyspark_types()
     field = types.nullable_field(types.field("x", types.from_arrow(type), False))

@@ -209,6 +209,47 @@ def test_times_are_kept_in_microseconds_and_nothing_is_lost_silently() -> None:
         written(pa.table({"t": pa.array([1_001], fine)}))
 
 
+def test_moments_are_kept_in_utc_and_dictionaries_as_their_values() -> None:
+    noon = pa.array([datetime(2025, 7, 1, 10)], pa.timestamp("us", "Europe/Berlin"))
+    kind = pa.array(["a"]).dictionary_encode()
+    nested = pa.StructArray.from_arrays([noon, kind, kind.cast(pa.string())], ["at", "k", "s"])
+    target = store()
+    found = written(
+        [
+            pa.table({"at": noon, "kind": kind, "in": nested}),
+            pa.table({"at": noon, "kind": kind, "in": nested}).slice(0, 0),
+        ],
+        target,
+    )
+    read = pq.read_table(pa.BufferReader(target.get("out/part-00000.parquet").data))
+    utc = pa.timestamp("us", "UTC")
+    inside = pa.struct([("at", utc), ("k", pa.string()), ("s", pa.string())])
+    assert read.schema.types == [utc, pa.string(), inside]
+    assert read.column("at").to_pylist() == noon.cast(utc).to_pylist()
+    assert read.column("in").to_pylist() == [{"at": noon.cast(utc)[0].as_py(), "k": "a", "s": "a"}]
+    plain = pa.table({"at": noon.cast(utc), "kind": ["a"], "in": nested.cast(inside)})
+    assert found.schema_hash == written(plain).schema_hash
+    assert found.schema == written(plain).schema
+
+
+def test_large_dictionaries_are_unpacked_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "GROUP_ROWS", 10)
+    seen: list[int] = []
+    conformed = output._conformed
+
+    def spied(table: pa.Table, schema: pa.Schema) -> pa.Table:
+        seen.append(table.num_rows)
+        return conformed(table, schema)
+
+    monkeypatch.setattr(output, "_conformed", spied)
+    values = ["a", "b", None, "a", "c"] * 7
+    target = store()
+    written(pa.table({"x": pa.array(values).dictionary_encode()}), target)
+    data = target.get("out/part-00000.parquet").data
+    assert pq.read_table(pa.BufferReader(data)).column("x").to_pylist() == values
+    assert seen == [10, 10, 10, 5]
+
+
 def test_floats_with_nan_have_no_bounds() -> None:
     found = written(pa.table({"f": [1.0, float("nan")], "g": [1.0, 2.0]})).schema
     assert [(c.min, c.max) for c in found] == [(None, None), ("1.0", "2.0")]
@@ -398,6 +439,15 @@ def test_broken_files_and_types_that_do_not_meet_are_told_apart() -> None:
         (pa.int32(), pa.float64(), pa.float64()),
         (pa.int32(), pa.float32(), pa.float64()),
         (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int8(), pa.float32(), pa.float64()),
+        (pa.int64(), pa.decimal128(5, 2), pa.decimal128(22, 2)),
+        (pa.large_string(), pa.string_view(), pa.string()),
+        (
+            pa.struct([("a", pa.int32())]),
+            pa.struct([("b", pa.string()), ("a", pa.int64())]),
+            pa.struct([("a", pa.int64()), ("b", pa.string())]),
+        ),
+        (pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.int64())),
     ],
 )
 def test_versions_are_widened_only_as_far_as_nothing_is_lost(
@@ -411,3 +461,47 @@ def test_versions_are_widened_only_as_far_as_nothing_is_lost(
     with pytest.raises(TaskFailed, match=r"column 'x' is .* in one and .* in another") as caught:
         read_input(target, given)
     assert (caught.value.info.category, caught.value.info.code) == ("input", "input.schema")
+
+
+def put(target: MemoryStore, *tables: pa.Table) -> InputRef:
+    """An input of versions that hold tables just as they are."""
+    refs = []
+    for at, table in enumerate(tables):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        target.put(f"data/up/{at}/part-0.parquet", sink.getvalue().to_pybytes())
+        version = MaterializationRef(partition="", materialization_id="m", path=f"data/up/{at}")
+        refs.append(version)
+    return InputRef(asset="sales.up", parameter="up", materializations=tuple(refs))
+
+
+def test_zones_and_dictionaries_do_not_keep_versions_apart() -> None:
+    noon = pa.array([datetime(2025, 7, 1, 12)], pa.timestamp("us", "UTC"))
+    packed = pa.array(["a"]).dictionary_encode()
+    tables = [
+        pa.table({"at": noon.cast(pa.timestamp("us", zone)), "kind": kind})
+        for zone, kind in (("+01:00", packed), ("Europe/Berlin", pa.array(["a"])), ("UTC", packed))
+    ]
+    expected = pa.table({"at": noon, "kind": ["a"]})
+    for count in (1, 2, 3):
+        target = store()
+        found = read_input(target, put(target, *tables[:count]))
+        assert found.equals(pa.concat_tables([expected] * count))
+
+
+def test_names_that_differ_only_in_case_are_refused_as_spark_refuses_them() -> None:
+    target = store()
+    given = ref(target, a=pa.table({"ID": [1]}), b=pa.table({"id": [2]}))
+    with pytest.raises(TaskFailed, match="'ID' and 'id' differ only in case") as caught:
+        read_input(target, given)
+    assert (caught.value.info.category, caught.value.info.code) == ("input", "input.schema")
+
+
+def test_large_whole_numbers_survive_a_version_with_decimals() -> None:
+    target = store()
+    given = put(
+        target,
+        pa.table({"x": [1 << 62]}),
+        pa.table({"x": pa.array([Decimal("0.25")], pa.decimal128(5, 2))}),
+    )
+    assert read_input(target, given).to_pydict() == {"x": [Decimal(1 << 62), Decimal("0.25")]}

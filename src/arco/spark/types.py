@@ -9,7 +9,7 @@ them. Nullability is no part of either: Spark writes every column as nullable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -101,6 +101,74 @@ def _nested(type: pa.DataType) -> SparkType:
             "containsNull": type.value_field.nullable,
         }
     raise ValueError(f"Spark has no type for Arrow's {type}")
+
+
+def to_arrow(type: SparkType) -> pa.DataType:
+    """The type as which Arrow holds what Spark reads."""
+    if isinstance(type, str):
+        digits = _DECIMAL.fullmatch(type)
+        if digits is not None:
+            return pa.decimal128(int(digits[1]), int(digits[2]))
+        return _FROM_SPARK[type]
+    match type["type"]:
+        case "array":
+            return pa.list_(to_arrow(type["elementType"]))
+        case "map":
+            return pa.map_(to_arrow(type["keyType"]), to_arrow(type["valueType"]))
+    return pa.struct([(each["name"], to_arrow(each["type"])) for each in type["fields"]])
+
+
+_FROM_SPARK: Final[dict[str, pa.DataType]] = {
+    "void": pa.null(),
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "time(6)": pa.time64("us"),
+    "interval day to second": pa.duration("us"),
+}
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The same columns without what Spark has no types for: zones of moments, dictionaries."""
+    fields = [each.with_type(rebuilt(each.type, _in_utc)) for each in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _in_utc(type: pa.DataType) -> pa.DataType:
+    zoned = pa.types.is_timestamp(type) and type.tz is not None
+    return pa.timestamp(type.unit, "UTC") if zoned else type
+
+
+def rebuilt(type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with other ones inside: what `leaf` makes of those that are not made of types."""
+
+    def field(given: pa.Field) -> pa.Field:
+        return given.with_type(rebuilt(given.type, leaf))
+
+    if pa.types.is_dictionary(type):
+        return rebuilt(type.value_type, leaf)
+    if type == pa.uuid():
+        return type.storage_type
+    if pa.types.is_struct(type):
+        return pa.struct([field(each) for each in type])
+    if pa.types.is_map(type):
+        return pa.map_(rebuilt(type.key_type, leaf), field(type.item_field), type.keys_sorted)
+    if pa.types.is_list(type):
+        return pa.list_(field(type.value_field))
+    if pa.types.is_large_list(type):
+        return pa.large_list(field(type.value_field))
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(field(type.value_field), type.list_size)
+    return leaf(type)
 
 
 def arrow_fields(schema: pa.Schema) -> list[Field]:
@@ -229,6 +297,41 @@ def nullable(type: SparkType) -> SparkType:
 
 def nullable_field(given: Field) -> Field:
     return {**given, "type": nullable(given["type"]), "nullable": True}
+
+
+def unified(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The columns of all, by name, of types that hold the values of each.
+
+    By the rules of reading with Spark: Arrow itself would make doubles of large integers.
+    ValueError where there is no such type, or names differ only in case.
+    """
+    different = list(dict.fromkeys(schemas))
+    fields: dict[str, pa.Field] = {}
+    for schema in different:
+        _tell_apart(schema.names)
+        for each in schema:
+            before = fields.get(each.name, each)
+            same = before.type == each.type
+            fields[each.name] = before if same else before.with_type(_wide(before, each))
+    _tell_apart(list(fields))
+    if len(different) == 1:
+        return different[0]
+    return pa.schema([each.with_nullable(True) for each in fields.values()])
+
+
+def _tell_apart(names: Sequence[str]) -> None:
+    flaw = ambiguous(names)
+    if flaw:
+        raise ValueError(flaw)
+
+
+def _wide(one: pa.Field, other: pa.Field) -> pa.DataType:
+    found = [nullable(_type_in(each)) for each in (one, other)]
+    wide = widened(*found)
+    if wide is None:
+        texts = " in one and ".join(map(text, found))
+        raise ValueError(f"column {one.name!r} is {texts} in another")
+    return to_arrow(wide)
 
 
 _WHOLE: Final = ("byte", "short", "integer", "long")

@@ -53,28 +53,24 @@ def read_input(
 
 
 def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
-    if len(tables) == 1:
-        return tables[0]
-    _check_types(ref, tables)
+    plain = (types.plain(table.schema).remove_metadata() for table in tables)
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
+        schema = types.unified(plain).with_metadata(tables[0].schema.metadata)
+        return pa.concat_tables([_conformed(table, schema) for table in tables])
+    except (ValueError, pa.ArrowException) as error:
         raise _differ(ref, str(error)) from None
 
 
-def _check_types(ref: InputRef, tables: list[pa.Table]) -> None:
-    """By the rules of reading with Spark: Arrow itself would make doubles of large integers."""
-    merged: list[types.Field] = []
-    for schema in dict.fromkeys(table.schema.remove_metadata() for table in tables):
-        try:
-            fields = types.arrow_fields(schema)
-        except ValueError:
-            return  # what Spark does not know is Arrow's to judge
-        found = types.merged_fields(merged, fields)
-        if isinstance(found, str):
-            texts = [types.text(f["type"]) for f in (*merged, *fields) if f["name"] == found]
-            raise _differ(ref, f"column {found!r} is {' in one and '.join(texts)} in another")
-        merged = found
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with the schema's columns, which are null where the table has none."""
+    there = set(table.column_names)
+    columns = [
+        table.column(each.name).cast(each.type)
+        if each.name in there
+        else pa.nulls(table.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _differ(ref: InputRef, why: str) -> TaskFailed:

@@ -4,7 +4,8 @@ A function may return nothing, an Arrow table, batch or reader, a pandas or pola
 frame, or an iterable of any of these (so that an output need not fit in memory),
 each of them plain or inside of an `AssetOut`. Files are cut at a target size. Rows,
 sizes and statistics are those that the Parquet writer put into the footers. Times are
-kept in microseconds and half floats as floats, because that is what Spark can read.
+kept in microseconds, moments in UTC, half floats as floats and dictionaries as their
+values, because that is what Spark can read.
 """
 
 from __future__ import annotations
@@ -232,11 +233,12 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if schema is None:
             schema = _checked_schema(table.schema)
             yield schema.empty_table()
-        waiting.append(_conformed(table, schema))
-        size, rows = size + table.nbytes, rows + table.num_rows
-        if size >= GROUP_BYTES or rows >= GROUP_ROWS:
-            yield from _cut(pa.concat_tables(waiting))
-            waiting, size, rows = [], 0, 0
+        for part in _cut(table):  # first, so that little is cast at once
+            waiting.append(_conformed(part, schema))
+            size, rows = size + waiting[-1].nbytes, rows + part.num_rows
+            if size >= GROUP_BYTES or rows >= GROUP_ROWS:
+                yield from _cut(pa.concat_tables(waiting))
+                waiting, size, rows = [], 0, 0
     if waiting:
         yield from _cut(pa.concat_tables(waiting))
 
@@ -244,13 +246,14 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _cut(table: pa.Table) -> Iterator[pa.Table]:
     width = max(table.nbytes // max(table.num_rows, 1), 1)
     step = max(min(GROUP_ROWS, GROUP_BYTES // width), 1)
-    for start in range(0, table.num_rows, step):
+    for start in range(0, max(table.num_rows, 1), step):
         yield table.slice(start, step)
 
 
 def _checked_schema(schema: pa.Schema) -> pa.Schema:
     """The schema that is written; TaskFailed for what a frame of Spark's may not have either."""
-    written = pa.schema([_readable(field) for field in schema], _own_metadata(schema))
+    columns = [each.with_type(types.rebuilt(each.type, _readable)) for each in schema]
+    written = pa.schema(columns, _own_metadata(schema))
     try:
         fields = types.arrow_fields(written)
     except ValueError as error:
@@ -268,31 +271,15 @@ def _own_metadata(schema: pa.Schema) -> dict[bytes, bytes]:
     }
 
 
-def _readable(field: pa.Field) -> pa.Field:
+def _readable(type: pa.DataType) -> pa.DataType:
     """The nearest type that every reader of Parquet knows, Spark among them."""
-    return field.with_type(_readable_type(field.type))
-
-
-def _readable_type(type: pa.DataType) -> pa.DataType:
-    if type == pa.uuid():
-        return type.storage_type
     if pa.types.is_timestamp(type):
-        return pa.timestamp("us", type.tz)
+        return pa.timestamp("us", None if type.tz is None else "UTC")
     if pa.types.is_time(type):
         return pa.time64("us")
     if pa.types.is_duration(type):
         return pa.duration("us")
-    if pa.types.is_float16(type):
-        return pa.float32()
-    if pa.types.is_struct(type):
-        return pa.struct([_readable(field) for field in type])
-    if pa.types.is_map(type):
-        return pa.map_(_readable_type(type.key_type), _readable(type.item_field), type.keys_sorted)
-    if pa.types.is_list(type):
-        return pa.list_(_readable(type.value_field))
-    if pa.types.is_large_list(type):
-        return pa.large_list(_readable(type.value_field))
-    return type
+    return pa.float32() if pa.types.is_float16(type) else type
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
