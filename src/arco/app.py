@@ -47,7 +47,6 @@ from arco.orchestration.limits import Timing
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.tables import RUNS, TASKS
 from arco.quality import fold as quality_fold
-from arco.quality.reader import QualityReader
 from arco.spark.host import SparkHost
 from arco.spark.settings import SparkSettings
 from arco.state import system
@@ -209,9 +208,6 @@ class Workspace:
 
     def read_execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))
-
-    def read_quality(self, at: At | None = None) -> QualityReader:
-        return QualityReader(self.snapshot(at))
 
     def read_lineage(self, at: At | None = None) -> LineageReader:
         return LineageReader(self.snapshot(at))

@@ -50,6 +50,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Servo:
     return servo
 
 
+def test_days_are_counted_back_from_the_moment_that_is_asked_for(shop: Servo) -> None:
+    now = shop.json("costs")
+    before = shop.json("costs", "--generation", str(now["generation"]))
+    assert before["total"] == now["total"] and before["since"] == now["since"]
+    assert shop.run("costs", "--days", "999999999").returncode == 2
+
+
 @pytest.mark.parametrize("by", ["asset", "day", "asset,day", "run"])
 def test_lines_add_up_to_the_total(shop: Servo, by: str) -> None:
     found = shop.json("costs", "--by", by, "--pricing", "prices.toml")

@@ -12,7 +12,8 @@ from tests.e2e.conftest import Servo
 SHOP = """
 import pyarrow as pa
 
-from servo import AssetContext, AssetIn, Gating, asset, daily, in_range, not_null
+from servo import AssetContext, AssetIn, Gating, all_upstream, asset, daily, in_range, not_null
+from servo import window
 
 NAMESPACE = "shop"
 DAYS = daily("date", start="2025-01-01", end="2025-02-01")
@@ -30,6 +31,16 @@ def orders(ctx: AssetContext) -> pa.Table:
 @asset(partitions=DAYS)
 def totals(orders: AssetIn["orders"]) -> pa.Table:
     return pa.table({"total": [sum(orders.arrow()["amount"].to_pylist())]})
+
+
+@asset(partitions=DAYS)
+def weekly(totals: AssetIn["totals", window(-6, 0)]) -> pa.Table:
+    return totals.arrow()
+
+
+@asset
+def ever(totals: AssetIn["totals", all_upstream]) -> pa.Table:
+    return totals.arrow()
 """
 DAY = ("-p", "date=2025-01-01")
 
@@ -77,18 +88,19 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     said = shop.text("quarantine", "approve", second[-8:], "--reason", "a refund")
     assert "shop.orders[date=2025-01-01]: approved, and current as version 2" in said
     assert "out of date now: shop.totals" in said
-    assert "servo run 'shop.orders+' -p date=2025-01-01" in said
-    again = shop.json("run", "shop.orders+", *DAY, "--config", "lowest=-2")
-    assert (again["tasks_reused"], again["tasks_succeeded"]) == (1, 1)
+    assert "servo run shop.totals -p date=2025-01-01" in said
+    assert "out of date where they read this: shop.ever, shop.weekly" in said
+    again = shop.json("run", "shop.totals", *DAY)
+    assert (again["tasks_reused"], again["tasks_succeeded"]) == (0, 1)
 
     older = shop.text("quarantine", "approve", first)
     assert "approved as version 3; version 2 is newer, and stays current" in older
     done = shop.json("quarantine", "reject", third, "--reason", "no")
     assert (done["status"], done["is_current"], done["decided_by"]) == ("REJECTED", False, "tester")
 
-    standing = shop.text("partitions", "status", "shop.orders").splitlines()[1].split()
-    assert standing[:4] == ["date=2025-01-01", "REJECTED", "v_00002", "2"]
-    assert standing[-1] == "no"
+    standing = shop.text("partitions", "status", "shop.orders").splitlines()
+    assert standing[1].split()[:4] == ["date=2025-01-01", "REJECTED", "v_00002", "2"]
+    assert standing[-1] == "date=2025-01-01: no"
     assert "deploy" in shop.error("partitions", "status", "no.such", code=3)["hint"]
 
     refusal = shop.error("quarantine", "approve", third, code=5)

@@ -77,7 +77,7 @@ def test_machines_get_links_coverage_and_executions(servo: Servo) -> None:
     assert execution["source"] == "shop.daily_totals"
     assert execution["rows_written"] == 1
     (edge,) = found["edges"]
-    assert (edge["source"], edge["kind"], edge["executions"]) == ("shop.daily_totals", "data", 1)
+    assert (edge["source"], edge["executions"]) == ("shop.daily_totals", 1)
     assert edge["first_seen_run"] == edge["last_seen_run"] == execution["run_id"]
     assert edge["transform"]
 
@@ -120,6 +120,9 @@ def test_a_run_is_exported_as_valid_events(servo: Servo, tmp_path: Path) -> None
     assert last["job"]["name"] == "shop.report"
     assert last["inputs"][0]["name"] == "shop.daily_totals"
     made = [e for e in events if e["job"]["name"] == "shop.orders"][-1]["outputs"][0]
+    columns = made["facets"]["schema"]["fields"]
+    assert [each["name"] for each in columns] == ["id", "amount", "email"]
+    assert all(each["type"] for each in columns)
     assert made["outputFacets"]["outputStatistics"]["rowCount"] == 2
     fields = last["outputs"][0]["facets"]["columnLineage"]["fields"]
     assert fields["figure"]["inputFields"][0]["field"] == "total"
@@ -135,3 +138,11 @@ def test_what_is_not_there_is_said_so(servo: Servo, target: str, kind: str) -> N
     done = servo.run("lineage", "show", target, "--json")
     error = json.loads(done.stderr)["error"]
     assert (error["kind"], bool(error["hint"])) == (kind, True)
+
+
+def test_a_column_that_no_version_of_a_source_has_is_said_so(servo: Servo) -> None:
+    error = servo.error("lineage", "impact", "shop.orders.amonut", code=3)
+    assert "shop.orders has no column 'amonut'" in error["message"]
+    assert "amount" in error["hint"]
+    unused = servo.text("lineage", "impact", "shop.orders.email")
+    assert unused.startswith("nothing uses shop.orders.email")

@@ -168,7 +168,7 @@ class ScriptedExecutor:
     def open(self, raw: bytes) -> TaskRequest:
         return self._signer.open(raw, tenant=self._w.tenant, workspace=self._w.name)
 
-    def run(self, request: TaskRequest, control: Control) -> TaskResult:
+    def run(self, request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
         self.ran.append(request)
         try:
             return self._run(request, control)

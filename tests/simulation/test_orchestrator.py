@@ -967,12 +967,12 @@ def test_an_executor_that_raises_fails_the_attempt_and_lets_go(one: World) -> No
     worker = crowd.worker()
     left = 2
 
-    def broken(request: TaskRequest, control: Control) -> TaskResult:
+    def broken(request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
         nonlocal left
         left -= 1
         if left >= 0:
             raise RuntimeError("the executor is broken")
-        return proper(request, control)
+        return proper(request, control, again=again)
 
     proper, worker.executor.run = worker.executor.run, broken  # type: ignore[method-assign]
     crowd.finish()

@@ -284,6 +284,15 @@ def test_late_and_rejected_ones_go_and_undecided_ones_stay(lake: Lake) -> None:
     assert lake.statuses()[late] == lake.statuses()[rejected] == "EXPIRED"
 
 
+def test_a_late_one_stays_while_its_task_may_still_adopt_it(lake: Lake) -> None:
+    run = lake.begin("city.source")
+    late = lake.finish(run, "city.source", attempt_id="another")
+    assert lake.statuses()[late] == "LATE"
+    lake.settle()
+    collect(lake)
+    assert late in lake.present() and lake.statuses()[late] == "LATE"
+
+
 def test_leftovers_go_when_they_are_old_and_nobody_works_on_their_partition(lake: Lake) -> None:
     lake.make("city.source")
     old = lake.leftover("city.source")

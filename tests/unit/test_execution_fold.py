@@ -58,7 +58,14 @@ class Log:
 
     def add(self, payload: Payload) -> str:
         """Fold a fact. What was decided: empty for a fact, else `applied` or why not."""
+        return self.report(payload)
+
+    def report(self, *payloads: Payload) -> str:
+        """Fold what one report says."""
         self.position += 1
+        return [self._fold(payload) for payload in payloads][-1]
+
+    def _fold(self, payload: Payload) -> str:
         fact = Fact(self.position, self.now, f"E{self.position}", "", "ana", payload)
         failures: list[Failure] = []
         derived = fold_stage(OUTPUTS, self.rows, [fact], failures)
@@ -195,11 +202,38 @@ def test_the_next_one_supersedes_it(log: Log) -> None:
     assert current is not None and current.materialization_id == "m2"
 
 
-def test_checks_that_were_let_through_are_warnings(log: Log) -> None:
-    log.add(good("m1", warnings=2))
+@pytest.mark.parametrize(
+    ("warnings", "message"), [(1, "1 check did not pass"), (2, "2 checks did not pass")]
+)
+def test_checks_that_were_let_through_are_warnings(log: Log, warnings: int, message: str) -> None:
+    log.add(good("m1", warnings=warnings))
     status = log.status()
-    assert (status.status, status.warnings) == ("WARNED", 2)
-    assert status.message == "2 checks did not pass"
+    assert (status.status, status.warnings) == ("WARNED", warnings)
+    assert status.message == message
+
+
+@pytest.mark.parametrize(
+    ("approved", "status", "message"), [(True, "GOOD", "approved"), (False, "REJECTED", "rejected")]
+)
+def test_a_task_that_failed_by_its_checks_is_forgiven_with_its_output(
+    log: Log, approved: bool, status: str, message: str
+) -> None:
+    log.report(held("m1"), missed())
+    assert (log.status().status, log.status().last, log.status().error_code) == (
+        "FAILED",
+        "m1",
+        "x.y",
+    )
+    log.add(decided("m1", approved))
+    found = log.status()
+    assert (found.status, found.message, found.error_code) == (status, message, "")
+
+
+def test_a_task_that_made_nothing_stays_failed_whatever_is_decided_of_before(log: Log) -> None:
+    log.add(held("m1"))
+    log.add(missed())
+    log.add(decided("m1", True))
+    assert (log.status().status, log.status().current) == ("FAILED", "m1")
 
 
 @pytest.mark.parametrize("again", [good("m1"), held("m1"), late("m1")])

@@ -25,6 +25,7 @@ from arco.lineage.tables import (
     ExecutionRow,
 )
 from arco.log.envelope import Recorded, make_event
+from arco.orchestration.derived import FROM_NOTHING
 from arco.state.fold import Chain, NoRows, fold
 from arco.state.table import Row, Table
 from servo.contract.task import (
@@ -123,7 +124,7 @@ def test_an_output_leaves_rows_in_three_layers() -> None:
     folded = Folded([recorded("a.b", {"x": [src("a.a", "y")]})])
     id = edge_id("a.a", "a.b", "x")
     at = START + timedelta(hours=1)
-    assert folded.all(EDGES) == [EdgeRow("a.b", id, "a.a", "x", "data", "id")]
+    assert folded.all(EDGES) == [EdgeRow("a.b", id, "a.a", "x", "id")]
     assert folded.all(EDGE_METADATA) == [
         EdgeMetadataRow("a.b", id, "r1", at, "r1", at, executions=1, transform="")
     ]
@@ -174,18 +175,6 @@ def test_what_is_not_read_any_more_is_no_edge_but_was_seen() -> None:
     assert seen[edge_id("a.z", "a.b", "x")].executions == 1
     again = reader(one, two, msgspec.structs.replace(one, materialization_id="m3"))
     assert [d.target for d in again.dependents("a.z")] == ["a.b"]
-
-
-def test_an_input_that_reads_outweighs_one_that_only_comes_before() -> None:
-    event = recorded("a.b", {})
-    read = (InputRef(asset="a.a", parameter="x"), InputRef(asset="a.a"))
-    for order in (read, read[::-1]):
-        lineage = msgspec.structs.replace(event.lineage, read=order)
-        one = msgspec.structs.replace(event, lineage=lineage)
-        found = reader(one, msgspec.structs.replace(one, materialization_id="m2"))
-        assert [(d.kind, d.since) for d in found.dependents("a.a")] == [
-            ("data", START + timedelta(hours=1))
-        ]
 
 
 # -- held back ------------------------------------------------------------------------------
@@ -241,12 +230,19 @@ def test_a_rejected_output_leaves_no_lineage() -> None:
         assert without.all(table) == rejected.all(table)
 
 
-def test_a_dependency_without_data_is_an_edge_of_order() -> None:
-    event = recorded("a.b", {})
-    lineage = msgspec.structs.replace(event.lineage, read=(InputRef(asset="a.a"),))
-    found = reader(msgspec.structs.replace(event, lineage=lineage))
-    assert [(e.source, e.kind) for e in found.edges("a.b")] == [("a.a", "order")]
-    assert [(d.target, d.kind) for d in found.dependents("a.a")] == [("a.b", "order")]
+def test_an_asset_that_is_made_from_nothing_any_more_forgets_its_sources() -> None:
+    nothing = msgspec.structs.replace(recorded("a.b", {}, version="m2"), lineage=FROM_NOTHING)
+    found = reader(GOOD, nothing)
+    assert not found.edges("a.b") and not found.columns("a.b")
+    assert not found.uses("a.a") and not found.dependents("a.a")
+    coverage = found.coverage("a.b")
+    assert coverage is not None and coverage.reason == FROM_NOTHING.reason
+    assert [row.materialization_id for row in found.executions("a.b")] == ["m1"]
+
+
+def test_an_asset_that_never_came_from_anywhere_has_no_rows() -> None:
+    nothing = msgspec.structs.replace(recorded("a.b", {}), lineage=FROM_NOTHING)
+    assert all(not Folded([nothing]).all(table) for table in CHAIN.tables)
 
 
 CHAINED = (

@@ -29,3 +29,17 @@ def test_the_text_of_a_query_says_what_its_plan_says(case: Case) -> None:
 def test_names_of_cases_are_unique_and_enough() -> None:
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names) >= 60
+
+
+def test_values_that_are_filled_in_are_literals() -> None:
+    sql = """
+        SELECT id, amount * {{ config("rate") }} AS amount, {{ partition('date') }} AS day
+        FROM {{ ref("shop.orders") }} WHERE amount > {{ config("least") }}
+    """
+    found = analyze(sql, {"shop.orders": ["id", "amount"]})
+    assert {each.column: [s.column for s in each.sources] for each in found.columns} == {
+        "id": ["id"],
+        "amount": ["amount"],
+        "day": [],
+    }
+    assert [(each.column, each.kind) for each in found.influences] == [("amount", "filter")]

@@ -216,3 +216,13 @@ def test_results_leave_for_history_and_the_status_stays() -> None:
     rows = folded(evaluated("1", BAD), evaluated("2", BAD), hours=[0, late])
     assert rows.get(CHECK_RESULTS, "A", "1", "unique(id)") is None
     assert status(rows).consecutive_failures == 2
+
+
+def test_an_output_without_checks_has_lost_those_of_before() -> None:
+    rows = folded(evaluated("1", BAD, partition="p"), evaluated("2", partition="p"))
+    assert not alive(rows, CHECK_STATUS) and not alive(rows, EVALUATIONS)
+    assert len(alive(rows, CHECK_RESULTS)) == 1
+
+
+def test_an_asset_that_never_had_checks_has_no_rows() -> None:
+    assert not folded(evaluated("1", partition="p")).changes

@@ -173,7 +173,8 @@ def gc(
         bool, typer.Option("--apply", help="Delete; without it, only show what would go.")
     ] = False,
     keep_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Keep generations of the last days.")
+        float,
+        typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep generations of the last days."),
     ] = 7.0,
     keep_at_least: Annotated[
         int, typer.Option(min=1, metavar="N", help="Keep so many, however old.")

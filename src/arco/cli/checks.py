@@ -40,17 +40,19 @@ def list_(
     from arco.quality.reader import QualityReader
 
     snapshot = session.open().snapshot(session.at())
-    found = QualityReader(snapshot).status(_asset_id(snapshot, asset))
-    rows = [
+    reader = QualityReader(snapshot)
+    found = [
         row
-        for row in found
-        if _is_wanted(row.partition_key, partition) and not (bad and row.status == "passed")
+        for row in reader.status(_asset_id(snapshot, asset))
+        if _is_wanted(row.partition_key, partition)
     ]
+    rows = [row for row in found if not (bad and row.status == "passed")]
     if session.json:
         render.document({"generation": snapshot.generation, "asset": asset, "checks": rows})
         return
     if not rows:
-        render.say(f"{asset}: all checks pass" if bad and found else f"{asset}: no results yet")
+        of = f"{asset}[{partition}]" if partition else asset
+        render.say(f"{of}: all checks pass" if found else f"{of}: no results yet")
         return
     shown = [
         (

@@ -49,7 +49,10 @@ def costs(
     session: Session,
     by: Annotated[By, typer.Option(help="What a line is about.")] = By.asset,
     days: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The last so many days, today included (UTC).")
+        int,
+        typer.Option(
+            min=1, max=36_500, metavar="N", help="The last so many days, with today, UTC."
+        ),
     ] = 30,
     asset: Annotated[
         str, typer.Option(metavar="PATTERN", help="Only these: sales.orders, 'sales.*'.")
@@ -69,7 +72,9 @@ def costs(
     workspace = session.open()
     prices = None if pricing is None else _prices(pricing)
     reader = workspace.read_execution(session.at())
-    since = first_day(workspace.clock.now(), days)
+    at = session.at()
+    now = workspace.clock.now() if at is None else reader.snapshot.published_at
+    since = first_day(now, days)
     rows = _chosen(reader.costs(since), asset)
     bill = _Bill.of(by, rows, prices, workspace.tenant)
     if session.json:
@@ -122,7 +127,7 @@ class Sum:
     def add(self, row: TaskCostRow, currency: str, nanos: int) -> None:
         self.tasks.add((row.run_id, row.task_id))
         self.attempts += 1
-        self.failed += row.outcome != "succeeded"
+        self.failed += row.outcome == "failed"
         self.cpu_ms += row.cpu_ms
         self.executor_cpu_ms += row.executor_cpu_ms
         self.memory_kib_ms += row.peak_memory_kib * row.wall_ms

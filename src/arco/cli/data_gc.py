@@ -31,16 +31,18 @@ def gc(
     ] = False,
     keep_days: Annotated[
         float,
-        typer.Option(min=0, metavar="DAYS", help="Keep what was current in the last days."),
+        typer.Option(
+            min=0, max=36_500, metavar="DAYS", help="Keep what was current in the last days."
+        ),
     ] = 7.0,
     keep_at_least: Annotated[
         int, typer.Option(min=1, metavar="N", help="Keep so many generations, however old.")
     ] = 10,
     logs_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Keep logs of runs so long.")
+        float, typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep logs of runs so long.")
     ] = 30.0,
     plans_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Keep plans of runs so long.")
+        float, typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep plans of runs so long.")
     ] = 30.0,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Name every version, not only {SHOWN}.")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SHOWN = 10
 """So many of the newest outputs, and what went into them."""
 
+GONE = "(no longer deployed)"
+
 app = group("lineage", "Lineage: where data comes from, and what uses it.")
 
 Target = Annotated[
@@ -75,8 +77,9 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
     if not node.column:
         raise Invalid(f"{target} is an asset", hint=f"name a column: {target}.column")
     found = reader.impact(node.asset, node.column, depth=depth)
+    deployed = _deployed(reader)
     if session.json:
-        rows = [_plain_impact(each) for each in found]
+        rows = [_plain_impact(each) | {"deployed": each.node.asset in deployed} for each in found]
         render.document(
             {"generation": reader.snapshot.generation, "column": str(node), "impact": rows}
         )
@@ -91,10 +94,11 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
             each.node.column or "(which rows there are)",
             "flows" if each.direct else "decides",
             "masked" if each.masked and each.direct else None,
+            None if each.node.asset in deployed else GONE,
         )
         for each in found
     ]
-    headers = ("steps", "asset", "column", "how", "")
+    headers = ("steps", "asset", "column", "how", "", "")
     render.show(render.table(headers, shown, right=["steps"], whole=["asset", "column"]))
     assets = {each.node.asset for each in found}
     render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(found), 'place')}")
@@ -126,7 +130,8 @@ def export(
     tasks = _task_runs(snapshot, row.run_id, _queries(workspace, row.deployment_id))
     lines = [json.dumps(event) for event in events_of(place, row.run_id, tasks)]
     if output is None:
-        print("\n".join(lines))
+        for line in lines:
+            print(line)
         return
     output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
@@ -141,8 +146,17 @@ def _reader(snapshot: Snapshot) -> LineageReader:
     return LineageReader(snapshot)
 
 
+def _deployed(reader: LineageReader) -> set[str]:
+    """Lineage stays known of assets that are gone, and of those that have another name now."""
+    from arco.orchestration.reader import OrchestrationReader
+
+    assets = OrchestrationReader(reader.snapshot).deployed_assets()
+    return {key for key, row in assets.items() if row.active}
+
+
 def _node(reader: LineageReader, target: str) -> Node:
     from arco.lineage.reader import Node
+    from servo.suggest import did_you_mean
 
     parts = target.split(".", 2)
     if len(parts) < 2 or not all(parts):
@@ -156,9 +170,12 @@ def _node(reader: LineageReader, target: str) -> Node:
             hint="lineage is recorded when an asset is materialized: servo run",
         )
     known = {*(coverage.columns if coverage else ()), *(coverage.unmapped if coverage else ())}
+    known |= {column.name for column in _columns(reader.snapshot, node.asset)}
     if node.column and known and node.column not in known | used:
+        near = did_you_mean(node.column, known)
         raise NotFound(
-            f"{node.asset} has no column {node.column!r}", hint=f"it has {', '.join(sorted(known))}"
+            f"{node.asset} has no column {node.column!r}",
+            hint=near or f"it has {', '.join(sorted(known))}",
         )
     return node
 
@@ -176,7 +193,7 @@ def _tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
     root = Tree(Text(visible(str(node)), "bold"))
     if not node.column and not down:
         _add_columns(root, reader, node)
-    _grow(root, node, _by_near_end(links, down), down, {node})
+    _grow(root, node, _by_near_end(links, down), down, {node}, _deployed(reader))
     return root
 
 
@@ -193,16 +210,20 @@ def _grow(
     links: dict[Node, list[Link]],
     down: bool,
     told: set[Node],
+    deployed: set[str],
 ) -> None:
     """Direct ones first; one branch for each far end. What was told is not told again."""
     ends: dict[Node, list[Link]] = {}
     for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
         ends.setdefault(link.target if down else link.source, []).append(link)
     for end, ways in ends.items():
-        branch = tree.add(_step(end, ways, end in told, down))
+        text = _step(end, ways, end in told, down)
+        branch = tree.add(text)
+        if end.asset not in deployed:
+            text.append(f"  {GONE}", "yellow")
         if end not in told:
             told.add(end)
-            _grow(branch, end, links, down, told)
+            _grow(branch, end, links, down, told, deployed)
 
 
 def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
@@ -331,6 +352,9 @@ def _document(reader: LineageReader, node: Node, down: bool, depth: int) -> dict
         "column": node.column or None,
         "direction": "down" if down else "up",
         "links": steps,
+        "no_longer_deployed": sorted(
+            {end.asset for link in links for end in (link.source, link.target)} - _deployed(reader)
+        ),
         "coverage": render.plain(reader.coverage(node.asset)),
         "edges": _plain_edges(reader, node.asset),
         "columns": render.plain(reader.columns(node.asset)),
@@ -476,11 +500,17 @@ def _task_run(
 
 
 def _columns(snapshot: Snapshot, asset: str) -> tuple[ColumnInfo, ...]:
-    """As the catalog has them; else their names, as far as lineage knows them."""
+    """Those of the newest version; else as declared; else the names that lineage knows."""
     from arco.catalog.reader import CatalogReader
+    from arco.execution.reader import ExecutionReader
+    from arco.orchestration.reader import OrchestrationReader
     from servo.contract.keys import AssetKey
     from servo.contract.task import ColumnInfo
 
+    deployed = OrchestrationReader(snapshot).deployed_assets().get(asset)
+    made = ExecutionReader(snapshot).columns(deployed.asset_id) if deployed else ()
+    if made:
+        return made
     try:
         rows = CatalogReader(snapshot).asset(AssetKey.parse(asset)).columns
     except NotFound:

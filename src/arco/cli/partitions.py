@@ -66,9 +66,12 @@ def status(
     elif not found:
         render.say(f"{asset} was never materialized")
     else:
-        headers = ("partition", "status", "version", "rows", "size", "when", "message")
+        headers = ("partition", "status", "version", "rows", "size", "when")
         shown = [_shown(row, version) for row, version in found]
-        render.show(render.table(headers, shown, right=["rows", "size"], whole=headers[:-1]))
+        render.show(render.table(headers, shown, right=["rows", "size"], whole=headers))
+        for row, _ in found:
+            if row.message:
+                render.say(f"\n{_partition(row)}: {row.message}")
 
 
 def _asset_id(snapshot: Snapshot, asset: str) -> str:
@@ -95,18 +98,22 @@ def _plain(row: PartitionStatusRow, current: PartitionRow | None) -> dict[str, A
 
 def _shown(row: PartitionStatusRow, current: PartitionRow | None) -> tuple[object, ...]:
     from arco.cli import render
-    from arco.cli.live import partition_text
     from servo.contract.identity import version_label
 
     return (
-        partition_text(row.partition_key) or "(all)",
+        _partition(row),
         _status_text(row.status),
         None if current is None else version_label(current.version),
         None if current is None else current.rows,
         None if current is None else render.size(current.bytes),
         row.last_at,
-        row.message or None,
     )
+
+
+def _partition(row: PartitionStatusRow) -> str:
+    from arco.cli.live import partition_text
+
+    return partition_text(row.partition_key) or "(all)"
 
 
 def _status_text(status: str) -> Text:

@@ -10,7 +10,7 @@ from arco.cli.options import command, group
 from arco.cli.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from rich.text import Text
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow
     from arco.quality.tables import CheckResultRow
     from arco.state.snapshot import Snapshot
+    from servo.contract.manifest import Asset
 
 SHORT = 8
 """So much of an id, from its end, names it for people."""
@@ -125,12 +126,9 @@ def _checks(
     """What was found about this output: those that did not pass first."""
     from arco.quality.reader import QualityReader
 
-    attempt = None if version is None else version.attempt_id
-    found = [
-        row
-        for row in QualityReader(snapshot).results(held.asset_id, partition_key=held.partition_key)
-        if row.materialization_id == held.materialization_id or row.attempt_id == attempt
-    ]
+    if version is None:
+        return []
+    found = QualityReader(snapshot).of_attempt(held.asset_id, version.attempt_id)
     return sorted(found, key=lambda row: (row.status == "passed", row.check_id))
 
 
@@ -257,7 +255,7 @@ def _decide(session: Session, id: str, approved: bool, reason: str) -> None:
     version = reader.materialization(held.asset_id, held.materialization_id)
     current = reader.partition(held.asset_id, held.partition_key)
     is_current = current is not None and current.materialization_id == held.materialization_id
-    below = _downstream(workspace, held.asset_key) if is_current else []
+    below, elsewhere = _downstream(workspace, held.asset_key) if is_current else ([], [])
     if session.json:
         render.document(
             {
@@ -265,26 +263,47 @@ def _decide(session: Session, id: str, approved: bool, reason: str) -> None:
                 **render.plain(held),
                 "version": 0 if version is None else version.version,
                 "is_current": is_current,
-                "out_of_date": below,
+                "out_of_date": sorted([*below, *elsewhere]),
             }
         )
     elif approved and version is not None:
-        _say_approved(held, version, current, below)
+        _say_approved(held, version, current, below, elsewhere)
     else:
         _say_rejected(held, current)
 
 
-def _downstream(workspace: Workspace, asset_key: str) -> list[str]:
-    """What is deployed below an asset, near or far."""
+def _downstream(workspace: Workspace, asset_key: str) -> tuple[list[str], list[str]]:
+    """What is deployed below an asset: in the same partition alone, and in others."""
     from arco.orchestration.selection import Graph, evaluate
 
     deployed = workspace.read_orchestration().current_deployment()
     if deployed is None:
-        return []
+        return [], []
     manifest = workspace.library.manifest(deployed.manifest)
-    if asset_key not in {asset.key for asset in manifest.assets}:
-        return []
-    return sorted(evaluate(Graph(manifest), f"{asset_key}+") - {asset_key})
+    assets = {asset.key: asset for asset in manifest.assets}
+    if asset_key not in assets:
+        return [], []
+    below = evaluate(Graph(manifest), f"{asset_key}+")
+    same = set(below)
+    while odd := {key for key in same if not _follows(assets[key], assets[asset_key], below, same)}:
+        same -= odd
+    return sorted(same - {asset_key}), sorted(below - same)
+
+
+def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
+    """Whether a partition of `top` reaches the partition of the same key, and no other."""
+    from servo.contract.manifest import Identity
+
+    if asset.key == top.key:
+        return True
+    if [each.name for each in asset.partitions] != [each.name for each in top.partitions]:
+        return False
+    return all(
+        given.asset in same
+        and all(isinstance(m, Identity) for m in (given.mapping, *given.dimensions.values()))
+        for given in asset.inputs
+        if given.asset in below
+    )
 
 
 def name_of(held: QuarantineRow) -> str:
@@ -299,6 +318,7 @@ def _say_approved(
     version: MaterializationRow,
     current: PartitionRow | None,
     below: Sequence[str],
+    elsewhere: Sequence[str],
 ) -> None:
     from arco.cli import render
 
@@ -311,16 +331,22 @@ def _say_approved(
         return
     render.say(f"{name}: approved, and current as version {version.version}", "green")
     if below:
-        out = f"{', '.join(below[:5])}{' …' if len(below) > 5 else ''}"
-        render.say(f"out of date now: {out}")
-        render.say(f"  {_command(held)}", "cyan")
+        render.say(f"out of date now: {_few(below)}")
+        render.say(f"  {_command(held, below)}", "cyan")
+    if elsewhere:
+        render.say(f"out of date where they read this: {_few(elsewhere)}")
+        render.say("  servo run with the partitions that you want", "dim")
 
 
-def _command(held: QuarantineRow) -> str:
+def _few(keys: Sequence[str]) -> str:
+    return f"{', '.join(keys[:5])}{' …' if len(keys) > 5 else ''}"
+
+
+def _command(held: QuarantineRow, below: Sequence[str]) -> str:
     from arco.cli.live import partition_text
 
     parts = [p for p in partition_text(held.partition_key).split(",") if p]
-    return " ".join(["servo run", f"'{held.asset_key}+'", *(f"-p {part}" for part in parts)])
+    return " ".join(["servo run", *below, *(f"-p {part}" for part in parts)])
 
 
 def _say_rejected(held: QuarantineRow, current: PartitionRow | None) -> None:

@@ -98,7 +98,6 @@ class Orchestrator:
         self._queue = queue
         self._signer = signer
         self._requests = requests
-        self._versions = CommittedVersions(manifests, files)
         self._clock = clock
         self._signal = signal
         self._limits = limits or Limits()
@@ -408,6 +407,7 @@ class Orchestrator:
         sent: list[DispatchEnqueued] = []
         now = self._clock.monotonic()
         ttl = timedelta(seconds=self._timing.envelope_s)
+        versions = CommittedVersions(self._manifests, self._files)
         for action in sending:
             run = self.board.runs.get(action.run_id)
             task = self._ahead.task(action.run_id, action.task_id)
@@ -415,7 +415,7 @@ class Orchestrator:
                 continue
             try:
                 request = self._requests.build(
-                    run, task, self._ahead.task, action.redelivery, self._versions
+                    run, task, self._ahead.task, action.redelivery, versions
                 )
             except Unavailable as error:
                 log.warning("%s will be sent later: %s", task.asset_key, error)

@@ -116,7 +116,7 @@ def _input(
     plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, versions: Versions
 ) -> InputRef:
     made = [_made(run, plan.spec.tasks[i].task_id, task_of) for i in planned.tasks]
-    fresh = [_output(task, versions) for task in made if planned.parameter]
+    fresh = [_output(task, versions) for task in made]
     found = sorted([*planned.materializations, *fresh], key=lambda m: m.partition)
     return InputRef(asset=planned.asset, parameter=planned.parameter, materializations=tuple(found))
 
@@ -124,7 +124,7 @@ def _input(
 def masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
     """With what of it is personal, so that no sample of its rows shows that."""
     asset = assets.get(ref.asset)
-    if asset is None or not ref.parameter:
+    if asset is None:
         return ref
     return msgspec.structs.replace(ref, pii=personal(asset.columns))
 
@@ -155,10 +155,9 @@ def _references(
     """
     wanted = [str(c.params["asset"]) for c in asset.checks if c.kind == "references"]
     for key in dict.fromkeys(wanted):
-        read = [each for each in planned.inputs if each.asset == key]
-        if any(each.parameter for each in read):
-            passed = next(each for each in read if each.parameter)
-            found = _input(plan, run, passed, task_of, versions).materializations
+        read = next((each for each in planned.inputs if each.asset == key), None)
+        if read is not None:
+            found = _input(plan, run, read, task_of, versions).materializations
         else:
             above = [plan.spec.tasks[i] for i in planned.depends_on]
             made = [_made(run, t.task_id, task_of) for t in above if t.asset == key]
@@ -184,6 +183,5 @@ def _fingerprint(
     read = [
         (ref.parameter, ref.asset, [m.materialization_id for m in ref.materializations])
         for ref in inputs
-        if ref.parameter
     ]
     return input_fingerprint(asset, planned.partition, plan.spec.request.config, read)

@@ -1,6 +1,12 @@
-"""What has been put out, for requests: the newest committed snapshot's answers."""
+"""What has been put out, for requests: one snapshot's answers.
+
+The snapshot is the newest when the first question is asked, and all that are sent
+together share it: looking for the newest costs a round trip.
+"""
 
 from __future__ import annotations
+
+import functools
 
 from arco.errors import NotFound
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
@@ -17,21 +23,22 @@ class CommittedVersions:
         self._manifests = manifests
         self._files = files
 
+    @functools.cached_property
     def _snapshot(self) -> Snapshot:
         return Snapshot(self._manifests, self._files, self._manifests.head())
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
-        row = self._snapshot().get(MATERIALIZATIONS, asset_id, materialization_id)
+        row = self._snapshot.get(MATERIALIZATIONS, asset_id, materialization_id)
         if row is None:
             raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
         return _ref(row)
 
     def current(self, asset_id: str, partition: str) -> MaterializationRef | None:
-        row = self._snapshot().get(PARTITIONS, asset_id, partition)
+        row = self._snapshot.get(PARTITIONS, asset_id, partition)
         return None if row is None else _ref(row)
 
     def all_current(self, asset_key: str) -> list[MaterializationRef]:
-        snapshot = self._snapshot()
+        snapshot = self._snapshot
         asset = snapshot.get(DEPLOYED_ASSETS, PROJECT, asset_key)
         rows = [] if asset is None else snapshot.rows(PARTITIONS, asset.asset_id)
         return [_ref(row) for row in sorted(rows, key=lambda row: row.partition_key)]

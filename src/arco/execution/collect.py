@@ -102,6 +102,8 @@ class _Seen(msgspec.Struct, frozen=True):
     def stays(self, made: Made) -> bool:
         if made.materialization_id in self.needed or made.superseded_at is None:
             return True
+        if made.status == "LATE" and made.path.rpartition("/")[0] in self.runs.folders:
+            return True  # the run's next attempt finds its marker, and adopts it
         return made.superseded_at >= self.since
 
 

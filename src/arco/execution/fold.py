@@ -27,11 +27,13 @@ from arco.execution.tables import (
     PARTITION_STATUS,
     PARTITIONS,
     QUARANTINE,
+    SCHEMAS,
     TASK_COSTS,
     MaterializationRow,
     PartitionRow,
     PartitionStatusRow,
     QuarantineRow,
+    SchemaRow,
     TaskCostRow,
 )
 from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
@@ -55,6 +57,7 @@ def fold_outputs(rows: Rows, fact: Fact) -> Iterator[Change]:
             if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
                 row = _row(fact, m, "LATE", reason, 0)
                 yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
+                yield from _looks(fact, m)
         case OutputMissed() as e:
             yield from _miss(rows, fact, e)
         case QuarantineDecided() as e:
@@ -74,6 +77,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     version = _versions(rows, m.asset_id, m.partition) + 1
     row = _row(fact, m, "GOOD", "", version)
     yield from _promote(rows, fact, row)
+    yield from _looks(fact, m)
     yield Put(
         PARTITION_STATUS,
         _status(
@@ -83,9 +87,15 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
             current=m.materialization_id,
             good_at=fact.received_at,
             warnings=e.warnings,
-            message=f"{e.warnings} checks did not pass" if e.warnings else "",
+            message=_warned(e.warnings),
         ),
     )
+
+
+def _warned(checks: int) -> str:
+    if not checks:
+        return ""
+    return f"{checks} {'check' if checks == 1 else 'checks'} did not pass"
 
 
 def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
@@ -95,6 +105,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         return
     row = _row(fact, m, e.status, e.reason, 0)
     yield Put(MATERIALIZATIONS, row)
+    yield from _looks(fact, m)
     yield Put(
         QUARANTINE,
         QuarantineRow(
@@ -130,6 +141,9 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
 
 def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     current = rows.get(PARTITIONS, e.asset_id, e.partition)
+    before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
+    # The same report may bring an output, which its checks hold back.
+    last = before.last if before is not None and before.position == fact.position else ""
     yield Put(
         PARTITION_STATUS,
         PartitionStatusRow(
@@ -137,7 +151,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
             partition_key=e.partition,
             status="FAILED",
             current="" if current is None else current.materialization_id,
-            last="",
+            last=last,
             last_run_id=e.run_id,
             last_at=fact.received_at,
             good_at=_made_at(rows, current),
@@ -202,7 +216,7 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         return
     status = replace(status, current=row.materialization_id, good_at=row.created_at)
     if status.last == row.materialization_id:
-        status = replace(status, status="GOOD", message="approved")
+        status = replace(status, status="GOOD", message="approved", error_code="")
     yield Put(PARTITION_STATUS, status)
 
 
@@ -211,7 +225,8 @@ def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Ite
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
     if status is not None and status.last == row.materialization_id:
         message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
-        yield Put(PARTITION_STATUS, replace(status, status="REJECTED", message=message))
+        status = replace(status, status="REJECTED", message=message, error_code="")
+        yield Put(PARTITION_STATUS, status)
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
@@ -304,8 +319,13 @@ def _row(
         metadata={name: str(value) for name, value in m.metadata.items()},
         created_at=fact.received_at,
         position=fact.position,
-        schema=msgspec.json.encode(m.schema).decode() if m.schema else "",
     )
+
+
+def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
+    if m.schema:
+        text = msgspec.json.encode(m.schema).decode()
+        yield Put(SCHEMAS, SchemaRow(m.asset_id, m.materialization_id, text, fact.received_at))
 
 
 def _status(
@@ -381,7 +401,7 @@ def _by_asset(fact: Fact) -> Key:
 
 OUTPUTS = Stage(
     "outputs",
-    (MATERIALIZATIONS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
+    (MATERIALIZATIONS, SCHEMAS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
     dict.fromkeys(
         (
             OutputAccepted,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import msgspec
 
 from arco.execution.fold import HELD
 from arco.execution.tables import (
@@ -13,6 +12,7 @@ from arco.execution.tables import (
     PARTITION_STATUS,
     PARTITIONS,
     QUARANTINE,
+    SCHEMAS,
     TASK_COSTS,
     MaterializationRow,
     PartitionRow,
@@ -21,6 +21,7 @@ from arco.execution.tables import (
     TaskCostRow,
 )
 from arco.state.snapshot import Snapshot
+from servo.contract.task import ColumnInfo
 
 
 class ExecutionReader:
@@ -46,6 +47,16 @@ class ExecutionReader:
     def materialization(self, asset_id: str, id: str) -> MaterializationRow | None:
         return self.snapshot.get(MATERIALIZATIONS, asset_id, id)
 
+    def columns(self, asset_id: str) -> tuple[ColumnInfo, ...]:
+        """Those of the newest of an asset's current versions, with their statistics."""
+        current = max(self.partitions(asset_id), key=lambda row: row.position, default=None)
+        if current is None:
+            return ()
+        newest = self.snapshot.get(SCHEMAS, asset_id, current.materialization_id)
+        if newest is None:
+            return ()
+        return msgspec.json.decode(newest.columns, type=tuple[ColumnInfo, ...])
+
     def quarantine(self, *, decided: bool = False, asset_key: str = "") -> list[QuarantineRow]:
         """Outputs that are held back, the newest first; with `decided`, those of before too."""
         rows = [
@@ -55,10 +66,7 @@ class ExecutionReader:
         ]
         return sorted(rows, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
 
-    def costs(self, since: datetime | None = None) -> list[TaskCostRow]:
-        """What attempts took, the oldest first."""
-        found = self.snapshot.scan(TASK_COSTS)
-        if since is not None:
-            found = found.filter(pc.greater_equal(found["finished_at"], pa.scalar(since)))
-        rows = TASK_COSTS.rows_of(found)
+    def costs(self, since: datetime) -> list[TaskCostRow]:
+        """What attempts took that ended since then, the oldest first."""
+        rows = self.snapshot.recent(TASK_COSTS, since)
         return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))

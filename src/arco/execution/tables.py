@@ -8,6 +8,7 @@ from arco.state.table import EPOCH, History, Row, Table
 
 DECISIONS_KEPT_HOT = timedelta(days=30)
 COSTS_KEPT_HOT = timedelta(days=7)
+SCHEMAS_KEPT_HOT = timedelta(days=1)
 
 
 class MaterializationRow(Row, frozen=True):
@@ -34,8 +35,16 @@ class MaterializationRow(Row, frozen=True):
     """Of the report that brought it: what newest means."""
     superseded_at: datetime | None = None
     """When another version became current, or it was found not to be good."""
-    schema: str = ""
-    """Its columns with their statistics, as JSON."""
+
+
+class SchemaRow(Row, frozen=True):
+    """What a version looks like. Apart from it: this is long, and folds never ask."""
+
+    asset_id: str
+    materialization_id: str
+    columns: str
+    """With their statistics, as JSON."""
+    created_at: datetime
 
 
 class PartitionRow(Row, frozen=True):
@@ -133,6 +142,13 @@ MATERIALIZATIONS = Table(
     "materializations",
     MaterializationRow,
     key=["asset_id", "materialization_id"],
+)
+SCHEMAS = Table(
+    "execution",
+    "schemas",
+    SchemaRow,
+    key=["asset_id", "materialization_id"],
+    history=History("created_at", SCHEMAS_KEPT_HOT),
 )
 PARTITIONS = Table("execution", "partitions", PartitionRow, key=["asset_id", "partition_key"])
 PARTITION_STATUS = Table(

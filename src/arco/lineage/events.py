@@ -60,8 +60,6 @@ class UsesChanged(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "lineage.uses_changed"
     source: str
     target: str
-    data: bool = True
-    """Whether the target reads it; otherwise it only comes after it."""
     uses: tuple[Use, ...] = ()
     ended: bool = False
     """Whether the target does not depend on it any more."""

@@ -90,6 +90,8 @@ def _record(
     rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
 ) -> Iterator[Change]:
     newest = rows.get(COVERAGE, recorded.asset)
+    if newest is None and not reads and not recorded.lineage.columns:
+        return  # it never came from anywhere, and there is nothing to forget
     is_newest = newest is None or newest.position <= fact.position
     for ref in reads:
         yield from _seen(rows, fact, recorded, ref, is_newest)
@@ -111,9 +113,8 @@ def _depend(
     columns = {_key(row): row for row in _columns(fact, recorded)}
     yield from _replace(known, columns)
     yield Put(COVERAGE, _coverage(rows, fact, recorded))
-    yield from _uses(
-        recorded.asset, known, columns.values(), _kinds(before), _kinds(edges.values())
-    )
+    sources = [{edge.source for edge in those} for those in (before, edges.values())]
+    yield from _uses(recorded.asset, known, columns.values(), *sources)
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
@@ -141,17 +142,8 @@ def _edge(recorded: LineageRecorded, ref: InputRef) -> EdgeRow:
         edge_id=edge_id(ref.asset, recorded.asset, ref.parameter),
         source=ref.asset,
         parameter=ref.parameter,
-        kind="data" if ref.parameter or ref.materializations else "order",
         target_id=recorded.asset_id,
     )
-
-
-def _kinds(edges: Iterable[EdgeRow]) -> dict[str, str]:
-    """Of each source whether it is read, through some input, or only comes before."""
-    made: dict[str, str] = {}
-    for edge in edges:
-        made[edge.source] = min(made.get(edge.source, edge.kind), edge.kind)
-    return made
 
 
 def _seen(
@@ -266,18 +258,17 @@ def _uses(
     target: str,
     known: Iterable[ColumnEdgeRow],
     columns: Iterable[ColumnEdgeRow],
-    before: dict[str, str],
-    now: dict[str, str],
+    before: set[str],
+    now: set[str],
 ) -> Iterator[Emit]:
     """For each source of which something else is used than before: all that is used now."""
     old, new = _by_source(known), _by_source(columns)
     for source in sorted({*old, *new, *before, *now}):
-        if before.get(source) != now.get(source) or old.get(source) != new.get(source):
+        if (source in before) != (source in now) or old.get(source) != new.get(source):
             yield Emit(
                 UsesChanged(
                     source=source,
                     target=target,
-                    data=now.get(source, "data") == "data",
                     uses=tuple(sorted(new.get(source, ()))),
                     ended=source not in now and source not in new,
                 )
@@ -321,12 +312,10 @@ def fold_sources(rows: Rows, fact: Fact) -> Iterator[Change]:
 
 def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
     key = changed.source, changed.target
-    known = rows.get(DEPENDENTS, *key)
-    kind = "data" if changed.data else "order"
     if changed.ended:
         yield Delete(DEPENDENTS, key)
-    elif known is None or known.kind != kind:
-        yield Put(DEPENDENTS, DependentRow(*key, kind, fact.received_at))
+    elif rows.get(DEPENDENTS, *key) is None:
+        yield Put(DEPENDENTS, DependentRow(*key, fact.received_at))
 
 
 def _use_row(source: str, target: str, use: Use) -> UseRow:

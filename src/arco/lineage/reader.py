@@ -139,13 +139,13 @@ class LineageReader:
                 yield _link(distance, source, node, row)
 
     def _assets_above(self, node: Node, distance: int) -> Iterator[Link]:
-        for source, kind in sorted({(edge.source, edge.kind) for edge in self.edges(node.asset)}):
-            yield Link(distance, Node(source), node, kind)
+        for source in sorted({edge.source for edge in self.edges(node.asset)}):
+            yield Link(distance, Node(source), node, "data")
 
     def _targets(self, node: Node, distance: int) -> Iterator[Link]:
         if not node.column:
             for row in self.dependents(node.asset):
-                yield Link(distance, node, Node(row.target), row.kind)
+                yield Link(distance, node, Node(row.target), "data")
             return
         for use in self.uses(node.asset):
             if use.source_column == node.column:

@@ -17,6 +17,8 @@ from arco.lineage.found import Found, found
 from arco.lineage.sql_query import Queries, Relation
 
 _REF = re.compile(r"""\{\{\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*\}\}""")
+_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+"""What else may stand there is a literal, which comes from nowhere."""
 
 
 def analyze(
@@ -36,7 +38,8 @@ def analyze(
         names[made] = (refs or {}).get(text) or _key(text, inputs)
         return f"`{made}`"
 
-    tree = sqlglot.parse_one(_REF.sub(name, sql), dialect="spark")
+    plain = _VALUE.sub("NULL", _REF.sub(name, sql))
+    tree = sqlglot.parse_one(plain, dialect="spark")
     tables = {made: _table(key, inputs.get(key, ())) for made, key in names.items()}
     relation = Queries().query(tree, tables)
     certain = all(flow.doubt == KNOWN for _, flow in relation.outputs)

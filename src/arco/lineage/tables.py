@@ -21,8 +21,6 @@ class EdgeRow(Row, frozen=True):
     edge_id: str
     source: str
     parameter: str
-    kind: str
-    """`data`, or `order`: it only comes after the source."""
     target_id: str
 
 
@@ -117,7 +115,6 @@ class DependentRow(Row, frozen=True):
 
     source: str
     target: str
-    kind: str
     since: datetime
 
 

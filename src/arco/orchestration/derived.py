@@ -15,12 +15,15 @@ from arco.orchestration.tables import TaskRow
 from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Emit, Fact, Rows, Stage
 from arco.state.table import Key
-from servo.contract.task import Materialization, TaskResult
+from servo.contract.task import Lineage, Materialization, TaskResult
+
+FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output was made from no asset.")
+"""Said too: an asset may have been made from others before."""
 
 
 def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
     """What an attempt took, whether or not its output counts."""
-    if result.cost is not None and not result.adopted:
+    if result.cost is not None:
         yield CostIncurred(
             asset_id=task.asset_id,
             asset=task.asset_key,
@@ -38,7 +41,7 @@ def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
 def checks(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
     """Under the attempt that made the output: whoever adopts it says the same again."""
     made = result.materialization
-    if result.checks:
+    if result.checks or (made is not None and result.outcome == "succeeded"):
         yield ChecksEvaluated(
             asset_id=task.asset_id,
             asset=task.asset_key,
@@ -55,20 +58,19 @@ def lineage(
     task: TaskRow, result: TaskResult, made: Materialization, *, held: bool = False
 ) -> Iterator[Payload]:
     """Where an output comes from; of one that is held back it counts once that is approved."""
-    if result.lineage is not None:
-        yield LineageRecorded(
-            asset=task.asset_key,
-            asset_id=task.asset_id,
-            materialization_id=made.materialization_id,
-            partition=task.partition_key,
-            run_id=task.run_id,
-            task_id=task.task_id,
-            rows=made.rows,
-            bytes=made.bytes,
-            transform=made.fingerprint,
-            held=held,
-            lineage=result.lineage,
-        )
+    yield LineageRecorded(
+        asset=task.asset_key,
+        asset_id=task.asset_id,
+        materialization_id=made.materialization_id,
+        partition=task.partition_key,
+        run_id=task.run_id,
+        task_id=task.task_id,
+        rows=made.rows,
+        bytes=made.bytes,
+        transform=made.fingerprint,
+        held=held,
+        lineage=FROM_NOTHING if result.lineage is None else result.lineage,
+    )
 
 
 def why(result: TaskResult) -> str:

@@ -293,7 +293,7 @@ class _Run:
     def _made(self, task: TaskRow, result: TaskResult, made: Materialization) -> None:
         """An output, and what the checks say about it."""
         if result.gate not in ("quarantine", "block"):
-            warnings = sum(not check.passed for check in result.checks)
+            warnings = sum(check.action == "warn" for check in result.checks)
             self._end(task, "succeeded")
             self._emitted.append(OutputAccepted(materialization=made, warnings=warnings))
             self._emitted.extend(derived.lineage(task, result, made))

@@ -39,11 +39,22 @@ def check_id(result: CheckResult) -> str:
 
 def fold_checks(rows: Rows, fact: Fact) -> Iterator[Change]:
     match fact.payload:
-        case ChecksEvaluated() as found if found.results and not _known(rows, found):
+        case ChecksEvaluated(results=()) as found:
+            yield from _forget(rows, found)
+        case ChecksEvaluated() as found if not _known(rows, found):
             for result in found.results:
                 yield Put(CHECK_RESULTS, _result(fact, found, result))
                 yield Put(CHECK_STATUS, _status(rows, fact, found, result))
             yield from _summed_up(rows, fact, found)
+
+
+def _forget(rows: Rows, found: ChecksEvaluated) -> Iterator[Change]:
+    """An output that has no checks: the asset has lost those that it had."""
+    before = rows.get(EVALUATIONS, found.asset_id, found.partition)
+    if before is not None:
+        yield Delete(EVALUATIONS, EVALUATIONS.key_of(before))
+        for gone in sorted({*before.before, *before.after}):
+            yield Delete(CHECK_STATUS, (found.asset_id, found.partition, gone))
 
 
 def _known(rows: Rows, found: ChecksEvaluated) -> bool:

@@ -29,4 +29,4 @@ class QualityReader:
 
     def of_attempt(self, asset_id: str, attempt_id: str) -> list[CheckResultRow]:
         """What one attempt found."""
-        return [row for row in self.results(asset_id) if row.attempt_id == attempt_id]
+        return self.snapshot.rows(CHECK_RESULTS, asset_id, attempt_id)

@@ -125,7 +125,7 @@ class Snapshot:
         return best
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
-        """The rows of one shard key, in the order of their keys."""
+        """The rows of one shard key, or of a longer part of keys, in their order."""
         found = self.rows_versioned(table, shard)
         return [row for key in sorted(found) if (row := found[key][1]) is not None]
 
@@ -175,6 +175,19 @@ class Snapshot:
 
     def all(self, table: Table[R]) -> list[R]:
         return list(table.rows_of(self.scan(table)))
+
+    def recent(self, table: Table[R], since: datetime) -> list[R]:
+        """Rows whose time, by which they leave for history, is not before `since`.
+
+        Of history only the files of those days are read.
+        """
+        assert table.history is not None
+        column = table.history.column
+        manifest = self.manifest(table)
+        old = [ref for ref in manifest.history if ref.day is not None and ref.day >= since.date()]
+        parts = [self.files.table(ref) for ref in (*manifest.base, *manifest.l0, *old)]
+        rows = table.rows_of(latest(parts, table.key, keep_deleted=False)) if parts else ()
+        return [row for row in rows if (getattr(row, column) or since) >= since]
 
     def hot(self, table: Table[R]) -> list[R]:
         """All rows that have not left for history: what this costs does not grow with it."""

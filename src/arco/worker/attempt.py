@@ -49,6 +49,7 @@ from servo.contract.task import (
     CheckResult,
     ErrorInfo,
     InputRef,
+    Lineage,
     Materialization,
     MaterializationRef,
     OutputCommit,
@@ -103,9 +104,9 @@ class Attempt:
         self._sql: Query | None = None
         self._silent = False
 
-    def run(self) -> TaskResult:
+    def run(self, *, again: bool = False) -> TaskResult:
         try:
-            found = self._done_before()
+            found = self._done_before(again)
             if found is not None:
                 adopted = found.materialization.attempt_id != self._request.attempt_id
                 return self._priced(self._succeeded(found, adopted))
@@ -113,7 +114,7 @@ class Attempt:
             return self._priced(self._failed(error))
         return self._priced(self._captured())
 
-    def _done_before(self) -> OutputCommit | None:
+    def _done_before(self, again: bool) -> OutputCommit | None:
         """What was committed by another attempt, or delivery; the first one need not ask."""
         shared, request = self._shared, self._request
         try:
@@ -122,7 +123,7 @@ class Attempt:
             raise failed("configuration", "envelope.refused", error.message, error.hint) from None
         if not request.output:
             raise failed("configuration", "envelope.refused", "the task has no place to write to")
-        again = request.attempt > 1 or request.redelivery > 0
+        again = again or request.attempt > 1 or request.redelivery > 0
         return committed(shared.store, request) if again else None
 
     def _captured(self) -> TaskResult:
@@ -347,14 +348,15 @@ class Attempt:
         self._interruption.check()
         self._checks.extend(inspection.after(_ref(made), written.footers))
         gate = strongest(self._checks)
+        lineage = self._tracing.lineage(written.schema)
         if gate in ("fail_task", "fail_run"):
-            return self._refused(gate, made)
+            return self._refused(gate, made, lineage)
         mine = OutputCommit(
             materialization=made,
             checks=tuple(self._checks),
             gate=gate,
             instead=request.previous if gate == "quarantine" else None,
-            lineage=self._tracing.lineage(written.schema),
+            lineage=lineage,
         )
         self._interruption.begin_commit()
         return self._succeeded(*commit_output(self._shared.store, request, mine))
@@ -403,13 +405,16 @@ class Attempt:
             lineage=found.lineage,
         )
 
-    def _refused(self, gate: Action, made: Materialization | None = None) -> TaskResult:
+    def _refused(
+        self, gate: Action, made: Materialization | None = None, lineage: Lineage | None = None
+    ) -> TaskResult:
         error = refusal(self._request, self._checks, gate)
         return self._result(
             outcome="failed",
             materialization=made,
             checks=tuple(self._checks),
             gate=gate,
+            lineage=lineage,
             error=classify(error, redact=self._redact, folder=self._folder, request=self._request),
         )
 

@@ -77,13 +77,16 @@ class Executor:
             return open_unsigned(raw, tenant=tenant, workspace=workspace)
         return self._signer.open(raw, tenant=tenant, workspace=workspace)
 
-    def run(self, request: TaskRequest, control: Control) -> TaskResult:
-        """Do the work, or find it done. Blocks; `control` may end it."""
+    def run(self, request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
+        """Do the work, or find it done. Blocks; `control` may end it.
+
+        `again` says that somebody may have begun with this very request before.
+        """
         interruption = Interruption(control, self._shared.clock, request.timeout_s)
         self._running[request.attempt_id] = interruption
         self._watchdog.add(interruption)
         try:
-            return Attempt(self._shared, request, control, interruption).run()
+            return Attempt(self._shared, request, control, interruption).run(again=again)
         finally:
             self._watchdog.remove(interruption)
             if self._running.get(request.attempt_id) is interruption:

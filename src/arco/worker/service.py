@@ -206,7 +206,8 @@ class Worker:
     def _run(self, working: _Working) -> TaskResult:
         """Always a result: an attempt without one would be said to be at work for ever."""
         try:
-            result = self._executor.run(working.request, working)
+            again = working.delivery.number > 1
+            result = self._executor.run(working.request, working, again=again)
         except Exception as error:
             log.exception("%s could not be run", working.request.asset)
             return self._broken(working.request, error)

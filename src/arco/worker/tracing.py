@@ -37,10 +37,7 @@ class Tracing:
         """Of an output with these columns; none where there is nothing to tell."""
         request = self._request
         declared = [column for column in request.columns if column.lineage]
-        if not self._read and not declared and not columns:
-            return None
-        order = [ref for ref in request.inputs if not ref.parameter]
-        if not self._read and not declared and not order:
+        if not self._read and not declared:
             return None
         return lineage_of(
             request.columns,
@@ -49,7 +46,7 @@ class Tracing:
             plan=self._plan,
             sql=request.sql,
             refs={ref.parameter: ref.asset for ref in request.inputs if ref.parameter},
-            read=(*self._read.values(), *order),
+            read=tuple(self._read.values()),
         )
 
     def _schemas(self) -> Mapping[str, Sequence[ColumnInfo]]:
