@@ -123,7 +123,7 @@ def test_floats_have_bounds_only_if_their_writer_looked_for_nan() -> None:
     marked = statistics_of(
         [footer(table.replace_schema_metadata(nan_metadata(nan_columns(table))))]
     )
-    assert [s.bounded for s in unmarked.values()] == [False, False]
+    assert unmarked == {"f": Statistics(2, 0), "g": Statistics(2, 0)}
     assert marked == {"f": Statistics(2, 0), "g": Statistics(2, 0, 1.0, 2.0)}
     assert nan_metadata({"b", "a"}) == {NAN_METADATA: '["a","b"]'}
 
@@ -133,8 +133,6 @@ def test_no_statistics_are_no_knowledge() -> None:
         "x": Statistics(1)
     }
     assert statistics_of([]) == {}
-    assert Statistics(3, 3).bounded
-    assert not Statistics(3, 1).bounded
 
 
 def test_dates_that_python_does_not_have_are_no_bounds() -> None:

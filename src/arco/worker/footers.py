@@ -42,11 +42,6 @@ class Statistics(NamedTuple):
     least: Any = None
     greatest: Any = None
 
-    @property
-    def bounded(self) -> bool:
-        """Whether the bounds hold for every value that is not null."""
-        return self.least is not None or (self.nulls == self.rows)
-
 
 def columns_of(
     footers: Sequence[Footer],
