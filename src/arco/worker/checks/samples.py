@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +24,11 @@ def shown(
 ) -> tuple[str, ...]:
     """Each row as a JSON object of at most MAX_BYTES.
 
-    The columns in `first` come first; of the others as many as fit.
+    The columns in `first` come first; of the others as many as fit. A column with a field
+    in `pii` is masked as a whole.
     """
-    hidden = {name.lower() for name in pii}
+    paths = (name.lower().split(".") for name in pii)
+    hidden = {head for path in paths for head in itertools.accumulate(path, "{}.{}".format)}
     return tuple(_object(row, first, hidden, redact) for row in rows)
 
 
