@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco.storage.local import LocalStore
-from arco.worker.checks import Around, Subject, evaluate
+from arco.worker.checks import Around, Subject, duck, evaluate
 from arco.worker.failures import Interrupted, TaskFailed
 from servo.check import expression, in_range, matches, not_null, references, schema_is, unique
 from servo.contract.manifest import Check
@@ -96,7 +96,10 @@ def test_spark_is_asked_only_where_it_is_needed(lake: Lake, orders: InputRef) ->
     assert found[1].message == "1 of 3 rows do not fulfil abs(price) = price OR price IS NULL"
 
 
-def test_distant_data_that_is_large_stays_where_it_is(lake: Lake, orders: InputRef) -> None:
+def test_distant_data_that_is_large_stays_where_it_is(
+    lake: Lake, orders: InputRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duck, "FETCHED_BYTES", 0)
     other = lake.put("shop.known", pa.table({"k": [1, 2]}))
     found = lake.results(
         orders,
@@ -104,7 +107,6 @@ def test_distant_data_that_is_large_stays_where_it_is(lake: Lake, orders: InputR
         in_range("price", min=0),
         references("id", "shop.known.k"),
         store=lake.far,
-        fetched_bytes=0,
         references=(other,),
         pii=frozenset({"email"}),
     )
@@ -115,6 +117,33 @@ def test_distant_data_that_is_large_stays_where_it_is(lake: Lake, orders: InputR
     ]
     assert json.loads(found[2].sample[0]) == {"id": 3, "Price": None, "email": None}
     assert json.loads(found[1].sample[0]) == {"Price": -1.0, "id": 2, "email": "***"}
+
+
+def test_columns_of_any_name_do_not_get_in_sparks_way(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duck, "FETCHED_BYTES", 0)
+    other = lake.put("a.known", pa.table({"id": ["k1", "k2"], "_key": ["no", "no"]}))
+    row = {"_key": "k1", "_k0": "k1", "__K": "k1"}
+    table = pa.Table.from_pylist([{**row, "cid": "no"}, {**row, "cid": "no"}, {**row, "cid": "k1"}])
+    found = lake.results(
+        lake.put("a.b", table),
+        references("cid", "a.known.id"),
+        unique("cid"),
+        store=lake.far,
+        references=(other,),
+    )
+    assert [(each.method, each.failing) for each in found] == [("spark", 2), ("spark", 1)]
+    for each in found:
+        assert [json.loads(sample) for sample in each.sample] == [{**row, "cid": "no"}] * 2
+
+
+def test_what_spark_says_of_a_personal_value_is_not_shown(lake: Lake, orders: InputRef) -> None:
+    given = expression("cast(email AS int) > 0")
+    (found,) = lake.results(orders, given)
+    assert found.status == "error" and "a@b" in found.message
+    (found,) = lake.results(orders, given, pii=frozenset({"email"}))
+    assert (found.status, found.message) == ("error", "CAST_INVALID_INPUT")
 
 
 @pytest.mark.parametrize(

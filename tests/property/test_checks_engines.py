@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arco.spark import types
+from arco.spark.read import read_frame
 from arco.storage.local import LocalStore
 from arco.worker.checks import Around, Subject, evaluate
 from arco.worker.checks.columns import Columns
@@ -38,6 +40,7 @@ from servo.check import (
 )
 from servo.contract.manifest import Check
 from servo.contract.task import CheckResult, InputRef, MaterializationRef
+from tests.kit.spark_task import StandIn
 
 SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 NAN, INF = math.nan, math.inf
@@ -123,6 +126,9 @@ EXPRESSIONS = [
     "true",
     "false",
 ]
+
+
+NOT_DUCKDBS = ("once ['place']", "once ['tags']")
 
 
 class Case(NamedTuple):
@@ -270,6 +276,43 @@ def made(rng: random.Random, count: int) -> list[dict[str, Any]]:
     ]
 
 
+NARROW: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
+    "pairs": (pa.map_(pa.string(), pa.int8()), [[], [("a", 1)]]),
+    "blob": (pa.large_binary(), [b"", b"\xff"]),
+    "Num": (pa.int8(), [-2, -1, 0, 1, 2, 3]),
+    "big": (pa.uint8(), [0, 1]),
+    "few": (pa.float64(), [-1.0, 0.0, 1.0, 300.0]),
+    "price": (pa.decimal128(4, 3), [Decimal("-0.010"), Decimal("0.010"), Decimal("1.500")]),
+    "x": (pa.float32(), [-INF, -1.5, -0.0, 0.0, 1.5, INF, NAN]),
+    "y": (pa.int16(), [0, 1]),
+    "word": (pa.dictionary(pa.int8(), pa.string()), TEXTS),
+    "day": (pa.date64(), DAYS[1:]),
+    "at": (
+        pa.timestamp("us", tz="Europe/Berlin"),
+        [each.replace(tzinfo=UTC) for each in MOMENTS],
+    ),
+    "local": (pa.timestamp("ms"), [datetime(1970, 1, 1), datetime(2026, 1, 1)]),
+    "place": (pa.struct([("no", pa.int8())]), [{"no": 1}, {"no": None}]),
+    "tags": (pa.large_list(pa.large_string()), [[], ["a"], [None]]),
+}
+"""An older version: other types, other order, and a column less."""
+
+
+def aged(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {name: rng.choice([None, *pool]) for name, (_, pool) in NARROW.items()}
+        for _ in range(count)
+    ]
+
+
+def widened(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows as they are among newer ones."""
+    empty = dict.fromkeys(POOLS)
+    return [
+        {**empty, **row, "place": row["place"] and {"City": None, **row["place"]}} for row in rows
+    ]
+
+
 class Far(LocalStore):
     """The same files, as if they were not on this machine's disk."""
 
@@ -284,15 +327,22 @@ class Lake:
         self.near, self.far = LocalStore(root), Far(root)
 
     def put(
-        self, asset: str, rows: Sequence[Mapping[str, Any]], *, statistics: bool, files: int = 2
+        self,
+        asset: str,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        statistics: bool,
+        files: int = 2,
+        others: Mapping[str, pa.DataType] | None = None,
     ) -> InputRef:
         folder = f"data/{asset}/{len(list(self.root.rglob('*.parquet')))}"
         (self.root / folder).mkdir(parents=True)
-        schema = pa.schema([(name, type) for name, (type, _) in POOLS.items()])
+        schema = pa.schema(others or {name: type for name, (type, _) in POOLS.items()})
         for at in range(files):
             table = pa.Table.from_pylist(list(rows[at::files]), schema=schema)
             path = self.root / folder / f"part-{at}.parquet"
-            pq.write_table(table, path, write_statistics=statistics, store_schema=False)
+            kept = others is not None  # what Arrow says of its own types
+            pq.write_table(table, path, write_statistics=statistics, store_schema=kept)
         version = MaterializationRef(partition="", materialization_id="m", path=folder)
         return InputRef(asset=asset, materializations=(version,))
 
@@ -321,11 +371,39 @@ def test_duckdb_counts_what_a_loop_counts(tmp_path: Path, seed: int, statistics:
     rng = random.Random(seed)
     lake = Lake(tmp_path)
     rows, others = made(rng, rng.choice([0, 1, 5, 40])), made(rng, 6)
-    cases = [c for c in battery(rng, others) if "'place'" not in c.check.name]
-    cases = [c for c in cases if c.check.name != "once ['tags']"]
+    cases = [c for c in battery(rng, others) if c.check.name not in NOT_DUCKDBS]
     ref = lake.put("a.this", rows, statistics=statistics)
     other = lake.put("a.other", others, statistics=True)
     found = answers(lake, ref, other, cases)
+    agree(found, cases, rows)
+    assert {each.method for each in found.values()} <= {"footer", "duckdb"}
+
+
+def two_versions(
+    rng: random.Random, lake: Lake, *, statistics: bool
+) -> tuple[InputRef, list[dict[str, Any]]]:
+    narrow = {name: type for name, (type, _) in NARROW.items()}
+    older, newer = aged(rng, 12), made(rng, 20)
+    refs = [
+        lake.put("a.this", older, statistics=statistics, others=narrow),
+        lake.put("a.this", newer, statistics=statistics),
+    ]
+    rng.shuffle(refs)
+    versions = tuple(version for ref in refs for version in ref.materializations)
+    return InputRef(asset="a.this", materializations=versions), [*widened(older), *newer]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_duckdb_counts_over_versions_of_other_types(
+    tmp_path: Path, seed: int, statistics: bool
+) -> None:
+    rng = random.Random(seed)
+    lake = Lake(tmp_path)
+    ref, rows = two_versions(rng, lake, statistics=statistics)
+    others = made(rng, 6)
+    cases = [c for c in battery(rng, others) if c.check.name not in NOT_DUCKDBS]
+    found = answers(lake, ref, lake.put("a.other", others, statistics=True), cases)
     agree(found, cases, rows)
     assert {each.method for each in found.values()} <= {"footer", "duckdb"}
 
@@ -393,6 +471,35 @@ def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any
     with contextlib.closing(DuckEngine(subject, columns, Around(lake.near))) as duck:
         assert all(duck.can(need) for need in said.values())
         assert counted(duck, {**said, **aged}) == {n: spark[n] for n in (*said, *aged)}
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_counts_over_versions_of_other_types(tmp_path: Path, session: Any) -> None:
+    rng = random.Random(0)
+    lake = Lake(tmp_path)
+    ref, rows = two_versions(rng, lake, statistics=False)
+    others = made(rng, 6)
+    other = lake.put("a.other", others, statistics=False)
+    cases = battery(rng, others)
+    apart = [case for case in cases if case.check.kind in ("unique", "references")]
+    cases = [case for case in cases if case not in apart] + rng.sample(apart, 6)
+    subject = Subject.read(lake.near, ref)
+
+    def frame(ref: InputRef) -> Any:
+        return read_frame(StandIn(session), lake.near, ref)
+
+    around = Around(lake.near, references=(other,), frame=frame)
+    columns = Columns(subject)
+    assert [(field.name, types.from_arrow(field.type)) for field in columns.schema] == [
+        (field.name, field.dataType.jsonValue()) for field in frame(ref).schema
+    ]
+    needs = {c.check.name: need_of(Asked(c.check, subject, columns, around)) for c in cases}
+    asked: dict[str, Need] = {
+        name: need for name, need in needs.items() if not isinstance(need, Known | Call)
+    }
+    expected = {c.check.name: c.misfit(rows) for c in cases if c.check.name in asked}
+    assert counted(SparkEngine(subject, around), asked) == expected
 
 
 @pytest.mark.spark

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +22,8 @@ import pytest
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
-from arco.worker.checks import Around, Subject, evaluate, limits
+from arco.worker.checks import Around, Subject, duck, evaluate, limits
+from arco.worker.checks.columns import Columns
 from arco.worker.checks.duck import DuckEngine
 from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed
 from arco.worker.secrets import Redactor
@@ -39,6 +42,7 @@ from servo.check import (
 )
 from servo.context import AssetIn
 from servo.contract.manifest import Check, Code, Gating
+from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef
 from tests.kit.clocks import SimClock
 
@@ -230,6 +234,29 @@ def test_columns_in_another_order_are_another_schema(files: Files) -> None:
     assert found.message == "the columns are in another order"
 
 
+def test_the_schema_of_every_version_is_compared(files: Files) -> None:
+    tables = [pa.table({"x": pa.array([1], type)}) for type in (pa.int32(), pa.float64())]
+    refs = [files.put("a.b", each, partition=f"n=i:{at}") for at, each in enumerate(tables)]
+    wanted = schema_is({"x": "int"})
+    for given in (joined(*refs), joined(*reversed(refs))):
+        (found,) = files.results(given, wanted)
+        message = "'x' is double and not int, in partition 'n=i:1'"
+        assert (found.message, found.actual) == (message, "x double")
+    (found,) = files.results(joined(refs[0], refs[0]), wanted)
+    assert (found.passed, found.actual) == (True, "x int")
+    plain = [files.put("a.b", each) for each in tables]
+    (found,) = files.results(joined(*plain), wanted)
+    path = plain[1].materializations[0].path
+    assert found.message == f"'x' is double and not int, in {path}"
+
+
+def test_a_version_may_hold_its_partition_and_another_not(files: Files) -> None:
+    held = files.put("a.b", pa.table({"x": [1], "n": [1]}), partition="n=i:1")
+    added = files.put("a.b", pa.table({"x": [1]}), partition="n=i:2")
+    (found,) = files.results(joined(held, added), schema_is({"x": "bigint", "n": "bigint"}))
+    assert found.passed
+
+
 @pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(("hours", "status"), [(24, "passed"), (25, "failed")])
 def test_freshness_is_the_age_of_the_newest(
@@ -387,7 +414,7 @@ def test_versions_are_one_table_with_their_partitions_as_columns(files: Files) -
         "a.b", pa.table({"x": pa.array([1, 2], pa.int32())}), partition="day=d:2025-01-01,n=i:1"
     )
     second = files.put(
-        "a.b", pa.table({"y": ["a"], "X": pa.array([1 << 40])}), partition="day=d:2025-01-02,n=i:2"
+        "a.b", pa.table({"y": ["a"], "x": pa.array([1 << 40])}), partition="day=d:2025-01-02,n=i:2"
     )
     found = files.results(
         joined(first, second),
@@ -411,6 +438,163 @@ def test_versions_are_one_table_with_their_partitions_as_columns(files: Files) -
     assert json.loads(found[3].sample[0])["day"] == "2025-01-02"
 
 
+def versions(files: Files, *tables: pa.Table) -> InputRef:
+    """Of one asset, each with its partition as a column of its own."""
+    return joined(*(files.put("a.b", t, partition=f"n=i:{at}") for at, t in enumerate(tables)))
+
+
+def column(type: pa.DataType, *values: Any) -> pa.Table:
+    return pa.table({"x": pa.array(values, type), "n": pa.array([None] * len(values), pa.int64())})
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_versions_of_other_types_are_compared_as_the_widest_of_them(
+    files: Files, statistics: bool
+) -> None:
+    one, other = column(pa.int32(), 1), column(pa.float64(), 2.4, 1.7)
+    options = {"write_statistics": statistics}
+    ref = joined(*(files.put("a.b", each, partition="n=i:1", **options) for each in (one, other)))
+    for given in (ref, joined(*reversed([joined_one(ref, at) for at in (0, 1)]))):
+        found = files.results(
+            given, in_range("x", max="2"), accepted_values("x", ["1", "2"]), unique("x")
+        )
+        assert told(found) == {
+            "in_range(x)": ("failed", "duckdb", 1),
+            "accepted_values(x)": ("failed", "duckdb", 2),
+            "unique(x)": ("passed", "duckdb", 0),
+        }
+        assert [json.loads(each)["x"] for each in found[0].sample] == [2.4]
+
+
+def joined_one(ref: InputRef, at: int) -> InputRef:
+    return InputRef(asset=ref.asset, materializations=ref.materializations[at : at + 1])
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "accepted", "failing"),
+    [
+        (column(pa.float32(), 1.5), column(pa.float64(), 0.1), ["1.5", "0.1"], 0),
+        (column(pa.int8(), 1), column(pa.float32(), 0.1), ["1", "0.1"], 1),
+        (column(pa.int32(), 1), column(pa.int64(), 1 << 40), ["1", str(1 << 40)], 0),
+        (column(pa.uint8(), 200), column(pa.int8(), -100), ["200", "-100"], 0),
+        (
+            column(pa.decimal128(10, 2), Decimal("1.00")),
+            column(pa.decimal128(10, 4), Decimal("1.0049")),
+            ["1"],
+            1,
+        ),
+        (
+            column(pa.decimal128(5, 2), Decimal("0.25")),
+            column(pa.int64(), (1 << 63) - 1),
+            ["0.25", str((1 << 63) - 1)],
+            0,
+        ),
+        (column(pa.string(), "a"), column(pa.large_string(), "b"), ["a", "b"], 0),
+        (
+            column(pa.dictionary(pa.int8(), pa.string()), "a"),
+            column(pa.string(), "b", "c"),
+            ["a", "b"],
+            1,
+        ),
+    ],
+    ids=lambda given: str(given.schema.field("x").type) if isinstance(given, pa.Table) else "",
+)
+def test_no_value_changes_with_the_types_of_other_versions(
+    files: Files, older: pa.Table, newer: pa.Table, accepted: list[str], failing: int
+) -> None:
+    for tables in ((older, newer), (newer, older)):
+        (found,) = files.results(versions(files, *tables), accepted_values("x", accepted))
+        assert (found.method, found.failing, found.message[:1]) == (
+            "duckdb",
+            failing,
+            "1" if failing else "",
+        )
+
+
+def test_fields_of_structs_are_matched_by_name(files: Files) -> None:
+    older = pa.table({"s": pa.array([{"a": 1, "b": "x"}])})
+    newer = pa.table({"s": pa.array([{"c": 0.5, "b": "y", "a": 2}])})
+    found = files.results(
+        versions(files, older, newer),
+        accepted_values("s.b", ["x"]),
+        not_null("s.c"),
+        in_range("s.a", min=1, max=1),
+    )
+    assert [each.failing for each in found] == [1, 1, 1]
+    assert json.loads(found[0].sample[0])["s"] == {"a": 2, "b": "y", "c": 0.5}
+
+
+def test_zones_do_not_keep_versions_apart(files: Files) -> None:
+    noon = pa.array([datetime(2025, 7, 1, 12)], pa.timestamp("us", "UTC"))
+    zones = ("UTC", "Europe/Berlin", "+02:00")
+    tables = [pa.table({"at": noon.cast(pa.timestamp("us", zone))}) for zone in zones]
+    found = files.results(
+        versions(files, *tables), unique("at"), in_range("at", max="2025-07-01T12:00:00Z")
+    )
+    assert [each.failing for each in found] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "why"),
+    [
+        ({"x": [1]}, {"x": [0.5]}, "column 'x' is bigint in one and double in another"),
+        ({"x": [1]}, {"x": ["a"]}, "column 'x' is bigint in one and string in another"),
+        ({"ID": [1]}, {"id": [1]}, "the columns 'ID' and 'id' differ only in case"),
+        ({"n": ["a"]}, {"x": [1]}, "column 'n' is string in one and bigint in another"),
+    ],
+)
+def test_versions_that_spark_would_not_read_together_are_refused(
+    files: Files, older: Any, newer: Any, why: str
+) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        files.results(versions(files, pa.table(older), pa.table(newer)), row_count(min=1))
+    assert caught.value.info.code == "input.schema"
+    assert caught.value.info.message == f"the versions of a.b do not go together: {why}"
+
+
+@pytest.mark.parametrize("name", ["x", "file_index", "FILE_INDEX", "filename"])
+@pytest.mark.parametrize("near", [True, False])
+def test_each_file_has_the_dimensions_of_its_partition(
+    tmp_path: Path, name: str, near: bool
+) -> None:
+    files = Files(LocalStore(tmp_path / "a[1]*") if near else MemoryStore(SimClock()))
+    days = [date(2025, 1, 1) + timedelta(days=at) for at in range(9)]
+    refs = [
+        files.put(
+            "a.b",
+            *[pa.table({name: [at]})] * (1 + at % 2),
+            partition=str(PartitionKey({"day": day, "word": "" if at else "é'", "z": None})),
+        )
+        for at, day in enumerate(days)
+    ]
+    found = files.results(
+        joined(*reversed(refs)),
+        in_range("day", min="2025-01-03", name="early"),
+        accepted_values("word", [""], name="quoted"),
+        unique("day", name="repeated"),
+        unique(name, "day", name="both"),
+        expression(f"z IS NULL AND {name} < 8", name="last"),
+    )
+    assert [each.failing for each in found] == [3, 1, 4, 4, 1]
+    assert [json.loads(each)["day"] for each in found[4].sample] == ["2025-01-09"]
+    assert {json.loads(each)["day"] for each in found[0].sample} == {"2025-01-01", "2025-01-02"}
+
+
+def test_a_dimension_may_have_the_name_of_duckdbs_own_column(files: Files) -> None:
+    refs = [files.put("a.b", pa.table({"x": [n]}), partition=f"file_index=i:{n}") for n in (7, 8)]
+    (found,) = files.results(joined(*refs), expression("file_index = x"))
+    assert (found.method, found.failing) == ("duckdb", 0)
+
+
+def test_many_partitions_are_one_scan(files: Files) -> None:
+    refs = [files.put("a.b", pa.table({"x": [n]}), partition=f"n=i:{n}") for n in range(30)]
+    subject = Subject.read(files.store, joined(*refs))
+    with contextlib.closing(DuckEngine(subject, Columns(subject), Around(files.store))) as engine:
+        relation = engine._table(subject)
+        assert relation.count("read_parquet") == 1
+        assert engine._table(subject) is relation
+
+
 def test_paths_are_no_patterns_and_tell_no_columns(tmp_path: Path) -> None:
     files = Files(LocalStore(tmp_path / "a[1]*?b" / "k=v"))
     (found,) = files.results(files.put("a.b", pa.table({"x": [1.5]})), in_range("x", max=1))
@@ -420,9 +604,7 @@ def test_paths_are_no_patterns_and_tell_no_columns(tmp_path: Path) -> None:
 def test_small_data_is_fetched_from_a_distant_store() -> None:
     files = Files(MemoryStore(SimClock()))
     ref, other = files.put("shop.orders", ORDERS), files.put("shop.known", pa.table({"k": [1, 5]}))
-    found = files.results(
-        ref, unique("id"), references("id", "shop.known.k"), references=(other,), fetched_bytes=0
-    )
+    found = files.results(ref, unique("id"), references("id", "shop.known.k"), references=(other,))
     assert told(found) == {
         "unique(id)": ("failed", "duckdb", 1),
         "references(id)": ("failed", "duckdb", 2),
@@ -473,6 +655,18 @@ def test_a_reference_may_be_the_partition_of_the_other(files: Files) -> None:
     known = files.put("a.regions", pa.table({"x": [1]}), partition="region=s:eu")
     (found,) = files.results(ref, references("region", "a.regions.region"), references=(known,))
     assert found.failing == 1
+
+
+def test_columns_of_any_name_do_not_get_in_the_way_of_references(files: Files) -> None:
+    names = ["_k", "_key", "__K"]
+    table = pa.table({**{name: ["k1", "k2", "k1"] for name in names}, "cid": ["no", "k2", None]})
+    known = files.put("a.known", pa.table({"id": ["k1", "k2"], "_key": ["no", "no"]}))
+    (found,) = files.results(
+        files.put("a.b", table), references("cid", "a.known.id"), references=(known,)
+    )
+    assert (found.status, found.failing) == ("failed", 1)
+    row = {"cid": "no", "_k": "k1", "_key": "k1", "__K": "k1"}
+    assert [json.loads(each) for each in found.sample] == [row]
 
 
 @pytest.mark.parametrize("known", [(), (InputRef(asset="shop.known"),)])
@@ -566,6 +760,41 @@ def test_samples_are_few_and_mask_what_is_personal_or_secret(files: Files) -> No
     )
     row = '{"n": -1, "Email": "***", "note": "the *** is out"}'
     assert (found.failing, found.sample) == (9, (row,) * 5)
+
+
+@pytest.mark.parametrize("pii", ["person.email", "Person.mail.work", "person", "other"])
+def test_a_column_with_something_personal_in_it_is_masked(files: Files, pii: str) -> None:
+    table = pa.table({"Person": [{"email": "a@x", "mail": {"work": "b@x"}}, None], "n": [-1, -1]})
+    (found,) = files.results(
+        files.put("a.b", table), in_range("n", min=0), pii=frozenset({pii.lower()})
+    )
+    whole = {"email": "a@x", "mail": {"work": "b@x"}}
+    assert [json.loads(each)["Person"] for each in found.sample] == [
+        whole if pii == "other" else "***",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("around", "message"),
+    [
+        ({}, "Conversion Error: Could not convert 'a@x'"),
+        ({"pii": frozenset({"email"})}, "ConversionException"),
+        ({"references": (InputRef(asset="a.c", pii=("email",)),)}, "ConversionException"),
+    ],
+)
+def test_what_an_engine_says_of_a_personal_value_is_not_shown(
+    files: Files, monkeypatch: pytest.MonkeyPatch, around: Any, message: str
+) -> None:
+    def broken(engine: DuckEngine, sql: str, *, without: str = "") -> Any:
+        with duck._answered():
+            raise duckdb.ConversionException("Conversion Error: Could not convert 'a@x'\nat 1")
+
+    monkeypatch.setattr(DuckEngine, "_query", broken)
+    ref = files.put("a.b", ORDERS)
+    for given in (accepted_values("email", ["x"]), unique("email")):
+        (found,) = files.results(ref, given, **around)
+        assert (found.status, found.message) == ("error", message)
 
 
 def test_samples_are_short_and_still_json(files: Files) -> None:

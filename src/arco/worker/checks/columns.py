@@ -1,18 +1,19 @@
 """The columns of a subject, found as Spark finds them: case does not matter.
 
 A name may lead into a struct (`address.city`). Files of different versions are seen
-as one table: columns by name, types widened, and the dimensions of partitions as
-columns where the files have none of that name.
+as one table, as Spark reads them: columns by name, types widened, and the dimensions of
+partitions as columns where the files have none of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from arco.spark import types
 from arco.worker.checks.subject import File, Subject
 from arco.worker.failures import failed
 from servo.contract.partition import Scalar
@@ -57,13 +58,15 @@ class Columns:
     """Of one subject."""
 
     def __init__(self, subject: Subject) -> None:
-        self.schemas = [schema_of(file) for file in subject.files]
-        self.schema = _unified(subject, self.schemas)
-        self.stored = list(self.schema.names)
-        """Those of the files, without dimensions that are not in them."""
-        self.dimensions = [name for name in _dimensions(subject) if self._at(name) is None]
-        for name in self.dimensions:
-            self.schema = self.schema.append(pa.field(name, _dimension_type(subject, name)))
+        try:
+            self.schema = _unified(subject.files)
+        except ValueError as error:
+            raise failed(
+                "input",
+                "input.schema",
+                f"the versions of {subject.asset} do not go together: {error}",
+                "materialize the older partitions again",
+            ) from None
 
     @property
     def names(self) -> list[str]:
@@ -82,25 +85,7 @@ class Columns:
         return _position(self.schema.names, name)
 
 
-def schema_of(file: File) -> pa.Schema:
-    return file.footer.metadata.schema.to_arrow_schema()
-
-
-def stored_as(file: File, name: str) -> str | None:
-    """How a file itself spells a column that it has."""
-    names = [field.name for field in schema_of(file)]
-    at = _position(names, name)
-    return None if at is None else names[at]
-
-
-def dimension(file: File, name: str) -> Scalar:
-    """The value that a dimension has in all rows of a file."""
-    return next(value for key, value in file.dimensions.items() if key.lower() == name.lower())
-
-
 def family_of(type: pa.DataType) -> Family:
-    if pa.types.is_dictionary(type):
-        return family_of(type.value_type)
     for family, tests in _FAMILIES:
         if any(test(type) for test in tests):
             return family
@@ -128,8 +113,6 @@ def has_map(type: pa.DataType) -> bool:
 
 
 def has_float(type: pa.DataType) -> bool:
-    if pa.types.is_dictionary(type):
-        return has_float(type.value_type)
     if pa.types.is_floating(type):
         return True
     return any(has_float(type.field(at).type) for at in range(type.num_fields))
@@ -140,6 +123,14 @@ def _position(names: Sequence[str], name: str) -> int | None:
         return list(names).index(name)
     lowered = name.lower()
     return next((at for at, each in enumerate(names) if each.lower() == lowered), None)
+
+
+def unused(names: Sequence[str]) -> str:
+    """What no column's name begins with: for columns of a query's own."""
+    taken, prefix = [name.lower() for name in names], "_k"
+    while any(name.startswith(prefix) for name in taken):
+        prefix = f"_{prefix}"
+    return prefix
 
 
 def _within(field: pa.Field, rest: str) -> Column | None:
@@ -157,33 +148,26 @@ def _within(field: pa.Field, rest: str) -> Column | None:
     return Column(tuple(path), field.type, family_of(field.type))
 
 
-def _unified(subject: Subject, schemas: list[pa.Schema]) -> pa.Schema:
-    plain = [schema.remove_metadata() for schema in schemas]
-    different = [schema for at, schema in enumerate(plain) if not at or schema != plain[0]]
-    if len(different) <= 1:
-        return different[0] if different else pa.schema([])
-    try:
-        return pa.unify_schemas(different, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise failed(
-            "input",
-            "input.schema",
-            f"the versions of {subject.asset} do not go together: {error}",
-            "materialize the older partitions again",
-        ) from None
+def _unified(files: Sequence[File]) -> pa.Schema:
+    """The files' own columns first, then the dimensions."""
+    own = types.unified(file.schema for file in files)
+    added = types.unified(
+        pa.schema([(name, type_of(value)) for name, value in file.added.items()]) for file in files
+    )
+    whole = types.unified((own, added))
+    return pa.schema([_concrete(each, added.names) for each in whole])
 
 
-def _dimensions(subject: Subject) -> Iterator[str]:
-    yield from dict.fromkeys(name for file in subject.files for name in file.dimensions)
+def _concrete(field: pa.Field, dimensions: Sequence[str]) -> pa.Field:
+    """A dimension that is null everywhere still needs a type."""
+    known = not pa.types.is_null(field.type) or field.name not in dimensions
+    return field if known else field.with_type(pa.string())
 
 
-def _dimension_type(subject: Subject, name: str) -> pa.DataType:
-    values = (file.dimensions.get(name) for file in subject.files)
-    return next((_type_of(value) for value in values if value is not None), pa.null())
-
-
-def _type_of(value: Scalar) -> pa.DataType:
+def type_of(value: Scalar) -> pa.DataType:
     match value:
+        case None:
+            return pa.null()
         case bool():
             return pa.bool_()
         case int():
@@ -192,5 +176,5 @@ def _type_of(value: Scalar) -> pa.DataType:
             return pa.timestamp("us", tz="UTC")
         case date():
             return pa.date32()
-        case _:
+        case str():
             return pa.string()

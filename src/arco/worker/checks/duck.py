@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,17 +12,25 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from arco.spark.session import machine
 from arco.storage import parallel
-from arco.worker.checks.columns import Columns, dimension, has_float, schema_of, stored_as
+from arco.worker.checks.columns import Columns, has_float, type_of, unused
 from arco.worker.checks.dialects import CannotSay, DuckSql, quoted
 from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
 from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
 from arco.worker.checks.subject import Around, File, Subject
 from servo.contract.partition import Scalar
-from servo.contract.task import CheckMethod
+from servo.contract.task import CheckMethod, InputRef
+
+FETCHED_BYTES: Final = 256 << 20
+"""Up to so much is fetched from a distant store; Spark looks at more."""
+MEMORY_BYTES: Final = 2 << 30
+"""What is held at most before it spills to disk; on small machines a quarter of theirs."""
 
 _SQL: Final = DuckSql()
 _LOCAL: Final = "file://"
+_FILE: Final = "file_index"
+"""DuckDB's own column: which of the files a row is in."""
 _TRUSTING: Final = "statistics_propagation,filter_pushdown,join_filter_pushdown"
 """Optimizers that leave out what a file's least and greatest values rule out. Those of floats
 say nothing about NaN, which DuckDB takes for the greatest of all."""
@@ -40,12 +47,15 @@ class DuckEngine:
         self._around = around
         self._folder = tempfile.TemporaryDirectory(prefix="arco-checks-")
         self._places: dict[str, str] = {}
+        self._tables: dict[InputRef, str] = {}
+        self._lists = 0
         self._connection = duckdb.connect(":memory:", config=self._config())
 
     def _config(self) -> dict[str, str | bool | int | float | list[str]]:
+        here = machine()
         return {
-            "threads": self._around.threads or os.cpu_count() or 1,
-            "memory_limit": f"{self._around.memory_mib}MiB",
+            "threads": here.cores,
+            "memory_limit": f"{min(MEMORY_BYTES, here.memory_bytes // 4)}B",
             "temp_directory": str(Path(self._folder.name) / "spilled"),
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,
@@ -108,15 +118,16 @@ class DuckEngine:
                 )
                 sql = f"SELECT * FROM {self._relation()} WHERE ({keys}) IN ({twice})"
             case Orphans():
-                sql = f"SELECT * EXCLUDE (_key) FROM {self._orphans(need)}"
+                key = quoted(unused(self._columns.names))
+                sql = f"SELECT * EXCLUDE ({key}) FROM {self._orphans(need)}"
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: Orphans) -> str:
         ours, theirs = _comparable(need.column), _comparable(need.target_column)
-        target = self._from(need.target, Columns(need.target))
+        key, target = quoted(unused(self._columns.names)), self._table(need.target)
         return (
-            f"(SELECT *, {ours} AS _key FROM {self._relation()} WHERE {ours} IS NOT NULL) "
-            f"ANTI JOIN (SELECT {theirs} AS _key FROM {target}) USING (_key)"
+            f"(SELECT *, {ours} AS {key} FROM {self._relation()} WHERE {ours} IS NOT NULL) "
+            f"ANTI JOIN (SELECT {theirs} AS {key} FROM {target}) USING ({key})"
         )
 
     def _query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:
@@ -147,23 +158,47 @@ class DuckEngine:
     # -- files ----------------------------------------------------------------------------
 
     def _relation(self) -> str:
-        return self._from(self._subject, self._columns)
+        return self._table(self._subject)
 
-    def _from(self, subject: Subject, columns: Columns) -> str:
+    def _table(self, subject: Subject) -> str:
         """The subject's files as one table; DuckDB itself reads only what a query names."""
-        self._fetch(subject)
-        groups: dict[tuple[str, ...], list[File]] = {}
-        for file in subject.files:
-            groups.setdefault(_projection(file, columns), []).append(file)
-        parts = (
-            f"SELECT {', '.join(projection)} FROM {self._read(files)}"
-            for projection, files in groups.items()
-        )
-        return f"({' UNION ALL '.join(parts)})"
+        if subject.ref not in self._tables:
+            columns = self._columns if subject is self._subject else Columns(subject)
+            self._fetch(subject)
+            with _answered():
+                parts = [self._part(files, columns) for files in _alike(subject.files)]
+            self._tables[subject.ref] = f"({' UNION ALL '.join(parts)})"
+        return self._tables[subject.ref]
 
-    def _read(self, files: Iterable[File]) -> str:
+    def _part(self, files: Sequence[File], columns: Columns) -> str:
+        """Files with the same columns, which DuckDB would take from the first one for all."""
+        sources = (f"{self._source(files, f)} AS {quoted(f.name)}" for f in columns.schema)
         paths = ", ".join(_SQL.text(_unglobbed(self._places[file.footer.path])) for file in files)
-        return f"read_parquet([{paths}], hive_partitioning = false)"
+        read = f"read_parquet([{paths}], hive_partitioning = false)"
+        return f"SELECT {', '.join(sources)} FROM {read}"
+
+    def _source(self, files: Sequence[File], field: pa.Field) -> str:
+        first, name = files[0], field.name
+        if name in first.names:
+            return self._cast(quoted(name), first.schema.field(name).type, field.type)
+        if name not in first.added:
+            return "NULL"
+        values = [_constant(file.added[name]) for file in files]
+        value = values[0] if len(set(values)) == 1 else self._by_file(values)
+        return self._cast(value, type_of(first.added[name]), field.type)
+
+    def _cast(self, value: str, type: pa.DataType, wanted: pa.DataType) -> str:
+        if type == wanted:
+            return value
+        empty = pa.schema([("x", wanted)]).empty_table()
+        return f"CAST({value} AS {self._connection.from_arrow(empty).types[0]})"
+
+    def _by_file(self, values: Sequence[str]) -> str:
+        """A value for each file. One list, and no branch for each: those take long to plan."""
+        self._lists += 1
+        name = f"list_{self._lists}"
+        self._connection.execute(f"SET VARIABLE {name} = [{', '.join(values)}]")
+        return f"getvariable('{name}')[CAST({_FILE} AS BIGINT) + 1]"
 
     def _fetch(self, subject: Subject) -> None:
         """Bring the files here, where they are not on this machine's disk already."""
@@ -190,11 +225,16 @@ def _answered() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise Unanswered(_line(error)) from error
+        raise Unanswered(_line(error), type(error).__name__) from error
 
 
 def is_local(around: Around) -> bool:
     return around.store.url.startswith(_LOCAL)
+
+
+def in_reach(around: Around, size: int) -> bool:
+    """Whether files are on this machine's disk, or small enough to be fetched, or must be."""
+    return is_local(around) or around.frame is None or size <= FETCHED_BYTES
 
 
 def _sayable(condition: Any) -> bool:
@@ -234,19 +274,14 @@ def _comparable(column: Any) -> str:
     return _SQL.moment(column) if column.family == "timestamp" else _SQL.column(column)
 
 
-def _projection(file: File, columns: Columns) -> tuple[str, ...]:
-    """The columns of the whole, as this file has them."""
-    if not columns.dimensions and schema_of(file).names == columns.stored:
-        return ("*",)
-    return tuple(f"{_source(file, name)} AS {quoted(name)}" for name in columns.names)
-
-
-def _source(file: File, name: str) -> str:
-    own = stored_as(file, name)
-    if own is not None:
-        return quoted(own)
-    known = {each.lower() for each in file.dimensions}
-    return _constant(dimension(file, name)) if name.lower() in known else "NULL"
+def _alike(files: Sequence[File]) -> list[list[File]]:
+    """Files of the same columns; of the same partition too where one hides DuckDB's own."""
+    groups: dict[tuple[Any, ...], list[File]] = {}
+    for file in files:
+        hides = any(name.lower() == _FILE for name in (*file.names, *file.added))
+        values = file.added.values() if hides else ()
+        groups.setdefault((file.schema, *file.added, *values), []).append(file)
+    return list(groups.values())
 
 
 def _constant(value: Scalar) -> str:

@@ -16,7 +16,11 @@ Rowwise: TypeAlias = Misfits | Untrue | Repeated | Orphans
 
 
 class Unanswered(Exception):
-    """The engine could not do it. The message is its own, in one line."""
+    """The engine could not do it. The message is its own, in one line; `kind` quotes no value."""
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind or message
 
 
 class Engine(Protocol):

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from arco.worker.checks.columns import Columns
-from arco.worker.checks.duck import DuckEngine, is_local
+from arco.worker.checks.duck import DuckEngine, in_reach
 from arco.worker.checks.engine import Engine, Need, Unanswered
 from arco.worker.checks.kinds import Asked, Misfit, judged_age, need_of
 from arco.worker.checks.limits import TooSlow, limited
@@ -47,6 +47,8 @@ from servo.contract.manifest import Check
 from servo.contract.task import CheckResult
 
 MAX_TEXT: Final = 1_000
+TIMEOUT_S: Final = 1_800
+"""For a check that has no time-out of its own."""
 NO_SPARK: Final = "this needs Spark, which this worker does not have"
 
 
@@ -75,7 +77,6 @@ class _Evaluation:
         self._found: dict[int, Finding] = {}
         self._spark = None if around.frame is None else SparkEngine(subject, around)
         self._duck: DuckEngine | None = None
-        self._in_reach = is_local(around) or around.frame is None
 
     def close(self) -> None:
         if self._duck is not None:
@@ -168,7 +169,7 @@ class _Evaluation:
         """DuckDB if the files are near or small, then Spark if there is one."""
         if not wanted:
             return
-        if self._in_reach or self._weight(wanted) <= self._around.fetched_bytes:
+        if in_reach(self._around, self._weight(wanted)):
             yield self._duckdb()
         if self._spark is not None:
             yield self._spark
@@ -191,7 +192,7 @@ class _Evaluation:
                 group = [each for each in group if each not in late]
                 continue
             except Unanswered as error:
-                self._one_by_one(engine, group, str(error))
+                self._one_by_one(engine, group, self._said(error))
                 return
             took = self._since(began) // len(group)
             for each, count in zip(group, counts, strict=True):
@@ -218,7 +219,7 @@ class _Evaluation:
             self._fail([each], str(slow), engine)
         except Unanswered as error:
             if self._is_last(engine):
-                self._fail([each], str(error), engine)
+                self._fail([each], self._said(error), engine)
         else:
             took = self._since(began)
             self._note(each, count, Finding("passed", method=engine.method, wall_ms=took))
@@ -244,6 +245,11 @@ class _Evaluation:
             message=f"{actual} {_complaint(each)}" if failing else "",
             failing=failing,
         )
+
+    def _said(self, error: Unanswered) -> str:
+        """An engine's own words may quote values."""
+        personal = self._around.pii or any(ref.pii for ref in self._around.references)
+        return error.kind if personal else str(error)
 
     def _fail(self, group: Iterable[Prepared], message: str, engine: Engine) -> None:
         for each in group:
@@ -276,11 +282,11 @@ class _Evaluation:
     ) -> Engine | None:
         if found.method == "spark":
             return self._spark
-        near = self._in_reach or self._subject.bytes <= self._around.fetched_bytes
+        near = in_reach(self._around, self._subject.bytes)
         return self._duckdb() if near and self._says(need) else self._spark
 
     def _seconds(self, each: Prepared) -> int:
-        return each.check.timeout_s or self._around.timeout_s
+        return each.check.timeout_s or TIMEOUT_S
 
     def _since(self, began: float) -> int:
         return int((self._around.clock.monotonic() - began) * 1_000)

@@ -27,7 +27,7 @@ from arco.worker.checks.needs import (
 )
 from arco.worker.checks.phrases import age, between, rows_that, some
 from arco.worker.checks.predicates import for_duckdb
-from arco.worker.checks.subject import Around, Subject
+from arco.worker.checks.subject import Around, File, Subject
 from arco.worker.checks.values import Unsuitable
 from servo.contract.manifest import Check
 
@@ -139,19 +139,35 @@ def _schema_is(asked: Asked) -> Need:
         if type is None:
             asked.refuse(f"expects {name!r} to be {text!r}, which is no type of Spark's")
         wanted.append((name, type))
-    stored = types.stored(asked.subject.files[0])
-    whole = stored + [
-        (name, types.text_of(asked.all.schema.field(name).type)) for name in asked.all.dimensions
-    ]
-    found = whole if wanted == whole else stored
+    found, complaint = wanted, ""
+    for file in asked.subject.files:
+        stored = types.stored(file)
+        if wanted not in (stored, stored + _added(asked, file)):
+            found = stored
+            complaint = f"{_difference(wanted, stored)}{_version(asked, file)}"
+            break
     return Known(
         _known(
-            wanted == found,
+            not complaint,
             ", ".join(f"{name} {type}" for name, type in wanted),
             ", ".join(f"{name} {type}" for name, type in found),
-            _difference(wanted, found),
+            complaint,
         )
     )
+
+
+def _added(asked: Asked, file: File) -> list[tuple[str, str]]:
+    """The partition's dimensions, as far as they are no columns of the file."""
+    return [(name, types.text_of(asked.all.schema.field(name).type)) for name in file.added]
+
+
+def _version(asked: Asked, file: File) -> str:
+    """Which version a file is of, if there are others."""
+    versions = asked.subject.ref.materializations
+    if len(versions) == 1:
+        return ""
+    of = next(each for each in versions if file.footer.path.startswith(f"{each.path}/"))
+    return f", in partition {of.partition!r}" if of.partition else f", in {of.path}"
 
 
 def _difference(wanted: list[tuple[str, str]], found: list[tuple[str, str]]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from arco.worker.checks import values
-from arco.worker.checks.columns import Column, dimension, stored_as
+from arco.worker.checks.columns import Column
 from arco.worker.checks.subject import File, Subject
 
 
@@ -36,8 +36,8 @@ def nulls(subject: Subject, column: Column) -> int | None:
 
 def _nulls(file: File, column: Column) -> int:
     rows: int = file.footer.metadata.num_rows
-    if stored_as(file, column.top) is None:
-        return rows if _constant(file, column) is None else 0
+    if column.top not in file.names:
+        return rows if file.added.get(column.top) is None else 0
     total = 0
     for statistics in _statistics(file, column):
         if not statistics.has_null_count:
@@ -58,8 +58,8 @@ def bounds(subject: Subject, column: Column) -> Bounds | None:
 
 
 def _bounds(file: File, column: Column) -> Iterator[Bounds]:
-    if stored_as(file, column.top) is None:
-        constant = _constant(file, column)
+    if column.top not in file.names:
+        constant = file.added.get(column.top)
         if constant is not None:
             value = _value(column, constant)
             yield Bounds(value, value)
@@ -89,23 +89,12 @@ def _value(column: Column, value: object) -> Any:
     raise Unknown
 
 
-def _constant(file: File, column: Column) -> Any:
-    """The dimension's value; null where a version has neither it nor the column."""
-    known = {name.lower() for name in file.dimensions}
-    return dimension(file, column.top) if column.top.lower() in known else None
-
-
 def _statistics(file: File, column: Column) -> Iterator[Any]:
     """Of each row group. Only for a plain value: what is in lists has no rows of its own."""
     metadata = file.footer.metadata
     if column.family in ("nested", "other") or any("." in name for name in column.path):
         raise Unknown
-    wanted = column.name.lower()
-    leaves = [
-        at
-        for at in range(metadata.num_columns)
-        if metadata.schema.column(at).path.lower() == wanted
-    ]
+    leaves = file.leaves.get(column.name.lower(), [])
     if len(leaves) != 1 or metadata.schema.column(leaves[0]).max_repetition_level:
         raise Unknown
     for group in range(metadata.num_row_groups):

@@ -3,15 +3,18 @@ for more data than should come to one machine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from arco.worker.checks.columns import Column
+from arco.worker.checks.columns import Column, unused
 from arco.worker.checks.dialects import SparkSql, whole
 from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
 from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
 from arco.worker.checks.subject import Around, Subject
 from servo.contract.task import CheckMethod
+
+_CONDITION: Final = re.compile(r"\[([A-Z0-9_.]+)\]")
 
 
 class SparkEngine:
@@ -67,11 +70,11 @@ class SparkEngine:
                 return self.frame.where(self._misfit(need))
             case Repeated():
                 twice = self._groups(need).where("n > 1").limit(SAMPLED).drop("n")
-                keys = [f"_k{at}" for at in range(len(need.columns))]
                 keyed = self.frame.selectExpr("*", *self._keyed(need))
+                keys = self._keys(need)
                 return keyed.join(twice, on=keys, how="left_semi").drop(*keys)
             case Orphans():
-                return self._orphans(need, only_key=False).drop("_key")
+                return self._orphans(need, only_key=False).drop(self._key)
 
     def _misfit(self, need: Misfits | Untrue) -> str:
         match need:
@@ -89,11 +92,19 @@ class SparkEngine:
         raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
 
     def _keyed(self, need: Repeated) -> list[str]:
-        columns = enumerate(need.columns)
-        return [f"{self._sql.column(column)} AS _k{at}" for at, column in columns]
+        pairs = zip(need.columns, self._keys(need), strict=True)
+        return [f"{self._sql.column(column)} AS {key}" for column, key in pairs]
+
+    def _keys(self, need: Repeated) -> list[str]:
+        return [f"{self._key}{at}" for at in range(len(need.columns))]
+
+    @property
+    def _key(self) -> str:
+        """A column of our own, which the data has not."""
+        return unused(self.frame.columns)
 
     def _groups(self, need: Repeated) -> Any:
-        keys = [f"_k{at}" for at in range(len(need.columns))]
+        keys = self._keys(need)
         there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         keyed = self.frame.selectExpr(*self._keyed(need)).where(there)
         return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
@@ -103,9 +114,9 @@ class SparkEngine:
         target = self._around.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
         ours, theirs = _comparable(self._sql, need.column), _comparable(other, need.target_column)
-        kept = [] if only_key else ["*"]
-        left = self.frame.selectExpr(*kept, f"{ours} AS _key").where("_key IS NOT NULL")
-        return left.join(target.selectExpr(f"{theirs} AS _key"), on="_key", how="left_anti")
+        key, kept = self._key, [] if only_key else ["*"]
+        left = self.frame.selectExpr(*kept, f"{ours} AS {key}").where(f"{key} IS NOT NULL")
+        return left.join(target.selectExpr(f"{theirs} AS {key}"), on=key, how="left_anti")
 
     # -- before anything runs -------------------------------------------------------------
 
@@ -132,7 +143,7 @@ class SparkEngine:
         except Exception as error:
             if self._around.fatal(error):
                 raise
-            raise Unanswered(_line(error)) from error
+            raise Unanswered(_line(error), _kind(error)) from error
 
 
 def _type_of(frame: Any, text: str) -> str:
@@ -141,6 +152,12 @@ def _type_of(frame: Any, text: str) -> str:
 
 def _comparable(sql: SparkSql, column: Column) -> str:
     return sql.moment(column) if column.family == "timestamp" else sql.column(column)
+
+
+def _kind(error: Exception) -> str:
+    """Spark's name for the error, or else Python's."""
+    named = _CONDITION.match(_line(error))
+    return type(error).__name__ if named is None else named[1]
 
 
 def _line(error: Exception) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from arco.clock import Clock, SystemClock
+from arco.spark import types
 from arco.storage.footers import Footer, read_footers
 from arco.storage.port import Store
 from servo.check import CheckFunction
@@ -14,16 +18,34 @@ from servo.contract.manifest import Code, Gating
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import InputRef
 
-TIMEOUT_S: Final = 1_800
-"""For a check that has no time-out of its own."""
-MEMORY_MIB: Final = 2_048
-FETCHED_BYTES: Final = 256 << 20
 
+class File:
+    def __init__(self, footer: Footer, dimensions: dict[str, Scalar]) -> None:
+        self.footer = footer
+        self.dimensions = dimensions
+        """Of its partition: columns that the file need not have."""
 
-class File(NamedTuple):
-    footer: Footer
-    dimensions: dict[str, Scalar]
-    """Of its partition: columns that the file need not have."""
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return types.plain(self.footer.metadata.schema.to_arrow_schema()).remove_metadata()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(self.schema.names)
+
+    @cached_property
+    def added(self) -> dict[str, Scalar]:
+        """Dimensions that are no columns of the file; names do not differ by case alone."""
+        there = {name.lower() for name in self.names}
+        return {name: value for name, value in self.dimensions.items() if name.lower() not in there}
+
+    @cached_property
+    def leaves(self) -> dict[str, list[int]]:
+        """Where the footer has statistics: by the path of a column, in lower case."""
+        found: dict[str, list[int]] = {}
+        for at in range(self.footer.metadata.num_columns):
+            found.setdefault(self.footer.metadata.schema.column(at).path.lower(), []).append(at)
+        return found
 
 
 class Subject(NamedTuple):
@@ -100,12 +122,5 @@ class Around(NamedTuple):
     reason: Callable[[], BaseException | None] = _nothing
     """Why the task should stop, if it should."""
     pii: frozenset[str] = frozenset()
-    """Columns that samples mask."""
+    """Columns whose values are shown nowhere; or fields, as paths into them."""
     redact: Callable[[str], str] = str
-    timeout_s: int = TIMEOUT_S
-    memory_mib: int = MEMORY_MIB
-    """What DuckDB may hold before it spills to disk."""
-    threads: int = 0
-    """Of DuckDB; 0 for one on each core."""
-    fetched_bytes: int = FETCHED_BYTES
-    """Up to so much is fetched from a distant store for DuckDB; Spark looks at more."""
