@@ -6,12 +6,14 @@ import contextlib
 import gc
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import urlsplit
 
 from arco.spark.archive import archive_options, find_java
 from arco.spark.failed import SparkUnavailable
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES: Final = 16 << 10
 _TAIL_LINES: Final = 8
+_CONNECT_PORT: Final = 15002
+_REACH_S: Final = 10
 
 
 def open_session(
@@ -122,11 +126,24 @@ def _require_connect() -> None:
 
 def _remote(builder: Any, settings: SparkSettings) -> SparkSession:
     """Only what a client may set: the server was configured by whoever started it."""
-    builder = builder.remote(settings.remote)
-    session: SparkSession = builder.getOrCreate()
+    _reach(settings.remote)
+    session: SparkSession = builder.remote(settings.remote).getOrCreate()
     for name, value in {"spark.sql.session.timeZone": "UTC", **settings.conf}.items():
         session.conf.set(name, value)
     return session
+
+
+def _reach(remote: str) -> None:
+    """The client itself would try for ten minutes before it says a word."""
+    url = urlsplit(f"http{remote.removeprefix('sc')}")
+    address = url.hostname or "", url.port or _CONNECT_PORT
+    try:
+        socket.create_connection(address, _REACH_S).close()
+    except OSError as error:
+        raise SparkUnavailable(
+            f"there is no Spark Connect server at {address[0]}:{address[1]}: {error}",
+            hint="start it, or change `remote` under [spark] in arco.toml",
+        ) from None
 
 
 def _write_no_checksums(session: SparkSession) -> None:
