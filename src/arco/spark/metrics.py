@@ -3,17 +3,27 @@
 A call into the JVM takes some tenths of a millisecond, whatever it returns. So whole
 records cross as JSON, which the JVM's REST API knows how to write, and numbers are
 added up here: two calls for each job and each stage of the task.
+
+The store forgets: of all tasks' jobs and stages it keeps the latest. So a job's stages are
+read when it is first seen to have ended, and whoever wants to know all must look often.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+_log = logging.getLogger(__name__)
+
 BUS_TIMEOUT_MS: Final = 500
 """How long to wait until Spark has counted what it finished."""
+KILLED_S: Final = 1.0
+"""How long to wait until tasks that were killed have ended. What they took is told then."""
+_POLL_S: Final = 0.1
 
 
 class StageProgress(msgspec.Struct, frozen=True):
@@ -43,8 +53,6 @@ class SparkUsage(msgspec.Struct, frozen=True):
     jobs: int = 0
     stages: int = 0
     tasks: int = 0
-    peak_memory_bytes: int = 0
-    """The most execution memory that a stage's tasks asked for, all together."""
 
 
 class Job(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,7 +75,10 @@ class Job(msgspec.Struct, frozen=True, rename="camel"):
 class Stage(msgspec.Struct, frozen=True, rename="camel"):
     """What we read of a stage attempt's record."""
 
+    stage_id: int = 0
+    attempt_id: int = 0
     status: str = ""
+    num_active_tasks: int = 0
     num_complete_tasks: int = 0
     num_failed_tasks: int = 0
     num_killed_tasks: int = 0
@@ -78,7 +89,10 @@ class Stage(msgspec.Struct, frozen=True, rename="camel"):
     shuffle_read_bytes: int = 0
     shuffle_write_bytes: int = 0
     disk_bytes_spilled: int = 0
-    peak_execution_memory: int = 0
+
+    @property
+    def ran(self) -> bool:
+        return self.status not in ("SKIPPED", "PENDING")
 
 
 _JOB: Final = msgspec.json.Decoder(Job)
@@ -112,7 +126,7 @@ def _tasks(jobs: Iterable[Job]) -> tuple[int, int]:
 
 def usage_of(jobs: int, stages: Iterable[Stage]) -> SparkUsage:
     """The sum over the stages that ran; those that were skipped took nothing."""
-    ran = [stage for stage in stages if stage.status not in ("SKIPPED", "PENDING")]
+    ran = [stage for stage in stages if stage.ran]
     return SparkUsage(
         executor_cpu_ms=sum(s.executor_cpu_time for s in ran) // 1_000_000,
         executor_run_ms=sum(s.executor_run_time for s in ran),
@@ -123,7 +137,6 @@ def usage_of(jobs: int, stages: Iterable[Stage]) -> SparkUsage:
         jobs=jobs,
         stages=len(ran),
         tasks=sum(s.num_complete_tasks + s.num_failed_tasks + s.num_killed_tasks for s in ran),
-        peak_memory_bytes=max((s.peak_execution_memory for s in ran), default=0),
     )
 
 
@@ -149,11 +162,18 @@ class StatusStore:
         found = (self._json.writeValueAsString(self._tracker.getJobIdsForTag(t)) for t in tags)
         return {job for text in found for job in _IDS.decode(text)}
 
-    def job(self, job_id: int) -> Job:
-        return _JOB.decode(self._json.writeValueAsString(self._store.job(job_id)))
+    def job(self, job_id: int) -> Job | None:
+        """None if it was forgotten meanwhile."""
+        try:
+            found = self._store.job(job_id)
+        except Exception as error:
+            if "NoSuchElementException" not in str(error):
+                raise
+            return None
+        return _JOB.decode(self._json.writeValueAsString(found))
 
     def stage(self, stage_id: int) -> tuple[Stage, ...]:
-        """All attempts of a stage."""
+        """All attempts of a stage; none if it was forgotten."""
         found = self._store.stageData(stage_id, False, self._any_status, False, self._no_quantiles)
         return _STAGES.decode(self._json.writeValueAsString(found))
 
@@ -167,31 +187,59 @@ class StatusStore:
 
 
 class TaskStatus:
-    """One task's part of the store. Jobs that have ended are read once."""
+    """One task's part of the store. Used from any thread. What has ended is read once."""
 
     def __init__(self, store: StatusStore, tags: tuple[str, ...]) -> None:
         self._store = store
         self._tags = tags
+        self._lock = threading.Lock()
         self._ended: dict[int, Job] = {}
+        self._stages: dict[tuple[int, int], Stage] = {}
+        """Attempts of stages that ran, as they were last seen. Jobs may have some in common."""
         self._percent = 0
 
     def progress(self) -> StageProgress | None:
-        found = progress_of(self._jobs())
-        if found is None:
-            return None
-        # More jobs may have come up than were known; nobody wants to see that as a step back.
-        self._percent = max(self._percent, found.percent)
-        return msgspec.structs.replace(found, percent=self._percent)
+        with self._lock:
+            found = progress_of(self._jobs())
+            if found is None:
+                return None
+            # More jobs may have come up than were known; nobody wants to see that as a step back.
+            self._percent = max(self._percent, found.percent)
+            return msgspec.structs.replace(found, percent=self._percent)
 
     def usage(self) -> SparkUsage:
-        self._store.settle()
-        jobs = self._jobs()
-        stages = sorted({stage for job in jobs for stage in job.stage_ids})
-        return usage_of(len(jobs), [s for stage in stages for s in self._store.stage(stage)])
+        """Of what was seen, also where Spark can say no more."""
+        with self._lock:
+            jobs = list(self._ended.values())
+            try:
+                self._store.settle()
+                jobs = self._jobs_and_killed()
+                for job in jobs:
+                    if job.job_id not in self._ended:
+                        self._read_stages(job)
+            except Exception as error:  # a driver that is gone
+                _log.debug("not all of the usage is to be had: %s", error)
+            return usage_of(len(jobs), self._stages.values())
+
+    def _jobs_and_killed(self) -> list[Job]:
+        waiting = threading.Event()
+        for _ in range(int(KILLED_S / _POLL_S)):
+            jobs = self._jobs()
+            if not any(job.ended and job.job_id not in self._ended for job in jobs):
+                break
+            waiting.wait(_POLL_S)
+        return jobs
 
     def _jobs(self) -> list[Job]:
         ids = self._store.job_ids(self._tags) - self._ended.keys()
-        new = [self._store.job(job_id) for job_id in sorted(ids)]
-        ended = {job.job_id: job for job in new if job.ended}
-        self._ended |= ended
-        return [*self._ended.values(), *(job for job in new if not job.ended)]
+        new = [job for job_id in sorted(ids) if (job := self._store.job(job_id)) is not None]
+        for job in new:
+            # Tasks that were killed end a moment after their job.
+            if job.ended and not any(stage.num_active_tasks for stage in self._read_stages(job)):
+                self._ended[job.job_id] = job
+        return [*self._ended.values(), *(job for job in new if job.job_id not in self._ended)]
+
+    def _read_stages(self, job: Job) -> list[Stage]:
+        stages = [stage for id in job.stage_ids for stage in self._store.stage(id)]
+        self._stages |= {(s.stage_id, s.attempt_id): s for s in stages if s.ran}
+        return stages
