@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arco.spark.failed import TaskFailed
 from arco.spark.host import SparkHost, SparkTask
-from arco.spark.query import Query, run_query
+from arco.spark.query import Query
 from arco.spark.read import HasSession
 from tests.kit.spark_task import StandIn, spark_host, spark_task
 
@@ -38,7 +39,7 @@ def inputs(task: SparkTask) -> dict[str, Any]:
 
 def failure(task: HasSession, sql: str, inputs: dict[str, Any], **given: Any) -> Any:
     with pytest.raises(TaskFailed) as caught:
-        run_query(task, sql, inputs, file="shop/marts.py", line=7, **given)
+        Query(sql, file="shop/marts.py", line=7, **given).run(task, inputs)
     return caught.value.info
 
 
@@ -59,24 +60,26 @@ def test_refs_are_tables_and_templates_are_literals(
     FROM orders o LEFT ANTI JOIN other USING (id)
     WHERE day = {{ partition("date") }} AND id < {{ config("limit") }};
     """
-    frame = run_query(
-        task,
+    query = Query(
         sql,
-        inputs,
         partition="date=d:2025-01-15,region=s:it%27s%20%5C%20%22",
         config={"label": "a'b\\c\n{{x}}", "limit": 3, "none": None},
     )
+    frame = query.run(task, inputs)
     assert [tuple(row) for row in frame.collect()] == [(2, "a'b\\c\n{{x}}", True, "it's \\ \"")]
 
 
-def test_every_kind_of_query_runs(task: SparkTask, inputs: dict[str, Any]) -> None:
+@pytest.mark.parametrize("connect", [False, True])
+def test_every_kind_of_query_runs(task: SparkTask, inputs: dict[str, Any], connect: bool) -> None:
+    stand_in = StandIn(task.session, connect=connect)
     for sql, count in (
         ("TABLE {{ ref('sales.orders') }}", 3),
         ("VALUES (1), (2)", 2),
         ("FROM {{ ref('sales.orders') }} |> WHERE id > 1", 2),
         ("(SELECT 1) UNION ALL SELECT 2 ; -- the end", 2),
+        ("WITH a AS (SELECT 1 AS x, 2 AS x) SELECT * FROM a -- the end", 1),
     ):
-        assert run_query(task, sql, inputs).count() == count
+        assert Query(sql).run(stand_in, inputs).count() == count
 
 
 @pytest.mark.parametrize("connect", [False, True])
@@ -99,11 +102,24 @@ def test_only_one_query_is_allowed(
     assert "one query" in info.hint
 
 
-def test_a_with_that_writes_is_refused(task: SparkTask, inputs: dict[str, Any]) -> None:
-    info = failure(task, "WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", inputs)
+@pytest.mark.parametrize("connect", [False, True])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH a AS (SELECT 1 AS x) INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT * FROM a",
+        "FROM range(3) INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT id",
+    ],
+)
+def test_what_begins_like_a_query_and_writes_is_refused(
+    task: SparkTask, inputs: dict[str, Any], tmp_path: Path, sql: str, connect: bool
+) -> None:
+    target = tmp_path / "written"
+    info = failure(StandIn(task.session, connect=connect), sql.format(target), inputs)
     assert (info.code, "no query" in info.message) == ("sql.invalid", True)
+    assert not target.exists()
 
 
+@pytest.mark.parametrize("connect", [False, True])
 @pytest.mark.parametrize(
     ("sql", "at", "words"),
     [
@@ -137,9 +153,9 @@ def test_a_with_that_writes_is_refused(task: SparkTask, inputs: dict[str, Any]) 
     ],
 )
 def test_errors_point_into_the_authors_text(
-    task: SparkTask, inputs: dict[str, Any], sql: str, at: str, words: str
+    task: SparkTask, inputs: dict[str, Any], sql: str, at: str, words: str, connect: bool
 ) -> None:
-    info = failure(task, sql, inputs)
+    info = failure(StandIn(task.session, connect=connect), sql, inputs)
     assert info.category == "user_code"
     assert (info.file, info.line) == ("shop/marts.py", 7)
     assert marked(info.message) == at

@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from arco.spark import errors
 from arco.spark.failed import TaskFailed, failed
 from arco.spark.read import HasSession
@@ -29,6 +31,8 @@ _KNOWN: Final = (
     'there are {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
 )
 _QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
+_WITHIN: Final = "SELECT * FROM (\n"
+_EXPLAIN: Final = "EXPLAIN\n"
 _ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
 
 
@@ -68,8 +72,7 @@ class Query:
                 )
             inputs[ref].createOrReplaceTempView(quoted(view_name(ref)))
         try:
-            if not task.connect:
-                self._parse(task, text)
+            self._ask(task, text) if task.connect else self._parse(task, text)
             frame = task.session.sql(text)
             _ = frame.schema  # Connect looks at the query only when it is asked for something
         except TaskFailed:
@@ -78,15 +81,16 @@ class Query:
             raise self.failure(error) or error from None
         return frame
 
-    def failure(self, error: BaseException) -> TaskFailed | None:
+    def failure(self, error: BaseException, before: str = "") -> TaskFailed | None:
         """An error of this query, also one that came as its rows were computed, shown in its text.
 
-        None where Spark does not say where in the query it is.
+        None where Spark does not say where in the query it is. `before` are whole lines that
+        Spark was given ahead of it.
         """
         found = errors.translate(error)
         if found is None:
             return None
-        span = _span(found, self._rendered)
+        span = _span(_moved(found, before), self._rendered)
         if span is None:
             return None
         words = self._in_its_words(found.message), self._in_its_words(found.hint)
@@ -134,8 +138,31 @@ class Query:
             parser.parseQuery(text)
         except Exception as error:
             if _parses(parser, text):
-                raise self._refused(Problem(_no_query(text), 0, len(text.split()[0]))) from None
+                raise self._no_query(text) from None
             raise self.failure(error) or error from None
+
+    def _ask(self, task: HasSession, text: str) -> None:
+        """A server's parser, which takes a query alone as a part of another one.
+
+        What it finds wrong in a query is told when that itself is run.
+        """
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            task.session.sql(f"{_WITHIN}{text}\n)")
+        except ParseException:
+            try:
+                task.session.sql(_EXPLAIN + text)  # runs nothing
+            except ParseException as error:
+                raise self.failure(error, _EXPLAIN) or error from None
+            raise self._no_query(text) from None
+        except AnalysisException:
+            return
+        except Exception as error:
+            raise self.failure(error, _WITHIN) or error from None
+
+    def _no_query(self, text: str) -> TaskFailed:
+        return self._refused(Problem(_no_query(text), 0, len(text.split()[0])))
 
     def _refused(self, problem: Problem) -> TaskFailed:
         return self._wrong(
@@ -154,21 +181,6 @@ class Query:
         return failed(category, code, text, hint, file=file, line=line)
 
 
-def run_query(
-    task: HasSession,
-    sql: str,
-    inputs: Mapping[str, DataFrame],
-    *,
-    partition: str = "",
-    config: Mapping[str, Value] | None = None,
-    file: str = "",
-    line: int = 0,
-) -> DataFrame:
-    """See `Query`, which also tells where errors are that come later."""
-    query = Query(sql, partition=partition, config=config, file=file, line=line)
-    return query.run(task, inputs)
-
-
 def view_name(ref: str) -> str:
     return f"@{ref}"
 
@@ -179,6 +191,15 @@ def _parses(parser: Any, text: str) -> bool:
     except Exception:  # py4j's, whatever Spark had to say
         return False
     return True
+
+
+def _moved(found: errors.SparkFailure, before: str) -> errors.SparkFailure:
+    return msgspec.structs.replace(
+        found,
+        start=None if found.start is None else found.start - len(before),
+        stop=None if found.stop is None else found.stop - len(before),
+        sql_line=max(found.sql_line - before.count("\n"), 0),
+    )
 
 
 def _span(found: errors.SparkFailure, rendered: Rendered) -> tuple[int, int] | None:

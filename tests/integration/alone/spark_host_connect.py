@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from arco.spark.failed import TaskFailed
 from arco.spark.host import SparkHost
 from arco.spark.metrics import SparkUsage
+from arco.spark.query import Query
 from arco.spark.settings import SparkSettings
 
 pytest.importorskip("grpc", reason="the client needs pyspark[connect]")
@@ -98,3 +100,28 @@ def test_a_task_is_cancelled_and_another_goes_on(host: SparkHost) -> None:
         assert not task.hurt(raised.value)
     with host.task("next") as task:
         assert task.session.range(3).count() == 3
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH a AS (SELECT 1 AS x) INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT * FROM a",
+        "FROM range(3) INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT id",
+    ],
+)
+def test_a_query_that_writes_is_refused(host: SparkHost, tmp_path: Path, sql: str) -> None:
+    target = tmp_path / "written"
+    with host.task("writes") as task, pytest.raises(TaskFailed, match="no query"):
+        Query(sql.format(target)).run(task, {})
+    assert not target.exists()
+
+
+def test_queries_and_their_errors_are_the_servers(host: SparkHost) -> None:
+    with host.task("queries") as task:
+        rows = Query("SELECT id FROM range(3) WHERE id > 1 -- the end").run(task, {}).collect()
+        assert [row[0] for row in rows] == [2]
+        for sql, at in (("SELECT\n id frm xx y FROM range(3)", " xx"), ("SELECT\n idd", "idd")):
+            with pytest.raises(TaskFailed) as caught:
+                Query(sql).run(task, {})
+            column = sql.index(at.strip()) - sql.index("\n")
+            assert f"line 2, column {column}:" in str(caught.value)
