@@ -10,7 +10,7 @@ an empty frame.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -50,23 +50,12 @@ class _Version(NamedTuple):
     """Of the partition, as far as the files have no column of that name."""
 
 
-def read_frame(
-    task: HasSession,
-    store: Store,
-    ref: InputRef,
-    *,
-    on_bytes: Callable[[int], None] | None = None,
-) -> DataFrame:
-    """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be.
-
-    `on_bytes` is told the size of the files, of which Spark may read less.
-    """
+def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
+    """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be."""
     spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
     if not ref.materializations:
         raise _missing(ref, "no materialization of it was planned to be read")
     versions = parallel.each(store, lambda v: _look(store, ref, v), ref.materializations)
-    if on_bytes is not None:
-        on_bytes(sum(file.size for version in versions for file in version.files))
     schema = _schema(ref, versions)
     groups = _groups(versions, schema)
     frames = [_frame(task, store, group) for group in groups]
