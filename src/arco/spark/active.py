@@ -1,8 +1,9 @@
 """`SparkSession.active()` and `getOrCreate()` in a task's code give the task's own session.
+`stop()`, of a session or of the context, does not end Spark for the other tasks.
 
 PySpark keeps one active session for the whole process. Tasks that share a process must
-not meet in it: each has views and settings of its own. So both are wrapped, once:
-within a task they answer with its session, and elsewhere they do what they always did.
+not meet in it: each has views and settings of its own. So all of these are wrapped, once:
+within a task they keep to its session, and elsewhere they do what they always did.
 The task is found through a context variable, which a task's own threads inherit.
 """
 
@@ -41,6 +42,7 @@ def install() -> None:
 
 
 def _wrap() -> None:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     find = SparkSession.getActiveSession
@@ -63,6 +65,16 @@ def _wrap() -> None:
     session_type.getActiveSession = classmethod(get_active)
     session_type.active = classmethod(active)
     session_type.Builder.getOrCreate = get_or_create
+    context_type: Any = SparkContext
+    session_type.stop = _guarded(session_type.stop)
+    context_type.stop = _guarded(context_type.stop)
+
+
+def _guarded(stop: Callable[[Any], None]) -> Callable[[Any], None]:
+    def guarded(spark: Any) -> None:
+        stop(spark) if _session.get() is None else _stop_nothing()
+
+    return guarded
 
 
 def _configured(session: Any, options: dict[str, Any]) -> Any:
@@ -80,4 +92,4 @@ def keep_alive(session: Any) -> Any:
 
 
 def _stop_nothing() -> None:
-    _log.warning("spark.stop() does nothing in a task: the session ends with it")
+    _log.warning("stop() does nothing in a task: Spark is that of other tasks as well")

@@ -18,7 +18,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from arco.spark.active import keep_alive
+from arco.spark import cached
+from arco.spark.active import keep_alive, session_of
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
 from arco.spark.session import bury, start
 from arco.spark.settings import SparkSettings
@@ -112,7 +113,7 @@ class JvmDriver:
         return JvmScope(self, plan)
 
     def rest(self) -> None:
-        """Nobody works: forget what tasks cached. The cache belongs to all sessions."""
+        """Nobody works: forget all that is cached. It belongs to all sessions."""
         self.base.catalog.clearCache()
 
     def stop(self) -> None:
@@ -121,7 +122,8 @@ class JvmDriver:
             bury()
             return
         jvm = self._context._jvm
-        self.base.stop()
+        with session_of(None):  # in a task's context it would do nothing
+            self.base.stop()
         _forget_conf(jvm)
 
 
@@ -135,6 +137,7 @@ class JvmScope:
         context.addJobTag(plan.tag)
         context.setLocalProperty("spark.scheduler.pool", plan.pool)
         self.session = keep_alive(driver.base.newSession())
+        cached.note(self.session)
         java = self.session._jsparkSession
         settings = java.conf()
         for name, value in plan.conf.items():
@@ -161,16 +164,17 @@ class JvmScope:
         return self._status.usage()
 
     def close(self, *, failed: bool) -> None:
-        """Nothing of the task stays on its thread.
+        """Nothing of the task stays on its thread, nor what it cached.
 
         An exception may have left an unread answer on the thread's connection; it goes, and
         the JVM's thread with it.
         """
         if failed:
             _hang_up(self._context._gateway)
-            return
-        self._context._jsc.sc().setLocalProperties(self._context._jvm.java.util.Properties())
-        self._sessions.clearActiveSession()
+        else:
+            self._context._jsc.sc().setLocalProperties(self._context._jvm.java.util.Properties())
+            self._sessions.clearActiveSession()
+        cached.forget(self.session)
 
 
 def _hang_up(gateway: Any) -> None:
