@@ -23,7 +23,9 @@ SPARK = "org.apache.spark.SparkException"
         (Parts("X", "", ((SPARK, ABORTED), ("java.lang.OutOfMemoryError", "Java heap space"))),
          "infrastructure", "spark.out_of_memory"),
         (Parts("X", "", ((SPARK, ABORTED), ("java.io.FileNotFoundException", "/a"))),
-         "input", "input.missing"),
+         "user_code", "spark.path_not_found"),
+        (Parts("X", "[PATH_NOT_FOUND] Path does not exist: s3://a", condition="PATH_NOT_FOUND"),
+         "user_code", "spark.path_not_found"),
         (Parts("X", "Python worker exited unexpectedly (crashed)"),
          "infrastructure", "spark.python_worker"),
         (Parts("X", "java.io.IOException: No space left on device"),
@@ -43,6 +45,21 @@ SPARK = "org.apache.spark.SparkException"
 def test_the_tables_decide(parts: Parts, category: str, code: str) -> None:
     failure = judge(parts)
     assert (failure.category, failure.code) == (category, code)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        Parts("X", "[PATH_NOT_FOUND] No s3a://b/data/a/f/_/01J5/x.", condition="PATH_NOT_FOUND"),
+        Parts("X", "", condition="FAILED_READ_FILE.FILE_NOT_EXIST",
+              causes=((SPARK, "[FAILED_READ_FILE.FILE_NOT_EXIST] file:/s/01J5/part-0.parquet"),)),
+        Parts("X", "", ((SPARK, ABORTED), ("java.io.FileNotFoundException", "/s/01J5/part-0"))),
+    ],
+)  # fmt: skip
+def test_files_of_what_the_task_reads_are_a_matter_of_the_input(parts: Parts) -> None:
+    failure = judge(parts, {"01J4", "01J5"})
+    assert (failure.category, failure.code) == ("input", "input.missing")
+    assert judge(parts, {"01J4"}).code == "spark.path_not_found"
 
 
 def test_the_words_of_a_failed_task_are_those_of_its_cause() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -89,6 +89,10 @@ _MEMORY = (
 )
 _JARS = "add the connector under `packages` in [spark], e.g. org.apache.hadoop:hadoop-aws:3.5.0"
 _MISSING = "the input's files are not there (any more): materialize it again"
+_NO_INPUT = Verdict("input", "input.missing", _MISSING)
+_NO_PATH = Verdict(
+    "user_code", "spark.path_not_found", "check the path: it is read by the code, as no input"
+)
 _LOST = Verdict("infrastructure", "spark.executor_lost", "executors went away, often for memory")
 _DENIED = Verdict("configuration", "store.denied", "grant Spark access to the storage")
 _CANCELLED = Verdict("cancelled", "cancelled.spark")
@@ -105,8 +109,8 @@ _CONDITIONS: Final[dict[str, Verdict]] = {
     "SPARK_JOB_CANCELLED": _CANCELLED,
     "OPERATION_CANCELED": _CANCELLED,
     "JOB_CANCELLED": _CANCELLED,
-    "PATH_NOT_FOUND": Verdict("input", "input.missing", _MISSING),
-    "FAILED_READ_FILE.FILE_NOT_EXIST": Verdict("input", "input.missing", _MISSING),
+    "PATH_NOT_FOUND": _NO_PATH,
+    "FAILED_READ_FILE.FILE_NOT_EXIST": _NO_PATH,
     "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": Verdict("configuration", "spark.package", _JARS),
     "FAILED_READ_FILE": Verdict(
         "input", "input.unreadable", "a file is damaged, or not what its name says"
@@ -158,8 +162,8 @@ _JAVA: Final[dict[str, Verdict]] = {
     "StackOverflowError": Verdict(
         "user_code", "spark.plan_too_deep", "write a part as an asset of its own, or checkpoint()"
     ),
-    "FileNotFoundException": Verdict("input", "input.missing", _MISSING),
-    "NoSuchFileException": Verdict("input", "input.missing", _MISSING),
+    "FileNotFoundException": _NO_PATH,
+    "NoSuchFileException": _NO_PATH,
     "AccessControlException": _DENIED,
     "AccessDeniedException": _DENIED,
     "UnsupportedFileSystemException": Verdict("configuration", "spark.package", _JARS),
@@ -212,13 +216,16 @@ _EXITS: Final[dict[int, str]] = {
 # -- what an error is ---------------------------------------------------------------------
 
 
-def translate(error: BaseException) -> SparkFailure | None:
-    """The error in words, or None if it is not Spark's. Never raises."""
+def translate(error: BaseException, versions: Collection[str] = ()) -> SparkFailure | None:
+    """The error in words, or None if it is not Spark's. Never raises.
+
+    `versions` are the ids of the materializations that the task reads.
+    """
     try:
         if connection_lost(error):
             return driver_lost(error)
         parts = _parts(error)
-        return None if parts is None else judge(parts)
+        return None if parts is None else judge(parts, versions)
     except Exception:  # an error about an error helps nobody
         return None
 
@@ -389,11 +396,13 @@ def _context(error: Any) -> tuple[int | None, int | None, tuple[str, int]]:
 # -- judging ------------------------------------------------------------------------------
 
 
-def judge(parts: Parts) -> SparkFailure:
+def judge(parts: Parts, versions: Collection[str] = ()) -> SparkFailure:
     """What the parts of an error come to. Pure."""
     if parts.condition.startswith("PYTHON_EXCEPTION") or "Traceback (most" in parts.text:
         return _python_failure(parts)
     verdict = _verdict(parts)
+    if verdict is _NO_PATH and _mentions(parts, versions):
+        verdict = _NO_INPUT
     suggestions = _suggestions(parts)
     sql_line, sql_column = _position(parts.text)
     words = _words(parts)
@@ -429,6 +438,12 @@ def _verdict(parts: Parts) -> Verdict:
     category, hint = _STATES.get(parts.sqlstate[:2], ("user_code", ""))
     code = f"spark.{parts.condition.lower()}" if parts.condition else f"spark.{parts.exception}"
     return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
+
+
+def _mentions(parts: Parts, versions: Collection[str]) -> bool:
+    """Whether a path in it is that of a version: their folders have their ids as names."""
+    said = "\n".join((parts.text, *(text for _, text in parts.causes)))
+    return any(f"/{id}" in said for id in versions)
 
 
 def _unconditional(parts: Parts) -> str:

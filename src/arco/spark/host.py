@@ -16,7 +16,8 @@ import itertools
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from arco.spark import active, errors
@@ -62,17 +63,26 @@ class SparkHost:
 
     @contextlib.contextmanager
     def task(
-        self, attempt_id: str, description: str = "", *, input_bytes: int | None = None
+        self,
+        attempt_id: str,
+        description: str = "",
+        *,
+        input_bytes: int | None = None,
+        opening: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        on_session: Callable[[], None] = lambda: None,
     ) -> Iterator[SparkTask]:
         """A task's Spark, for as long as it lasts, on the thread that enters.
 
         `input_bytes`, of Parquet, decides its SQL settings. None where it is not known, which
-        includes a task that makes its rows itself.
+        includes a task that makes its rows itself. Whichever way its code comes to Spark: the
+        session is opened within `opening`, and `on_session` is called before it is handed out.
         """
         if "pyspark.sql" in sys.modules:  # whoever imported it may ask it before asking us
             active.install()
         slot = self._take_slot()
-        task = SparkTask(self, attempt_id, description, f"slot-{slot}", input_bytes)
+        task = SparkTask(
+            self, attempt_id, description, f"slot-{slot}", input_bytes, opening, on_session
+        )
         failed = True
         try:
             with active.session_of(lambda: task.session):
@@ -137,6 +147,8 @@ class SparkTask:
         description: str,
         pool: str,
         input_bytes: int | None,
+        opening: Callable[[], AbstractContextManager[None]],
+        on_session: Callable[[], None],
     ) -> None:
         self._host = host
         # The scheduler remembers what was cancelled: an attempt that comes again is another.
@@ -144,6 +156,8 @@ class SparkTask:
         self._description = description or attempt_id
         self._pool = pool
         self._input_bytes = input_bytes
+        self._opening = opening
+        self._on_session = on_session
         self._driver: Driver | None = None
         self._scope: Scope | None = None
         self._cancelled = False
@@ -165,7 +179,9 @@ class SparkTask:
         """The task's own: views, settings and functions are nobody else's."""
         scope = self._scope
         if scope is None:
-            scope = self._open()
+            with self._opening():
+                scope = self._open()
+        self._on_session()
         return scope.session
 
     def _open(self) -> Scope:
@@ -244,12 +260,14 @@ class SparkTask:
             self._host._lost(driver)
         return gone
 
-    def failure(self, error: BaseException) -> errors.SparkFailure | None:
+    def failure(
+        self, error: BaseException, versions: Collection[str] = ()
+    ) -> errors.SparkFailure | None:
         """The error, translated, with how the driver ended if that is why."""
         if self.hurt(error):
             assert self._driver is not None
             return errors.driver_lost(error, self._driver.exit_status())
-        return errors.translate(error)
+        return errors.translate(error, versions)
 
     def _close(self, *, failed: bool) -> None:
         scope, self._closed = self._scope, True

@@ -28,8 +28,12 @@ from servo.contract.task import TaskRequest
 WATCH_S: Final = 0.5
 """How often Spark is asked how far it is, and told again to stop."""
 
-MAX_START_S: Final = TIMEOUT_GRACE_S * 2 / 3
-"""Not more than that: the orchestrator gives a task up so soon after its time-out."""
+MAX_START_S: Final = TIMEOUT_GRACE_S / 4
+"""Not more than that: half of the grace after its time-out a task is taken for stuck, and
+what is to be stopped needs time for that as well."""
+
+USAGE_S: Final = 3.0
+"""How long an attempt that was interrupted waits to hear what its jobs took."""
 
 
 class Seat:
@@ -49,6 +53,7 @@ class Seat:
         self._task: SparkTask | None = None
         self._watched_at = 0.0
         self._broken_off = False
+        self._start_s = 0.0
         self._looking: Future[None] | None = None
         self.usage: SparkUsage | None = None
         """Known when the seat was left, and Spark was used."""
@@ -64,15 +69,30 @@ class Seat:
         request = self._request
         described = f"{request.asset} {request.partition}".rstrip()
         size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
-        with self._host.task(request.attempt_id, described, input_bytes=size or None) as task:
+        with self._host.task(
+            request.attempt_id,
+            described,
+            input_bytes=size or None,
+            opening=self._opening,
+            on_session=self.ship,
+        ) as task:
             self._task = task
             self._interruption.watch = self._watch
             try:
                 yield
             finally:
                 self._interruption.watch = None
-                if task.started and not self._interruption.sent and not self._broken_off:
-                    self.usage = task.usage()
+                if task.started:
+                    self.usage = self._usage(task)
+
+    def _usage(self, task: SparkTask) -> SparkUsage | None:
+        """An answer may be left unread on this thread's connection: then another one asks."""
+        if not self._interruption.sent and not self._broken_off:
+            return task.usage()
+        try:
+            return _watching().submit(task.usage).result(USAGE_S)
+        except TimeoutError:
+            return None
 
     @property
     def task(self) -> SparkTask:
@@ -84,23 +104,24 @@ class Seat:
                 f"{self._request.asset} needs Spark, which this worker does not have",
                 "install it for the workers: pip install 'arco[spark]'",
             )
-        self._interruption.patience_s = SPARK_PATIENCE_S
         return self._task
 
     def session(self) -> Any:
-        task = self.task
-        if not task.started:
-            self._start(task)
-        self.ship()
-        return task.session
+        return self.task.session
 
-    def _start(self, task: SparkTask) -> None:
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
         """A process's first task waits for Spark itself, which does not count as its time."""
-        began = self._clock.monotonic()
-        try:
-            _ = task.session
-        finally:
-            self._interruption.extend(min(self._clock.monotonic() - began, MAX_START_S))
+        self._interruption.patience_s = SPARK_PATIENCE_S
+        with self._interruption.shielded():
+            began = self._clock.monotonic()
+            try:
+                yield
+            finally:
+                waited = self._start_s + self._clock.monotonic() - began
+                granted = min(waited, MAX_START_S)
+                self._interruption.extend(granted - self._start_s)
+                self._start_s = granted
 
     def ship(self) -> None:
         """Let Spark's Python processes have the functions of the project's modules."""
@@ -127,7 +148,9 @@ class Seat:
         """What Spark has to say about an error, if it is one of its own."""
         if self._task is None or isinstance(error, TaskFailed):
             return None
-        return self._task.failure(error)
+        read = (*self._request.inputs, *self._request.references)
+        versions = {m.materialization_id for ref in read for m in ref.materializations}
+        return self._task.failure(error, versions)
 
     def _watch(self, reason: BaseException | None) -> None:
         """Told by the watchdog's thread, again and again; it never waits for Spark."""
@@ -141,7 +164,9 @@ class Seat:
     def _look(self, task: SparkTask, reason: BaseException | None) -> None:
         if reason is not None:
             task.cancel()
-        elif self.shows_progress and (seen := task.progress()) is not None:
+            return
+        seen = task.progress()  # also where nobody shows it: Spark forgets what jobs took
+        if self.shows_progress and seen is not None:
             self._control.progress(seen.percent, seen.text)
 
 

@@ -16,7 +16,7 @@ from arco.spark.read import read_frame
 from arco.storage.local import LocalStore
 from arco.storage.scoped import ScopedStore
 from servo.contract.task import InputRef, MaterializationRef, TaskResult
-from tests.kit.bench import Bench, version
+from tests.kit.bench import Bench, problem, version
 from tests.kit.spark_project import SparkProject
 
 pytestmark = pytest.mark.spark
@@ -180,6 +180,11 @@ BAD = {
     "cases": ("return up.read().selectExpr('id', 'id AS ID')", "case", "output.columns"),
     "nothing": ("up.read()", "returned nothing", "output.none"),
     "number": ("return 42", "int", "output.type"),
+    "path": (
+        "return up.read().sparkSession.read.csv('/no/such/file')",
+        "/no/such/file",
+        "spark.path_not_found",
+    ),
     "void": ("return up.read().selectExpr('NULL AS x')", "'x'", "output."),
 }
 
@@ -213,6 +218,55 @@ def test_bad_code_is_told_what_is_wrong_and_where(shop: SparkProject) -> None:
     assert "amuont" in query.error_message and "line 2" in query.error_message, query
     assert "^" in query.error_message
     assert "SELEC" in shop.task(run, "broken").error_message
+
+
+def test_functions_of_the_project_are_shipped_whoever_asks_for_spark(shop: SparkProject) -> None:
+    shop.deploy(
+        """
+        def double(value: int) -> int:
+            return value * 2
+
+        def doubled(data):
+            return data.read().select(F.udf(double, "long")("id").alias("id"))
+
+        @check()
+        def is_even(data: AssetIn):
+            return doubled(data).where("id % 4 <> 0").count() == 0
+
+        @asset(checks=[is_even])
+        def plain():
+            import pyarrow as pa
+            return pa.table({"id": [2, 4]})
+
+        @asset
+        def below(plain: AssetIn["plain"]):
+            return doubled(plain)
+        """
+    )
+    run = shop.run("plain")
+    assert (run.state, run.tasks_held) == ("SUCCEEDED", 0), shop.task(run, "plain")
+    run = shop.run("below")
+    assert run.state == "SUCCEEDED", shop.task(run, "below").error_message
+    assert shop.rows("below") == [(4,), (8,)]
+
+
+def test_files_of_an_input_that_go_away_are_a_matter_of_the_input(shop: SparkProject) -> None:
+    shop.deploy(
+        """
+        @asset
+        def up(ctx: AssetContext):
+            return ctx.spark.range(3)
+        @asset
+        def below(up: AssetIn["up"]):
+            import pathlib
+            frame = up.read()
+            (file,) = frame.inputFiles()
+            pathlib.Path(file.removeprefix("file://")).unlink()
+            return frame
+        """
+    )
+    task = shop.task(shop.run(), "below")
+    assert (task.error_category, task.error_code) == ("input", "input.missing")
 
 
 # -- stopping -------------------------------------------------------------------------------
@@ -257,6 +311,25 @@ def test_a_time_out_stops_the_jobs(shop: SparkProject) -> None:
     )
     run = shop.run("slow")
     assert (run.state, shop.task(run, "slow").error_code) == ("FAILED", "timeout.task")
+
+
+def test_what_is_stopped_has_its_usage(tmp_path: Path) -> None:
+    """With its jobs, or by an exception in the middle of Python."""
+    store = ScopedStore(LocalStore(tmp_path / "store"), "acme", "prod")
+    bench = Bench(tmp_path, store, spark=SparkProject(tmp_path).workspace.spark()).deploy("""
+        @asset
+        def f(ctx: AssetContext):
+            ctx.spark.range(100_000).selectExpr("max(sha2(string(id), 256))").collect()
+            while True:
+                pass
+        @asset
+        def endless(ctx: AssetContext):
+            ctx.spark.range(10**13).selectExpr("max(id)").collect()
+    """)
+    for name in ("f", "endless"):
+        result = bench.run(name, timeout_s=6)
+        assert problem(result) == ("failed", "timeout", "timeout.task")
+        assert result.usage.spark_jobs >= 1 and result.usage.executor_run_ms > 0
 
 
 def test_a_driver_that_dies_fails_the_task_and_the_retry_succeeds(shop: SparkProject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -104,6 +105,44 @@ def test_user_code_that_asks_spark_for_a_session_gets_the_tasks(host: SparkHost)
         assert task.session.range(3).count() == 3
     with host.task("next") as task:
         assert task.session.conf.get("spark.sql.caseSensitive") == "false"
+
+
+def test_a_task_that_stops_spark_stops_it_for_nobody(host: SparkHost) -> None:
+    from pyspark import SparkContext
+
+    driver = host.driver()
+    with host.task("stops") as task:
+        task.session.sparkContext.stop()
+        SparkContext.getOrCreate().stop()
+        task.session.newSession().stop()
+        assert task.session.range(3).count() == 3
+    assert host.driver() is driver
+    with host.task("next") as task:
+        assert task.session.range(3).count() == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_task_cached_goes_with_it_while_others_work(host: SparkHost, fails: bool) -> None:
+    with host.task("works") as other:
+        kept = other.session.range(7).cache()
+        assert kept.count() == 7
+        with contextlib.suppress(ZeroDivisionError), host.task("caches") as task:
+            frames = [task.session.range(n).persist() for n in (100, 200)]
+            assert [frame.count() for frame in frames] == [100, 200]
+            assert cached_frames(other) == 3
+            frames[0].unpersist()
+            assert cached_frames(other) == 2
+            if fails:
+                raise ZeroDivisionError
+        assert cached_frames(other) == 1
+        assert kept.storageLevel.useMemory and kept.count() == 7
+    with host.task("after") as task:
+        assert cached_frames(task) == 0
+
+
+def cached_frames(task: SparkTask) -> int:
+    session: Any = task.session
+    return int(session._jsparkSession.sharedState().cacheManager().numCachedEntries())
 
 
 def test_a_task_that_does_not_ask_starts_nothing() -> None:
@@ -272,11 +311,11 @@ def test_progress_counts_stages_and_tasks(host: SparkHost) -> None:
 # -- errors, with all that the JVM says ---------------------------------------------------
 
 
-def fail(host: SparkHost, work: Callable[[Any], Any]) -> Any:
+def fail(host: SparkHost, work: Callable[[Any], Any], *versions: str) -> Any:
     with host.task("fails") as task:
         with pytest.raises(Exception) as raised:
             work(task.session)
-        failure = task.failure(raised.value)
+        failure = task.failure(raised.value, versions)
     assert failure is not None
     everything = f"{failure.message}\n{failure.hint}\n{failure.details}"
     assert "\tat " not in everything and "Project [" not in everything
@@ -329,7 +368,7 @@ def test_a_value_that_does_not_fit_points_to_the_expression(host: SparkHost) -> 
 
 def test_files_that_are_gone_are_a_matter_of_the_input(host: SparkHost, tmp_path: Path) -> None:
     where = f"file://{tmp_path}/gone"
-    failure = fail(host, lambda session: session.read.parquet(where))
+    failure = fail(host, lambda session: session.read.parquet(where), "gone")
     assert (failure.category, failure.code) == ("input", "input.missing")
 
     def read_late(session: Any) -> None:
@@ -339,11 +378,21 @@ def test_files_that_are_gone_are_a_matter_of_the_input(host: SparkHost, tmp_path
             path.unlink()
         frame.collect()
 
-    failure = fail(host, read_late)
+    failure = fail(host, read_late, "gone")
     assert (failure.category, failure.code) == ("input", "input.missing")
     (tmp_path / "bad.parquet").write_text("no parquet")
     bad = session_read(f"file://{tmp_path}/bad.parquet")
     assert fail(host, bad).code == "input.unreadable"
+
+
+def test_a_path_of_the_codes_own_that_is_not_there_is_named(
+    host: SparkHost, tmp_path: Path
+) -> None:
+    where = f"file://{tmp_path}/typo"
+    for work in (lambda session: session.read.csv(where), session_read(where)):
+        failure = fail(host, work, "01J00000000000000000000000")
+        assert (failure.category, failure.code) == ("user_code", "spark.path_not_found")
+        assert "/typo" in failure.message and "path" in failure.hint
 
 
 def session_read(where: str) -> Callable[[Any], Any]:
