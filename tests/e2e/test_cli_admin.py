@@ -167,7 +167,6 @@ def test_rebuild_on_spark_needs_java(servo: Servo) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_rebuild_on_spark_agrees(servo: Servo) -> None:
     populate(servo.open())
     done = servo.run(

@@ -12,7 +12,6 @@ from tests.e2e.conftest import Servo
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_demo_runs_the_shop_and_leaves_a_sound_workspace(servo: Servo, tmp_path: Path) -> None:
     place = tmp_path / "demo"
     command = [sys.executable, "-m", "arco.cli.demo", "--dir", str(place), "--orders", "500"]

@@ -8,12 +8,9 @@ each is a dozen processes.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,19 +27,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.xdist_group("processes")]
 def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
     folder = tmp_path / "crew"
     folder.mkdir()
-    with alone():
-        yield from _setup(request.param, tmp_path, folder)
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    with open(Path(tempfile.gettempdir()) / "arco-tests-processes.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _setup(store: str, tmp_path: Path, folder: Path) -> Iterator[Setup]:
-    if store == "local":
+    if request.param == "local":
         yield Setup(f"file://{tmp_path}/store", {}, str(folder), age_gate_s=SECONDS / 2)
         return
     with seaweedfs() as backend:
