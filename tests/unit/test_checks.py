@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arco.spark.settings import Machine
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
@@ -599,6 +600,14 @@ def test_paths_are_no_patterns_and_tell_no_columns(tmp_path: Path) -> None:
     files = Files(LocalStore(tmp_path / "a[1]*?b" / "k=v"))
     (found,) = files.results(files.put("a.b", pa.table({"x": [1.5]})), in_range("x", max=1))
     assert found.sample == ('{"x": 1.5}',)
+
+
+def test_duckdb_takes_what_this_machine_has(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duck, "machine", lambda: Machine(cores=3, memory_bytes=1 << 30))
+    subject = Subject.read(files.store, files.put("a.b", ORDERS))
+    with contextlib.closing(DuckEngine(subject, Columns(subject), Around(files.store))) as engine:
+        asked = "current_setting('threads'), current_setting('memory_limit')"
+        assert engine._query(f"SELECT {asked}") == [(3, "256.0 MiB")]
 
 
 def test_small_data_is_fetched_from_a_distant_store() -> None:
