@@ -22,7 +22,6 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from arco.spark.session import open_session
-from arco.storage.footers import read_footers
 from arco.storage.local import LocalStore
 from arco.worker.checks import Around, Subject, evaluate
 from benchmarks.workload import arguments, folder, progress, report, timed
@@ -101,7 +100,7 @@ class Shop:
         return self._written("shop.orders", self.orders())
 
     def evaluate(self, ref: InputRef) -> tuple[CheckResult, ...]:
-        subject = Subject.of(ref, read_footers(self.store, ref.materializations[0].path))
+        subject = Subject.read(self.store, ref)
         around = Around(self.store, references=(self.customers,), frame=self._frame)
         found = evaluate(checks(self.rows), subject, around)
         assert all(each.passed for each in found), [each for each in found if not each.passed]

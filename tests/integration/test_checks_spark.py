@@ -23,11 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 TAG = "checks-under-test"
 
-SLOW = (
-    "aggregate(sequence(1L, id * 8000L), 0L, (a, x) -> "
-    "a + aggregate(sequence(1L, 8000L), x, (b, y) -> b + y)) > 0"
-)
-"""Long in time, small in memory: a driver that runs out of it ends, with all of its sessions."""
+SLOW = "aggregate(sequence(1L, 4000L + id % 2), 0L, (a, x) -> a + x) > 0"
+"""A tenth of a millisecond for each row: Spark looks between rows whether it is to stop."""
 
 
 @pytest.fixture(scope="module")
@@ -196,11 +193,13 @@ def test_a_driver_that_is_gone_is_no_matter_of_a_check(lake: Lake, orders: Input
         lake.results(orders, given, fatal=lambda error: True)
 
 
-def test_a_slow_predicate_is_cancelled_and_the_others_are_answered(
-    lake: Lake, orders: InputRef
-) -> None:
+def many(lake: Lake) -> InputRef:
+    return lake.put("shop.many", pa.table({"id": range(1, 500_001)}))
+
+
+def test_a_slow_predicate_is_cancelled_and_the_others_are_answered(lake: Lake) -> None:
     found = lake.results(
-        orders,
+        many(lake),
         expression(SLOW, timeout=2),
         expression("abs(id) > 0", name="quick"),
     )
@@ -210,7 +209,7 @@ def test_a_slow_predicate_is_cancelled_and_the_others_are_answered(
     ]
 
 
-def test_a_task_that_is_to_stop_ends_its_jobs(lake: Lake, orders: InputRef) -> None:
+def test_a_task_that_is_to_stop_ends_its_jobs(lake: Lake) -> None:
     stop = threading.Event()
     timer = threading.Timer(2, stop.set)
     timer.start()
@@ -219,7 +218,7 @@ def test_a_task_that_is_to_stop_ends_its_jobs(lake: Lake, orders: InputRef) -> N
         return Interrupted() if stop.is_set() else None
 
     with pytest.raises(Interrupted):
-        lake.results(orders, expression(SLOW), reason=reason)
+        lake.results(many(lake), expression(SLOW), reason=reason)
     timer.join()
 
 

@@ -25,7 +25,6 @@ from arco.orchestration.limits import Timing
 from arco.orchestration.tables import TaskRow
 from arco.state.replay import read_log
 from tests.integration.flow_crew import PATIENT, QUICK, FlowCrew
-from tests.integration.test_processes import alone
 from tests.kit.flows import check_attempts, check_run, check_store, commit_all, tasks_of
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -36,7 +35,7 @@ Assemble = Callable[[str], FlowCrew]
 @pytest.fixture
 def assemble(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assemble]:
     pycache = tmp_path_factory.getbasetemp().parent / "pycache"
-    with alone(), ExitStack() as stack:
+    with ExitStack() as stack:
         yield lambda assets: stack.enter_context(FlowCrew(tmp_path, pycache, assets))
 
 

@@ -13,7 +13,6 @@ from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
 from arco.worker.artifact import ArtifactCache, digest, pack
 from arco.worker.execute import Executor
-from arco.worker.interrupt import NoControl
 from servo.contract.identity import attempt_id
 from servo.contract.task import CodeRef, Materialization, TaskRequest, TaskResult
 from tests.kit.workspace import seeded_ulids
@@ -24,6 +23,19 @@ from servo.asset import asset
 from servo.context import AssetContext, AssetIn, AssetOut
 NAMESPACE = "sales"
 """
+
+
+class NoControl:
+    """Nobody interferes, and nobody watches."""
+
+    def cancelled(self) -> bool:
+        return False
+
+    def timed_out(self) -> bool:
+        return False
+
+    def progress(self, percent: int, message: str) -> None:
+        pass
 
 
 class Switch(NoControl):

@@ -25,7 +25,9 @@ class Held:
 
     def rows(self, table: Table[Any], *shard: Any) -> list[Any]:
         changes = self._rows.changes.get(table, {})
-        return [row for key, (_, row) in sorted(changes.items()) if row and key[: len(shard)] == shard]
+        return [
+            row for key, (_, row) in sorted(changes.items()) if row and key[: len(shard)] == shard
+        ]
 
 
 def reader(*evaluations: Any) -> QualityReader:

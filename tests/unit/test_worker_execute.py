@@ -21,7 +21,6 @@ from arco.worker.artifact import ArtifactCache
 from arco.worker.commit import committed
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.execute import Executor
-from arco.worker.interrupt import NoControl
 from servo.contract.manifest import SecretRef
 from servo.contract.task import (
     CodeRef,
@@ -30,7 +29,7 @@ from servo.contract.task import (
     OutputCommit,
     TaskResult,
 )
-from tests.kit.bench import Bench, Switch, problem, version
+from tests.kit.bench import Bench, NoControl, Switch, problem, version
 from tests.kit.faulty import FaultyStore
 from tests.kit.workspace import seeded_ulids
 

@@ -11,7 +11,8 @@ import pytest
 
 from arco.clock import SystemClock
 from arco.worker.failures import Interrupted, TaskTimeout
-from arco.worker.interrupt import Interruption, NoControl, Watchdog
+from arco.worker.interrupt import Interruption, Watchdog
+from tests.kit.bench import NoControl
 from tests.kit.clocks import SimClock
 
 

@@ -4,7 +4,8 @@
 PySpark keeps one active session for the whole process. Tasks that share a process must
 not meet in it: each has views and settings of its own. So all of these are wrapped, once:
 within a task they keep to its session, and elsewhere they do what they always did.
-The task is found through a context variable, which a task's own threads inherit.
+The task is found through a context variable, which threads that a task starts inherit
+(`worker/threads.py`).
 """
 
 from __future__ import annotations

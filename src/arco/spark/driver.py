@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from arco.spark import cached
 from arco.spark.active import keep_alive, session_of
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+CONNECT_RETRIES: Final = 5
+"""With pauses that grow: some seventeen seconds in all."""
 
 
 class Plan(NamedTuple):
@@ -205,6 +208,7 @@ class ConnectDriver:
 
     def __init__(self, settings: SparkSettings) -> None:
         self.base: Any = start(settings)
+        _give_up_sooner(self.base)
         self._conf = {"spark.sql.session.timeZone": "UTC", **settings.conf}
 
     def alive(self) -> bool:
@@ -225,9 +229,17 @@ class ConnectDriver:
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
 
 
+def _give_up_sooner(session: Any) -> None:
+    """After seconds, not ten minutes, without a server: what then fails is tried again."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_RETRIES)])
+
+
 class ConnectScope:
     def __init__(self, base: Any, plan: Plan) -> None:
         self.session = base.newSession()
+        _give_up_sooner(self.session)
         self._stop = self.session.stop
         keep_alive(self.session)
         self._tag = plan.tag

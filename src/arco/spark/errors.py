@@ -401,8 +401,8 @@ def judge(parts: Parts, versions: Collection[str] = ()) -> SparkFailure:
     if parts.condition.startswith("PYTHON_EXCEPTION") or "Traceback (most" in parts.text:
         return _python_failure(parts)
     verdict = _verdict(parts)
-    if verdict is _NO_PATH and _mentions(parts, versions):
-        verdict = _NO_INPUT
+    if verdict is _NO_PATH:
+        verdict = _whose_path(parts, versions)
     suggestions = _suggestions(parts)
     sql_line, sql_column = _position(parts.text)
     words = _words(parts)
@@ -440,10 +440,12 @@ def _verdict(parts: Parts) -> Verdict:
     return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
 
 
-def _mentions(parts: Parts, versions: Collection[str]) -> bool:
-    """Whether a path in it is that of a version: their folders have their ids as names."""
+def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:
+    """An input's: folders of versions have their ids as names. Spark's own, or the code's."""
     said = "\n".join((parts.text, *(text for _, text in parts.causes)))
-    return any(f"/{id}" in said for id in versions)
+    if any(f"/{id}" in said for id in versions):
+        return _NO_INPUT
+    return _LOST if "/blockmgr-" in said else _NO_PATH
 
 
 def _unconditional(parts: Parts) -> str:

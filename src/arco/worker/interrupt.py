@@ -52,19 +52,6 @@ class Control(Protocol):
     def progress(self, percent: int, message: str) -> None: ...
 
 
-class NoControl:
-    """Nobody interferes, and nobody watches."""
-
-    def cancelled(self) -> bool:
-        return False
-
-    def timed_out(self) -> bool:
-        return False
-
-    def progress(self, percent: int, message: str) -> None:
-        pass
-
-
 class Interruption:
     """Whether, and how, one attempt is to stop. Made by the thread that runs it."""
 

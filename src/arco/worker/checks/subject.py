@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,13 +53,6 @@ class Subject(NamedTuple):
 
     ref: InputRef
     files: tuple[File, ...]
-
-    @classmethod
-    def of(cls, ref: InputRef, footers: Sequence[Footer]) -> Subject:
-        """One version, whose footers are known already."""
-        (version,) = ref.materializations
-        dimensions = dict(PartitionKey.parse(version.partition).dimensions)
-        return cls(ref, tuple(File(footer, dimensions) for footer in footers))
 
     @classmethod
     def read(cls, store: Store, ref: InputRef) -> Subject:
