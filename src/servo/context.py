@@ -27,7 +27,8 @@ from servo.source import misdeclared
 from servo.suggest import did_you_mean
 
 Shape: TypeAlias = Literal["spark", "arrow", "pandas", "polars"]
-Reader: TypeAlias = Callable[["AssetIn", str], Any]
+Reader: TypeAlias = Callable[..., Any]
+"""Is called with the AssetIn and the shape; where only some columns are wanted, with those too."""
 Metadata: TypeAlias = dict[str, str | int | bool | None]
 
 
@@ -67,28 +68,33 @@ class AssetIn:
         """A Spark `DataFrame` of all the partitions, with their dimensions as columns."""
         return self._read("spark")
 
-    def arrow(self) -> Any:
-        """A `pyarrow.Table` of all the partitions."""
-        return self._read("arrow")
+    def arrow(self, columns: Sequence[str] = ()) -> Any:
+        """A `pyarrow.Table` of all the partitions: all columns, or these, in this order."""
+        return self._read("arrow", columns)
 
-    def pandas(self) -> Any:
-        """A `pandas.DataFrame` of all the partitions."""
-        return self._read("pandas")
+    def pandas(self, columns: Sequence[str] = ()) -> Any:
+        """A `pandas.DataFrame` of all the partitions: all columns, or these, in this order."""
+        return self._read("pandas", columns)
 
-    def polars(self) -> Any:
-        """A `polars.DataFrame` of all the partitions."""
-        return self._read("polars")
+    def polars(self, columns: Sequence[str] = ()) -> Any:
+        """A `polars.DataFrame` of all the partitions: all columns, or these, in this order."""
+        return self._read("polars", columns)
 
     def __repr__(self) -> str:
         return f"AssetIn({self.asset!r}, mapping={self.mapping!r})"
 
-    def _read(self, shape: Shape) -> Any:
+    def _read(self, shape: Shape, columns: Sequence[str] = ()) -> Any:
+        if isinstance(columns, str):
+            raise Invalid(
+                f"columns={columns!r} is one text, not a list of names",
+                hint=f"write columns=[{columns!r}]",
+            )
         if self._reader is None:
             raise Invalid(
                 f"the input {self.asset!r} is declared only, and has no data",
                 hint="a worker passes it; in a test, pass AssetIn(..., reader=...)",
             )
-        return self._reader(self, shape)
+        return self._reader(self, shape, tuple(columns)) if columns else self._reader(self, shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -888,11 +888,12 @@ def test_a_function_says_whether_the_data_is_good(
 
 
 def test_a_function_reads_the_data_through_its_input(files: Files) -> None:
-    def reader(data: AssetIn, shape: str) -> Any:
-        return data.asset, shape, len(data.materializations)
+    def reader(data: AssetIn, shape: str, columns: tuple[str, ...] = ()) -> Any:
+        return data.asset, shape, columns, len(data.materializations)
 
     def look(data: AssetIn) -> Any:
-        return data.arrow() == ("a.b", "arrow", 1), ""
+        both = data.arrow(), data.arrow(columns=["x"])
+        return both == (("a.b", "arrow", (), 1), ("a.b", "arrow", ("x",), 1)), ""
 
     assert said(files, look, reader=reader).passed
 

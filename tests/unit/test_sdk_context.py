@@ -47,6 +47,14 @@ def test_an_input_reads_through_the_workers_reader() -> None:
     assert (orders.materializations, orders.paths, orders.mapping) == ((REF,), ["a"], identity)
 
 
+def test_columns_are_asked_for_by_name() -> None:
+    orders = AssetIn("shop.orders", reader=lambda given, shape, columns=(): (shape, columns))
+    assert orders.arrow(columns=["id", "at"]) == ("arrow", ("id", "at"))
+    assert orders.pandas(["id"]) == ("pandas", ("id",))
+    with pytest.raises(Invalid, match="one text"):
+        orders.polars("id")
+
+
 def test_a_declared_input_has_no_data_and_says_so() -> None:
     with pytest.raises(Invalid, match="declared only") as error:
         AssetIn("shop.orders", mapping=latest).read()

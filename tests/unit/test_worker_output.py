@@ -393,6 +393,33 @@ def test_versions_are_joined_by_name_with_their_dimensions() -> None:
     assert sizes == [sum(m.size for m in target.list("data/"))]
 
 
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        (["y", "X"], [{"y": None, "x": 1}, {"y": "a", "x": 2}]),
+        (["region"], [{"region": "eu"}, {"region": "us"}]),
+        (
+            ["odd.name", "region"],
+            [{"odd.name": 7, "region": "eu"}, {"odd.name": 8, "region": "us"}],
+        ),
+    ],
+)
+def test_some_columns_are_read_alone(columns: list[str], rows: list[dict[str, object]]) -> None:
+    target = store()
+    given = ref(
+        target,
+        eu=pa.table({"x": [1], "z": [0.5], "odd.name": [7]}),
+        us=pa.table({"y": ["a"], "x": [2], "odd.name": [8]}),
+    )
+    assert read_input(target, given, columns=columns).to_pylist() == rows
+
+
+def test_a_column_that_no_version_has_is_told() -> None:
+    target = store()
+    with pytest.raises(TaskFailed, match=r"sales.up has no column 'w'"):
+        read_input(target, ref(target, eu=TABLE), columns=["w"])
+
+
 def test_a_dimension_that_is_a_column_already_stays() -> None:
     target = store()
     given = ref(target, eu=pa.table({"region": ["EU!"]}))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -254,13 +254,15 @@ class Attempt:
             parameter=ref.parameter,
             materializations=ref.materializations,
             paths=[version.path for version in ref.materializations],
-            reader=lambda _, kind: self._read(ref, kind),
+            reader=lambda _, kind, columns=(): self._read(ref, kind, columns),
         )
 
-    def _read(self, ref: InputRef, kind: str) -> Any:
+    def _read(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
         with self._interruption.shielded():
             if kind != "spark":
-                data = read_input(self._shared.store, ref, kind, on_bytes=self._count_read)
+                data = read_input(
+                    self._shared.store, ref, kind, columns=columns, on_bytes=self._count_read
+                )
             else:
                 data = read_frame(self._spark.task, self._shared.store, ref)
             self._tracing.read(ref, data)
@@ -325,9 +327,9 @@ class Attempt:
             self._folder_of,
         )
 
-    def _read_for_check(self, ref: InputRef, kind: str) -> Any:
+    def _read_for_check(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
         if kind != "spark":
-            return read_input(self._shared.store, ref, kind)
+            return read_input(self._shared.store, ref, kind, columns=columns)
         return read_frame(self._spark.task, self._shared.store, ref)
 
     def _output(

@@ -8,7 +8,7 @@ somebody removed them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -35,21 +35,32 @@ def read_input(
     ref: InputRef,
     kind: str = "arrow",
     *,
+    columns: Sequence[str] = (),
     on_bytes: Callable[[int], None] | None = None,
 ) -> Any:
     """All rows of an input, as an Arrow table or a pandas or polars frame.
 
     Columns are matched by name, and widened where versions differ. A dimension of
-    the partition becomes a column where the files have none of that name. `on_bytes`
-    is told how much was read.
+    the partition becomes a column where the files have none of that name. With `columns`,
+    only those are read. `on_bytes` is told how much was read.
     """
     files = [file for version in ref.materializations for file in _files(store, ref, version)]
     if not files:
         raise _missing(ref, "no materialization of it was planned to be read")
-    read = parallel.each(store, lambda file: _read(store, ref, file), files)
+    read = parallel.each(store, lambda file: _read(store, ref, file, columns), files)
     if on_bytes is not None:
         on_bytes(sum(size for _, size in read))
-    return _converted(_joined(ref, [table for table, _ in read]), kind)
+    table = _joined(ref, [table for table, _ in read])
+    return _converted(_chosen(ref, table, columns) if columns else table, kind)
+
+
+def _chosen(ref: InputRef, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """In the order that was asked for; names are not told apart by case, as in Spark."""
+    own = {name.lower(): name for name in table.column_names}
+    for name in columns:
+        if name.lower() not in own:
+            raise failed("user_code", "input.column", f"{ref.asset} has no column {name!r}")
+    return table.select([own[name.lower()] for name in columns])
 
 
 def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
@@ -90,10 +101,11 @@ def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_Fi
     return files
 
 
-def _read(store: Store, ref: InputRef, file: _File) -> tuple[pa.Table, int]:
+def _read(store: Store, ref: InputRef, file: _File, columns: Sequence[str]) -> tuple[pa.Table, int]:
     try:
         data = store.get(file.path).data
-        table = pq.read_table(pa.BufferReader(data))
+        source = pa.BufferReader(data)
+        table = pq.read_table(source, columns=_wanted(source, columns) if columns else None)
     except NotFound:
         raise _missing(ref, f"{file.path} is gone") from None
     except pa.ArrowException as error:
@@ -104,6 +116,14 @@ def _read(store: Store, ref: InputRef, file: _File) -> tuple[pa.Table, int]:
             f"materialize {ref.asset} again",
         ) from None
     return _with_dimensions(table, PartitionKey.parse(file.version.partition)), len(data)
+
+
+def _wanted(source: pa.BufferReader, columns: Sequence[str]) -> list[str]:
+    """Those that the file has, as it writes them."""
+    asked = {name.lower() for name in columns}
+    found = [name for name in pq.read_schema(source).names if name.lower() in asked]
+    source.seek(0)
+    return found
 
 
 def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:

@@ -22,7 +22,7 @@ from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskR
 STOPPING: tuple[Action, ...] = ("quarantine", "block", "fail_task", "fail_run")
 """What keeps an input from being worked on, or an output from becoming current."""
 
-ReadAs = Callable[[InputRef, str], Any]
+ReadAs = Callable[[InputRef, str, Sequence[str]], Any]
 """An input as "spark", "arrow", …"""
 
 
@@ -113,9 +113,9 @@ class Inspection:
     def _load(self, code: Code) -> Any:
         return load_check(self._request.code, code, self._folder())
 
-    def _read(self, data: AssetIn, shape: str) -> Any:
+    def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)
-        return self._read_as(ref, shape)
+        return self._read_as(ref, shape, columns)
 
 
 def strongest(results: Iterable[CheckResult]) -> Action:

@@ -8,7 +8,7 @@ call would take that for its own; so the attempt ends there, and another one is 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -93,11 +93,11 @@ class _Work:
             reader=None if self._around.reader is None else self._read,
         )
 
-    def _read(self, data: AssetIn, shape: str) -> Any:
+    def _read(self, data: AssetIn, shape: str, *columns: Sequence[str]) -> Any:
         assert self._around.reader is not None
         self._has_frame = self._has_frame or shape == "spark"
         with self._interruption.shielded():
-            return self._around.reader(data, shape)
+            return self._around.reader(data, shape, *columns)
 
     def _look_back(self, error: BaseException | None) -> None:
         if self._interruption.sent and self._around.frame is not None:
