@@ -146,3 +146,19 @@ def test_a_column_that_no_version_of_a_source_has_is_said_so(servo: Servo) -> No
     assert "amount" in error["hint"]
     unused = servo.text("lineage", "impact", "shop.orders.email")
     assert unused.startswith("nothing uses shop.orders.email")
+
+
+def test_what_is_no_longer_deployed_is_marked(servo: Servo) -> None:
+    """The last one here: it takes an asset away."""
+    before = servo.json("lineage", "impact", "shop.orders.amount")["impact"]
+    assert [each["deployed"] for each in before] == [True, True]
+    kept = SHOP[: SHOP.index('@asset(partitions=DAYS, columns=[column("figure"')]
+    (servo.directory / "project" / "shop.py").write_text(kept)
+    servo.json("deploy", "--project", str(servo.directory / "project"))
+    after = servo.json("lineage", "impact", "shop.orders.amount")["impact"]
+    assert [each["deployed"] for each in after] == [True, False]
+    assert "flows (no longer deployed)" in servo.text("lineage", "impact", "shop.orders.amount")
+    shown = servo.text("lineage", "show", "shop.orders.amount", "--down")
+    assert "shop.report.figure  transformation  (no longer deployed)" in shown
+    found = servo.json("lineage", "show", "shop.orders.amount", "--down")
+    assert found["no_longer_deployed"] == ["shop.report"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from arco.app import Workspace
     from arco.lineage.openlineage import Field, ReadAsset, TaskRun
-    from arco.lineage.reader import LineageReader, Link, Node
+    from arco.lineage.reader import Impact, LineageReader, Link, Node
     from arco.lineage.tables import ExecutionRow
     from arco.orchestration.tables import TaskRow
     from arco.quality.tables import CheckResultRow
@@ -92,13 +92,11 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
             each.distance,
             each.node.asset,
             each.node.column or "(which rows there are)",
-            "flows" if each.direct else "decides",
-            "masked" if each.masked and each.direct else None,
-            None if each.node.asset in deployed else GONE,
+            _how(each) + ("" if each.node.asset in deployed else f" {GONE}"),
         )
         for each in found
     ]
-    headers = ("steps", "asset", "column", "how", "", "")
+    headers = ("steps", "asset", "column", "how")
     render.show(render.table(headers, shown, right=["steps"], whole=["asset", "column"]))
     assets = {each.node.asset for each in found}
     render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(found), 'place')}")
@@ -373,7 +371,13 @@ def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
     ]
 
 
-def _plain_impact(each: Any) -> dict[str, Any]:
+def _how(each: Impact) -> str:
+    if not each.direct:
+        return "decides"
+    return "flows, masked" if each.masked else "flows"
+
+
+def _plain_impact(each: Impact) -> dict[str, Any]:
     return {
         "distance": each.distance,
         "asset": each.node.asset,
