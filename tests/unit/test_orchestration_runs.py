@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
+from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, TASK_COSTS
 from arco.orchestration.events import RunCancelRequested, TaskFinished, TimerFired
 from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.orchestration.tables import (
@@ -21,6 +21,7 @@ from arco.orchestration.tables import (
     TIMERS,
 )
 from arco.state.system import OUTCOMES
+from servo.contract.task import Cost, Usage
 from tests.kit.runs import (
     RUN,
     RUN_TABLES,
@@ -235,6 +236,17 @@ def test_attempt_that_nobody_made_moves_nothing(number: int) -> None:
     stranger = Attempt("t00", number or 99)
     for report in (stranger.started(), stranger.failed(), stranger.lost(), stranger.enqueued()):
         assert run_rows(f.add(report)) == []
+
+
+def test_an_attempt_that_lost_the_race_costs_what_it_took() -> None:
+    f = started_run(chain_of(1))
+    f.add(Attempt("t00").lost())
+    fire(f, "retry")
+    second = Attempt("t00", 2).succeeded(adopted_from=1).result
+    assert second.adopted
+    took = msgspec.structs.replace(second, cost=Cost(), usage=Usage(wall_ms=5))
+    f.add(TaskFinished(result=took))
+    assert f.one(TASK_COSTS, "a0", second.attempt_id).wall_ms == 5
 
 
 def test_late_success_of_a_lost_attempt_is_good_once_when_it_is_adopted() -> None:

@@ -416,8 +416,13 @@ def test_some_columns_are_read_alone(columns: list[str], rows: list[dict[str, ob
 
 def test_a_column_that_no_version_has_is_told() -> None:
     target = store()
-    with pytest.raises(TaskFailed, match=r"sales.up has no column 'w'"):
-        read_input(target, ref(target, eu=TABLE), columns=["w"])
+    given = ref(target, eu=pa.table({"amount": [1], "id": [2]}))
+    with pytest.raises(TaskFailed, match=r"sales.up has no column 'amonut'") as caught:
+        read_input(target, given, columns=["amonut"])
+    assert caught.value.info.hint == "did you mean 'amount'?"
+    with pytest.raises(TaskFailed) as caught:
+        read_input(target, given, columns=["w"])
+    assert caught.value.info.hint == "it has amount, id, region"
 
 
 def test_a_dimension_that_is_a_column_already_stays() -> None:

@@ -23,6 +23,7 @@ from arco.storage.port import Store
 from arco.worker.failures import TaskFailed, failed
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import InputRef, MaterializationRef
+from servo.suggest import did_you_mean
 
 
 class _File(NamedTuple):
@@ -42,7 +43,8 @@ def read_input(
 
     Columns are matched by name, and widened where versions differ. A dimension of
     the partition becomes a column where the files have none of that name. With `columns`,
-    only those are read. `on_bytes` is told how much was read.
+    only those are read, in that order; case does not matter, as in Spark. `on_bytes` is
+    told how much was read.
     """
     files = [file for version in ref.materializations for file in _files(store, ref, version)]
     if not files:
@@ -51,16 +53,21 @@ def read_input(
     if on_bytes is not None:
         on_bytes(sum(size for _, size in read))
     table = _joined(ref, [table for table, _ in read])
-    return _converted(_chosen(ref, table, columns) if columns else table, kind)
+    if columns:
+        own = {name.lower(): name for name in table.column_names}
+        for name in columns:
+            if name.lower() not in own:
+                raise _no_column(store, ref, files[-1], name)
+        table = table.select([own[name.lower()] for name in columns])
+    return _converted(table, kind)
 
 
-def _chosen(ref: InputRef, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """In the order that was asked for; names are not told apart by case, as in Spark."""
-    own = {name.lower(): name for name in table.column_names}
-    for name in columns:
-        if name.lower() not in own:
-            raise failed("user_code", "input.column", f"{ref.asset} has no column {name!r}")
-    return table.select([own[name.lower()] for name in columns])
+def _no_column(store: Store, ref: InputRef, newest: _File, name: str) -> TaskFailed:
+    schema = pq.read_schema(pa.BufferReader(store.get(newest.path).data))
+    key = PartitionKey.parse(newest.version.partition)
+    there = _with_dimensions(schema.empty_table(), key).column_names
+    hint = did_you_mean(name, there) or f"it has {', '.join(there)}"
+    return failed("user_code", "input.column", f"{ref.asset} has no column {name!r}", hint)
 
 
 def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
