@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,12 +12,26 @@ from arco.spark.session import start
 from arco.spark.settings import SparkSettings
 
 
-def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
+@pytest.fixture
+def place() -> Iterator[str]:
+    """Where nobody listens."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
-        port = taken.getsockname()[1]
-        with pytest.raises(SparkUnavailable, match=f"no Spark Connect server at 127.0.0.1:{port}"):
-            start(SparkSettings(remote=f"sc://127.0.0.1:{port}/;user_id=ana"))
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
+    with pytest.raises(SparkUnavailable, match=f"no Spark Connect server at {place}: ") as caught:
+        start(SparkSettings(remote=f"sc://{place}/;user_id=ana"))
+    assert "`remote`" in caught.value.hint
+
+
+@pytest.mark.parametrize("masters", ["{}", "{0},{0}"])
+def test_a_master_that_is_not_there_is_told_at_once(place: str, masters: str) -> None:
+    url = masters.format(place)
+    with pytest.raises(SparkUnavailable, match=f"no Spark master at {url}: ") as caught:
+        start(SparkSettings(master=f"spark://{url}"))
+    assert "`master`" in caught.value.hint
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _TAIL_BYTES: Final = 16 << 10
 _TAIL_LINES: Final = 8
 _CONNECT_PORT: Final = 15002
+_MASTER_PORT: Final = 7077
 _REACH_S: Final = 10
 
 
@@ -53,6 +54,8 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
             f"Spark needs Java, and there is none{f' in JAVA_HOME ({home})' if home else ''}",
             hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
         )
+    if settings.master.startswith("spark://"):
+        _reach("Spark master", settings.master, "master", _MASTER_PORT)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = builder.master(settings.master).appName(app)
@@ -126,24 +129,30 @@ def _require_connect() -> None:
 
 def _remote(builder: Any, settings: SparkSettings) -> SparkSession:
     """Only what a client may set: the server was configured by whoever started it."""
-    _reach(settings.remote)
+    _reach("Spark Connect server", settings.remote.partition("/;")[0], "remote", _CONNECT_PORT)
     session: SparkSession = builder.remote(settings.remote).getOrCreate()
     for name, value in {"spark.sql.session.timeZone": "UTC", **settings.conf}.items():
         session.conf.set(name, value)
     return session
 
 
-def _reach(remote: str) -> None:
-    """The client itself would try for ten minutes before it says a word."""
-    url = urlsplit(f"http{remote.removeprefix('sc')}")
-    address = url.hostname or "", url.port or _CONNECT_PORT
-    try:
-        socket.create_connection(address, _REACH_S).close()
-    except OSError as error:
-        raise SparkUnavailable(
-            f"there is no Spark Connect server at {address[0]}:{address[1]}: {error}",
-            hint="start it, or change `remote` under [spark] in arco.toml",
-        ) from None
+def _reach(what: str, url: str, setting: str, port: int) -> None:
+    """Spark itself would try for minutes before it says a word, and then say little.
+
+    A cluster may have several masters; one is enough.
+    """
+    places = [urlsplit(f"//{place}") for place in url.partition("://")[2].split(",")]
+    failure: OSError | None = None
+    for place in places:
+        try:
+            socket.create_connection((place.hostname or "", place.port or port), _REACH_S).close()
+            return
+        except OSError as error:
+            failure = error
+    raise SparkUnavailable(
+        f"there is no {what} at {url.partition('://')[2]}: {failure}",
+        hint=f"start it, or change `{setting}` under [spark] in arco.toml",
+    )
 
 
 def _write_no_checksums(session: SparkSession) -> None:
