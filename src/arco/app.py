@@ -73,6 +73,7 @@ from arco.storage.lease import Leases
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
+from arco.storage.store_clock import BOUND, StoreClock
 from arco.worker.artifact import ArtifactCache
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.execute import Executor
@@ -145,28 +146,41 @@ class Workspace:
         self.chain = chain()
         self.types = EventTypes(EVENTS)
         self.signal = Signal()
+        bound = max(min(BOUND, age_gate / 20), timedelta(seconds=2))
+        self.store_clock = StoreClock(store, self.clock, bound=bound)
         self.manifests = Manifests(store, tenant, name, self.clock, age_gate=age_gate)
         self.files = Files(store, budget_bytes=cache_budget_bytes)
         self.ledger = Ledger(
             store,
-            self.manifests,
+            tenant,
+            name,
             self.clock,
             self.ids,
             self.types,
+            self.store_clock,
             source=source,
             actor=actor,
             signal=self.signal,
         )
-        self.publisher = Publisher(store, self.manifests, self.clock, self.ids, rng=rng)
+        self.publisher = Publisher(
+            store, self.manifests, self.clock, self.ids, self.store_clock, rng=rng
+        )
         warm = Warm(self.files, budget_bytes=warm_budget_bytes)
-        self.projector = StateProjector(self.manifests, self.chain, warm, self.ids)
-        inbox = Inbox(store, self.types, limits=limits)
-        self.committer = Committer(self.publisher, inbox, self.projector, self.clock, self.ids)
-        self.leases = Leases(store, self.clock, source, self.ids)
+        self.projector = StateProjector(self.manifests, self.chain, warm, self.files, self.ids)
+        inbox = Inbox(store, self.types, self.store_clock, limits=limits)
+        self.committer = Committer(self.publisher, inbox, self.projector, self.ids)
+        self.leases = Leases(store, self.clock, self.store_clock, source, self.ids)
         self.merger = Merger(
             self.publisher, self.tables, self.files, self.clock, self.ids, self.leases
         )
-        self.tier1 = Tier1(self.ledger, self.committer, self.manifests, self.files, self.chain)
+        self.tier1 = Tier1(
+            self.ledger,
+            self.committer,
+            self.manifests,
+            self.files,
+            self.chain,
+            self.store_clock,
+        )
         self.catalog = CatalogCommands(self.tier1, actor)
         self.execution = ExecutionCommands(self.tier1, actor)
         self.pricing = pricing or Pricing()
@@ -195,7 +209,7 @@ class Workspace:
 
     @property
     def tables(self) -> tuple[Table[Any], ...]:
-        return (*self.chain.tables, system.SEGMENTS)
+        return (*self.chain.tables, *system.OWN_TABLES)
 
     def snapshot(self, at: At | None = None) -> Snapshot:
         return Snapshot.open(self.manifests, self.files, at)
@@ -223,7 +237,7 @@ class Workspace:
 
     @property
     def pins(self) -> Pins:
-        return Pins(self.manifests, self.clock)
+        return Pins(self.manifests, self.store_clock)
 
     def fsck(self, *, deep: bool = True, progress: Progress = silent) -> FsckReport:
         checker = Checker(self.manifests, self.files, self.pins, self.tables)
@@ -236,7 +250,7 @@ class Workspace:
         dry_run: bool = True,
         progress: Progress = silent,
     ) -> GcReport:
-        collector = Collector(self.manifests, self.files, self.pins, self.clock, self.leases)
+        collector = Collector(self.manifests, self.files, self.pins, self.store_clock, self.leases)
         report = collector.collect(retention, dry_run=dry_run, progress=progress)
         if not dry_run and isinstance(self.store, ScopedStore):
             self.store.sweep(self.manifests.age_gate)
@@ -252,7 +266,7 @@ class Workspace:
             self.manifests,
             self.files,
             self.pins,
-            self.clock,
+            self.store_clock,
             self.leases,
             runs_of(self.library),
             self.execution.expire,

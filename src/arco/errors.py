@@ -9,7 +9,9 @@ Error
 │   └── Refused         the fold refused a command, with its reason
 ├── Unavailable         try again later; a write's outcome is unknown
 │   ├── NotYet          the thing asked for has not happened yet
-│   └── Contended       lost too many races in a row
+│   ├── Contended       lost too many races in a row
+│   ├── ClockSkew       this machine's clock differs from the store's
+│   └── Unappended      a batch may or may not be in the log
 ├── Fenced              this attempt is too old; stop
 └── Corrupt             stored bytes are wrong; page somebody
     └── Unreadable      written by a newer format than this program knows
@@ -21,6 +23,7 @@ from servo.errors import Error, Invalid
 
 __all__ = [
     "AlreadyExists",
+    "ClockSkew",
     "Conflict",
     "Contended",
     "Corrupt",
@@ -31,6 +34,7 @@ __all__ = [
     "NotFound",
     "NotYet",
     "Refused",
+    "Unappended",
     "Unavailable",
     "Unreadable",
 ]
@@ -74,6 +78,18 @@ class NotYet(Unavailable):
 
 class Contended(Unavailable):
     pass
+
+
+class ClockSkew(Unavailable):
+    """This machine's clock differs from the store's by more than is safe."""
+
+
+class Unappended(Unavailable):
+    """The outcome of an append is unknown. Append again under the same `batch`."""
+
+    def __init__(self, batch: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.batch = batch
 
 
 class Fenced(Error):

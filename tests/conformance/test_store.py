@@ -79,6 +79,21 @@ def test_delete_is_idempotent(store: Store) -> None:
     assert paths(store, "") == []
 
 
+def test_copy_is_the_same_object_under_another_name(store: Store) -> None:
+    store.put("in/a.json", b"bytes" * 1000)
+    store.copy("in/a.json", "aside/deep/b.object")
+    store.copy("in/a.json", "aside/deep/b.object")
+    store.delete("in/a.json")
+    assert store.get("aside/deep/b.object").data == b"bytes" * 1000
+    assert paths(store, "") == ["aside/deep/b.object"]
+
+
+def test_copy_of_what_is_not_there_is_not_found(store: Store) -> None:
+    with pytest.raises(NotFound):
+        store.copy("missing", "target")
+    assert paths(store, "") == []
+
+
 def test_missing_object_is_not_found(store: Store) -> None:
     store.put("folder/object", b"x")
     for path in ("missing", "folder", "folder/missing", "folder/object/below"):

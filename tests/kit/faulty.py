@@ -53,6 +53,9 @@ class _Wrapper:
     def delete(self, path: str) -> None:
         return self._call("delete", path, lambda: self._inner.delete(path))
 
+    def copy(self, source: str, target: str) -> None:
+        return self._call("copy", source, lambda: self._inner.copy(source, target))
+
     def sign(self, path: str, expiry: timedelta) -> str:
         return self._call("sign", path, lambda: self._inner.sign(path, expiry))
 

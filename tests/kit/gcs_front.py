@@ -63,7 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         bucket, name, _ = self._target()
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if (source := self.headers.get("x-goog-copy-source")) is not None:
+            return self._copy(source, bucket, name)
         query = {"uploadType": "multipart", "name": name}
         if (generation := self.headers.get("x-goog-if-generation-match")) is not None:
             query["ifGenerationMatch"] = generation
@@ -77,7 +79,16 @@ class _Handler(BaseHTTPRequestHandler):
         if status == 200:
             made = json.loads(answer)
             headers = {"ETag": made["etag"], "x-goog-generation": made["generation"]}
-        self._answer(status, headers, b"")
+        return self._answer(status, headers, b"")
+
+    def _copy(self, source: str, bucket: str, name: str) -> None:
+        origin, _, object_ = unquote(source).lstrip("/").partition("/")
+        path = (
+            f"/storage/v1/b/{quote(origin)}/o/{quote(object_, safe='')}"
+            f"/rewriteTo/b/{quote(bucket)}/o/{quote(name, safe='')}"
+        )
+        status, _, answer = self._ask("POST", path)
+        self._answer(status, {}, b"" if status == 200 else answer)
 
     def do_DELETE(self) -> None:
         bucket, name, _ = self._target()

@@ -15,7 +15,7 @@ from arco.clock import Clock, SystemClock
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.open import open_store
-from arco.storage.port import Store
+from arco.storage.port import Mode, Object, ObjectMeta, Store
 from arco.storage.scoped import ScopedStore
 from arco.storage.signing import Signer, SigningKey, preflight, respond
 from tests.kit.faulty import FaultyStore
@@ -38,6 +38,53 @@ class ManualClock:
 
     def sleep(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+
+
+class DatedStore:
+    """A real store whose objects bear the times of a manual clock, by which they were put."""
+
+    def __init__(self, inner: Store, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._times: dict[str, datetime] = {}
+
+    @property
+    def parallelism(self) -> int:
+        return self._inner.parallelism
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    def get(self, path: str) -> Object:
+        entry = self._inner.get(path)
+        return Object(entry.data, self._dated(entry.meta))
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        return self._inner.get_range(path, start, length)
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        self._inner.put(path, data, mode)
+        self._times[path] = self._clock.now()
+
+    def head(self, path: str) -> ObjectMeta:
+        return self._dated(self._inner.head(path))
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        return map(self._dated, self._inner.list(prefix, start_after))
+
+    def delete(self, path: str) -> None:
+        self._inner.delete(path)
+
+    def copy(self, source: str, target: str) -> None:
+        self._inner.copy(source, target)
+        self._times[target] = self._clock.now()
+
+    def sign(self, path: str, expiry: timedelta) -> str:
+        return self._inner.sign(path, expiry)
+
+    def _dated(self, meta: ObjectMeta) -> ObjectMeta:
+        return meta._replace(last_modified=self._times.get(meta.path, self._clock.now()))
 
 
 class Address(NamedTuple):

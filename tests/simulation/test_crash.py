@@ -76,7 +76,9 @@ class World:
         for meta in w.store.list(paths.INBOX):
             name = paths.inbox_name(meta.path)
             if name not in head.pending_cleanup and name != "0-malformed":
-                batch = decode_batch(w.store.get(meta.path).data, w.tenant, w.name)
+                batch = decode_batch(
+                    w.store.get(meta.path).data, w.tenant, w.name, paths.inbox_name(meta.path)
+                )
                 found += [event.id for event in batch.events]
         return found
 

@@ -491,7 +491,9 @@ def waiting(crowd: Crowd) -> list[Payload | None]:
     w = crowd.fresh()
     found: list[Payload | None] = []
     for meta in crowd.store.list(paths.INBOX):
-        batch = decode_batch(crowd.store.get(meta.path).data, w.tenant, w.name)
+        batch = decode_batch(
+            crowd.store.get(meta.path).data, w.tenant, w.name, paths.inbox_name(meta.path)
+        )
         found += [w.types.decode(e.type, e.version, e.data) for e in batch.events]
     return found
 

@@ -16,7 +16,7 @@ from arco.catalog.events import (
     NamespaceCreated,
     NamespaceDropped,
 )
-from arco.errors import Contended, Error, Fenced, NotFound, Unavailable
+from arco.errors import Contended, Error, Fenced, Unavailable
 from arco.log.commit import Committed, Nothing
 from arco.log.inbox import Limits
 from arco.log.manifest import Hint, decode
@@ -283,7 +283,13 @@ def test_too_many_lost_races_are_contended(at: Setting) -> None:
     at.append()
     publisher = at.w.publisher
     small = Publisher(
-        at.hooks, publisher.manifests, at.clock, at.w.ids, rng=random.Random(0), attempts=3
+        at.hooks,
+        publisher.manifests,
+        at.clock,
+        at.w.ids,
+        publisher.store_clock,
+        rng=random.Random(0),
+        attempts=3,
     )
     at.w.committer._publisher = small
     for n in range(1, 9):
@@ -409,8 +415,8 @@ def test_commit_batch_answers_with_the_generation_that_took_it(at: Setting) -> N
     assert at.w.committer.commit_batch(fresh.batch, 2).generation == 3
 
 
-def test_commit_batch_of_what_never_was_is_not_found(at: Setting) -> None:
-    with pytest.raises(NotFound, match="nowhere"):
+def test_commit_batch_of_what_no_listing_shows_yet_can_be_tried_again(at: Setting) -> None:
+    with pytest.raises(Unavailable, match="nowhere"):
         at.w.committer.commit_batch("nowhere", 0)
 
 

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arco.catalog.events import EVENTS, AssetObserved, NamespaceCreated
 from arco.errors import Corrupt, Invalid
@@ -21,6 +23,7 @@ from arco.log.envelope import (
     encode_batch,
     make_event,
 )
+from arco.storage.seal import seal
 
 TIME = datetime(2026, 1, 1)
 
@@ -35,13 +38,23 @@ def event(n: int = 0, payload: Payload | None = None) -> Event:
 def raw_batch(**changes: Any) -> bytes:
     """A batch as another program may have written it."""
     data = json.loads(encode_batch(Batch(batch="B", events=[event()])))
+    del data["sha256"]
     data["events"][0].update(changes)
     return json.dumps(data).encode()
 
 
+def decode(raw: bytes) -> Batch:
+    return decode_batch(raw, "acme", "prod", "B")
+
+
+def sealed(batch: Batch) -> bytes:
+    """Without the checks of `encode_batch`."""
+    return seal(msgspec.json.encode(batch))
+
+
 def test_batch_survives_the_journey() -> None:
     batch = Batch(batch="B", events=[event(1), event(2)])
-    assert decode_batch(encode_batch(batch), "acme", "prod") == batch
+    assert decode(encode_batch(batch)) == batch
 
 
 def test_batch_without_events_is_refused() -> None:
@@ -54,32 +67,31 @@ def test_batch_with_too_many_events_is_refused_on_both_sides() -> None:
     with pytest.raises(Invalid, match=f"limit is {MAX_BATCH_EVENTS}"):
         encode_batch(Batch(batch="B", events=events))
     with pytest.raises(Corrupt, match=f"between 1 and {MAX_BATCH_EVENTS}"):
-        decode_batch(msgspec.json.encode(Batch(batch="B", events=events)), "acme", "prod")
+        decode(sealed(Batch(batch="B", events=events)))
     encode_batch(Batch(batch="B", events=events[:-1]))
 
 
-def test_batch_with_too_many_bytes_is_refused_on_both_sides() -> None:
+def test_batch_with_too_many_bytes_is_refused() -> None:
     large = NamespaceCreated(namespace="sales", description="x" * (MAX_EVENT_BYTES - 200))
     events = [event(n, large) for n in range(MAX_BATCH_BYTES // MAX_EVENT_BYTES + 1)]
     with pytest.raises(Invalid, match="bytes; the limit is"):
         encode_batch(Batch(batch="B", events=events))
-    with pytest.raises(Corrupt, match="bytes; the limit is"):
-        decode_batch(msgspec.json.encode(Batch(batch="B", events=events)), "acme", "prod")
     encode_batch(Batch(batch="B", events=events[:-2]))
 
 
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"", "not a batch"),
-        (b"not json", "not a batch"),
-        (b"[]", "not a batch"),
+        (b"{not json}", "not a batch"),
+        (b'{"events": []}', "not a batch"),
         (b'{"batch": "B", "events": []}', "0 events"),
         (raw_batch(tenant_id="other"), "belongs to other/prod"),
         (raw_batch(workspace_id="other"), "belongs to acme/other"),
+        (b'{"batch": "C", "events": []}', "under another name"),
         (raw_batch(id=""), "no id"),
+        (raw_batch(actor="x" * 1025), "actor"),
         (raw_batch(type=""), "no type"),
-        (raw_batch(data="x" * (MAX_EVENT_BYTES + 1)), "too much data"),
+        (raw_batch(data="x" * (MAX_EVENT_BYTES + 1)), "the limit is"),
         (raw_batch(version=0), "version"),
         (raw_batch(version=-1), "version"),
         (raw_batch(version=2**31), "version"),
@@ -93,13 +105,28 @@ def test_batch_with_too_many_bytes_is_refused_on_both_sides() -> None:
 )
 def test_malformed_batch_is_told_apart_with_its_reason(raw: bytes, reason: str) -> None:
     with pytest.raises(Corrupt, match=reason):
-        decode_batch(raw, "acme", "prod")
+        decode(seal(raw))
 
 
 def test_batch_of_a_newer_format_is_refused() -> None:
-    raw = msgspec.json.encode(Batch(format=2, batch="B", events=[event()]))
-    with pytest.raises(Corrupt, match="format 2"):
-        decode_batch(raw, "acme", "prod")
+    with pytest.raises(Corrupt, match="format 3"):
+        decode(sealed(Batch(format=3, batch="B", events=[event()])))
+
+
+def test_batch_without_a_checksum_is_refused() -> None:
+    with pytest.raises(Corrupt, match="checksum"):
+        decode(raw_batch())
+
+
+@given(st.data())
+def test_any_change_of_a_batch_is_noticed(data: st.DataObject) -> None:
+    raw = encode_batch(Batch(batch="B", events=[event(1), event(2)]))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    bit = 1 << data.draw(st.integers(0, 7))
+    flipped = raw[:at] + bytes([raw[at] ^ bit]) + raw[at + 1 :]
+    for damaged in (flipped, raw[:at], raw[at + 1 :], raw + b"\n"):
+        with pytest.raises(Corrupt):
+            decode(damaged)
 
 
 def test_unknown_type_and_newer_version_decode_to_nothing() -> None:

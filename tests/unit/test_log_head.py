@@ -10,7 +10,16 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.errors import Corrupt, NotFound, Unavailable, Unreadable
-from arco.log.manifest import FORMAT, DomainManifest, Hint, RootManifest, decode, encode
+from arco.log.manifest import (
+    FORMAT,
+    DomainManifest,
+    Hint,
+    RootManifest,
+    decode,
+    decode_sealed,
+    encode,
+    encode_sealed,
+)
 from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
@@ -41,7 +50,7 @@ class Setting:
 
 
 def hint(generation: int) -> bytes:
-    return encode(Hint(generation, "0" * 64))
+    return encode_sealed(Hint(generation, "0" * 64))
 
 
 def test_empty_workspace_has_generation_zero() -> None:
@@ -160,14 +169,14 @@ def test_outage_is_never_taken_for_an_empty_workspace() -> None:
 
 def rewrite(at: Setting, generation: int, **changes: object) -> None:
     path = paths.root(generation)
-    root = decode(at.memory.get(path).data, RootManifest, path)
-    corrupt(at.memory, path, encode(msgspec.structs.replace(root, **changes)))
+    root = decode_sealed(at.memory.get(path).data, RootManifest, path)
+    corrupt(at.memory, path, encode_sealed(msgspec.structs.replace(root, **changes)))
 
 
 def test_manifest_of_a_newer_format_is_unreadable_not_misread() -> None:
     at = Setting(2)
     rewrite(at, 2, format=FORMAT + 1)
-    with pytest.raises(Unreadable, match=r"0002\.json needs format 2") as caught:
+    with pytest.raises(Unreadable, match=rf"0002\.json needs format {FORMAT + 1}") as caught:
         at.fresh().snapshot()
     assert "upgrade" in caught.value.hint
     at.w.ledger.append([FACT])
@@ -235,7 +244,7 @@ def test_hint_never_goes_back() -> None:
     at = Setting(3)
     first = at.w.manifests.read(1)
     at.w.manifests.write_hint(first)
-    assert decode(at.memory.get(paths.HINT).data, Hint, paths.HINT).generation == 3
+    assert decode_sealed(at.memory.get(paths.HINT).data, Hint, paths.HINT).generation == 3
 
 
 def test_generation_that_never_was_is_not_found() -> None:

@@ -13,6 +13,7 @@ from arco.state.gc import Retention
 from arco.state.snapshot import AsOf, Generation
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
+from arco.storage.seal import seal, unseal
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
 from tests.kit.invariants import check_at_rest, check_snapshot
@@ -98,8 +99,8 @@ def test_deep_fsck_finds_one_flipped_byte_and_names_the_file(
 
 
 def test_fsck_finds_a_broken_hash_chain(at: Setting) -> None:
-    raw = at.memory.get(paths.root(3)).data
-    corrupt(at.memory, paths.root(3), raw.replace(b'"commit_id":"0', b'"commit_id":"1'))
+    raw = unseal(at.memory.get(paths.root(3)).data, paths.root(3))
+    corrupt(at.memory, paths.root(3), seal(raw.replace(b'"commit_id":"0', b'"commit_id":"1')))
     codes = [(f.code, f.path) for f in at.fresh().fsck().findings]
     assert ("hash_chain", paths.root(4)) in codes
 
@@ -230,7 +231,7 @@ def test_rollback_that_ran_beside_gc_keeps_its_files(at: Setting) -> None:
         at.w.catalog.create_asset(f"sales.b{n}")
     at.w.merger.merge(everything=True)
     at.clock.advance(2 * DAY)
-    at.hooks.before("put", paths.FLOOR, lambda: at.other.rollback(3, reason="race"))
+    at.hooks.before("put", paths.FLOORS, lambda: at.other.rollback(3, reason="race"))
     at.w.gc(SHORT, dry_run=False)
     check_snapshot(at.fresh().snapshot())
     assert len(at.fresh().read_catalog().assets("sales")) == 2

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from arco.errors import AlreadyExists, Corrupt, Fenced, Invalid, Unavailable
-from arco.storage.lease import Lease, Leases
+from arco.errors import AlreadyExists, ClockSkew, Corrupt, Fenced, Invalid, Unavailable
+from arco.storage.lease import LONGEST_TERM, Lease, Leases
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
+from arco.storage.store_clock import StoreClock
 from tests.kit.faulty import Crash, CrashStore, FaultyStore
 from tests.kit.stores import ManualClock
 
@@ -25,12 +26,14 @@ class LostPut(MemoryStore):
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         super().put(path, data, mode)
-        raise self.answer
+        if mode is not Mode.OVERWRITE:
+            raise self.answer
 
 
 def leases(store: Store, clock: ManualClock, name: str) -> Leases:
     count = itertools.count()
-    return Leases(store, clock, name, lambda: f"{name}-{next(count)}")
+    store_clock = StoreClock(store, clock)
+    return Leases(store, clock, store_clock, name, lambda: f"{name}-{next(count)}")
 
 
 @pytest.mark.parametrize("answer", [Unavailable("time-out"), AlreadyExists("retried")])
@@ -71,7 +74,7 @@ def test_sleeper_who_creates_a_removed_number_does_not_hold_it() -> None:
                     bob.release(lease)
             return iter(found)
 
-        get, put, delete = store.get, store.put, store.delete
+        get, put, delete, head = store.get, store.put, store.delete, store.head
 
     slept: list[bool] = []
     bob = leases(store, clock, "bob")
@@ -98,7 +101,7 @@ def test_unreadable_record_is_corrupt_not_free() -> None:
 
 @pytest.mark.parametrize("after_effect", [False, True])
 def test_crash_anywhere_blocks_others_for_one_term_at_most(after_effect: bool) -> None:
-    for at in range(1, 12):
+    for at in range(1, 16):
         clock = ManualClock()
         store = MemoryStore(clock)
         crashing = leases(CrashStore(store, at, after_effect), clock, "ann")
@@ -142,5 +145,39 @@ def test_with_one_clock_two_never_hold_a_lease_whatever_fails(seed: int) -> None
             assert got.number > greatest, f"seed {seed}: the number went back"
             greatest = got.number
             held[who] = got
-        live = [it for it in held.values() if clock.now() < it.record.expires_at]
+        live = [it for it in held.values() if clock.monotonic() < it.until_s]
         assert len(live) <= 1, f"seed {seed}: {live}"
+
+
+def test_lease_of_a_dead_holder_with_a_wrong_clock_ends_after_its_term() -> None:
+    true = ManualClock()
+    store = MemoryStore(true)
+    ahead = ManualClock()
+    ahead.sleep(200)  # within the bound
+    assert leases(store, ahead, "ann").acquire("x", TTL) is not None
+    bob = leases(store, true, "bob")
+    assert bob.acquire("x", TTL) is None
+    true.sleep(31)
+    assert bob.acquire("x", TTL) is not None
+
+
+def test_holder_whose_clock_is_a_day_off_gets_no_lease() -> None:
+    true = ManualClock()
+    ahead = ManualClock()
+    ahead.sleep(86_401)
+    with pytest.raises(ClockSkew, match="1 day, 0:00:00 ahead"):
+        leases(MemoryStore(true), ahead, "ann").acquire("x", TTL)
+
+
+def test_record_from_the_future_or_without_end_holds_nobody_up_for_long() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    ann = leases(store, clock, "ann")
+    assert ann.acquire("x", timedelta(days=10_000)) is not None
+    clock.sleep(LONGEST_TERM.total_seconds() + 1)
+    assert leases(store, clock, "bob").acquire("x", TTL) is not None
+    (meta,) = store.list("leases/x/")
+    entry = store._objects[meta.path]
+    future = entry.meta._replace(last_modified=clock.now() + timedelta(days=10_000))
+    store._objects[meta.path] = entry._replace(meta=future)
+    assert leases(store, clock, "cyd").acquire("x", TTL) is not None

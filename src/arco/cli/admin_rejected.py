@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from arco.cli.options import command
 from arco.cli.session import Session
-from arco.errors import Corrupt, Invalid, NotFound
+from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
     from arco.app import Workspace
@@ -21,108 +22,131 @@ def register(app: typer.Typer) -> None:
         app,
         "rejected",
         example="servo admin rejected\n"
-        "servo admin rejected 01M7GQ2FZDGSBWMPF1ARV76T90\n"
-        "servo admin rejected 01M7GQ2FZDGSBWMPF1ARV76T90 --requeue",
+        "servo admin rejected 6f1ed002ab5595859014ebf0951522d9\n"
+        "servo admin rejected 6f1ed002ab5595859014ebf0951522d9 --requeue",
     )(rejected)
 
 
 def rejected(
     session: Session,
-    name: Annotated[str | None, typer.Argument(help="Show this batch whole.")] = None,
+    key: Annotated[str | None, typer.Argument(help="Show this object whole.")] = None,
     requeue: Annotated[
         bool,
         typer.Option("--requeue", help="Put it into the inbox again, if it can be read by now."),
     ] = False,
 ) -> None:
-    """List the batches that were rejected, with the reasons.
+    """List the inbox objects that were rejected, with the reasons.
 
-    A batch is rejected whole if one of its events cannot be read. It is kept for
-    30 days.
+    A batch is rejected whole if one of its events cannot be read. The object is kept as it
+    was, for 30 days.
     """
     workspace = session.open()
-    if name is None:
+    if key is None:
         if requeue:
-            raise Invalid("--requeue needs the name of a batch", hint="see: servo admin rejected")
+            raise Invalid("--requeue needs the key of an object", hint="see: servo admin rejected")
         _list(session, list(_all(workspace)))
     elif requeue:
-        _requeue(session, workspace, _one(workspace, name))
+        _requeue(session, workspace, _one(workspace, key))
     else:
-        _show(session, _one(workspace, name))
+        _show(session, workspace, _one(workspace, key))
 
 
 def _all(workspace: Workspace) -> Iterator[Rejection]:
-    from arco.log.inbox import Rejection
-    from arco.log.manifest import decode
+    from arco.log.inbox import read_rejection
     from arco.storage import paths
 
     for meta in workspace.store.list(paths.REJECTED):
-        yield decode(workspace.store.get(meta.path).data, Rejection, meta.path)
+        if meta.path.endswith(".json"):
+            yield read_rejection(workspace.store, meta.path)
 
 
-def _one(workspace: Workspace, name: str) -> Rejection:
-    from arco.log.inbox import Rejection
-    from arco.log.manifest import decode
+def _one(workspace: Workspace, key: str) -> Rejection:
+    """By its key, or by the name that the object had in the inbox."""
+    from arco.log.inbox import read_rejection
     from arco.storage import paths
 
-    path = paths.rejected(name)
     try:
-        return decode(workspace.store.get(path).data, Rejection, path)
+        return read_rejection(workspace.store, paths.rejection(key))
     except NotFound:
-        raise NotFound(
-            f"no rejected batch is called {name}", hint="see: servo admin rejected"
-        ) from None
+        for rejection in _all(workspace):
+            if rejection.name == key:
+                return rejection
+    raise NotFound(f"no rejected object is called {key}", hint="see: servo admin rejected")
 
 
-def _list(session: Session, found: list[Rejection]) -> None:
+def _list(session: Session, rejections: list[Rejection]) -> None:
     from arco.cli import render
 
     if session.json:
-        rows = [
-            {"name": r.name, "received_at": r.received_at, "bytes": len(r.body), "reason": r.reason}
-            for r in found
-        ]
-        render.document({"rejected": rows})
-    elif not found:
+        render.document({"rejected": rejections})
+    elif not rejections:
         render.say("no batch was rejected")
     else:
-        rows_ = [(r.name, r.received_at, render.size(len(r.body)), r.reason) for r in found]
-        headers = ("name", "received", "bytes", "reason")
-        render.show(render.table(headers, rows_, right=["bytes"], whole=["received"]))
+        rows = [(r.key, r.name, r.received_at, render.size(r.bytes), r.reason) for r in rejections]
+        headers = ("key", "name", "received", "bytes", "reason")
+        render.show(render.table(headers, rows, right=["bytes"], whole=["key", "received"]))
 
 
-def _show(session: Session, found: Rejection) -> None:
+def _show(session: Session, workspace: Workspace, rejection: Rejection) -> None:
     from arco.cli import render
 
+    body = _body(workspace, rejection)
+    text = body.decode("utf-8", "backslashreplace")
     if session.json:
-        render.document(found)
+        render.document(render.plain(rejection) | {"body": text})
         return
-    shown = {"name": found.name, "received": found.received_at, "reason": found.reason}
-    render.show(render.fields(shown), render.title(f"body ({render.size(len(found.body))})"))
-    render.say(found.body.decode("utf-8", "backslashreplace"))
+    shown = {
+        "key": rejection.key,
+        "name": rejection.name,
+        "received": rejection.received_at,
+        "bytes": render.size(rejection.bytes),
+        "reason": rejection.reason,
+    }
+    render.show(render.fields(shown), render.title("body"))
+    render.say(text)
+    if len(body) < rejection.bytes:
+        render.say(f"… and {render.size(rejection.bytes - len(body))} more", "yellow")
 
 
-def _requeue(session: Session, workspace: Workspace, found: Rejection) -> None:
-    """Put first, then delete: a crash between the two repeats events, which changes nothing."""
+def _body(workspace: Workspace, rejection: Rejection) -> bytes:
+    """The object, as far as one batch may be large."""
+    from arco.log.envelope import MAX_BATCH_BYTES
+    from arco.storage import paths
+
+    length = min(rejection.bytes, MAX_BATCH_BYTES)
+    return workspace.store.get_range(paths.rejected_object(rejection.key), 0, length)
+
+
+def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> None:
+    """Put first, then delete: a batch that is put twice under one name is taken once."""
     import msgspec
 
     from arco.cli import render
     from arco.log.envelope import decode_batch, encode_batch
     from arco.storage import paths
 
+    body = _body(workspace, rejection)
     try:
-        batch = decode_batch(found.body, workspace.tenant, workspace.name)
+        if len(body) < rejection.bytes:
+            raise Corrupt(f"it has {rejection.bytes} bytes, more than a batch may have")
+        batch = decode_batch(body, workspace.tenant, workspace.name, rejection.name)
         for event in batch.events:
             workspace.types.decode(event.type, event.version, event.data)
     except Corrupt as error:
         raise Invalid(
-            f"{found.name} still cannot be read: {error.message}",
+            f"{rejection.name} still cannot be read: {error.message}",
             hint="fix the program that wrote it, and have it append the events again",
         ) from None
-    new = msgspec.structs.replace(batch, batch=workspace.ids())
-    workspace.store.put(paths.inbox(new.batch), encode_batch(new))
-    workspace.store.delete(paths.rejected(found.name))
+    # Under its old name a commit may still take it for the rejected one, and delete it.
+    again = msgspec.structs.replace(batch, batch=f"{batch.batch}-1")
+    with contextlib.suppress(AlreadyExists):
+        workspace.store.put(paths.inbox(again.batch), encode_batch(again))
+    workspace.store.delete(paths.rejection(rejection.key))
+    workspace.store.delete(paths.rejected_object(rejection.key))
     if session.json:
-        render.document({"requeued": found.name, "name": new.batch, "events": len(new.events)})
+        render.document(
+            {"requeued": rejection.key, "name": again.batch, "events": len(batch.events)}
+        )
     else:
-        events = render.count(len(new.events), "event")
-        render.say(f"{events} of {found.name} are in the inbox again, as {new.batch}")
+        events = render.count(len(batch.events), "event")
+        render.say(f"{events} of {rejection.name} are in the inbox again, as {again.batch}")

@@ -5,8 +5,8 @@ finished) wakes whoever flushes; what is not (an acknowledgement) waits a moment
 something to go with. All that waits goes in one batch: that is what makes many small
 tasks cheap.
 
-Reports are facts, and facts may be folded twice: after an append whose outcome is
-unknown they are simply appended again.
+After an append whose outcome is unknown, the same events are appended again under the
+same batch name, which the log takes once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from arco.clock import Clock
-from arco.errors import Error, Invalid
+from arco.errors import Error, Invalid, Unappended
 from arco.log.append import Ledger
 from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload
 
@@ -37,6 +37,8 @@ class Reports:
         self._waiting: list[Waiting] = []
         self._since = 0.0
         self._urgent = False
+        self._unknown: tuple[str, int] | None = None
+        """The batch whose outcome is unknown, and how many of those that wait it has."""
         self.wake: Callable[[], None] = lambda: None
         """Called when something urgent has come in."""
         self.on_append: Callable[[str, Sequence[Event]], None] = lambda batch, events: None
@@ -90,7 +92,11 @@ class Reports:
 
     def _take(self) -> list[Waiting]:
         with self._condition:
-            taken, self._waiting = _first(self._waiting)
+            if self._unknown is not None:
+                count = self._unknown[1]
+                taken, self._waiting = self._waiting[:count], self._waiting[count:]
+            else:
+                taken, self._waiting = _first(self._waiting)
             if not self._waiting:
                 self._urgent = False
             return taken
@@ -99,12 +105,20 @@ class Reports:
         """Append, in halves where the log refuses the whole; what is left if that fails waits."""
         names: list[str] = []
         parts = [taken]
+        batch = self._unknown[0] if self._unknown is not None else ""
+        self._unknown = None
         while parts:
             part = parts.pop(0)
             events = [event for event, _ in part]
             try:
-                names.append(self._ledger.append(events, notify=False).batch)
+                names.append(self._ledger.append(events, batch=batch, notify=False).batch)
+                batch = ""
+            except Unappended as error:
+                self._unknown = (error.batch, len(part))
+                self._put_back([each for some in [part, *parts] for each in some])
+                raise
             except Invalid:
+                batch = ""
                 if len(part) > 1:
                     half = len(part) // 2
                     parts[:0] = [part[:half], part[half:]]

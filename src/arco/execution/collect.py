@@ -41,14 +41,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from arco.clock import Clock
 from arco.errors import Contended, Refused, Unavailable
 from arco.execution.events import Version
 from arco.execution.expiry import FOLDER, Ended, GivenUp, Kept, Made, Needs, Runs, give_up, needed
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.log.head import Manifests
 from arco.log.publish import delete_quietly
-from arco.state.gc import LEASE, LEASE_TTL, raise_floor, wanted_floor
+from arco.state.gc import LEASE, LEASE_TTL, wanted_floor
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, silent
@@ -56,6 +55,7 @@ from arco.state.snapshot import Snapshot
 from arco.storage.lease import Leases
 from arco.storage.parallel import each
 from arco.storage.port import ObjectMeta
+from arco.storage.store_clock import StoreClock
 
 DATA = "data/"
 LOGS = "logs/"
@@ -113,7 +113,7 @@ class DataCollector:
         manifests: Manifests,
         files: Files,
         pins: Pins,
-        clock: Clock,
+        store_clock: StoreClock,
         leases: Leases,
         runs: Runs,
         expire: Callable[[str, Sequence[Version]], object],
@@ -122,7 +122,7 @@ class DataCollector:
         self._store = manifests.store
         self._files = files
         self._pins = pins
-        self._clock = clock
+        self._store_clock = store_clock
         self._leases = leases
         self._runs = runs
         self._expire = expire
@@ -139,14 +139,15 @@ class DataCollector:
             return self._collect(kept or Kept(), False, hold.keeping(progress))
 
     def _collect(self, kept: Kept, dry_run: bool, progress: Progress) -> DataGcReport:
-        now = self._clock.now()
+        # A dry run decides nothing, and must write nothing.
+        now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
         if head.generation == 0:
             return DataGcReport(dry_run, 0, 0, [], [], 0)
         floor = wanted_floor(self._manifests, head, kept.generations, now)
         if not dry_run:
-            raise_floor(self._manifests, floor)
-        pinned = {pin.generation for pin in self._pins.active()}
+            self._manifests.raise_floor(floor)
+        pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
         snapshot = Snapshot(self._manifests, self._files, head)
         seen = self._look(snapshot, floor, pinned, progress)
@@ -156,7 +157,8 @@ class DataCollector:
         if not dry_run:
             told = self._give_up(given_up, progress)
             failed, given_up = len(given_up) - len(told), told
-        doomed = list(self._sweepable(seen, given_up, kept, self._runs.ended(snapshot), progress))
+        ended = self._runs.ended(snapshot)
+        doomed = list(self._sweepable(seen, given_up, kept, ended, now, progress))
         if not dry_run:
             failed += self._sweep(doomed, progress)
         return DataGcReport(dry_run, floor, head.generation, given_up, doomed, failed)
@@ -230,11 +232,11 @@ class DataCollector:
         given_up: Sequence[GivenUp],
         kept: Kept,
         ended: Ended,
+        now: datetime,
         progress: Progress,
     ) -> Iterator[Doomed]:
         going = {given.path for given in given_up}
         going |= {m.path for m in seen.versions if m.status == "EXPIRED" and not seen.stays(m)}
-        now = self._clock.now()
         window = max(kept.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
             if _MARKER.fullmatch(key):

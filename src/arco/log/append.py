@@ -3,10 +3,11 @@
 `Ledger.append` validates, encodes one batch and creates it in the inbox. It
 reads nothing. When it returns, the events will be folded exactly once.
 
-When the store does not answer, the outcome is unknown. Putting the batch again
-without looking could have it folded twice: it may have been taken by a commit
-and deleted since. So the ledger looks first, in the inbox, then in the commits
-since the append began, and only then puts it again under the same name.
+When the store does not answer, the outcome is unknown: the batch may be in the
+inbox, may have been consumed and deleted since, or may still arrive. So it is put
+again, under the same name. A commit remembers the names that it consumed, and
+recognises a batch that comes again, however late (commit.py). A caller that gets
+Unappended may try again for as long as it likes, if it keeps the batch's name.
 """
 
 from __future__ import annotations
@@ -14,28 +15,25 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unavailable
+from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unappended, Unavailable
 from arco.log.envelope import (
     MAX_EVENT_BYTES,
-    MAX_VERSION,
     Batch,
     Event,
     EventTypes,
     Payload,
     encode_batch,
     make_event,
+    unfit,
 )
-from arco.log.head import Manifests
 from arco.storage import paths
 from arco.storage.port import Store
-
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far committers' clocks may be from ours when we look for a batch in their commits."""
+from arco.storage.store_clock import StoreClock
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -80,10 +78,12 @@ class Ledger:
     def __init__(
         self,
         store: Store,
-        manifests: Manifests,
+        tenant: str,
+        workspace: str,
         clock: Clock,
         ids: Callable[[], str],
         types: EventTypes,
+        store_clock: StoreClock,
         *,
         source: str = "arco",
         actor: str = "",
@@ -91,10 +91,12 @@ class Ledger:
         attempts: int = 4,
     ) -> None:
         self._store = store
-        self._manifests = manifests
+        self._tenant = tenant
+        self._workspace = workspace
         self._clock = clock
         self._ids = ids
         self._types = types
+        self._store_clock = store_clock
         self._source = source
         self._actor = actor
         self._signal = signal
@@ -117,8 +119,8 @@ class Ledger:
             id=self._ids(),
             time=time or self._clock.now(),
             source=self._source,
-            tenant=self._manifests.tenant,
-            workspace=self._manifests.workspace,
+            tenant=self._tenant,
+            workspace=self._workspace,
             idempotency_key=idempotency_key,
             actor=actor or self._actor,
             correlation_id=correlation_id,
@@ -126,34 +128,30 @@ class Ledger:
             traceparent=traceparent,
         )
 
-    def append(self, events: Sequence[Event | Payload], *, notify: bool = True) -> Receipt:
-        """Make events durable. Raises Invalid, or Unavailable with the outcome unknown.
+    def append(
+        self, events: Sequence[Event | Payload], *, batch: str = "", notify: bool = True
+    ) -> Receipt:
+        """Make events durable. Raises Invalid, or Unappended if the outcome is unknown.
 
-        Whoever commits them itself, next, need not `notify` the compactor.
+        Whoever tries again after Unappended gives the same events and its `batch`: they
+        are in the log once, whatever became of the tries before. Whoever commits the
+        events itself, next, need not `notify` the compactor.
         """
         now = self._clock.now()
         wrapped = [e if isinstance(e, Event) else self.event(e, time=now) for e in events]
         for event in wrapped:
             self._validate(event)
-        batch = Batch(batch=self._ids(), events=wrapped)
-        self._put(batch.batch, encode_batch(batch))
+        name = batch or self._ids()
+        self._put(name, encode_batch(Batch(batch=name, events=wrapped)))
         if notify and self._signal is not None:
-            self._signal.notify(batch.batch)
-        return Receipt(batch.batch, tuple(event.id for event in wrapped))
+            self._signal.notify(name)
+        return Receipt(name, tuple(event.id for event in wrapped))
 
     def _validate(self, event: Event) -> None:
-        scope = (self._manifests.tenant, self._manifests.workspace)
-        if (event.tenant_id, event.workspace_id) != scope:
-            raise Invalid(f"event {event.id} belongs to {event.tenant_id}/{event.workspace_id}")
-        if not event.id or not event.type:
-            raise Invalid("an event needs an id and a type")
-        if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
-            raise Invalid(f"event {event.id}: version {event.version} or time is out of range")
-        if len(event.data) > MAX_EVENT_BYTES:
+        if (reason := unfit(event, self._tenant, self._workspace)) is not None:
+            large = len(event.data) > MAX_EVENT_BYTES
             raise Invalid(
-                f"event {event.id} ({event.type}) has {len(event.data)} bytes of data; "
-                f"the limit is {MAX_EVENT_BYTES}",
-                hint="store large values as an object and refer to it",
+                reason, hint="store large values as an object and refer to it" if large else ""
             )
         try:
             self._types.decode(event.type, event.version, event.data)
@@ -161,49 +159,37 @@ class Ledger:
             raise Invalid(f"event {event.id}: {error.message}") from None
 
     def _put(self, name: str, raw: bytes) -> None:
-        path = paths.inbox(name)
-        began = self._clock.now() - CLOCK_SKEW  # before the put, which may hang for minutes
-        try:
-            self._store.put(path, raw)
-        except (Unavailable, AlreadyExists) as error:
-            self._settle(name, raw, error, began)
-
-    def _settle(self, name: str, raw: bytes, error: Exception, began: datetime) -> None:
-        """Find out what became of a put that gave no clear answer; repeat it if nothing did."""
+        before = self._clock.now()
         for attempt in range(self._attempts):
-            self._clock.sleep(0.05 * 2**attempt)
             try:
-                if self._arrived(name, raw, began):
-                    return
-                if self._clock.now() - began > CLOCK_SKEW + self._manifests.age_gate / 10:
-                    break  # we slept: the commit that took it may have been collected
                 self._store.put(paths.inbox(name), raw)
+                if attempt == 0:
+                    self._store_clock.wrote(paths.inbox(name), before, self._clock.now())
                 return
-            except (Unavailable, AlreadyExists) as again:
-                error = again
-        raise Unavailable(
-            f"batch {name} may or may not have been appended: {error}",
-            hint="append it again with the same idempotency keys: it will not be applied twice",
-        ) from error
+            except AlreadyExists as error:
+                unknown: Exception = error
+            except Unavailable as error:
+                unknown = error
+            try:
+                if isinstance(unknown, AlreadyExists) and self._is_ours(name, raw):
+                    return
+            except Unavailable as error:
+                unknown = error
+            self._clock.sleep(0.05 * 2**attempt)
+        raise Unappended(
+            name,
+            f"batch {name} may or may not have been appended: {unknown}",
+            hint="append it again under the same name, or with the same idempotency keys: "
+            "it will not be applied twice",
+        ) from unknown
 
-    def _arrived(self, name: str, raw: bytes, began: datetime) -> bool:
+    def _is_ours(self, name: str, raw: bytes) -> bool:
+        """Whether an earlier put of this batch arrived: it lies there, or was consumed."""
         try:
-            found = self._store.get(paths.inbox(name)).data
+            if self._store.get(paths.inbox(name)).data == raw:
+                return True
+            if self._store.get(paths.inbox(name)).data == raw:  # the first read may be bad
+                return True
         except NotFound:
-            return self.committed_at(name, began) is not None
-        if found != raw:
-            raise Corrupt(f"another batch is called {name}", hint="check the source of randomness")
-        return True
-
-    def committed_at(self, name: str, since: datetime) -> int | None:
-        """The generation that consumed a batch, looking no further back than `since`."""
-        head: Manifests = self._manifests
-        current = head.head()
-        while current.generation > 0 and current.manifest.published_at >= since:
-            if name in current.manifest.consumed or name in current.manifest.pending_cleanup:
-                return current.generation
-            parent = head.find(current.generation - 1)
-            if parent is None:
-                return None
-            current = parent
-        return None
+            return True
+        raise Corrupt(f"another batch is called {name}", hint="check the source of randomness")

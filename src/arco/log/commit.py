@@ -4,7 +4,8 @@ A commit turns inbox batches into positions, a segment and new table files, and
 publishes all of it by creating one object:
 
     1. find the head, generation n                       (head.py)
-    2. list the inbox; skip what n has under `pending_cleanup`; read the rest
+    2. list the inbox; skip what n has under `pending_cleanup`; read the rest; drop
+       what an earlier commit has consumed
     3. order the events, give them positions; write the segment and one L0 file
        for each table that changed; write the changed domain manifests
     4. create root manifest n+1, only if absent          <- this is the commit
@@ -24,8 +25,15 @@ Why each step is where it is:
   commit id there means that it was us. The same bytes are put again otherwise,
   never other bytes under the same number.
 - *A batch leaves `pending_cleanup` only when a listing, made after the head was
-  read, no longer shows it.* A delete that failed is thus repeated for ever, and
-  never mistaken for a new batch.
+  read, no longer shows it.* A delete that failed is thus repeated for ever.
+- *A batch is consumed once, however late or often it arrives.* A client may send a
+  put again, and a put may arrive minutes after its sender gave it up, when the batch
+  has been consumed and deleted. So each commit records the names that it consumes, as
+  rows of the table `log.batches`, and looks up the names that it is about to consume.
+  Names begin with the time of their making, so files of other times are skipped
+  unread. Rows leave for history, and are found there; a rollback keeps them.
+- *The store's clock.* Times in a manifest are the store's. A process whose clock
+  differs from it by more than a bound does not commit.
 - *A writer that slept.* GC may have removed number n+1 in the meantime, and
   creating it again would fork history. An attempt older than a tenth of the age
   gate gives up. One that fell asleep right before its put lists the manifests
@@ -39,15 +47,15 @@ events, and swap files instead.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
-from arco.clock import Clock
-from arco.errors import NotFound
+from arco.errors import Unavailable
 from arco.log import segment as segments
 from arco.log.envelope import Recorded
 from arco.log.head import Head
@@ -57,6 +65,8 @@ from arco.log.publish import Domains, Proposal, Publisher, delete_quietly
 from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.parallel import each
+
+log = logging.getLogger(__name__)
 
 
 class Projection(Protocol):
@@ -77,8 +87,16 @@ class Projection(Protocol):
 class Projector(Protocol):
     """Folds events over the state of a head. Implemented by `arco.state`."""
 
+    def consumed(self, head: Head, names: Iterable[str]) -> set[str]:
+        """Those of `names` that commits up to `head` have consumed."""
+
     def prepare(
-        self, head: Head, events: Sequence[Recorded], segment: SegmentRef | None, now: datetime
+        self,
+        head: Head,
+        events: Sequence[Recorded],
+        segment: SegmentRef | None,
+        batches: Sequence[str],
+        now: datetime,
     ) -> Projection: ...
 
     def committed(self, head: Head, projection: Projection) -> None: ...
@@ -117,7 +135,6 @@ class Committer:
         publisher: Publisher,
         inbox: Inbox,
         projector: Projector,
-        clock: Clock,
         ids: Callable[[], str],
     ) -> None:
         self._publisher = publisher
@@ -125,7 +142,7 @@ class Committer:
         self._manifests = publisher.manifests
         self._inbox = inbox
         self._projector = projector
-        self._clock = clock
+        self._store_clock = publisher.store_clock
         self._ids = ids
         # One commit at a time in this process: whoever waits here finds its batch
         # committed by the one before. Correctness does not depend on it.
@@ -149,8 +166,9 @@ class Committer:
                 if isinstance(outcome := self._commit((name,)), Nothing):
                     found, since = self._consumer_of(name, since)
                     if found is None:
-                        raise NotFound(
-                            f"batch {name} is neither in the inbox nor in a commit since {since}"
+                        raise Unavailable(
+                            f"batch {name} is neither in the inbox nor in a commit yet",
+                            hint="it is durable; the store's listing may lag behind: look again",
                         )
                     return found
                 if name in outcome.head.manifest.consumed:
@@ -172,7 +190,7 @@ class Committer:
             nonlocal attempt, seen
             seen = head
             if attempt is None or not self._still_good(attempt, head):
-                taken = self._inbox.take(head, names)
+                taken = self._once(head, self._inbox.take(head, names))
                 if not taken.batches and not taken.rejections:
                     delete_quietly(self._store, map(paths.inbox, taken.leftovers))
                     return None
@@ -187,6 +205,18 @@ class Committer:
         self._projector.committed(created, attempt.projection)
         return Committed(created, len(attempt.events), attempt.taken.more)
 
+    def _once(self, head: Head, taken: Taken) -> Taken:
+        """Without the batches that an earlier commit has consumed: those are leftovers."""
+        again = self._projector.consumed(head, [batch.name for batch in taken.batches])
+        if not again:
+            return taken
+        log.warning("%d batches arrived again after they were consumed: %s", len(again), again)
+        return msgspec.structs.replace(
+            taken,
+            batches=[batch for batch in taken.batches if batch.name not in again],
+            leftovers=tuple(sorted({*taken.leftovers, *again})),
+        )
+
     def _still_good(self, attempt: _Attempt, head: Head) -> bool:
         """Whether only merges were published since: they move no position and no row."""
         if head.manifest.position != attempt.position:
@@ -196,20 +226,24 @@ class Committer:
         return all(m.kind == "merge" for m in kinds)
 
     def _write(self, head: Head, taken: Taken) -> _Attempt:
-        events = self._positioned(head, taken)
+        now = self._store_clock.now()
+        events = self._positioned(head, taken, now)
         segment, raw = self._segment(events)
-        projection = self._projector.prepare(head, events, segment, self._clock.now())
+        names = [batch.name for batch in taken.batches]
+        projection = self._projector.prepare(head, events, segment, names, now)
         files = list(projection.files)
         if segment is not None:
             path = segment.path
             files.insert(0, lambda: (path, raw))
         # One file is made while the disk or the network has others.
         each(self._store, lambda make: put_own(self._store, *make()), files)
-        self._inbox.set_aside(taken.rejections)
         return _Attempt(head.manifest.position, head.generation, taken, events, segment, projection)
 
-    def _positioned(self, head: Head, taken: Taken) -> list[Recorded]:
-        """Give the events their positions, in one order whatever batches they came in."""
+    def _positioned(self, head: Head, taken: Taken, now: datetime) -> list[Recorded]:
+        """Give the events their positions, in one order whatever batches they came in.
+
+        An object from the future, as a local disk may hold one, was received now.
+        """
         arrivals = [
             (event.id, batch.received_at, event, payload)
             for batch in taken.batches
@@ -221,7 +255,7 @@ class Committer:
         for position, (_, received, event, payload) in enumerate(
             arrivals, head.manifest.position + 1
         ):
-            log_time = max(log_time, received)
+            log_time = max(log_time, min(received, now))
             recorded.append(Recorded(position, log_time, event, payload))
         return recorded
 

@@ -1,8 +1,8 @@
 """Events and batches, as they travel and as they are stored.
 
 A *batch* is what one append puts into the inbox: a JSON object with 1..n
-events. An *event* is an envelope (CloudEvents' attributes and ours) around
-`data`, whose shape is known from `type` and `version`.
+events, the batch's own name, and a checksum. An *event* is an envelope
+(CloudEvents' attributes and ours) around `data`, whose shape is known from `type` and `version`.
 
 Evolution: fields are only ever added, with defaults, and the version goes up.
 One struct therefore reads every version up to its own. Types and versions that
@@ -18,11 +18,15 @@ from typing import Any, ClassVar
 import msgspec
 
 from arco.errors import Corrupt, Invalid
+from arco.storage.seal import seal, unseal
 
-BATCH_FORMAT = 1
+BATCH_FORMAT = 2
+"""2: sealed, see `arco.storage.seal`."""
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 8 << 20
 MAX_EVENT_BYTES = 1 << 20
+MAX_TEXT_BYTES = 1 << 10
+"""Of ids, keys and names in an envelope."""
 MAX_VERSION = (1 << 31) - 1
 
 
@@ -85,7 +89,7 @@ def encode_batch(batch: Batch) -> bytes:
             f"batch {batch.batch} has {len(batch.events)} events; the limit is {MAX_BATCH_EVENTS}",
             hint="append it in several batches",
         )
-    raw = _encoder.encode(batch)
+    raw = seal(_encoder.encode(batch))
     if len(raw) > MAX_BATCH_BYTES:
         raise Invalid(
             f"batch {batch.batch} has {len(raw)} bytes; the limit is {MAX_BATCH_BYTES}",
@@ -94,31 +98,76 @@ def encode_batch(batch: Batch) -> bytes:
     return raw
 
 
-def decode_batch(raw: bytes, tenant: str, workspace: str) -> Batch:
-    """Parse an inbox object, whoever wrote it. Raises Corrupt with the reason."""
-    if len(raw) > MAX_BATCH_BYTES:
-        raise Corrupt(f"{len(raw)} bytes; the limit is {MAX_BATCH_BYTES}")
+def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
+    """Parse the inbox object `name`, whoever wrote it. Raises Corrupt with the reason."""
     try:
-        raw.decode()  # `data` is not looked into, and must be text all the same
-        batch = _batches.decode(raw)
+        # `data` is not looked into, and must be text all the same.
+        batch = _batches.decode(unseal(raw, name).decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"not a batch of events: {error}") from None
     if batch.format != BATCH_FORMAT:
         raise Corrupt(f"batch format {batch.format}; this program reads {BATCH_FORMAT}")
+    if batch.batch != name:
+        raise Corrupt(f"this is batch {batch.batch[:100]!r}, under another name")
     if not 0 < len(batch.events) <= MAX_BATCH_EVENTS:
         raise Corrupt(f"{len(batch.events)} events; between 1 and {MAX_BATCH_EVENTS} are allowed")
     for event in batch.events:
-        if event.tenant_id != tenant or event.workspace_id != workspace:
-            raise Corrupt(
-                f"event {event.id} belongs to {event.tenant_id}/{event.workspace_id}, "
-                f"not to {tenant}/{workspace}"
-            )
-        if not event.id or not event.type or len(event.data) > MAX_EVENT_BYTES:
-            raise Corrupt(f"event {event.id!r} has no id, no type, or too much data")
-        # What a column of the log cannot hold would stop every commit from here on.
-        if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
-            raise Corrupt(f"event {event.id}: version {event.version} or time is out of range")
+        if (reason := unfit(event, tenant, workspace)) is not None:
+            raise Corrupt(reason)
     return batch
+
+
+def unfit(event: Event, tenant: str, workspace: str) -> str | None:
+    """Why the log of a workspace cannot hold an event; None if it can.
+
+    What a column of the log cannot hold would stop every commit from there on.
+    """
+    if (event.tenant_id, event.workspace_id) != (tenant, workspace):
+        return (
+            f"event {event.id[:100]!r} belongs to {event.tenant_id[:100]}/"
+            f"{event.workspace_id[:100]}, not to {tenant}/{workspace}"
+        )
+    if not event.id or not event.type:
+        return f"event {event.id[:100]!r} has no id or no type"
+    if (field := _overlong(event)) is not None:
+        return (
+            f"event {event.id[:100]!r}: {field} has text that UTF-8 cannot hold, or more than "
+            f"{MAX_TEXT_BYTES} bytes of it"
+        )
+    if len(event.data) > MAX_EVENT_BYTES:
+        return (
+            f"event {event.id} ({event.type}) has {len(event.data)} bytes of data; "
+            f"the limit is {MAX_EVENT_BYTES}"
+        )
+    if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
+        return f"event {event.id}: version {event.version} or time is out of range"
+    return None
+
+
+def _overlong(event: Event) -> str | None:
+    """The first text field that is not UTF-8, or longer than MAX_TEXT_BYTES."""
+    for field in _TEXT_FIELDS:
+        value = getattr(event, field)
+        if value is None or (value.isascii() and len(value) <= MAX_TEXT_BYTES):
+            continue
+        try:
+            if len(value.encode()) > MAX_TEXT_BYTES:
+                return field
+        except UnicodeEncodeError:
+            return field
+    return None
+
+
+_TEXT_FIELDS = (
+    "id",
+    "type",
+    "source",
+    "idempotency_key",
+    "correlation_id",
+    "causation_id",
+    "actor",
+    "traceparent",
+)
 
 
 class EventTypes:

@@ -4,24 +4,26 @@ The head is the root manifest with the greatest generation. It is found from a
 hint by probing upwards. The hint may be stale, lost, or even have gone back: it
 only says where to start. What must hold is that every generation between the
 starting point and the head exists. GC removes generations from below, and only
-such that are older than its age gate, so that a start which is younger than a
-tenth of the gate is safe. An older one is confirmed by a listing, which costs
-one call in a workspace that has been idle for hours.
+such that are older than its age gate. So a start is safe if this process saw it as
+the head less than a tenth of the gate ago, or if it was published less than that ago;
+a time in the future says that a clock is wrong. Any other start is confirmed by a
+listing, which costs one call in a workspace that has been idle for hours.
 
 Only NotFound means empty. Anything else fails closed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import Corrupt, NotFound
+from arco.errors import AlreadyExists, Corrupt, NotFound
 from arco.log.manifest import (
     FORMAT,
     DomainManifest,
@@ -30,12 +32,15 @@ from arco.log.manifest import (
     Ref,
     RootManifest,
     decode,
-    encode,
+    decode_sealed,
+    encode_sealed,
     sha256,
     verified,
 )
 from arco.storage import paths
 from arco.storage.port import Mode, Store
+from arco.storage.seal import read_checked
+from arco.storage.store_clock import BOUND
 
 EPOCH = datetime(1970, 1, 1)
 AGE_GATE = timedelta(hours=24)
@@ -92,17 +97,21 @@ class Manifests:
         self._domains: OrderedDict[str, DomainManifest] = OrderedDict()
         self._lock = threading.Lock()
         self._known: Head | None = None
+        self._known_at = (0.0, EPOCH)
+        """When that was seen to be the head, by both clocks."""
 
     def head(self) -> Head:
         """The newest generation, read from the store."""
         start = self._start()
         if start is None:
             return genesis(self.tenant, self.workspace)
-        self._known = found = self._probe(start)
+        now = (self.clock.monotonic(), self.clock.now())
+        found = self._probe(start)
+        self._known, self._known_at = found, now
         return found
 
     def _start(self) -> Head | None:
-        if self._known is not None and self._recent(self._known):
+        if self._known is not None and self._was_just_head():
             return self._known
         candidates = [h for h in (self._known, self._hinted()) if h is not None]
         newest = max(candidates, key=lambda h: h.generation, default=None)
@@ -110,8 +119,16 @@ class Manifests:
             return newest
         return self.listed(newest)
 
+    def _was_just_head(self) -> bool:
+        """Both clocks are asked: the monotonic one stands still while a machine sleeps."""
+        limit = self.age_gate / 10
+        elapsed_s = self.clock.monotonic() - self._known_at[0]
+        elapsed = self.clock.now() - self._known_at[1]
+        return elapsed_s < limit.total_seconds() and abs(elapsed) < limit
+
     def _recent(self, head: Head) -> bool:
-        return self.clock.now() - head.manifest.published_at < self.age_gate / 10
+        age = self.clock.now() - head.manifest.published_at
+        return -BOUND < age < self.age_gate / 10
 
     def _hinted(self) -> Head | None:
         hint = self.hint()
@@ -154,8 +171,10 @@ class Manifests:
         if generation == 0:
             return genesis(self.tenant, self.workspace)
         path = paths.root(generation)
-        raw = self.store.get(path).data
-        root = decode(raw, RootManifest, path)
+        return read_checked(self.store, path, lambda raw: self._parse(raw, generation, path))
+
+    def _parse(self, raw: bytes, generation: int, path: str) -> Head:
+        root = decode_sealed(raw, RootManifest, path)
         if root.generation != generation:
             raise Corrupt(f"{path} says that it is generation {root.generation}")
         if (root.tenant_id, root.workspace_id) != (self.tenant, self.workspace):
@@ -166,10 +185,9 @@ class Manifests:
         found = self._domains.get(ref.sha256)
         if found is None:
             try:
-                raw = self.store.get(ref.path).data
+                found = read_checked(self.store, ref.path, lambda raw: _domain(raw, ref))
             except NotFound:
                 raise Corrupt(f"{ref.path} is missing", hint="run `servo admin fsck`") from None
-            found = decode(verified(raw, ref.sha256, ref.path), DomainManifest, ref.path)
             self.remember(ref, found)
         return found
 
@@ -197,7 +215,7 @@ class Manifests:
 
     def hint(self) -> Hint | None:
         try:
-            return decode(self.store.get(paths.HINT).data, Hint, paths.HINT)
+            return decode_sealed(self.store.get(paths.HINT).data, Hint, paths.HINT)
         except (NotFound, Corrupt):
             return None  # a broken hint is no hint: the listing decides
 
@@ -205,20 +223,38 @@ class Manifests:
         """Point at `head`, unless the hint is already past it."""
         current = self.hint()
         if current is None or current.generation < head.generation:
-            raw = encode(Hint(head.generation, head.sha256))
+            raw = encode_sealed(Hint(head.generation, head.sha256))
             self.store.put(paths.HINT, raw, Mode.OVERWRITE)
 
     def advance(self, head: Head) -> None:
         """Remember a head that this process created."""
         if self._known is None or self._known.generation < head.generation:
             self._known = head
+            self._known_at = (self.clock.monotonic(), self.clock.now())
 
     def floor(self) -> int:
-        """The lowest generation that GC promises to keep."""
-        try:
-            return decode(self.store.get(paths.FLOOR).data, Floor, paths.FLOOR).generation
-        except NotFound:
-            return 1
+        """The lowest generation that GC promises to keep.
+
+        Floors are numbered objects, and the greatest holds: one that arrives late, or
+        from a collector that slept, cannot put it back.
+        """
+        return max(self._floors(), default=1)
+
+    def raise_floor(self, generation: int) -> None:
+        """Let nobody open what lies below. Whoever does this looks at the pins only after it."""
+        below = sorted(self._floors())
+        if generation <= max(below, default=1):
+            return
+        floor = encode_sealed(Floor(generation))
+        with contextlib.suppress(AlreadyExists):
+            self.store.put(paths.floor(generation), floor)
+        for number in below[:-1]:  # one stays, for whoever lists while this goes on
+            self.store.delete(paths.floor(number))
+
+    def _floors(self) -> Iterator[int]:
+        for meta in self.store.list(paths.FLOORS):
+            if (generation := paths.floor_generation(meta.path)) is not None:
+                yield generation
 
     def first_where(self, holds: Callable[[Head], bool], low: int, high: Head) -> Head | None:
         """The first generation in low..high for which a monotone predicate holds."""
@@ -233,3 +269,7 @@ class Manifests:
             else:
                 low = middle + 1
         return best
+
+
+def _domain(raw: bytes, ref: Ref) -> DomainManifest:
+    return decode(verified(raw, ref.sha256, ref.path), DomainManifest, ref.path)

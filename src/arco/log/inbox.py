@@ -1,38 +1,54 @@
-"""Taking batches out of the inbox, and setting aside what cannot be read."""
+"""Taking batches out of the inbox, and setting aside what cannot be read.
+
+Anybody with access to the store can put anything here, and any read can go wrong.
+A batch is taken if its bytes have their own checksum. Bytes that have not are read
+again; an object is rejected only by two equal reads, or by its size in the listing,
+without a read. A rejected object is copied as it is, under a name of our own, so that
+no name, no size and no content of one object stops the others.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unavailable
-from arco.log.envelope import Event, EventTypes, Payload, decode_batch
+from arco.errors import AlreadyExists, Corrupt, Error, Invalid, NotFound, Unavailable
+from arco.log.envelope import MAX_BATCH_BYTES, Event, EventTypes, Payload, decode_batch
 from arco.log.head import Head
+from arco.log.manifest import decode_sealed
 from arco.storage import paths
 from arco.storage.parallel import each
-from arco.storage.port import Object, ObjectMeta, Store
+from arco.storage.port import ObjectMeta, Store
+from arco.storage.seal import read_checked, seal
+from arco.storage.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
+
+Events = list[tuple[Event, Payload | None]]
+"""With the decoded data; None where the type or version is unknown."""
 
 
 class ReceivedBatch(msgspec.Struct, frozen=True):
     name: str
     received_at: datetime
-    events: list[tuple[Event, Payload | None]]
-    """With the decoded data; None where the type or version is unknown."""
+    events: Events
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """A batch that cannot be read: kept under `ledger/rejected/`, whole, with the reason."""
+    """Why an object was rejected. The object itself lies beside this record, as it was."""
 
+    key: str
+    """Names the record and the object under `ledger/rejected/`."""
     name: str
+    """What the object was called in the inbox."""
     reason: str
     received_at: datetime
-    body: bytes
+    bytes: int
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -52,9 +68,17 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    def __init__(self, store: Store, types: EventTypes, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        types: EventTypes,
+        store_clock: StoreClock,
+        *,
+        limits: Limits | None = None,
+    ) -> None:
         self._store = store
         self._types = types
+        self._store_clock = store_clock
         self._limits = limits or Limits()
 
     def take(self, head: Head, names: Sequence[str] = ()) -> Taken:
@@ -64,15 +88,16 @@ class Inbox:
         behind a flood.
         """
         pending = set(head.manifest.pending_cleanup)
-        listed = self._store.list(paths.INBOX)
-        present = {
-            paths.inbox_name(meta.path): meta for meta in listed if meta.path.endswith(".json")
-        }
+        present: dict[str, ObjectMeta] = {}
+        for meta in self._store.list(paths.INBOX):
+            if meta.path.endswith(".json"):
+                present[paths.inbox_name(meta.path)] = meta
+                self._store_clock.listed(meta.path, meta.last_modified)
         # Notifications may come twice; a batch must not.
         first = dict.fromkeys(name for name in names if name in present)
-        wanted = [present[name] for name in first]
-        wanted += [meta for name, meta in present.items() if name not in first]
-        fresh = [meta for meta in wanted if paths.inbox_name(meta.path) not in pending]
+        ordered = [present[name] for name in first]
+        ordered += [meta for name, meta in present.items() if name not in first]
+        fresh = [meta for meta in ordered if paths.inbox_name(meta.path) not in pending]
         leftovers = tuple(sorted(pending & present.keys()))
         chosen = self._within_limits(fresh)
         return self._read(head, chosen, leftovers, more=len(chosen) < len(fresh))
@@ -81,7 +106,8 @@ class Inbox:
         chosen: list[ObjectMeta] = []
         total = 0
         for meta in metas:
-            total += meta.size
+            # What is larger than any batch is rejected unread, and takes no memory.
+            total += meta.size if meta.size <= MAX_BATCH_BYTES else 0
             if chosen and (len(chosen) >= self._limits.batches or total > self._limits.bytes):
                 break
             chosen.append(meta)
@@ -92,25 +118,28 @@ class Inbox:
     ) -> Taken:
         taken = Taken([], [], leftovers, more)
         unread: Unavailable | None = None
-        for meta, found in zip(metas, each(self._store, self._get, metas), strict=True):
-            if found is None:
-                continue  # see `_get`
-            if isinstance(found, Unavailable):
-                unread = found
-                continue
-            name, received_at = paths.inbox_name(meta.path), found.meta.last_modified
-            try:
-                events = self._decode(head, found.data)
-                taken.batches.append(ReceivedBatch(name, received_at, events))
-            except Corrupt as error:
-                taken.rejections.append(Rejection(name, error.message, received_at, found.data))
+
+        def read(meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
+            return self._one(head, meta)
+
+        for result in each(self._store, read, metas):
+            match result:
+                case ReceivedBatch():
+                    taken.batches.append(result)
+                case Rejection():
+                    taken.rejections.append(result)
+                case Unavailable():
+                    unread = result
         if unread is not None and not taken.batches and not taken.rejections:
             raise unread
         return taken if unread is None else msgspec.structs.replace(taken, more=True)
 
-    def _get(self, meta: ObjectMeta) -> Object | Unavailable | None:
+    def _one(self, head: Head, meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
+        name = paths.inbox_name(meta.path)
         try:
-            return self._store.get(meta.path)
+            if meta.size > MAX_BATCH_BYTES:
+                raise Corrupt(f"{meta.size} bytes; the limit is {MAX_BATCH_BYTES}")
+            events = read_checked(self._store, meta.path, lambda raw: self._decode(head, name, raw))
         except NotFound:
             return None  # another committer took and deleted it: our head is stale
         except Unavailable as error:
@@ -118,14 +147,39 @@ class Inbox:
         except Invalid:
             log.warning("%r lies in the inbox and cannot be the name of a batch", meta.path)
             return None
+        except Corrupt as error:
+            return self._set_aside(_rejection(name, meta, error.message))
+        return ReceivedBatch(name, meta.last_modified, events)
 
-    def _decode(self, head: Head, raw: bytes) -> list[tuple[Event, Payload | None]]:
-        batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id)
+    def _decode(self, head: Head, name: str, raw: bytes) -> Events:
+        batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id, name)
         decode = self._types.decode
         return [(e, decode(e.type, e.version, e.data)) for e in batch.events]
 
-    def set_aside(self, rejections: Sequence[Rejection]) -> None:
-        for rejection in rejections:
+    def _set_aside(self, rejection: Rejection) -> Rejection | Unavailable | None:
+        """Copy a rejected object. One that cannot be copied stays, and stops nobody."""
+        try:
+            self._store.copy(paths.inbox(rejection.name), paths.rejected_object(rejection.key))
             # An attempt before this one may have set it aside already.
             with contextlib.suppress(AlreadyExists):
-                self._store.put(paths.rejected(rejection.name), msgspec.json.encode(rejection))
+                record = seal(msgspec.json.encode(rejection))
+                self._store.put(paths.rejection(rejection.key), record)
+        except NotFound:
+            return None  # another committer has set it aside
+        except Unavailable as error:
+            return error
+        except Error as error:
+            log.error("%r in the inbox cannot be set aside: %s", rejection.name[:200], error)
+            return None
+        return rejection
+
+
+def _rejection(name: str, meta: ObjectMeta, reason: str) -> Rejection:
+    identity = f"{name}\n{meta.size}\n{meta.last_modified.isoformat()}"
+    key = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+    return Rejection(key, name, reason, meta.last_modified, meta.size)
+
+
+def read_rejection(store: Store, path: str) -> Rejection:
+    """The record of a rejected object. Raises NotFound."""
+    return read_checked(store, path, lambda raw: decode_sealed(raw, Rejection, path))

@@ -4,6 +4,7 @@ A *root manifest* is one generation of a workspace. It refers, by path and
 SHA-256, to one *domain manifest* for each domain, which lists the files of the
 domain's tables. All of them are immutable.
 
+Root manifests carry their own checksum; everything else is referred to with one.
 A reader refuses what it does not understand: a format above its own, or a
 required feature that it does not know.
 """
@@ -17,10 +18,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from arco.errors import Corrupt, Unreadable
+from arco.storage.seal import seal, unseal
 
-FORMAT = 1
+FORMAT = 2
+"""2: root manifests are sealed, the floor is numbered, consumed batches are a table."""
 FEATURES: frozenset[str] = frozenset()
-"""Features beyond format 1 that this program can read."""
+"""Features beyond the format that this program can read."""
 
 
 class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -140,6 +143,16 @@ class _Version(msgspec.Struct):
 
 def encode(manifest: msgspec.Struct) -> bytes:
     return _encoder.encode(manifest)
+
+
+def encode_sealed(manifest: msgspec.Struct) -> bytes:
+    """With its own checksum, for objects that nothing refers to by one."""
+    return seal(_encoder.encode(manifest))
+
+
+def decode_sealed(raw: bytes, cls: type[T], path: str) -> T:
+    """Verify and parse. Raises Unreadable if newer, Corrupt if broken."""
+    return decode(unseal(raw, path), cls, path)
 
 
 def decode(raw: bytes, cls: type[T], path: str) -> T:

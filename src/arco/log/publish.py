@@ -1,4 +1,4 @@
-"""Publishing: creating the next root manifest, again and again until it, or somebody, did.
+"""Publishing: creates root manifest n+1; retries until this writer or another one has.
 
 commit.py says why in this order. Event commits, merges, rebuilds and rollbacks all
 publish here; nothing else creates a root manifest.
@@ -24,12 +24,14 @@ from arco.log.manifest import (
     RootManifest,
     SegmentRef,
     encode,
+    encode_sealed,
     sha256,
 )
 from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.parallel import each
 from arco.storage.port import Store
+from arco.storage.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Publisher:
-    """Creates the next root manifest, again and again until it, or somebody, did."""
+    """Creates root manifest n+1; retries until this writer or another one has."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Publisher:
         manifests: Manifests,
         clock: Clock,
         ids: Callable[[], str],
+        store_clock: StoreClock,
         *,
         rng: random.Random | None = None,
         attempts: int = 20,
@@ -70,6 +73,7 @@ class Publisher:
         self.manifests = manifests
         self._clock = clock
         self._ids = ids
+        self.store_clock = store_clock
         self._rng = rng or random.Random()
         self._aside: ThreadPoolExecutor | None = None
         self._attempts = attempts
@@ -85,7 +89,8 @@ class Publisher:
 
         `began` is when the first file of this work was written, if that was before.
         Raises Contended after too many lost races, Fenced if this took so long
-        that its number may be gone, Unavailable if the outcome stays unknown.
+        that its number may be gone, ClockSkew if this machine's clock is wrong, and
+        Unavailable if the outcome stays unknown.
         """
         began = began or self.begin()
         for attempt in range(self._attempts):
@@ -114,7 +119,7 @@ class Publisher:
             kind=proposal.kind,
             commit_id=self._ids(),
             parent_sha256=head.sha256,
-            published_at=max(self._clock.now(), head.manifest.published_at),
+            published_at=max(self.store_clock.now(), head.manifest.published_at),
             log_time=proposal.log_time,
             position=proposal.position,
             segment=proposal.segment,
@@ -124,7 +129,7 @@ class Publisher:
             pending_cleanup=proposal.consumed + proposal.pending,
             domains={**head.manifest.domains, **changed},
         )
-        raw = encode(root)
+        raw = encode_sealed(root)
         if self._late(began):
             raise Fenced(
                 f"this attempt at generation {generation} has run for more than a tenth of the "

@@ -17,6 +17,7 @@ from arco.errors import Corrupt, NotFound
 from arco.log.envelope import Event, EventTypes, Recorded
 from arco.log.manifest import SegmentRef, verified
 from arco.storage.port import Store
+from arco.storage.seal import read_checked
 
 SCHEMA = pa.schema(
     [
@@ -72,7 +73,7 @@ def encode(events: Sequence[Recorded]) -> bytes:
 def read_table(store: Store, ref: SegmentRef) -> pa.Table:
     """A segment's events as Arrow, verified against its reference."""
     try:
-        raw = verified(store.get(ref.path).data, ref.sha256, ref.path)
+        raw = read_checked(store, ref.path, lambda raw: verified(raw, ref.sha256, ref.path))
     except NotFound:
         raise Corrupt(f"{ref.path} is missing", hint="restore it from a backup") from None
     try:

@@ -31,7 +31,7 @@ import msgspec
 from arco.clock import Clock
 from arco.errors import AlreadyExists, Conflict, Corrupt, NotFound
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Floor, Hint, encode, sha256, verified
+from arco.log.manifest import Floor, Hint, encode_sealed, sha256, verified
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
@@ -200,9 +200,9 @@ def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
 
 def _finish(source: Store, head: Head, target: Store) -> None:
     path = paths.root(head.generation)
-    target.put(paths.FLOOR, encode(Floor(head.generation)), Mode.OVERWRITE)
+    _create(target, paths.floor(head.generation), encode_sealed(Floor(head.generation)))
     _create(target, path, verified(source.get(path).data, head.sha256, path))
-    target.put(paths.HINT, encode(Hint(head.generation, head.sha256)), Mode.OVERWRITE)
+    target.put(paths.HINT, encode_sealed(Hint(head.generation, head.sha256)), Mode.OVERWRITE)
 
 
 def _create(target: Store, path: str, raw: bytes) -> None:

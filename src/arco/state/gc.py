@@ -13,8 +13,10 @@ retention and the age gate. Then, in this order:
 
 An object is swept only if nothing marked it *and* it is older than the age gate:
 what an attempt in flight has written is younger, because attempts give up at a
-tenth of the gate. Segments are the log: those that the head knows stay for ever.
-One delete that fails never stops the others.
+tenth of the gate. Ages are judged by the store's clock alone, which is measured at
+the start; a machine whose clock differs from it does not collect. Segments are the
+log: those that the head knows stay for ever. One delete that fails never stops the
+others.
 
 Processes that ended without tidying up leave more, which no generation refers to:
 records of workers under `liveness/`, which go when they are older than the age gate
@@ -35,10 +37,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from arco.clock import Clock
 from arco.errors import Contended
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Floor, Ref, encode
+from arco.log.manifest import Ref
 from arco.log.publish import delete_quietly
 from arco.state.parquet import Files
 from arco.state.pins import Pins
@@ -47,7 +48,8 @@ from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.lease import Leases
 from arco.storage.parallel import each
-from arco.storage.port import Mode, ObjectMeta, Store
+from arco.storage.port import ObjectMeta, Store
+from arco.storage.store_clock import StoreClock
 
 LEASE = "gc"
 LEASE_TTL = timedelta(minutes=1)
@@ -84,14 +86,19 @@ class GcReport(msgspec.Struct, frozen=True):
 
 class Collector:
     def __init__(
-        self, manifests: Manifests, files: Files, pins: Pins, clock: Clock, leases: Leases
+        self,
+        manifests: Manifests,
+        files: Files,
+        pins: Pins,
+        store_clock: StoreClock,
+        leases: Leases,
     ) -> None:
         self._manifests = manifests
         self._leases = leases
         self._store: Store = manifests.store
         self._files = files
         self._pins = pins
-        self._clock = clock
+        self._store_clock = store_clock
 
     def collect(
         self,
@@ -112,14 +119,16 @@ class Collector:
         head = self._manifests.head()
         if head.generation == 0:
             return GcReport(dry_run, 0, 0, 0, [], 0)
-        floor = wanted_floor(self._manifests, head, retention, self._clock.now())
+        # A dry run decides nothing, and must write nothing.
+        now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
+        floor = wanted_floor(self._manifests, head, retention, now)
         if not dry_run:
-            raise_floor(self._manifests, floor)
-        pinned = {pin.generation for pin in self._pins.active()}
+            self._manifests.raise_floor(floor)
+        pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
         kept = self._kept({*range(floor, head.generation + 1)} | pinned, progress)
         marked = self._mark(kept, head, progress)
-        doomed = list(self._sweepable(marked, retention))
+        doomed = list(self._sweepable(marked, retention, now))
         failed = 0
         if not dry_run:
             failed = self._sweep(doomed, progress)
@@ -155,24 +164,33 @@ class Collector:
         tables = self._manifests.domain(ref).tables.values()
         return {ref.path, *(file.path for table in tables for file in table.files())}
 
-    def _sweepable(self, marked: set[str], retention: Retention) -> Iterator[Doomed]:
-        limit = self._clock.now() - self._manifests.age_gate
+    def _sweepable(self, marked: set[str], retention: Retention, now: datetime) -> Iterator[Doomed]:
+        limit = now - self._manifests.age_gate
         for meta in self._old(paths.MANIFESTS, limit):
-            if meta.path in marked or meta.path in (paths.HINT, paths.FLOOR):
+            if meta.path in marked or meta.path == paths.HINT:
                 continue
-            if not meta.path.startswith(paths.PINS):
+            if not meta.path.startswith((paths.PINS, paths.FLOORS)):
                 why = "generation" if paths.root_generation(meta.path) else "domain manifest"
                 yield Doomed(meta.path, meta.size, why)
         for prefix, why in ((paths.STATE, "table file"), (paths.SEGMENTS, "abandoned segment")):
             for meta in self._old(prefix, limit):
                 if meta.path not in marked:
                     yield Doomed(meta.path, meta.size, why)
-        for meta in self._old(paths.REJECTED, self._clock.now() - retention.rejected):
-            yield Doomed(meta.path, meta.size, "rejected batch")
+        yield from self._rejected(now - retention.rejected)
         for meta in self._old(paths.LIVENESS, limit):
             if meta.path.endswith(".json"):
                 yield Doomed(meta.path, meta.size, "worker record")
-        yield from self._queued(self._clock.now() - retention.queue)
+        yield from self._queued(now - retention.queue)
+
+    def _rejected(self, limit: datetime) -> Iterator[Doomed]:
+        """Rejected objects with their records; a copy may be as old as its original."""
+        listed = {meta.path: meta for meta in self._store.list(paths.REJECTED)}
+        for path, record in listed.items():
+            if path.endswith(".json") and record.last_modified < limit:
+                yield Doomed(path, record.size, "rejection")
+                copy = listed.get(path.removesuffix(".json") + ".object")
+                if copy is not None:
+                    yield Doomed(copy.path, copy.size, "rejected object")
 
     def _queued(self, limit: datetime) -> Iterator[Doomed]:
         """Messages with their claims: one that was renewed keeps its message, however old."""
@@ -206,9 +224,3 @@ def wanted_floor(manifests: Manifests, head: Head, retention: Retention, now: da
     # The generation before the first newer one was current at the cutoff.
     wanted = head.generation if newer is None else newer.generation - 1
     return max(current, min(wanted, head.generation - retention.at_least), 1)
-
-
-def raise_floor(manifests: Manifests, floor: int) -> None:
-    """Let nobody open what lies below. Whoever does this looks at the pins only after it."""
-    if floor > manifests.floor():
-        manifests.store.put(paths.FLOOR, encode(Floor(floor)), Mode.OVERWRITE)

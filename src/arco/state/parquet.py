@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,9 @@ from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import FileRef, sha256, verified
 from arco.state.table import Key, shard_text
 from arco.storage.port import Store
+from arco.storage.seal import read_checked
+
+T = TypeVar("T")
 
 ROWS_PER_GROUP = 16_384
 SMALL_CELLS = 4_096
@@ -151,7 +154,9 @@ class Files:
     def raw(self, ref: FileRef) -> bytes:
         """The bytes of a file, verified."""
         try:
-            return verified(self.store.get(ref.path).data, ref.sha256, ref.path)
+            return read_checked(
+                self.store, ref.path, lambda raw: verified(raw, ref.sha256, ref.path)
+            )
         except NotFound:
             raise _missing(ref) from None
 
@@ -164,9 +169,14 @@ class Files:
         if found is not None:
             return found
         group = footer.groups[i]
+        return self._keep(
+            (ref.path, i), self._twice(lambda: self._read_group(ref, footer, group, i))
+        )
+
+    def _read_group(self, ref: FileRef, footer: _Footer, group: Group, i: int) -> pa.Table:
         raw = self._range(ref, group.start, group.length)
         source = pa.PythonFile(_Part(ref.bytes, group.start, raw), mode="r")
-        return self._keep((ref.path, i), _read(source, ref, footer.metadata, [i]))
+        return _read(source, ref, footer.metadata, [i])
 
     def _cached(self, at: tuple[str, int]) -> pa.RecordBatch | None:
         with self._lock:
@@ -194,13 +204,23 @@ class Files:
         except Invalid:
             raise Corrupt(f"{ref.path} is shorter than {ref.bytes} bytes") from None
 
+    def _read_footer(self, ref: FileRef) -> bytes:
+        raw = self._range(ref, ref.bytes - ref.footer_bytes, ref.footer_bytes)
+        return verified(raw, ref.footer_sha256, ref.path)
+
+    def _twice(self, read: Callable[[], T]) -> T:
+        """A part of a file; read once more if it is damaged, since the connection may be."""
+        try:
+            return read()
+        except Corrupt:
+            return read()
+
     def _footer(self, ref: FileRef) -> _Footer:
         with self._lock:
             found = self._footers.get(ref.path)
         if found is not None:
             return found
-        raw = self._range(ref, ref.bytes - ref.footer_bytes, ref.footer_bytes)
-        verified(raw, ref.footer_sha256, ref.path)
+        raw = self._twice(lambda: self._read_footer(ref))
         # A footer alone will do: nothing else is looked at before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))
         footer = _Footer(metadata, _groups(metadata))

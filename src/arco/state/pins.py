@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
-from arco.clock import Clock
 from arco.errors import Invalid, NotFound
 from arco.log.head import Manifests
-from arco.log.manifest import decode, encode
+from arco.log.manifest import decode_sealed, encode_sealed
 from arco.storage import paths
 from arco.storage.port import Mode
+from arco.storage.seal import read_checked
+from arco.storage.store_clock import StoreClock
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -29,10 +31,10 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    def __init__(self, manifests: Manifests, clock: Clock) -> None:
+    def __init__(self, manifests: Manifests, store_clock: StoreClock) -> None:
         self._manifests = manifests
         self._store = manifests.store
-        self._clock = clock
+        self._store_clock = store_clock
 
     def pin(self, name: str, generation: int, reason: str, *, ttl: timedelta | None = None) -> Pin:
         """Keep a generation, until `ttl` has passed or it is released."""
@@ -41,11 +43,11 @@ class Pins:
         head = self._manifests.head().generation
         if not 0 < generation <= head:
             raise NotFound(f"there is no generation {generation}", hint=f"the newest is {head}")
-        now = self._clock.now()
+        now = self._store_clock.now()
         before = self._read(name)
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
-        self._store.put(paths.pin(name), encode(pin), Mode.OVERWRITE)
-        kept = generation >= self._manifests.floor() or self._pinned_otherwise(pin)
+        self._store.put(paths.pin(name), encode_sealed(pin), Mode.OVERWRITE)
+        kept = generation >= self._manifests.floor() or self._pinned_otherwise(pin, now)
         if not kept or self._manifests.find(generation) is None:
             self._put_back(name, before)
             raise NotFound(
@@ -66,8 +68,8 @@ class Pins:
         else:
             self._store.put(paths.pin(name), before, Mode.OVERWRITE)
 
-    def _pinned_otherwise(self, pin: Pin) -> bool:
-        return any(p.generation == pin.generation for p in self.active() if p.name != pin.name)
+    def _pinned_otherwise(self, pin: Pin, now: datetime) -> bool:
+        return any(p.generation == pin.generation for p in self.active(now) if p.name != pin.name)
 
     def release(self, name: str) -> None:
         self._store.delete(paths.pin(name))
@@ -75,10 +77,15 @@ class Pins:
     def all(self) -> Iterator[Pin]:
         for meta in self._store.list(paths.PINS):
             try:
-                yield decode(self._store.get(meta.path).data, Pin, meta.path)
+                yield read_checked(self._store, meta.path, partial(_decode, path=meta.path))
             except NotFound:
                 continue
 
-    def active(self) -> list[Pin]:
-        now = self._clock.now()
+    def active(self, now: datetime | None = None) -> list[Pin]:
+        """The pins that hold at a time of the store's clock, by default about now."""
+        now = now or self._store_clock.estimate()
         return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]
+
+
+def _decode(raw: bytes, path: str) -> Pin:
+    return decode_sealed(raw, Pin, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,9 @@ from arco.log.head import Head, Manifests
 from arco.log.manifest import DomainManifest, FileRef, SegmentRef, TableManifest
 from arco.log.publish import Domains
 from arco.state import parquet, system
+from arco.state.consumed import ConsumedBatches
 from arco.state.fold import Chain, Failure, fold
+from arco.state.parquet import Files
 from arco.state.table import Key, Table, Versioned
 from arco.state.warm import Changes, Warm
 from arco.storage import paths
@@ -45,6 +47,10 @@ class Projected:
     ) -> tuple[str, bytes]:
         raw, self._added[table] = _l0(table, rows, nonce, now)
         return self._added[table].path, raw
+
+    def path(self, table: Table[Any]) -> str:
+        """Of the file with a table's changes."""
+        return self._added[table].path
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -84,8 +90,14 @@ class StateProjector:
     """Folds events over warm state. One for each process that commits."""
 
     def __init__(
-        self, manifests: Manifests, chain: Chain, warm: Warm, ids: Callable[[], str]
+        self,
+        manifests: Manifests,
+        chain: Chain,
+        warm: Warm,
+        files: Files,
+        ids: Callable[[], str],
     ) -> None:
+        self._consumed = ConsumedBatches(files)
         self._manifests = manifests
         self._chain = chain
         self._warm = warm
@@ -94,8 +106,18 @@ class StateProjector:
         self.listeners: list[Callable[[Head, Changes], None]] = []
         """Told of each commit of this process, with the rows that it changed."""
 
+    def consumed(self, head: Head, names: Iterable[str]) -> set[str]:
+        domain = self._manifests.domains(head).get(system.BATCHES.domain)
+        manifest = None if domain is None else domain.tables.get(system.BATCHES.name)
+        return set() if manifest is None else self._consumed.among(manifest, names)
+
     def prepare(
-        self, head: Head, events: Sequence[Recorded], segment: SegmentRef | None, now: datetime
+        self,
+        head: Head,
+        events: Sequence[Recorded],
+        segment: SegmentRef | None,
+        batches: Sequence[str],
+        now: datetime,
     ) -> Projected:
         self._catch_up(head)
         folded = fold(self._chain, self._warm, events)
@@ -103,12 +125,16 @@ class StateProjector:
         if segment is not None:
             row = system.segment_row(segment, events[0].received_at, events[-1].received_at)
             changes[system.SEGMENTS] = {(segment.first,): (segment.last, row)}
+            last = events[-1]
+            changes[system.BATCHES] = system.batch_rows(batches, last.position, last.received_at)
         return Projected(changes, folded.failures, self._ids, now)
 
     def committed(self, head: Head, projection: Projection) -> None:
         assert isinstance(projection, Projected)
         self._warm.apply(projection.changes, self._manifests.domains(head), head.manifest.position)
         self._lineage = head
+        if (names := projection.changes.get(system.BATCHES)) is not None:
+            self._consumed.remember(projection.path(system.BATCHES), (key[0] for key in names))
         for listen in self.listeners:
             listen(head, projection.changes)
 

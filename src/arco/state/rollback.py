@@ -99,7 +99,11 @@ class Rollback:
     def _domains(
         self, head: Head, target: Head, ref: SegmentRef, recorded: Recorded
     ) -> dict[str, DomainManifest]:
-        """The target's tables, except the list of segments: the log goes on."""
+        """The target's tables, except those of the log itself: it goes on.
+
+        Batches that were consumed stay consumed: one that arrives again must not bring back
+        what is rolled back.
+        """
         current = self._manifests.domains(head)
         domains = {name: DomainManifest(name, 0, {}) for name in (*current, "log")}
         domains.update(self._manifests.domains(target))
@@ -111,6 +115,7 @@ class Rollback:
         for make in projected.files:
             put_own(self._publisher.store, *make())
         log = projected.domains(current)[system.SEGMENTS.domain]
-        name = system.SEGMENTS.name
-        domains["log"] = with_table(domains["log"], name, log.tables[name])
+        for table in system.OWN_TABLES:
+            if table.name in log.tables:
+                domains["log"] = with_table(domains["log"], table.name, log.tables[table.name])
         return {n: msgspec.structs.replace(d, generation=0) for n, d in domains.items()}

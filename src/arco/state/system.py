@@ -4,6 +4,8 @@
                request: the stage that lets a command through once
     outcomes   applied, or refused and why, under the same key
     segments   the segments that make up the log, written by the commit itself
+    batches    the names of the batches that were consumed, written by the commit itself:
+               what a batch that arrives again, however late, is recognised by
 
 A command is admitted once for each key within a day; after that the key is
 forgotten, on both engines alike. The domains' stages decide, and say so with a
@@ -15,12 +17,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from arco.log.envelope import Payload, encode_payload
 from arco.log.manifest import SegmentRef
 from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
-from arco.state.table import History, Key, Row, Table
+from arco.state.table import History, Key, Row, Table, Versioned
 
 REMEMBERED = timedelta(days=1)
 
@@ -56,6 +58,13 @@ class SegmentRow(Row, frozen=True):
     """Of a rollback, the last position that still counts before it."""
 
 
+class BatchRow(Row, frozen=True):
+    batch: str
+    position: int
+    """The last position of the commit that consumed it."""
+    consumed_at: datetime
+
+
 COMMANDS = Table(
     "log",
     "commands",
@@ -77,6 +86,15 @@ SEGMENTS = Table(
     key=["first_position"],
     history=History("last_received_at", timedelta(hours=1)),
 )
+BATCHES = Table(
+    "log",
+    "batches",
+    BatchRow,
+    key=["batch"],
+    history=History("consumed_at", timedelta(hours=1)),
+)
+OWN_TABLES = (SEGMENTS, BATCHES)
+"""Written by commits, not by folds: a rebuild and a rollback leave them as they are."""
 
 
 class Decided(Payload, frozen=True, kw_only=True):
@@ -160,3 +178,8 @@ def segment_row(
 
 def segment_ref(row: SegmentRow) -> SegmentRef:
     return SegmentRef(row.path, row.sha256, row.bytes, row.first_position, row.last_position)
+
+
+def batch_rows(names: Iterable[str], last: int, log_time: datetime) -> dict[Key, Versioned[Any]]:
+    """The rows of batches that a commit with events up to position `last` consumes."""
+    return {(name,): (last, BatchRow(name, last, log_time)) for name in names}

@@ -26,6 +26,7 @@ from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
 from arco.state.system import COMMANDS, OUTCOMES, REMEMBERED, OutcomeRow, fingerprint
 from arco.state.table import Key, Table, Versioned
+from arco.storage.store_clock import StoreClock
 
 Build = Callable[[Snapshot], Payload]
 
@@ -40,13 +41,20 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 class Tier1:
     def __init__(
-        self, ledger: Ledger, committer: Committer, manifests: Manifests, files: Files, chain: Chain
+        self,
+        ledger: Ledger,
+        committer: Committer,
+        manifests: Manifests,
+        files: Files,
+        chain: Chain,
+        store_clock: StoreClock,
     ) -> None:
         self._ledger = ledger
         self._committer = committer
         self._manifests = manifests
         self._files = files
         self._chain = chain
+        self._store_clock = store_clock
 
     def execute(
         self,
@@ -83,7 +91,7 @@ class Tier1:
     def _remembered(self, at: Snapshot, key: str) -> bool:
         """Whether the fold knows a key; one that it has forgotten is as good as new."""
         outcome = at.get(OUTCOMES, key)
-        limit = self._manifests.clock.now() - REMEMBERED
+        limit = self._store_clock.estimate() - REMEMBERED
         return outcome is not None and outcome.decided_at >= limit
 
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:

@@ -2,9 +2,11 @@
 
 Three things are worth knowing.
 
-A create that the server applied, and whose response was lost, is retried by the
-client and comes back as `AlreadyExists` for the writer's own bytes. It is
-passed on as such: only the caller knows an id by which to recognise its own.
+A create is sent once. The client underneath would send it again when the response is
+lost; by then the object may rightly be gone (a batch that was consumed, a claim that was
+given up), and the second create would succeed. So a create whose response is lost is
+Unavailable, "unknown", and the caller, who knows an id by which to recognise its own,
+decides. Everything else may be repeated, and is.
 
 Not every server lists in the order of the keys' bytes: some S3-compatible ones
 and Azure accounts with hierarchical namespaces walk a tree, where `a/b` comes
@@ -65,6 +67,7 @@ _RETRY: RetryConfig = {
         "base": 2,
     },
 }
+_NO_RETRY: RetryConfig = {**_RETRY, "max_retries": 0}
 
 
 class CloudStore:
@@ -83,7 +86,8 @@ class CloudStore:
         self._bucket_url = f"{scheme}://{bucket}"
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._options = options
-        self._client = _connect(scheme, bucket, options)
+        self._client = _connect(scheme, bucket, options, _RETRY)
+        self._creating = _connect(scheme, bucket, options, _NO_RETRY)
         self._in_order = _lists_in_order(self._client)
 
     @property
@@ -131,11 +135,12 @@ class CloudStore:
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         key = self._key(path)
+        overwrite = mode is Mode.OVERWRITE
+        client = self._client if overwrite else self._creating
+        how: Literal["create", "overwrite"] = "overwrite" if overwrite else "create"
         try:
             # In one request, always: only that is atomic and can carry the condition.
-            how: Literal["create", "overwrite"]
-            how = "overwrite" if mode is Mode.OVERWRITE else "create"
-            obstore.put(self._client, key, data, mode=how, use_multipart=False)
+            obstore.put(client, key, data, mode=how, use_multipart=False)
         except Exception as error:
             raise _mapped(error, path) from error
 
@@ -162,6 +167,12 @@ class CloudStore:
             pass
         except Exception as error:
             raise _mapped(error, path) from error
+
+    def copy(self, source: str, target: str) -> None:
+        try:
+            obstore.copy(self._client, self._key(source), self._key(target), overwrite=True)
+        except Exception as error:
+            raise _mapped(error, source) from error
 
     def sign(self, path: str, expiry: timedelta) -> str:
         key = self._key(path)
@@ -244,13 +255,15 @@ def _just_before(prefix: str) -> str:
     return start.rstrip("/")
 
 
-def _connect(scheme: str, bucket: str, options: Mapping[str, Option]) -> _Client:
+def _connect(
+    scheme: str, bucket: str, options: Mapping[str, Option], retry: RetryConfig
+) -> _Client:
     config: dict[str, Any] = {k: v for k, v in options.items() if k not in _HTTP_OPTIONS}
     http: dict[str, Any] = {k: v for k, v in options.items() if k in _HTTP_OPTIONS}
     client: Any = CLIENTS[scheme]
     try:
         made: _Client = client(
-            bucket, config=config, client_options={**_HTTP_DEFAULTS, **http}, retry_config=_RETRY
+            bucket, config=config, client_options={**_HTTP_DEFAULTS, **http}, retry_config=retry
         )
     except (exceptions.BaseError, ValueError) as error:
         raise Invalid(

@@ -8,9 +8,12 @@ A lease is a row of numbered objects, `leases/{name}/{number}.json`, each create
 only if absent; the one with the greatest number is the lease's state. To
 acquire, renew or release is to create the next number:
 
-1. List. The top record decides: nobody's, expired, or somebody's until then.
-2. Create number top + 1 with our nonce and when it will expire, reckoned from
-   before step 1, so that a writer who slept in between holds less, not more.
+1. List. The top record decides: nobody's, expired, or somebody's until then. It
+   expires its term after the store's last-modified time of the object, by the store's
+   clock: a holder whose clock was wrong blocks the others for its term, no longer.
+2. Create number top + 1 with our nonce and our term. The holder reckons its term by
+   its own monotonic clock, from before step 1, so that a writer who slept in between
+   holds less, not more.
 3. AlreadyExists, or an unknown outcome: read that number back. Our nonce in it
    means that it was us. Anything else: somebody was faster.
 4. List what lies above. Something there means that we slept while our number
@@ -41,9 +44,13 @@ from arco.errors import (
 )
 from arco.storage import paths
 from arco.storage.port import Mode, Store
+from arco.storage.seal import read_checked, seal, unseal
+from arco.storage.store_clock import StoreClock
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _LOOKS = 5
+LONGEST_TERM = timedelta(hours=1)
+"""A record that asks for more, as only a stranger's would, gets this."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -51,7 +58,8 @@ class Record(msgspec.Struct, frozen=True):
 
     holder: str
     nonce: str
-    expires_at: datetime
+    term_s: float
+    """From the object's last-modified time, by the store's clock. 0: released."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -61,6 +69,8 @@ class Lease(msgspec.Struct, frozen=True):
     number: int
     """The fencing number: greater than those of all holders before, and at each renewal."""
     record: Record
+    until_s: float
+    """When it ends for us, by our monotonic clock."""
 
 
 class Leases:
@@ -70,42 +80,50 @@ class Leases:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, holder: str, new_nonce: Callable[[], str]
+        self,
+        store: Store,
+        clock: Clock,
+        store_clock: StoreClock,
+        holder: str,
+        new_nonce: Callable[[], str],
     ) -> None:
         self._store = store
         self._clock = clock
+        self._store_clock = store_clock
         self._holder = holder
         self._new_nonce = new_nonce
 
-    def now(self) -> datetime:
-        return self._clock.now()
+    def remaining_s(self, lease: Lease) -> float:
+        """How long a lease of ours lasts."""
+        return lease.until_s - self._clock.monotonic()
 
     def acquire(self, name: str, ttl: timedelta) -> Lease | None:
         """The lease, or None if somebody holds it. Raises Unavailable where nobody can say."""
         if _NAME.fullmatch(name) is None:
             raise Invalid(f"{name[:100]!r} cannot name a lease", hint="use a-z, 0-9, '_.-'")
-        now = self._clock.now()
-        number, top = self._top(name)
-        if top is not None and now < top.expires_at:
+        now = self._store_clock.now()
+        began_s = self._clock.monotonic()
+        number, held = self._top(name, now)
+        if held:
             return None
-        record = Record(self._holder, self._new_nonce(), now + ttl)
-        return self._advance(name, number + 1, record)
+        record = Record(self._holder, self._new_nonce(), ttl.total_seconds())
+        return self._advance(name, number + 1, record, began_s)
 
     def renew(self, lease: Lease, ttl: timedelta) -> Lease:
         """The lease with a new term. Raises Fenced if it expired or went to another."""
-        now = self._clock.now()
-        if now >= lease.record.expires_at:
-            raise Fenced(f"lease {lease.name} expired at {lease.record.expires_at}")
-        record = msgspec.structs.replace(lease.record, expires_at=now + ttl)
-        renewed = self._advance(lease.name, lease.number + 1, record)
+        began_s = self._clock.monotonic()
+        if began_s >= lease.until_s:
+            raise Fenced(f"lease {lease.name} expired {began_s - lease.until_s:.0f} s ago")
+        record = msgspec.structs.replace(lease.record, term_s=ttl.total_seconds())
+        renewed = self._advance(lease.name, lease.number + 1, record, began_s)
         if renewed is None:
             raise Fenced(f"lease {lease.name} went to another holder after {lease.number}")
         return renewed
 
     def release(self, lease: Lease) -> None:
         """Let others have the lease at once. Nothing happens if it is not ours any more."""
-        record = msgspec.structs.replace(lease.record, expires_at=self._clock.now())
-        ended = self._advance(lease.name, lease.number + 1, record)
+        record = msgspec.structs.replace(lease.record, term_s=0.0)
+        ended = self._advance(lease.name, lease.number + 1, record, self._clock.monotonic())
         if ended is not None and ended.record != record:
             self.release(ended)  # a renewal of ours lay there, whose response was lost
 
@@ -125,32 +143,44 @@ class Leases:
         finally:
             held.let_go()
 
-    def _top(self, name: str) -> tuple[int, Record | None]:
+    def _top(self, name: str, now: datetime) -> tuple[int, bool]:
+        """The greatest number, and whether its record is somebody's now."""
         for _ in range(_LOOKS):
-            numbers = self._numbers(name)
-            if not numbers:
-                return 0, None
+            entries = self._entries(name)
+            if not entries:
+                return 0, False
+            number, created = entries[-1]
             try:
-                return numbers[-1], self._read(name, numbers[-1])
+                record = self._read(name, number)
             except NotFound:  # renewed, and removed, since we listed
                 continue
+            term = min(timedelta(seconds=record.term_s), LONGEST_TERM)
+            # A record from the future, as a local disk may hold one, is nobody's.
+            credible = created - now <= self._store_clock.bound
+            return number, credible and now < created + term
         raise Contended(f"lease {name} changes faster than it can be read")
 
-    def _advance(self, name: str, number: int, record: Record) -> Lease | None:
+    def _advance(self, name: str, number: int, record: Record, began_s: float) -> Lease | None:
         """Create `number`; None if it is another's, or void. What is there is what counts."""
         try:
-            self._store.put(_path(name, number), msgspec.json.encode(record), Mode.CREATE)
+            self._store.put(_path(name, number), _encode(record), Mode.CREATE)
         except (AlreadyExists, Unavailable) as error:
             there = self._read_back(name, number, error)
             if there is None or there.nonce != record.nonce:
                 return None
             record = there
-        numbers = self._numbers(name)
-        if numbers[-1:] != [number]:
+        entries = self._entries(name)
+        if not entries or entries[-1][0] != number:
             self._remove(name, [number])
             return None
-        self._remove(name, numbers[:-1])
-        return Lease(name, number, record)
+        self._remove(name, [taken for taken, _ in entries[:-1]])
+        return Lease(name, number, record, self._until_s(record, began_s, entries[-1][1]))
+
+    def _until_s(self, record: Record, began_s: float, created: datetime) -> float:
+        """The end of a term, by our monotonic clock: an earlier try may have created it."""
+        now_s = self._clock.monotonic()
+        age = self._store_clock.estimate() - created
+        return now_s + record.term_s - max(now_s - began_s, age.total_seconds())
 
     def _read_back(self, name: str, number: int, error: Exception) -> Record | None:
         try:
@@ -162,15 +192,17 @@ class Leases:
 
     def _read(self, name: str, number: int) -> Record:
         path = _path(name, number)
-        try:
-            return msgspec.json.decode(self._store.get(path).data, type=Record)
-        except msgspec.MsgspecError as error:
-            raise Corrupt(f"{path}: {error}", hint="delete it if nobody holds it") from error
+        return read_checked(self._store, path, lambda raw: _decode(raw, path))
 
-    def _numbers(self, name: str) -> list[int]:
+    def _entries(self, name: str) -> list[tuple[int, datetime]]:
+        """The numbers there are, with the store's time of each."""
         prefix = f"{paths.LEASES}{name}/"
-        found = (meta.path.removeprefix(prefix) for meta in self._store.list(prefix))
-        return [int(stem[:20]) for stem in found if stem[:20].isdecimal() and len(stem) == 25]
+        listed = ((m.path.removeprefix(prefix), m.last_modified) for m in self._store.list(prefix))
+        return [
+            (int(stem[:20]), created)
+            for stem, created in listed
+            if stem[:20].isdecimal() and len(stem) == 25
+        ]
 
     def _remove(self, name: str, numbers: list[int]) -> None:
         for number in numbers:
@@ -188,7 +220,7 @@ class Hold:
 
     def keep(self) -> None:
         """Renew the lease once half of its term is over. One that was lost is lost."""
-        if self._leases.now() + self._ttl / 2 > self._lease.record.expires_at:
+        if self._leases.remaining_s(self._lease) < self._ttl.total_seconds() / 2:
             with contextlib.suppress(Error):
                 self._lease = self._leases.renew(self._lease, self._ttl)
 
@@ -204,6 +236,17 @@ class Hold:
     def let_go(self) -> None:
         with contextlib.suppress(Error):
             self._leases.release(self._lease)
+
+
+def _encode(record: Record) -> bytes:
+    return seal(msgspec.json.encode(record))
+
+
+def _decode(raw: bytes, path: str) -> Record:
+    try:
+        return msgspec.json.decode(unseal(raw, path), type=Record)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"{path}: {error}", hint="delete it if nobody holds it") from error
 
 
 def _path(name: str, number: int) -> str:

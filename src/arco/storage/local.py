@@ -146,6 +146,27 @@ class LocalStore:
         except OSError as error:
             raise _mapped(error, path) from error
 
+    def copy(self, source: str, target: str) -> None:
+        """A second name of the same file: objects are replaced, never changed."""
+        keys.check_key(source)
+        keys.check_key(target)
+        directory, _, name = f"{self._root}/{target}".rpartition("/")
+        try:
+            self._settle(directory)
+            at = os.open(directory, _DIRECTORY)
+            try:
+                temporary = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
+                os.link(f"{self._root}/{source}", temporary, dst_dir_fd=at, follow_symlinks=False)
+                # Renaming one name of a file over another of the same file does nothing.
+                os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=at)
+                os.fsync(at)
+            finally:
+                os.close(at)
+        except OSError as error:
+            raise _mapped(error, source) from error
+
     def sign(self, path: str, expiry: timedelta) -> str:
         keys.check_key(path)
         if self._signer is None:

@@ -80,6 +80,9 @@ class MemoryStore:
             if self._objects.pop(path, None) is not None:
                 del self._names[bisect_left(self._names, path)]
 
+    def copy(self, source: str, target: str) -> None:
+        self.put(target, self.get(source).data, Mode.OVERWRITE)
+
     def sign(self, path: str, expiry: timedelta) -> str:
         keys.check_key(path)
         if self._signer is None:

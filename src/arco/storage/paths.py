@@ -13,14 +13,17 @@ SEGMENTS = "ledger/segments/"
 REJECTED = "ledger/rejected/"
 MANIFESTS = "manifests/"
 HINT = "manifests/head.json"
-FLOOR = "manifests/floor.json"
+FLOORS = "manifests/floor/"
 PINS = "manifests/pins/"
 STATE = "state/"
 LEASES = "leases/"
 LIVENESS = "liveness/"
 QUEUE = "queue/"
+CLOCK = "clock.json"
+"""Overwritten to learn the store's time."""
 
 _ROOT = re.compile(r"manifests/(\d{20})\.json")
+_FLOOR = re.compile(r"manifests/floor/(\d{20})\.json")
 
 
 def inbox(name: str) -> str:
@@ -32,8 +35,14 @@ def inbox_name(path: str) -> str:
     return path.removeprefix(INBOX).removesuffix(".json")
 
 
-def rejected(name: str) -> str:
-    return f"{REJECTED}{name}.json"
+def rejection(key: str) -> str:
+    """Why a batch was rejected; `key` is a name of our own."""
+    return f"{REJECTED}{key}.json"
+
+
+def rejected_object(key: str) -> str:
+    """The rejected object itself, as it was."""
+    return f"{REJECTED}{key}.object"
 
 
 def segment(first: int, last: int, nonce: str) -> str:
@@ -48,6 +57,16 @@ def root_generation(path: str) -> int | None:
     """The generation that a path names, or None if it is no root manifest."""
     found = _ROOT.fullmatch(path)
     return int(found[1]) if found else None
+
+
+def floor(generation: int) -> str:
+    return f"{FLOORS}{generation:020d}.json"
+
+
+def floor_generation(path: str) -> int | None:
+    """The floor that a path names, or None if it names none."""
+    match = _FLOOR.fullmatch(path)
+    return int(match[1]) if match else None
 
 
 def domain(name: str, generation: int, nonce: str) -> str:

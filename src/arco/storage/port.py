@@ -69,5 +69,11 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Remove an object. Removing what is not there is not an error."""
 
+    def copy(self, source: str, target: str) -> None:
+        """Make `target` the same object as `source`, whatever its size. Raises NotFound.
+
+        The bytes do not pass through this process where the store can avoid it.
+        """
+
     def sign(self, path: str, expiry: timedelta) -> str:
         """A URL that lets its bearer GET this object until `expiry` has passed."""

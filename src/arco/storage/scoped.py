@@ -74,6 +74,9 @@ class ScopedStore:
     def delete(self, path: str) -> None:
         self._store.delete(self._whole(path))
 
+    def copy(self, source: str, target: str) -> None:
+        self._store.copy(self._whole(source), self._whole(target))
+
     def sign(self, path: str, expiry: timedelta) -> str:
         return self._store.sign(self._whole(path), expiry)
 

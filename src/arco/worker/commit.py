@@ -21,6 +21,7 @@ import msgspec
 from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.port import Store
+from arco.storage.seal import read_checked, seal, unseal
 from servo.contract import canonical
 from servo.contract.task import OutputCommit, TaskRequest
 
@@ -34,7 +35,7 @@ def commit_output(
 ) -> tuple[OutputCommit, bool]:
     """The task's output, and whether it is another attempt's. Unavailable: it is not known."""
     path = _marker(request)
-    body = canonical.encode(mine)
+    body = seal(canonical.encode(mine))
     unknown: Unavailable | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -56,17 +57,20 @@ def committed(store: Store, request: TaskRequest) -> OutputCommit | None:
     """What an attempt of this task has committed, if one has. Anything unreadable is Corrupt."""
     path = _marker(request)
     try:
-        body = store.get(path).data
+        commit = read_checked(store, path, lambda raw: _decode(raw, path))
     except NotFound:
         return None
+    output = commit.materialization
+    if (output.run_id, output.task_id) != (request.run_id, request.task_id):
+        raise Corrupt(f"{path} is the marker of another task")
+    return commit
+
+
+def _decode(raw: bytes, path: str) -> OutputCommit:
     try:
-        found = _decoder.decode(body)
+        return _decoder.decode(unseal(raw, path))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path} is no commit marker: {error}") from None
-    made = found.materialization
-    if (made.run_id, made.task_id) != (request.run_id, request.task_id):
-        raise Corrupt(f"{path} is the marker of another task")
-    return found
 
 
 def _id(commit: OutputCommit) -> str:

@@ -1,0 +1,59 @@
+"""Which batches were consumed before: the look-up that makes a batch count once.
+
+A name is looked up in every file of `log.batches` whose range of names includes it. Names
+begin with the time of their making, and a file holds the names of some stretch of time, so
+for new batches that is a few small files of the last minutes, which are kept as sets. A
+batch that arrives late costs a look into the files of its own time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from arco.log.manifest import FileRef, TableManifest
+from arco.state.parquet import WHOLE_FILE_BYTES, Files
+from arco.state.runs import bucket_slice, find
+from arco.state.system import BATCHES
+
+CACHED_FILES = 256
+
+
+class ConsumedBatches:
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def among(self, manifest: TableManifest, names: Iterable[str]) -> set[str]:
+        """Those of `names` that the table has."""
+        candidates = sorted(names)
+        consumed: set[str] = set()
+        if candidates:
+            for ref in manifest.files():
+                low, high = ref.shard
+                if low <= candidates[-1] and candidates[0] <= high:
+                    consumed |= self._in_file(ref, [n for n in candidates if low <= n <= high])
+        return consumed
+
+    def remember(self, path: str, names: Iterable[str]) -> None:
+        """What a file of the table holds."""
+        self._names[path] = frozenset(names)
+        while len(self._names) > CACHED_FILES:
+            self._names.popitem(last=False)
+
+    def _in_file(self, ref: FileRef, names: list[str]) -> set[str]:
+        if ref.bytes <= WHOLE_FILE_BYTES:
+            return set(names) & self._whole(ref)
+        return {name for name in names if self._holds(ref, name)}
+
+    def _whole(self, ref: FileRef) -> frozenset[str]:
+        if ref.path not in self._names:
+            self.remember(ref.path, self._files.table(ref).column(BATCHES.key[0]).to_pylist())
+        return self._names[ref.path]
+
+    def _holds(self, ref: FileRef, name: str) -> bool:
+        bucket = BATCHES.bucket((name,))
+        return any(
+            find(bucket_slice(batch, bucket), BATCHES.key, (name,)) >= 0
+            for batch in self._files.batches(ref, bucket, (name,))
+        )

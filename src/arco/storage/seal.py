@@ -1,0 +1,72 @@
+"""Objects that carry their own checksum, and reads that are repeated before they are judged.
+
+Most objects are referred to with a checksum. Those that nothing refers to (batches in
+the inbox, root manifests, pins, leases, commit markers) are *sealed*: JSON objects whose
+last member, `sha256`, is the checksum of the object without it. They stay plain JSON.
+
+A connection can cut, change or swap the bytes of a good object. So bytes that fail their
+check are read once more. An object is judged to be damaged only by two equal reads; two
+reads that differ say nothing about the object, and the reader should try again later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from arco.errors import Corrupt, Unavailable
+from arco.storage.port import Object, Store
+
+T = TypeVar("T")
+
+_MEMBER = b',"sha256":"'
+_TAIL = len(_MEMBER) + 64 + 2
+
+
+def seal(raw: bytes) -> bytes:
+    """A JSON object with its checksum as the last member."""
+    return b"".join((raw[:-1], _MEMBER, _digest(raw), b'"}'))
+
+
+def unseal(raw: bytes, path: str) -> bytes:
+    """The JSON object without its checksum. Raises Corrupt if the two do not agree."""
+    body, tail = raw[:-_TAIL] + b"}", raw[-_TAIL:]
+    if not tail.startswith(_MEMBER) or not tail.endswith(b'"}'):
+        raise Corrupt(
+            f"{path} ({len(raw)} bytes) does not end with a checksum",
+            hint="it was cut short, or another program wrote it",
+        )
+    if tail[len(_MEMBER) : -2] != _digest(body):
+        raise Corrupt(f"{path} does not have the bytes of its own checksum")
+    return body
+
+
+def read_checked(store: Store, path: str, parse: Callable[[bytes], T]) -> T:
+    """`parse` of an object's bytes; read again, once, if that raises Corrupt."""
+    return reread(store, store.get(path), parse)
+
+
+def reread(store: Store, first: Object, parse: Callable[[bytes], T]) -> T:
+    """`parse` of what was read; read again, once, if that raises Corrupt.
+
+    Raises Corrupt if both reads gave the same bytes, Unavailable if they differ.
+    """
+    try:
+        return parse(first.data)
+    except Corrupt:
+        path = first.meta.path
+        second = store.get(path).data
+        try:
+            return parse(second)
+        except Corrupt:
+            if second == first.data:
+                raise
+        raise Unavailable(
+            f"two reads of {path} gave different bytes, both damaged",
+            hint="the connection to the store is unreliable; try again",
+        ) from None
+
+
+def _digest(raw: bytes) -> bytes:
+    return hashlib.sha256(raw).hexdigest().encode()

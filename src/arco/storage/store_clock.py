@@ -1,0 +1,125 @@
+"""The store's clock, which decides every age that deletes or expires something.
+
+Machines' clocks differ, and a wrong one must not destroy anything: a collector whose
+clock is a day ahead would take the files of a commit under way for old ones. So ages are
+reckoned between two times of one clock, the store's: the last-modified time of an object,
+and the store's present time, which is measured:
+
+1. Overwrite a small object, then ask for its last-modified time. Whoever overwrote it
+   last did so between our two calls: the time is the store's time of that moment.
+2. Compare it with this machine's clock before and after. Object stores give whole
+   seconds, so the difference is known up to a second and the two calls. A difference of
+   zero is assumed where it is possible.
+
+Appends of this process are measurements too: whoever lists its own batch in the inbox has
+the store's time of a moment that it knows. A measurement holds for five minutes, and until
+the wall clock and the monotonic clock disagree about how much time has passed.
+
+A clock that differs by more than a bound is refused with ClockSkew. Such a process may
+read and append; it neither commits nor collects.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from arco.clock import Clock
+from arco.errors import ClockSkew
+from arco.storage import paths
+from arco.storage.port import Mode, Store
+
+BOUND = timedelta(minutes=5)
+FRESH_S = 300.0
+"""How long a measurement holds."""
+JUMP = timedelta(seconds=1)
+"""If the wall clock moved by more than this against the monotonic one, measure again."""
+RESOLUTION = timedelta(seconds=1)
+"""Object stores cut the last-modified time to whole seconds."""
+REMEMBERED_WRITES = 64
+
+
+class _Measurement(NamedTuple):
+    offset: timedelta
+    """The store's time minus this machine's."""
+    at: float
+    """Monotonic."""
+    wall: datetime
+
+
+class StoreClock:
+    """Tells the store's time. Measures it when it has to."""
+
+    def __init__(self, store: Store, clock: Clock, *, bound: timedelta = BOUND) -> None:
+        self._store = store
+        self._clock = clock
+        self.bound = bound
+        self._lock = threading.Lock()
+        self._latest: _Measurement | None = None
+        self._writes: OrderedDict[str, tuple[datetime, datetime]] = OrderedDict()
+
+    def now(self) -> datetime:
+        """The store's time. Raises ClockSkew if this machine's differs by more than the bound."""
+        latest = self._latest
+        if latest is None or not self._is_fresh(latest):
+            return self.measure()
+        return self._checked(latest)
+
+    def estimate(self) -> datetime:
+        """The store's time as far as it is known without asking. Decides nothing for good."""
+        latest = self._latest
+        return self._clock.now() + (timedelta() if latest is None else latest.offset)
+
+    def measure(self) -> datetime:
+        """The store's time, measured now."""
+        before = self._clock.now()
+        self._store.put(paths.CLOCK, b"{}", Mode.OVERWRITE)
+        stamp = self._store.head(paths.CLOCK).last_modified
+        return self._checked(self._record(before, self._clock.now(), stamp))
+
+    def wrote(self, path: str, before: datetime, after: datetime) -> None:
+        """Remember when this process created an object, for the listing that shows it."""
+        with self._lock:
+            self._writes[path] = (before, after)
+            while len(self._writes) > REMEMBERED_WRITES:
+                self._writes.popitem(last=False)
+
+    def listed(self, path: str, stamp: datetime) -> None:
+        """Take the listing of an object that this process created for a measurement.
+
+        One that shows a wrong clock is not believed: somebody may have touched the object.
+        The next look measures.
+        """
+        with self._lock:
+            interval = self._writes.pop(path, None)
+        if interval is not None and abs(_offset(*interval, stamp)) <= self.bound:
+            self._record(*interval, stamp)
+
+    def _record(self, before: datetime, after: datetime, stamp: datetime) -> _Measurement:
+        offset = _offset(before, after, stamp)
+        self._latest = _Measurement(offset, self._clock.monotonic(), self._clock.now())
+        return self._latest
+
+    def _is_fresh(self, latest: _Measurement) -> bool:
+        elapsed_s = self._clock.monotonic() - latest.at
+        jump = self._clock.now() - latest.wall - timedelta(seconds=elapsed_s)
+        return elapsed_s < FRESH_S and abs(jump) < JUMP
+
+    def _checked(self, latest: _Measurement) -> datetime:
+        if abs(latest.offset) > self.bound:
+            side = "behind" if latest.offset > timedelta() else "ahead of"
+            difference = timedelta(seconds=round(abs(latest.offset).total_seconds()))
+            raise ClockSkew(
+                f"this machine's clock is {difference} {side} the clock of {self._store.url}; "
+                f"at most {self.bound} is safe",
+                hint="set the clock (NTP does it), then try again; nothing was lost",
+            )
+        return self._clock.now() + latest.offset
+
+
+def _offset(before: datetime, after: datetime, stamp: datetime) -> timedelta:
+    """The store's time minus this machine's, if a write between the two bears this stamp."""
+    least, most = stamp - after, stamp + RESOLUTION - before
+    return max(least, min(timedelta(), most))
