@@ -153,6 +153,9 @@ class CountingStore:
     def delete(self, path: str) -> None:
         self._store.delete(path)
 
+    def copy(self, source: str, target: str) -> None:
+        self._store.copy(source, target)
+
     def sign(self, path: str, expiry: timedelta) -> str:
         return self._store.sign(path, expiry)
 

@@ -22,6 +22,7 @@ from tests.kit.clocks import SimClock
 from tests.kit.histories import History, random_draw
 from tests.kit.model import check_against_model, state_of
 from tests.kit.runs import ANYTHING, Node, World
+from tests.kit.stores import DatedStore
 from tests.kit.workspace import NAME, TENANT, make_workspace, sabotage, to_events
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -43,7 +44,7 @@ class Story:
         self.folder = folder
         self.clock = SimClock()
         self.rng = random.Random(seed)
-        store = ScopedStore(LocalStore(folder), TENANT, NAME)
+        store = DatedStore(ScopedStore(LocalStore(folder), TENANT, NAME), self.clock)
         self.w: Workspace = make_workspace(store, seed, clock=self.clock)
         self.history = History(self.w.ids)
 

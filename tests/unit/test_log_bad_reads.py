@@ -1,0 +1,196 @@
+"""One bad read destroys nothing, and nothing is committed upon it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from arco.app import Workspace
+from arco.catalog.events import AssetObserved
+from arco.errors import Corrupt, Unavailable
+from arco.log.commit import Committed, Nothing
+from arco.log.envelope import MAX_BATCH_BYTES
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Object
+from tests.kit.clocks import SimClock
+from tests.kit.model import read_log
+from tests.kit.workspace import NAME, TENANT, inbox_names, make_workspace
+
+FACT = AssetObserved(asset_id="A", row_count=1, size_bytes=2)
+
+
+class BadReads(MemoryStore):
+    """Gives wrong bytes for the next `times` reads of a prefix."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__(clock)
+        self.prefix = "-"
+        self.times = 0
+        self.change: Callable[[bytes], bytes] = bytes
+        self.large_reads = 0
+
+    def damage(self, prefix: str, change: Callable[[bytes], bytes], times: int = 1) -> None:
+        self.prefix, self.change, self.times = prefix, change, times
+
+    def get(self, path: str) -> Object:
+        entry = super().get(path)
+        self.large_reads += entry.meta.size > MAX_BATCH_BYTES
+        if self.times and path.startswith(self.prefix):
+            self.times -= 1
+            return entry._replace(data=self.change(entry.data))
+        return entry
+
+    def copy(self, source: str, target: str) -> None:
+        before = self.large_reads
+        super().copy(source, target)
+        self.large_reads = before  # a store copies by itself
+
+
+def flip(seed: int) -> Callable[[bytes], bytes]:
+    rng = random.Random(seed)
+
+    def change(raw: bytes) -> bytes:
+        at = rng.randrange(len(raw))
+        return raw[:at] + bytes([raw[at] ^ (1 << rng.randrange(8))]) + raw[at + 1 :]
+
+    return change
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda raw: b"",
+    "half": lambda raw: raw[: len(raw) // 2],
+    "error page": lambda raw: b"<html><body>502 Bad Gateway</body></html>",
+    "another value": lambda raw: raw.replace(b'"row_count":1', b'"row_count":7'),
+    "flipped 1": flip(1),
+    "flipped 2": flip(2),
+    "flipped 3": flip(3),
+}
+
+
+@pytest.fixture
+def store() -> BadReads:
+    return BadReads(SimClock())
+
+
+@pytest.fixture
+def w(store: BadReads) -> Workspace:
+    w = make_workspace(store, 1, clock=store._clock)
+    w.catalog.create_namespace("sales")
+    w.catalog.create_asset("sales.orders")
+    return w
+
+
+def whole(w: Workspace) -> None:
+    assert w.fsck().clean
+    assert w.rebuild(publish=False).same
+    assert list(w.store.list(paths.REJECTED)) == []
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_one_bad_read_of_a_batch_loses_no_event(
+    w: Workspace, store: BadReads, change: Callable[[bytes], bytes]
+) -> None:
+    receipt = w.ledger.append([FACT])
+    store.damage(paths.INBOX, change)
+    assert isinstance(w.committer.commit(), Committed)
+    assert receipt.event_ids[0] == [entry.id for entry in read_log(w)][-1]
+    whole(w)
+
+
+def test_batch_that_reads_differently_each_time_waits_and_is_not_rejected(
+    w: Workspace, store: BadReads
+) -> None:
+    bad, good = w.ledger.append([FACT]), w.ledger.append([FACT])
+    store.damage(paths.inbox(bad.batch), flip(5), times=2)
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert (outcome.head.manifest.consumed, outcome.more) == ((good.batch,), True)
+    assert isinstance(w.committer.commit(), Committed)
+    assert len(read_log(w)) == 4
+    whole(w)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("prefix", ["manifests/0", "manifests/", "state/", "ledger/segments/"])
+def test_one_bad_read_of_anything_is_repeated(
+    w: Workspace, store: BadReads, prefix: str, change: Callable[[bytes], bytes]
+) -> None:
+    store.damage(prefix, change)
+    fresh = make_workspace(store, 2, clock=store._clock)
+    fresh.catalog.create_asset("sales.returns")
+    assert len(fresh.read_catalog().assets("sales")) == 2
+    store.damage(prefix, change)
+    assert len(read_log(make_workspace(store, 3, clock=store._clock))) == 3
+    whole(w)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_committed_on_a_damaged_root_manifest(
+    w: Workspace, store: BadReads, seed: int
+) -> None:
+    """Both reads bad: an error, and the workspace is as it was."""
+    w.ledger.append([FACT])
+    store.damage(paths.root(w.manifests.head().generation), flip(seed), times=2)
+    fresh = make_workspace(store, 2, clock=store._clock)
+    try:
+        fresh.committer.commit()
+    except (Corrupt, Unavailable):
+        store.times = 0
+        assert isinstance(fresh.committer.commit(), Committed)
+    whole(w)
+
+
+# What strangers put into the inbox
+
+
+def test_object_of_any_size_is_rejected_unread(w: Workspace, store: BadReads) -> None:
+    store.put(paths.inbox("0-huge"), b"x" * (MAX_BATCH_BYTES + 1))
+    receipt = w.ledger.append([FACT])
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert set(outcome.head.manifest.consumed) == {"0-huge", receipt.batch}
+    assert store.large_reads == 0
+    sizes = [meta.size for meta in store.list(paths.REJECTED) if meta.path.endswith(".object")]
+    assert sizes == [MAX_BATCH_BYTES + 1]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["d", "d.json/e"],
+        ["a/" * 480 + "x" * (1024 - len(f"{TENANT}/{NAME}/{paths.INBOX}") - 960 - 5)],
+        ["ünïcödé", "with blank", "%41", "x" * 250],
+    ],
+    ids=["below another", "as long as a key may be", "odd"],
+)
+def test_odd_names_stop_nobody(w: Workspace, store: BadReads, names: list[str]) -> None:
+    for name in names:
+        store.put(paths.inbox(name), b"rubbish")
+    receipt = w.ledger.append([FACT])
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert set(outcome.head.manifest.consumed) == {*names, receipt.batch}
+    assert inbox_names(store) == []
+    assert isinstance(w.committer.commit(), Nothing)
+    records = [meta for meta in store.list(paths.REJECTED) if meta.path.endswith(".json")]
+    assert len(records) == len(names)
+
+
+class Uncopyable(BadReads):
+    def copy(self, source: str, target: str) -> None:
+        raise Corrupt("injected: this object cannot be copied")
+
+
+def test_object_that_cannot_be_set_aside_stops_nobody() -> None:
+    store = Uncopyable(SimClock())
+    w = make_workspace(store, 1, clock=store._clock)
+    store.put(paths.inbox("bad"), b"rubbish")
+    receipt = w.ledger.append([FACT])
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert outcome.head.manifest.consumed == (receipt.batch,)
+    assert inbox_names(store) == ["bad"]
+    assert isinstance(w.committer.commit(), Nothing)
