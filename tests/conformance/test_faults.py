@@ -179,7 +179,11 @@ def test_body_that_ends_before_its_length_is_never_taken_for_whole(
 ) -> None:
     store.put("a", BODY)
     proxy.use(Rule("cut", op="get", keep=keep))
-    for call in (lambda: store.get("a").data, lambda: store.get_range("a", 0, len(BODY))):
+    calls: list[Callable[[], bytes]] = [
+        lambda: store.get("a").data,
+        lambda: store.get_range("a", 0, len(BODY)),
+    ]
+    for call in calls:
         with pytest.raises(Unavailable):
             call()
     proxy.use(Rule("cut", op="get", keep=keep, times=1))
@@ -216,7 +220,12 @@ def test_failing_server_is_unavailable_and_nothing_else(
 ) -> None:
     store.put("a", BODY)
     proxy.use(Rule("error", status=status))
-    for call in (lambda: store.get("a"), lambda: store.head("a"), lambda: names(store)):
+    calls: list[Callable[[], object]] = [
+        lambda: store.get("a"),
+        lambda: store.head("a"),
+        lambda: names(store),
+    ]
+    for call in calls:
         with pytest.raises(Unavailable):
             call()
 
