@@ -56,6 +56,8 @@ class Rule(NamedTuple):
     """How many of the requests concerned pass first."""
     times: int | None = None
     """How often the fault happens; for ever by default."""
+    once_each: bool = False
+    """Whether the fault happens to each path at most once."""
     delay_s: float | None = None
     keep: float = 0.5
     """The share of a body that is left when it is cut or shortened."""
@@ -112,6 +114,7 @@ class Faults:
         self._rules = [(rule, random.Random(f"{seed} {n}")) for n, rule in enumerate(rules)]
         self._concerned: Counter[int] = Counter()
         self._happened: Counter[int] = Counter()
+        self._spoilt: set[tuple[int, str]] = set()
         self.events: list[Event] = []
 
     @property
@@ -138,8 +141,10 @@ class Faults:
             chance, draw = rng.random(), rng.random()
             self._concerned[n] += 1
             spent = rule.times is not None and self._happened[n] >= rule.times
+            spent |= rule.once_each and (n, path) in self._spoilt
             if self._concerned[n] > rule.skip and not spent and chance < rule.rate:
                 self._happened[n] += 1
+                self._spoilt.add((n, path))
                 return Fault(rule, draw)
         return None
 

@@ -155,6 +155,13 @@ def test_disarmed_store_only_delivers(memory: MemoryStore, clock: SimClock) -> N
         store.put("a", b"")
 
 
+def test_fault_can_happen_once_to_each_object() -> None:
+    faults = Faults([Rule("flip", once_each=True)])
+    for path in ("a", "b", "a", "b", "c"):
+        faults.pick("get", path)
+    assert [event.fault for event in faults.events] == ["flip", "flip", "", "", "flip"]
+
+
 def test_faults_follow_from_the_seed_and_the_requests() -> None:
     def kinds(seed: int) -> list[str]:
         faults = Faults([Rule("drop", rate=0.3), Rule("error", rate=0.5, skip=5, times=9)], seed)
