@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.kit.backends import Servers
 
 # A commit costs milliseconds, and a machine under test is busy: time limits for
 # single examples would only find out how busy.
@@ -21,3 +27,20 @@ settings.load_profile(
 # the processes that tests start and then interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_NOT_COVERED = re.compile(r"NOT COVERED: .*")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines: set[str] = set()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else ""
+        lines.update(_NOT_COVERED.findall(reason))
+    for line in sorted(lines):
+        terminalreporter.write_line(line, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with contextlib.ExitStack() as running:
+        yield Servers(running)

@@ -20,9 +20,10 @@ from arco.dispatch.queues.memory import MemoryQueue
 from arco.dispatch.queues.port import Delivery, Message, Queue
 from arco.errors import Invalid, NotFound
 from arco.storage.port import Store
-from tests.conformance.conftest import CREW, Servers
+from tests.conformance.conftest import CREW
 from tests.conformance.crew import DEADLINE_S, Place
 from tests.conformance.queue_crew import HELD, open_queue, take_and_hang, work_off
+from tests.kit.backends import Servers
 from tests.kit.stores import Address, ManualClock
 
 CLAIM_S = 60.0

@@ -48,6 +48,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes: 40 ms otherwise
     upstream: tuple[str, int]
 
     def do_GET(self) -> None:

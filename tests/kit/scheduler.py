@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arco.storage.port import Store
 from tests.kit.faulty import Crash, _Wrapper
@@ -76,6 +76,13 @@ class TurnStore(_Wrapper):
         return act()
 
 
+class _Disturbance(NamedTuple):
+    name: str
+    rate: float
+    act: Callable[[random.Random], str]
+    rng: random.Random
+
+
 class Scheduler:
     def __init__(self, rng: random.Random, *, kill_rate: float = 0.0) -> None:
         self._rng = rng
@@ -85,6 +92,15 @@ class Scheduler:
         self.trace: list[tuple[str, str, str]] = []
         self.between: Callable[[], None] = lambda: None
         """Called between any two steps, for example to move the clock."""
+        self._disturbances: list[_Disturbance] = []
+
+    def disturb(self, name: str, rate: float, act: Callable[[random.Random], str]) -> None:
+        """Between any two steps, call `act` with a chance of `rate`; it says what it did.
+
+        What it did is part of the trace: it follows from the seed, as all else does.
+        """
+        rng = random.Random(self._rng.random())
+        self._disturbances.append(_Disturbance(name, rate, act, rng))
 
     def spawn(self, name: str, body: Callable[[Actor], None]) -> None:
         self._actors.append(Actor(self, name, body))
@@ -107,6 +123,12 @@ class Scheduler:
                 self._stop()
                 raise TimeoutError(f"no end after {_MAX_CALLS} calls: {self.trace[-20:]}")
             self.between()
+            self._disturb()
+
+    def _disturb(self) -> None:
+        for each in self._disturbances:
+            if each.rng.random() < each.rate:
+                self.trace.append((each.name, "disturbs", each.act(each.rng)))
 
     def _stop(self) -> None:
         """Let the other threads end, for the process must not keep them."""

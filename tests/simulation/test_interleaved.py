@@ -5,24 +5,29 @@ fail with or without effect, and where the process may die. What must hold at th
 end: all that was acknowledged is in the log once, the tables are what the log
 means, and fsck finds nothing. What must hold all the time: no reader sees half a
 commit, or goes back in time.
+
+The network may be worse than that: writes arrive late, or twice, and reads are spoilt.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated
-from arco.errors import Conflict, Corrupt, Fenced, NotFound, Refused, Unavailable
+from arco.errors import Conflict, Corrupt, Error, Fenced, NotFound, Refused, Unavailable
 from arco.state.gc import Retention
+from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
-from tests.kit.faulty import FaultyStore
+from tests.kit.faults import Rule
+from tests.kit.faulty import FaultyStore, UnreliableStore
 from tests.kit.histories import History, random_draw
 from tests.kit.invariants import check_at_rest, check_snapshot
 from tests.kit.model import check_against_model, read_log
@@ -32,21 +37,50 @@ from tests.kit.workspace import make_workspace, to_events
 SEEDS = range(int(os.environ.get("ARCO_SIMULATION_SEEDS", "12")))
 PASSING = (Unavailable, Conflict, Fenced)
 """What a process that works on may run into, and tries again."""
+UNVERIFIED = "^(ledger/inbox/|manifests/[0-9]{20}.json$)"
+"""Objects that no other object has a checksum of."""
+LATE = (
+    Rule("drop", op="put", rate=0.03),
+    Rule("late", op="put", path="^ledger/inbox/", rate=0.1, delay_s=60),
+    Rule("late", op="put", path="^manifests/", rate=0.05, delay_s=40),
+    Rule("repeat", op="put", path="^ledger/inbox/", rate=0.2, delay_s=120),
+    Rule("repeat", op="put", rate=0.05, delay_s=30),
+)
+SPOILT = (
+    Rule("cut", rate=0.02),
+    Rule("shorten", path=UNVERIFIED, rate=0.03, once_each=True),
+    Rule("shorten", path=UNVERIFIED, rate=0.01, keep=0.0, once_each=True),
+    Rule("page", path=UNVERIFIED, rate=0.02, once_each=True),
+    Rule("flip", path=UNVERIFIED, rate=0.03, once_each=True),
+)
 
 
 class Simulation:
-    def __init__(self, seed: int, *, faults: float, kills: float, sleepy: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: float,
+        kills: float,
+        sleepy: bool = False,
+        rules: Sequence[Rule] = (),
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = SimClock()
         self.memory = MemoryStore(self.clock)
-        self.faulty = FaultyStore(self.memory, random.Random(seed + 1), faults, faults)
+        self.network = UnreliableStore(self.memory, self.clock, rules, seed + 4)
+        self.faulty = FaultyStore(self.network, random.Random(seed + 1), faults, faults)
         self.scheduler = Scheduler(random.Random(seed + 2), kill_rate=kills)
         self.scheduler.between = self._time_passes
         self.sleepy = sleepy
+        self.patience = timedelta(hours=2)
+        """Who took longer than this may find that GC has gone past."""
         self.acknowledged: list[str] = []
         self.attempted: list[str] = []
         self.answers: dict[str, str] = {}
+        self.passing: list[Error] = []
+        """What the processes ran into, and tried again after."""
         self.working = 0
         self._starts = 0
         self._chance = random.Random(seed + 3)
@@ -61,7 +95,11 @@ class Simulation:
         """A process starts: nothing is warm, nothing is known."""
         self._starts += 1
         store = TurnStore(self.faulty, actor)
-        return make_workspace(store, self.seed * 1000 + self._starts, clock=self.clock)
+        return make_workspace(store, self.seed * 1000 + self._starts, **self.settings(actor))
+
+    def settings(self, actor: Actor) -> dict[str, Any]:
+        """What a process is started with."""
+        return {"clock": self.clock}
 
     # Actors
 
@@ -75,8 +113,8 @@ class Simulation:
             self.attempted += [event.id for event in events]
             try:
                 self.acknowledged += w.ledger.append(events).event_ids
-            except Unavailable:
-                continue
+            except Unavailable as error:
+                self.passing.append(error)
 
     def client(self, actor: Actor) -> None:
         """A person: the same key until there is an answer, whatever happens in between."""
@@ -85,6 +123,7 @@ class Simulation:
             key = f"{actor.name}-{n}"
             payload = NamespaceCreated(namespace=f"shared_{n}")
             while key not in self.answers:
+                began = self.clock.now()
                 try:
                     done = w.tier1.execute(payload, idempotency_key=key)
                     self.answers[key] = "applied"
@@ -92,10 +131,11 @@ class Simulation:
                     assert s.generation >= done.generation
                 except Refused as refused:
                     self.answers[key] = refused.code
-                except PASSING:
-                    continue
+                except PASSING as error:
+                    self.passing.append(error)
+                    actor.pause()
                 except (Corrupt, NotFound):
-                    if not self.sleepy:
+                    if not self.sleepy and self.clock.now() - began < self.patience:
                         raise
 
     def committer(self, actor: Actor) -> None:
@@ -147,32 +187,38 @@ class Simulation:
             began = self.clock.now()
             try:
                 act()
-            except PASSING:
-                continue
+            except PASSING as error:
+                self.passing.append(error)
             except (Corrupt, NotFound):
                 # Only who slept while GC went past may find its files gone.
-                if self.clock.now() - began < timedelta(hours=2):
+                if self.clock.now() - began < self.patience:
                     raise
 
     def run(self) -> None:
         self.scheduler.run()
-        self.faulty.armed = False
+        self.faulty.armed = self.network.armed = False
+        self.network.release()
 
 
-def simulate(seed: int, **settings: float | bool) -> Simulation:
-    sim = Simulation(seed, **settings)  # type: ignore[arg-type]
+def simulate(seed: int, **settings: Any) -> Simulation:
+    sim = Simulation(seed, **settings)
     crew = {"writer": 2, "client": 2, "committer": 2, "merger": 1, "reader": 1}
     if sim.sleepy:
         crew["collector"] = 1
+    start(sim, crew)
+    return sim
+
+
+def start(sim: Simulation, crew: Mapping[str, int]) -> None:
+    """Have a crew of so many of each role work to its end."""
     for role, count in crew.items():
         for n in range(count):
             sim.scheduler.spawn(f"{role}{n}", getattr(sim, role))
     try:
         sim.run()
     except BaseException as failure:
-        failure.add_note(replay(seed))
+        failure.add_note(replay(sim.seed))
         raise
-    return sim
 
 
 def replay(seed: int) -> str:
@@ -231,6 +277,18 @@ def test_any_interleaving_with_faults_and_deaths_keeps_every_promise(seed: int) 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_processes_that_sleep_for_days_beside_gc_fork_nothing(seed: int) -> None:
     check(simulate(2000 + seed, faults=0.01, kills=0.002, sleepy=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_writes_that_arrive_late_or_twice_are_taken_once(seed: int) -> None:
+    check(simulate(3000 + seed, faults=0.01, kills=0.002, rules=LATE))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_spoilt_reads_lose_reject_and_break_nothing(seed: int) -> None:
+    sim = simulate(4000 + seed, faults=0.0, kills=0.002, rules=SPOILT)
+    check(sim)
+    assert list(sim.memory.list(paths.REJECTED)) == []
 
 
 def test_same_seed_gives_the_same_run_call_for_call() -> None:
