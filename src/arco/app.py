@@ -73,7 +73,7 @@ from arco.storage.lease import Leases
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
-from arco.storage.store_clock import BOUND, StoreClock
+from arco.storage.store_clock import StoreClock
 from arco.worker.artifact import ArtifactCache
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.execute import Executor
@@ -146,8 +146,7 @@ class Workspace:
         self.chain = chain()
         self.types = EventTypes(EVENTS)
         self.signal = Signal()
-        bound = max(min(BOUND, age_gate / 20), timedelta(seconds=2))
-        self.store_clock = StoreClock(store, self.clock, bound=bound)
+        self.store_clock = StoreClock(store, self.clock)
         self.manifests = Manifests(store, tenant, name, self.clock, age_gate=age_gate)
         self.files = Files(store, budget_bytes=cache_budget_bytes)
         self.ledger = Ledger(

@@ -19,7 +19,7 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated
 from arco.errors import Contended, Fenced, Unavailable
-from arco.log.manifest import Floor, RootManifest, decode
+from arco.log.manifest import RootManifest, decode
 from arco.state.gc import LEASE_TTL, Retention
 from arco.state.snapshot import AsOf
 from arco.storage import paths
@@ -69,8 +69,8 @@ class Record(_Wrapper):
         if paths.root_generation(path) is not None:
             root = decode(data, RootManifest, path)
             self.published.append(Published(root.generation, root.published_at, self._clock.now()))
-        if path == paths.FLOOR:
-            self.floors.append(decode(data, Floor, path).generation)
+        if (floor := paths.floor_generation(path)) is not None:
+            self.floors.append(floor)
 
     def _call(self, op: str, path: str, act: Any) -> Any:
         return act()

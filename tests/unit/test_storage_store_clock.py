@@ -69,7 +69,7 @@ def test_clock_that_jumps_is_noticed_at_once(jump: timedelta) -> None:
 
 def test_own_write_in_a_listing_is_a_measurement() -> None:
     at = Setting(timedelta(seconds=60))
-    at.clock.wrote("inbox/a", at.machine.now(), at.machine.now())
+    at.clock.wrote("inbox/a", at.clock.moment())
     at.clock.listed("inbox/b", at.true.now() + timedelta(hours=1))
     at.clock.listed("inbox/a", at.true.now())
     assert abs(at.clock.now() - at.true.now()) <= timedelta(seconds=1)
@@ -79,7 +79,7 @@ def test_own_write_in_a_listing_is_a_measurement() -> None:
 def test_own_write_that_shows_a_wrong_clock_is_measured_again() -> None:
     for off, wrong in ((timedelta(), False), (timedelta(days=-1), True)):
         at = Setting(off)
-        at.clock.wrote("inbox/a", at.machine.now(), at.machine.now())
+        at.clock.wrote("inbox/a", at.clock.moment())
         at.clock.listed("inbox/a", at.machine.now() + timedelta(days=1))
         if wrong:
             with pytest.raises(ClockSkew):
@@ -95,3 +95,25 @@ def test_estimate_asks_nobody_and_refuses_nobody() -> None:
     with pytest.raises(ClockSkew):
         at.clock.measure()
     assert abs(at.clock.estimate() - at.true.now()) <= timedelta(seconds=1)
+
+
+def test_clock_that_is_set_during_a_measurement_is_measured_again() -> None:
+    at = Setting(timedelta())
+    at.store.after("put", "clock.json", lambda: at.machine.suspend(timedelta(minutes=4)))
+    assert abs(at.clock.now() - at.true.now()) <= timedelta(seconds=1)
+    assert at.store.count("put", "clock.json") == 2
+    at.machine.suspend(timedelta(hours=1))
+    for _ in range(9):
+        at.store.after("put", "clock.json", lambda: at.machine.suspend(timedelta(minutes=4)))
+    with pytest.raises(ClockSkew, match="3 times in a row"):
+        at.clock.now()
+
+
+def test_write_during_which_the_clock_was_set_is_no_measurement() -> None:
+    at = Setting(timedelta())
+    before = at.clock.moment()
+    at.machine.suspend(timedelta(days=1))
+    at.clock.wrote("inbox/a", before)
+    at.clock.listed("inbox/a", at.true.now())
+    with pytest.raises(ClockSkew):
+        at.clock.now()

@@ -159,12 +159,12 @@ class Ledger:
             raise Invalid(f"event {event.id}: {error.message}") from None
 
     def _put(self, name: str, raw: bytes) -> None:
-        before = self._clock.now()
+        before = self._store_clock.moment()
         for attempt in range(self._attempts):
             try:
                 self._store.put(paths.inbox(name), raw)
                 if attempt == 0:
-                    self._store_clock.wrote(paths.inbox(name), before, self._clock.now())
+                    self._store_clock.wrote(paths.inbox(name), before)
                 return
             except AlreadyExists as error:
                 unknown: Exception = error

@@ -91,8 +91,7 @@ class Tier1:
     def _remembered(self, at: Snapshot, key: str) -> bool:
         """Whether the fold knows a key; one that it has forgotten is as good as new."""
         outcome = at.get(OUTCOMES, key)
-        limit = self._store_clock.estimate() - REMEMBERED
-        return outcome is not None and outcome.decided_at >= limit
+        return outcome is not None and outcome.decided_at >= self._store_clock.now() - REMEMBERED
 
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
         position, _ = snapshot.versioned(COMMANDS, (key,))

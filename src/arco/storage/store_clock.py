@@ -35,18 +35,29 @@ BOUND = timedelta(minutes=5)
 FRESH_S = 300.0
 """How long a measurement holds."""
 JUMP = timedelta(seconds=1)
-"""If the wall clock moved by more than this against the monotonic one, measure again."""
+"""How far the wall clock may move against the monotonic one without having been set."""
 RESOLUTION = timedelta(seconds=1)
 """Object stores cut the last-modified time to whole seconds."""
 REMEMBERED_WRITES = 64
+ATTEMPTS = 3
+
+
+class Moment(NamedTuple):
+    """A moment by both clocks of this machine."""
+
+    wall: datetime
+    monotonic_s: float
+
+    def jumped_until(self, later: Moment) -> bool:
+        """Whether the wall clock was set, or the machine slept, between two moments."""
+        elapsed = timedelta(seconds=later.monotonic_s - self.monotonic_s)
+        return abs(later.wall - self.wall - elapsed) > JUMP
 
 
 class _Measurement(NamedTuple):
+    taken: Moment
     offset: timedelta
-    """The store's time minus this machine's."""
-    at: float
-    """Monotonic."""
-    wall: datetime
+    """The store's time minus this machine's wall clock at that moment."""
 
 
 class StoreClock:
@@ -58,7 +69,7 @@ class StoreClock:
         self.bound = bound
         self._lock = threading.Lock()
         self._latest: _Measurement | None = None
-        self._writes: OrderedDict[str, tuple[datetime, datetime]] = OrderedDict()
+        self._writes: OrderedDict[str, tuple[Moment, Moment]] = OrderedDict()
 
     def now(self) -> datetime:
         """The store's time. Raises ClockSkew if this machine's differs by more than the bound."""
@@ -74,13 +85,27 @@ class StoreClock:
 
     def measure(self) -> datetime:
         """The store's time, measured now."""
-        before = self._clock.now()
-        self._store.put(paths.CLOCK, b"{}", Mode.OVERWRITE)
-        stamp = self._store.head(paths.CLOCK).last_modified
-        return self._checked(self._record(before, self._clock.now(), stamp))
+        for _ in range(ATTEMPTS):
+            before = self.moment()
+            self._store.put(paths.CLOCK, b"{}", Mode.OVERWRITE)
+            stamp = self._store.head(paths.CLOCK).last_modified
+            after = self.moment()
+            if not before.jumped_until(after):
+                return self._checked(self._record(before, after, stamp))
+        raise ClockSkew(
+            f"this machine's clock was set {ATTEMPTS} times in a row while it was compared with "
+            f"the clock of {self._store.url}",
+            hint="let the clock settle, then try again; nothing was lost",
+        )
 
-    def wrote(self, path: str, before: datetime, after: datetime) -> None:
+    def moment(self) -> Moment:
+        return Moment(self._clock.now(), self._clock.monotonic())
+
+    def wrote(self, path: str, before: Moment) -> None:
         """Remember when this process created an object, for the listing that shows it."""
+        after = self.moment()
+        if before.jumped_until(after):
+            return
         with self._lock:
             self._writes[path] = (before, after)
             while len(self._writes) > REMEMBERED_WRITES:
@@ -97,15 +122,14 @@ class StoreClock:
         if interval is not None and abs(_offset(*interval, stamp)) <= self.bound:
             self._record(*interval, stamp)
 
-    def _record(self, before: datetime, after: datetime, stamp: datetime) -> _Measurement:
-        offset = _offset(before, after, stamp)
-        self._latest = _Measurement(offset, self._clock.monotonic(), self._clock.now())
+    def _record(self, before: Moment, after: Moment, stamp: datetime) -> _Measurement:
+        self._latest = _Measurement(after, _offset(before, after, stamp))
         return self._latest
 
     def _is_fresh(self, latest: _Measurement) -> bool:
-        elapsed_s = self._clock.monotonic() - latest.at
-        jump = self._clock.now() - latest.wall - timedelta(seconds=elapsed_s)
-        return elapsed_s < FRESH_S and abs(jump) < JUMP
+        now = self.moment()
+        recent = now.monotonic_s - latest.taken.monotonic_s < FRESH_S
+        return recent and not latest.taken.jumped_until(now)
 
     def _checked(self, latest: _Measurement) -> datetime:
         if abs(latest.offset) > self.bound:
@@ -116,10 +140,12 @@ class StoreClock:
                 f"at most {self.bound} is safe",
                 hint="set the clock (NTP does it), then try again; nothing was lost",
             )
-        return self._clock.now() + latest.offset
+        # By the monotonic clock: the wall clock may be set at any moment, this one too.
+        elapsed = timedelta(seconds=self._clock.monotonic() - latest.taken.monotonic_s)
+        return latest.taken.wall + latest.offset + elapsed
 
 
-def _offset(before: datetime, after: datetime, stamp: datetime) -> timedelta:
+def _offset(before: Moment, after: Moment, stamp: datetime) -> timedelta:
     """The store's time minus this machine's, if a write between the two bears this stamp."""
-    least, most = stamp - after, stamp + RESOLUTION - before
+    least, most = stamp - after.wall, stamp + RESOLUTION - before.wall
     return max(least, min(timedelta(), most))
