@@ -226,8 +226,7 @@ class Workspace:
         return Pins(self.manifests, self.clock)
 
     def fsck(self, *, deep: bool = True, progress: Progress = silent) -> FsckReport:
-        checker = Checker(self.manifests, self.files, self.pins, self.tables)
-        return checker.check(deep=deep, progress=progress)
+        return Checker(self.manifests, self.tables, deep=deep, progress=progress).check()
 
     def gc(
         self,
