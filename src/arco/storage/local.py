@@ -12,6 +12,20 @@ crashes left of them.
 A deletion is not fsynced: a power cut may undo it, if no put came after it.
 Nothing above relies on more, and the compactor deletes a lot.
 
+A failed fsync is a failure. Linux tells of it once and then takes the pages for
+clean: another fsync of the same file would succeed and mean nothing, and reading
+shows what is in memory, not what is on the disk. So after a failure
+
+- a file that has no name yet goes, and the put raises Unavailable;
+- a FRESH object, which nobody but its writer can have used, is withdrawn: its name is
+  removed, and the writer's next attempt writes a new file;
+- a CREATE or an OVERWRITE whose file is on the disk, but whose name may not be, stays:
+  others may have built upon it. Its directory is in doubt: every read there, and every
+  answer "exists already", syncs it first, or raises Unavailable. The names of a
+  directory are journaled: if that failed for good, it fails again.
+
+So whoever reads its own object back after an Unavailable may take it for durable.
+
 Symbolic links below the root are never followed, whoever made them. A link is no
 object and no directory: it is not listed, not read, and nothing is written or
 deleted beyond it. What is opened is opened without following a link at its end, and
@@ -49,6 +63,7 @@ _NAMELESS = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _NO_O_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _REMEMBERED_DIRECTORIES = 100_000
 _PUT_ATTEMPTS = 5
+_fsync = os.fsync
 
 
 class LocalStore:
@@ -60,6 +75,11 @@ class LocalStore:
         self._root = os.path.realpath(root)
         self._signer = signer
         self._settled: set[str] = set()
+        self._doubtful: dict[str, object] = {}
+        """Directories with a name that may not be on the disk, each with a mark of its own
+        for the failure: a sync that began before that failure does not settle it."""
+        self._lost: set[str] = set()
+        """Files that are not on the disk, and whose names could not be removed."""
         self._nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
         try:
             Path(self._root).mkdir(parents=True, exist_ok=True)
@@ -74,7 +94,7 @@ class LocalStore:
     def get(self, path: str) -> Object:
         keys.check_key(path)
         try:
-            fd = self._open(f"{self._root}/{path}", _READ)
+            fd = self._open_object(path, _READ)
             try:
                 status = _file_status(fd, path)
                 data = os.read(fd, status.st_size)
@@ -90,7 +110,7 @@ class LocalStore:
         keys.check_key(path)
         keys.check_range(path, start, length)
         try:
-            fd = self._open(f"{self._root}/{path}", _READ)
+            fd = self._open_object(path, _READ)
             try:
                 size = _file_status(fd, path).st_size
                 if start + length > size:
@@ -115,6 +135,7 @@ class LocalStore:
                 # A sweep removed the directory, which was empty, between two of our calls.
                 self._settled.clear()
             except FileExistsError:
+                self._confirm(path)
                 raise AlreadyExists(f"{path} exists") from None
             except (NotADirectoryError, IsADirectoryError):
                 self._settled.clear()
@@ -132,7 +153,7 @@ class LocalStore:
     def head(self, path: str) -> ObjectMeta:
         keys.check_key(path)
         try:
-            fd = self._open(f"{self._root}/{path}", _LOOK)
+            fd = self._open_object(path, _LOOK)
             try:
                 status = _file_status(fd, path)
             finally:
@@ -155,6 +176,7 @@ class LocalStore:
             at = self._open(directory, _DIRECTORY)
             try:
                 os.unlink(name, dir_fd=at)
+                self._lost.discard(f"{directory}/{name}")
             finally:
                 os.close(at)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -202,31 +224,102 @@ class LocalStore:
             self._settle(directory)
         at = self._open(directory, _DIRECTORY)
         try:
+            if f"{directory}/{name}" in self._lost:
+                self._remove_lost(at, directory, name)
+            if mode is Mode.FRESH:
+                self._put_fresh(at, directory, name, data)
+            else:
+                self._put_named(at, directory, name, data, mode)
+        finally:
+            os.close(at)
+
+    def _put_named(self, at: int, directory: str, name: str, data: bytes, mode: Mode) -> None:
+        """The file is on the disk before it has its name."""
+        try:
             if mode is Mode.OVERWRITE:
                 with _temporary(at, data) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(at, name, data, fresh=mode is Mode.FRESH)
-            os.fsync(at)
-        finally:
-            os.close(at)
+                self._create(at, name, data)
+            _fsync(at)
+        except FileExistsError:
+            raise
+        except OSError:  # the name may be there, or not: the next one to look syncs it
+            self._doubtful[directory] = object()
+            raise
 
-    def _create(self, at: int, name: str, data: bytes, *, fresh: bool) -> None:
-        """A file gets its name once it is on the disk, unless it is fresh: then the disk is
-        asked for both at once, which takes half as long."""
+    def _put_fresh(self, at: int, directory: str, name: str, data: bytes) -> None:
+        """The disk is asked for the file and its name at once, which takes half as long."""
+        fd = self._create(at, name, data, fresh=True)
+        try:
+            if fd is not None:
+                _fsync(fd)
+            _fsync(at)
+        except OSError:
+            try:
+                os.unlink(name, dir_fd=at)
+            except OSError:
+                self._lost.add(f"{directory}/{name}")
+            raise
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _create(self, at: int, name: str, data: bytes, *, fresh: bool = False) -> int | None:
+        """Write a file and give it its name. A fresh one is given back open, to be synced."""
         fd = self._open_nameless(at)
         if fd is None:
             with _temporary(at, data) as temporary:
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-            return
+            return None
         try:
             _write(fd, data, sync=not fresh)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
-            if fresh:
-                os.fsync(fd)
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        if fresh:
+            return fd
+        os.close(fd)
+        return None
+
+    def _remove_lost(self, at: int, directory: str, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=at)
+        self._lost.discard(f"{directory}/{name}")
+
+    def _open_object(self, path: str, flags: int) -> int:
+        if self._doubtful or self._lost:
+            self._confirm(path)
+        return self._open(f"{self._root}/{path}", flags)
+
+    def _confirm(self, path: str) -> None:
+        """Raise Unavailable unless the name of an object, if it is there, is on the disk."""
+        place = f"{self._root}/{path}"
+        if place in self._lost:
+            raise Unavailable(
+                f"{path} was not written to the disk, and could not be removed",
+                hint="check the disk of the store's directory",
+            )
+        self._sync_doubtful(place.rpartition("/")[0])
+
+    def _sync_doubtful(self, directory: str) -> None:
+        mark = self._doubtful.get(directory)
+        if mark is None:
+            return
+        try:
+            at = self._open(directory, _DIRECTORY)
+            try:
+                _fsync(at)
+            finally:
+                os.close(at)
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # the directory is gone, with all that was in it
+        except OSError as error:
+            raise _mapped(error, directory) from error
+        if self._doubtful.get(directory) is mark:
+            self._doubtful.pop(directory, None)
 
     def _open_nameless(self, at: int) -> int | None:
         if not self._nameless:
@@ -259,7 +352,7 @@ class LocalStore:
             for name, parent in zip(names, opened, strict=False):
                 place = f"{place}/{name}"
                 if place not in self._settled:
-                    os.fsync(parent)
+                    _fsync(parent)
                     self._settled.add(place)
         finally:
             for fd in opened:
@@ -285,6 +378,9 @@ class LocalStore:
             return
         except OSError as error:
             raise _mapped(error, directory) from error
+        for doubtful in list(self._doubtful):
+            if f"{doubtful}/".startswith(f"{place}/"):
+                self._sync_doubtful(doubtful)
         yield from self._walk(directory, beginning, after)
 
     def _walk(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
@@ -352,7 +448,7 @@ def _temporary(at: int, data: bytes) -> Iterator[str]:
             os.close(fd)
         yield name
     finally:
-        with contextlib.suppress(FileNotFoundError):  # it has been renamed
+        with contextlib.suppress(OSError):  # it has been renamed; or a sweep will remove it
             os.unlink(name, dir_fd=at)
 
 
@@ -361,7 +457,7 @@ def _write(fd: int, data: bytes, *, sync: bool = True) -> None:
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
     if sync:
-        os.fsync(fd)
+        _fsync(fd)
 
 
 def _some(fd: int, length: int, path: str) -> bytes:
