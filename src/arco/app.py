@@ -64,7 +64,8 @@ from arco.state.rebuild import EmbeddedEngine, Engine, Rebuild, Rebuilder
 from arco.state.replay import Progress, silent
 from arco.state.rollback import Rollback, RolledBack
 from arco.state.snapshot import At, Snapshot
-from arco.state.sql import SqlEngine, SqlLimits
+from arco.state.sql import SqlEngine
+from arco.state.sqlprocess import SqlLimits, SqlProcess
 from arco.state.table import Table
 from arco.state.tier1 import Tier1
 from arco.state.warm import Warm
@@ -212,9 +213,9 @@ class Workspace:
     def read_lineage(self, at: At | None = None) -> LineageReader:
         return LineageReader(self.snapshot(at))
 
-    def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
+    def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""
-        return SqlEngine(self.tables, limits)
+        return SqlEngine(self.tables, limits, process)
 
     def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
         """What changed in the domains' tables between two generations."""
