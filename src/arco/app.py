@@ -64,7 +64,8 @@ from arco.state.rebuild import EmbeddedEngine, Engine, Rebuild, Rebuilder
 from arco.state.replay import Progress, silent
 from arco.state.rollback import Rollback, RolledBack
 from arco.state.snapshot import At, Snapshot
-from arco.state.sql import SqlEngine, SqlLimits
+from arco.state.sql import SqlEngine
+from arco.state.sqlprocess import SqlLimits, SqlProcess
 from arco.state.table import Table
 from arco.state.tier1 import Tier1
 from arco.state.warm import Warm
@@ -225,9 +226,9 @@ class Workspace:
     def read_lineage(self, at: At | None = None) -> LineageReader:
         return LineageReader(self.snapshot(at))
 
-    def sql(self, limits: SqlLimits | None = None) -> SqlEngine:
+    def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""
-        return SqlEngine(self.tables, limits)
+        return SqlEngine(self.tables, limits, process)
 
     def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
         """What changed in the domains' tables between two generations."""
@@ -239,8 +240,7 @@ class Workspace:
         return Pins(self.manifests, self.store_clock)
 
     def fsck(self, *, deep: bool = True, progress: Progress = silent) -> FsckReport:
-        checker = Checker(self.manifests, self.files, self.pins, self.tables)
-        return checker.check(deep=deep, progress=progress)
+        return Checker(self.manifests, self.tables, deep=deep, progress=progress).check()
 
     def gc(
         self,

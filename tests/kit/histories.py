@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 from hypothesis import strategies as st
 
 from arco.catalog.events import (
@@ -115,6 +116,7 @@ class History:
                     owners=("a", "b")[: draw.value % 3] or None,
                     tags={"t": str(draw.value)} if draw.value % 2 else None,
                     expected_version=expected,
+                    asset_key=f"{its_namespace}.{its_name}" if draw.name else msgspec.UNSET,
                 )
             case 11 | 12:
                 self._created.append((asset_id, its_namespace, name))
@@ -125,7 +127,11 @@ class History:
                 return AssetDropped(asset_id=asset_id, namespace=its_namespace, name=its_name)
             case 14 | 15:
                 self._columns.extend((asset_id, column_id(event_id, i)) for i in range(3))
-                return ColumnAdded(asset_id=asset_id, column=self._column(draw))
+                return ColumnAdded(
+                    asset_id=asset_id,
+                    column=self._column(draw),
+                    asset_key=f"{its_namespace}.{its_name}" if draw.value % 2 else msgspec.UNSET,
+                )
             case 16:
                 owner, column = self._of_column(draw)
                 return ColumnUpdated(
@@ -134,10 +140,12 @@ class History:
                     name=COLUMNS[draw.name] if draw.value % 2 else None,
                     type="text",
                     nullable=draw.value % 3 == 0,
+                    column_name=COLUMNS[draw.name] if draw.value > 5 else msgspec.UNSET,
                 )
             case 17:
                 owner, column = self._of_column(draw)
-                return ColumnDropped(asset_id=owner, column_id=column)
+                named = f"{namespace}.{name}" if draw.value > 5 else msgspec.UNSET
+                return ColumnDropped(asset_id=owner, column_id=column, asset_key=named)
             case _:
                 return AssetObserved(
                     asset_id=asset_id, row_count=draw.value, size_bytes=draw.asset, files=1

@@ -8,6 +8,7 @@ the fold: what both agree on is right, or wrong twice.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -20,6 +21,13 @@ from tests.kit.histories import column_id
 
 DAY = timedelta(days=1)
 MAPS = ("tags", "properties")
+NAMES = re.compile(r"[a-z][a-z0-9_]{0,127}")
+VERSIONS = {
+    "catalog.asset_updated": 2,
+    "catalog.column_added": 2,
+    "catalog.column_updated": 2,
+    "catalog.column_dropped": 2,
+}
 
 Data = dict[str, Any]
 Cell = tuple[int, Data]
@@ -133,7 +141,7 @@ class Model:
 
     def apply(self, e: Entry) -> None:
         known = e.type in self._commands or e.type == "catalog.asset_observed"
-        if not known or e.version > 1:
+        if not known or e.version > VERSIONS.get(e.type, 1):
             kind = f"{e.type}@{e.version}"
             self.skipped[kind] = self.skipped.get(kind, 0) + 1
         elif e.type == "catalog.asset_observed":
@@ -167,6 +175,7 @@ class Model:
 
     def _namespace_created(self, e: Entry) -> None:
         name = e.data["namespace"]
+        _check_names(name)
         if self.namespaces.row(name) is not None:
             raise Refusal("namespace_exists")
         row = {
@@ -206,6 +215,7 @@ class Model:
 
     def _asset_created(self, e: Entry) -> None:
         d = e.data
+        _check_names(d["namespace"], d["name"])
         self._namespace(d["namespace"])
         if (d["namespace"], d["name"]) in self.names:
             raise Refusal("name_taken")
@@ -220,6 +230,8 @@ class Model:
     def _asset(self, e: Entry) -> Data:
         row = self.assets.row(e.data["asset_id"])
         if row is None:
+            raise Refusal("asset_not_found")
+        if e.data.get("asset_key") not in (None, f"{row['namespace']}.{row['name']}"):
             raise Refusal("asset_not_found")
         return row
 
@@ -237,6 +249,7 @@ class Model:
         return name
 
     def _asset_renamed(self, e: Entry) -> None:
+        _check_names(e.data["new_name"])
         name = self._held(e)
         new = (e.data["namespace"], e.data["new_name"])
         if new in self.names:
@@ -292,6 +305,9 @@ class Model:
         row = self.columns.row(*key)
         if row is None:
             raise Refusal("column_not_found")
+        self._asset(e)
+        if e.data.get("column_name") not in (None, row["name"]):
+            raise Refusal("column_not_found")
         return key, row
 
     def _column_updated(self, e: Entry) -> None:
@@ -305,6 +321,11 @@ class Model:
     def _column_dropped(self, e: Entry) -> None:
         key, _ = self._column(e)
         del self.columns[key]
+
+
+def _check_names(*names: str) -> None:
+    if not all(NAMES.fullmatch(name) for name in names):
+        raise Refusal("invalid_name")
 
 
 def _stamps(e: Entry) -> Data:

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from arco.app import Workspace
-from arco.catalog.commands import MAX_COLUMNS, MAX_ENTRIES, MAX_TEXT
-from arco.catalog.events import AssetObserved, Column
+from arco.catalog.commands import MAX_COLUMNS, MAX_ENTRIES
+from arco.catalog.events import (
+    AssetCreated,
+    AssetDeclared,
+    AssetObserved,
+    AssetRenamed,
+    AssetUpdated,
+    Column,
+    ColumnAdded,
+    ColumnUpdated,
+    NamespaceCreated,
+)
+from arco.catalog.fold import DIRECTORY
+from arco.catalog.names import MAX_TEXT
 from arco.catalog.tables import ASSET_STATS, ASSETS
 from arco.catalog.tables import COLUMNS as COLUMN_TABLE
 from arco.errors import Invalid, NotFound, Refused
+from arco.state.fold import Fact, Failure, NoRows, Rows, fold_stage
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
 from servo.contract.keys import AssetKey
 from tests.kit.clocks import SimClock
-from tests.kit.model import check_against_model
+from tests.kit.hooks import HookStore
+from tests.kit.model import check_against_model, state_of
 from tests.kit.workspace import make_workspace
 
 ORDERS = AssetKey("sales", "orders")
@@ -296,3 +313,149 @@ def test_every_command_can_be_repeated_under_its_key(
     assert second.event_id == first.event_id  # type: ignore[attr-defined]
     assert w.snapshot().generation == generation
     check_against_model(w)
+
+
+# A command means what it names
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.update_asset(ORDERS, description="late"),
+        lambda c: c.add_column(ORDERS, Column(name="late", type="int")),
+        lambda c: c.update_column(ORDERS, "id", description="late"),
+        lambda c: c.drop_column(ORDERS, "id"),
+        lambda c: c.rename_asset(ORDERS, "late"),
+        lambda c: c.drop_asset(ORDERS),
+    ],
+)
+@pytest.mark.parametrize("replaced", [True, False])
+def test_command_is_refused_when_its_name_belongs_to_another_asset_by_then(
+    call: Callable[[object], object], replaced: bool
+) -> None:
+    """Others rename the asset, and create another of that name, before the batch is put."""
+    clock = SimClock()
+    memory = MemoryStore(clock)
+    hooks = HookStore(memory)
+    slow, quick = make_workspace(hooks, 1, clock=clock), make_workspace(memory, 2, clock=clock)
+    quick.catalog.create_namespace("sales")
+    quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+
+    def replace() -> None:
+        quick.catalog.rename_asset(ORDERS, "old_orders")
+        if replaced:
+            quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+
+    hooks.before("put", paths.INBOX, replace)
+    assert refused(lambda: call(slow.catalog)) == "asset_not_found"
+    for row in quick.read_catalog().assets("sales"):
+        asset = quick.read_catalog().asset_by_id(row.asset_id)
+        assert row.description == "" and [c.name for c in asset.columns] == ["id", "email"]
+        assert [c.description for c in asset.columns] == ["", ""]
+    check_against_model(quick)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.update_column(ORDERS, "email", description="late"),
+        lambda c: c.drop_column(ORDERS, "email"),
+    ],
+)
+def test_command_is_refused_when_its_column_was_renamed_by_then(
+    call: Callable[[object], object],
+) -> None:
+    clock = SimClock()
+    memory = MemoryStore(clock)
+    hooks = HookStore(memory)
+    slow, quick = make_workspace(hooks, 1, clock=clock), make_workspace(memory, 2, clock=clock)
+    quick.catalog.create_namespace("sales")
+    quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+
+    def replace() -> None:
+        quick.catalog.update_column(ORDERS, "email", name="old_email")
+        quick.catalog.add_column(ORDERS, Column(name="email", type="string"))
+
+    hooks.before("put", paths.INBOX, replace)
+    assert refused(lambda: call(slow.catalog)) == "column_not_found"
+    columns = quick.read_catalog().asset(ORDERS).columns
+    assert [(c.name, c.description) for c in columns] == [
+        ("id", ""),
+        ("old_email", ""),
+        ("email", ""),
+    ]
+    check_against_model(quick)
+
+
+def test_events_of_the_first_version_are_decided_by_id_alone(w: Workspace) -> None:
+    """They are in logs for ever, with the fingerprints that they had."""
+    asset_id = w.read_catalog().asset_id(ORDERS)
+    w.catalog.rename_asset(ORDERS, "sold")
+    event = w.ledger.event(AssetUpdated(asset_id=asset_id, description="new"))
+    assert b"asset_key" not in bytes(event.data)
+    w.ledger.append([msgspec.structs.replace(event, version=1)])
+    w.committer.commit()
+    assert w.read_catalog().asset(AssetKey("sales", "sold")).row.description == "new"
+    check_against_model(w)
+
+
+BAD_NAMES = ["../../x", "nul\0", "", "Orders", "x" * 129, "a.b"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_bad_name_that_reaches_the_log_is_refused_by_the_fold(w: Workspace, name: str) -> None:
+    """Whoever can write to the inbox need not have used our commands."""
+    asset_id = w.read_catalog().asset_id(ORDERS)
+    before = state_of(w)
+    receipt = w.ledger.append(
+        [
+            NamespaceCreated(namespace=name),
+            AssetCreated(namespace="sales", name=name),
+            AssetCreated(namespace=name, name="orders"),
+            AssetRenamed(asset_id=asset_id, namespace="sales", name="orders", new_name=name),
+        ]
+    )
+    w.committer.commit()
+    after = state_of(w)
+    outcomes = after["log.outcomes"]
+    assert {outcomes[(key,)][1]["code"] for key in receipt.event_ids} == {"invalid_name"}
+    assert {t: rows for t, rows in after.items() if not t.startswith("log.")} == {
+        t: rows for t, rows in before.items() if not t.startswith("log.")
+    }
+    check_against_model(w)
+
+
+@pytest.mark.parametrize("name", ["", "nul\0", "x" * (MAX_TEXT + 1)], ids=["empty", "nul", "long"])
+def test_bad_column_name_that_reaches_the_log_is_refused_by_the_fold(
+    w: Workspace, name: str
+) -> None:
+    asset = w.read_catalog().asset(ORDERS)
+    asset_id, column_id = asset.row.asset_id, asset.columns[0].column_id
+    column = Column(name=name, type="int")
+    receipt = w.ledger.append(
+        [
+            AssetCreated(namespace="sales", name="other", columns=(column,)),
+            ColumnAdded(asset_id=asset_id, column=column),
+            ColumnUpdated(asset_id=asset_id, column_id=column_id, name=name),
+        ]
+    )
+    w.committer.commit()
+    outcomes = state_of(w)["log.outcomes"]
+    assert {outcomes[(key,)][1]["code"] for key in receipt.event_ids} == {"invalid_name"}
+    assert w.read_catalog().asset(ORDERS).columns == asset.columns
+
+
+def test_bad_name_in_a_deployment_is_skipped_and_counted(w: Workspace) -> None:
+    fact = Fact(
+        9,
+        w.clock.now(),
+        "E9",
+        "E9",
+        "",
+        AssetDeclared(asset_id="A", namespace="sales", name="../../x"),
+    )
+    failures: list[Failure] = []
+    rows = Rows(NoRows())
+    assert fold_stage(DIRECTORY, rows, [fact], failures) == []
+    assert rows.changes == {}
+    assert [(f.stage, f.position) for f in failures] == [("directory", 9)]

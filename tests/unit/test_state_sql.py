@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pytest
 
@@ -171,3 +179,201 @@ def test_a_missing_file_is_an_error_that_names_it(
     file.unlink()
     with pytest.raises(Corrupt, match=file.name):
         ask(workspace, engine, "SELECT * FROM catalog.namespaces")
+
+
+# Bounds: whatever a query does, it ends
+
+
+MANY = ",".join(map(str, range(500_000)))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT levenshtein(repeat('ab', 60000), repeat('ba', 60000))",
+        "SELECT count(*) FROM range(1000000000) a, range(1000) b WHERE a.range % 7 = b.range",
+        "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
+        f"SELECT 1 WHERE 5 IN ({MANY})",
+        "SELECT " + ", ".join(f"1 AS c{n}" for n in range(50_000)),
+    ],
+    ids=["one call", "a join", "a recursion", "the parser", "the planner"],
+)
+def test_no_query_takes_longer_than_it_may(
+    workspace: Workspace, engine: SqlEngine, sql: str
+) -> None:
+    with pytest.raises(Unavailable, match=r"longer than 0.05 s"):
+        engine.query(workspace.snapshot(), sql, SqlLimits(timeout_s=0.05, memory_mib=4096))
+    assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT repeat('x', 4000000000)",
+        "SELECT length(range(500000000))",
+        "SELECT list_sort(range(200000000))[1]",
+        "SELECT damerau_levenshtein(repeat('ab', 60000), repeat('ba', 60000))",
+        "SELECT repeat('x', 1000000) FROM range(100000)",
+        "SELECT list(range) FROM range(1000000000)",
+    ],
+)
+def test_no_query_has_more_memory_than_it_may(
+    workspace: Workspace, engine: SqlEngine, sql: str
+) -> None:
+    limits = SqlLimits(memory_mib=256, rows=100, timeout_s=300)
+    with pytest.raises(Invalid, match="more than 256 MiB of memory"):
+        engine.query(workspace.snapshot(), sql, limits)
+    assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
+
+
+PEAK = """
+import resource, sys
+from arco.app import Workspace
+from arco.errors import Invalid
+from arco.state.sql import SqlLimits
+workspace = Workspace.open(sys.argv[1], "acme", "test")
+with workspace.sql(SqlLimits(memory_mib=256, timeout_s=300)) as engine:
+    engine.query(workspace.snapshot(), "SELECT 1")
+    try:
+        engine.query(workspace.snapshot(), sys.argv[2])
+    except Invalid:
+        pass
+    else:
+        raise SystemExit("it was not refused")
+for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF):
+    print(resource.getrusage(who).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT repeat('x', 1000000) FROM range(100000)", "SELECT repeat('x', 2000000000)"]
+)
+def test_memory_stays_near_the_limit_in_the_child_and_small_in_the_parent(
+    workspace: Workspace, tmp_path: Path, sql: str
+) -> None:
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "store"), sql]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    child_mib, parent_mib = map(int, done.stdout.split())
+    # Python, DuckDB and Arrow have 200 MiB before any query; the rest is between two looks.
+    assert child_mib < 256 + 200 + 512
+    assert parent_mib < 512
+
+
+def test_result_that_is_too_large_is_refused(workspace: Workspace, engine: SqlEngine) -> None:
+    limits = SqlLimits(result_mib=1)
+    sql = "SELECT repeat('x', 1000) FROM range(5000)"
+    with pytest.raises(Invalid, match="larger than 1 MiB"):
+        engine.query(workspace.snapshot(), sql, limits)
+    few = engine.query(workspace.snapshot(), sql, SqlLimits(result_mib=1, rows=500))
+    assert (few.table.num_rows, few.truncated) == (500, True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT '\ud800'",
+        "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+        "SELECT error('boom')",
+        "SELECT CASE WHEN range > 5000 THEN error('boom') ELSE range END FROM range(10000)",
+        "SELECT * FROM request",
+        "SELECT * FROM duckdb_secrets() WHERE 1 / 0 = read_blob('/etc/passwd')",
+        "\0",
+    ],
+    ids=["surrogate", "depth", "error", "late error", "Python variable", "secrets", "nul"],
+)
+def test_every_error_of_a_query_is_one_of_ours(
+    workspace: Workspace, engine: SqlEngine, sql: str
+) -> None:
+    with pytest.raises(Invalid):
+        ask(workspace, engine, sql)
+
+
+def test_process_that_is_killed_is_an_error_and_the_next_query_has_another(
+    workspace: Workspace, engine: SqlEngine
+) -> None:
+    assert ask(workspace, engine, "SELECT 1") == [(1,)]
+    (process,) = engine._idle
+    os.kill(process._child.pid, signal.SIGKILL)
+    process._child.wait()
+    assert ask(workspace, engine, "SELECT 2") == [(2,)]
+
+
+def test_crash_in_the_middle_of_a_query_is_an_error_of_ours(
+    workspace: Workspace, engine: SqlEngine
+) -> None:
+    ask(workspace, engine, "SELECT 1")
+    (process,) = engine._idle
+    killer = threading.Timer(0.2, lambda: os.kill(process._child.pid, signal.SIGSEGV))
+    killer.start()
+    with pytest.raises(Invalid, match="SIGSEGV"):
+        ask(
+            workspace,
+            engine,
+            "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
+        )
+
+
+def test_process_is_used_again_and_keeps_nothing(workspace: Workspace, engine: SqlEngine) -> None:
+    ask(workspace, engine, "SELECT count(*) FROM catalog.assets")
+    (process,) = engine._idle
+    with pytest.raises(Invalid):
+        ask(workspace, engine, "SELECT * FROM duckdb_views() WHERE view_name = nope")
+    assert ask(workspace, engine, "SELECT count(*) FROM duckdb_views() WHERE NOT internal") == [
+        (0,)
+    ]
+    assert engine._idle == [process]
+
+
+def test_process_that_runs_queries_has_no_credentials(
+    workspace: Workspace, engine: SqlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    ask(workspace, engine, "SELECT 1")
+    (process,) = engine._idle
+    environment = Path(f"/proc/{process._child.pid}/environ").read_bytes()
+    command = Path(f"/proc/{process._child.pid}/cmdline").read_bytes()
+    assert b"planted" not in environment + command and b"AWS" not in environment
+    opened = [os.readlink(f) for f in Path(f"/proc/{process._child.pid}/fd").iterdir()]  # noqa: PTH115
+    assert [name for name in opened if not name.startswith(("pipe:", "/dev/null"))] == []
+
+
+def test_process_ends_with_its_parent(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from arco.state.sqlprocess import SqlProcess\n"
+        "process = SqlProcess()\n"
+        "process._start()\n"
+        "print(process._child.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    child = int(done.stdout)
+    for _ in range(600):
+        if not Path(f"/proc/{child}").exists() or _is_zombie(child):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {child} is still there")
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_queries_at_once_have_a_process_each(workspace: Workspace, engine: SqlEngine) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        sums = list(pool.map(lambda n: ask(workspace, engine, f"SELECT {n} + 1"), range(6)))
+    assert sums == [[(n + 1,)] for n in range(6)]
+    assert 1 <= len(engine._idle) <= 3
+
+
+def test_types_survive_the_way_from_the_process(workspace: Workspace, engine: SqlEngine) -> None:
+    sql = (
+        "SELECT 1::UTINYINT AS a, 'x'::ENUM('x', 'y') AS b, [1, 2] AS c, MAP {'k': 1.5} AS d, "
+        "DATE '2026-01-01' AS e, TIMESTAMP '2026-01-01 10:00:00' AS f, {'u': 1, 'v': NULL} AS g, "
+        "'ab'::BLOB AS h, NULL AS i, 170141183460469231731687303715884105727::HUGEINT AS j"
+    )
+    expected = duckdb.connect().sql(sql).to_arrow_table()
+    assert engine.query(workspace.snapshot(), sql).table.equals(expected)

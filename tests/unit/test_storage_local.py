@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from arco.errors import AlreadyExists, Invalid, NotFound, Unavailable
+from arco.state.gc import Retention
+from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode
+from arco.storage.scoped import ScopedStore
+from tests.kit.clocks import SimClock
+from tests.kit.workspace import make_workspace
 
 WRITER = """
 import sys
@@ -149,3 +154,145 @@ def test_head_of_a_directory_is_not_found(store: LocalStore) -> None:
     store.put("a/b", b"")
     with pytest.raises(NotFound):
         store.head("a")
+
+
+# Symbolic links
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the store, with an old file and an old temporary one."""
+    folder = tmp_path / "outside"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("precious", "deep/precious", ".tmp-theirs", "deep/.tmp-theirs"):
+        (folder / name).write_bytes(b"precious")
+        os.utime(folder / name, (0, 0))
+    return folder
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def linked(store: LocalStore, outside: Path) -> LocalStore:
+    """A store with links to a folder and to a file, beside an object and below one."""
+    root = Path(store.url.removeprefix("file://"))
+    store.put("a/b/c", b"ours")
+    (root / "folder").symlink_to(outside)
+    (root / "a/folder").symlink_to(outside)
+    (root / "a/file").symlink_to(outside / "precious")
+    (root / "a/dangling").symlink_to(outside / "new")
+    (root / "a/.tmp-link").symlink_to(outside / "precious")
+    (root / "a/inside").symlink_to(root / "a/b")
+    (root / "a/loop").symlink_to(root / "a")
+    return store
+
+
+THROUGH = [
+    "folder/precious", "folder/deep/precious", "a/folder/precious", "a/folder/deep/precious",
+    "a/file", "a/dangling", "a/inside/c", "a/loop/b/c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", THROUGH)
+def test_nothing_is_read_through_a_link(linked: LocalStore, path: str) -> None:
+    with pytest.raises(NotFound):
+        linked.get(path)
+    with pytest.raises(NotFound):
+        linked.get_range(path, 0, 1)
+    with pytest.raises(NotFound):
+        linked.head(path)
+
+
+def test_links_are_not_listed(linked: LocalStore) -> None:
+    assert names(linked) == ["a/b/c"]
+    for prefix in ("folder/", "a/folder/", "a/folder/deep/", "a/inside/", "a/loop/", "a/fi"):
+        assert list(linked.list(prefix)) == [], prefix
+
+
+@pytest.mark.parametrize("path", THROUGH)
+def test_nothing_is_deleted_through_a_link(linked: LocalStore, outside: Path, path: str) -> None:
+    before = tree(outside)
+    linked.delete(path)
+    assert tree(outside) == before
+    assert linked.get("a/b/c").data == b"ours"
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("path", ["folder/new", "a/folder/deep/new", "a/folder/x/y/new"])
+def test_nothing_is_written_through_a_link(
+    linked: LocalStore, outside: Path, path: str, mode: Mode
+) -> None:
+    folders = sorted(outside.rglob("*"))
+    with pytest.raises(Invalid, match="symbolic link"):
+        linked.put(path, b"x", mode)
+    assert sorted(outside.rglob("*")) == folders
+
+
+def test_directory_that_becomes_a_link_is_not_followed(
+    store: LocalStore, outside: Path, tmp_path: Path
+) -> None:
+    """The store has written there before, and remembers its directories."""
+    store.put("a/b/c", b"ours")
+    (tmp_path / "store/a").rename(tmp_path / "moved")
+    (tmp_path / "store/a").symlink_to(outside)
+    (outside / "b").mkdir()
+    before = tree(outside)
+    with pytest.raises(Invalid):
+        store.put("a/b/d", b"x")
+    with pytest.raises(NotFound):
+        store.get("a/precious")
+    store.delete("a/precious")
+    assert tree(outside) == before
+
+
+def test_overwrite_replaces_a_link_and_not_what_it_points_to(
+    linked: LocalStore, outside: Path
+) -> None:
+    linked.put("a/file", b"ours now", Mode.OVERWRITE)
+    assert linked.get("a/file").data == b"ours now"
+    assert (outside / "precious").read_bytes() == b"precious"
+
+
+def test_sweep_follows_no_link(linked: LocalStore, outside: Path) -> None:
+    before = tree(outside)
+    linked.sweep(timedelta(seconds=-1))
+    assert tree(outside) == before
+    assert (outside / "deep").is_dir()
+
+
+def test_root_may_be_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    store = LocalStore(tmp_path / "link")
+    store.put("a/b", b"1")
+    assert (store.get("a/b").data, names(store)) == (b"1", ["a/b"])
+
+
+def test_sweep_of_a_workspace_touches_no_other(tmp_path: Path) -> None:
+    below = LocalStore(tmp_path)
+    for tenant in ("acme", "other"):
+        ScopedStore(below, tenant, "dev").put("a/b", b"1")
+        (tmp_path / tenant / "dev/a/.tmp-old").write_bytes(b"half")
+        os.utime(tmp_path / tenant / "dev/a/.tmp-old", (0, 0))
+    assert ScopedStore(below, "acme", "dev").sweep(timedelta(hours=1)) == 1
+    assert files(below) == ["acme/dev/a/b", "other/dev/a/.tmp-old", "other/dev/a/b"]
+    assert ScopedStore(below, "acme", "empty").sweep(timedelta(hours=1)) == 0
+
+
+def test_gc_and_commits_touch_nothing_beyond_a_link(tmp_path: Path, outside: Path) -> None:
+    clock = SimClock()
+    w = make_workspace(LocalStore(tmp_path / "store"), clock=clock)
+    w.catalog.create_namespace("sales")
+    place = Path(w.store.url.removeprefix("file://"))
+    (place / "state/catalog/evil").symlink_to(outside)
+    (place / "ledger/inbox/passwd.json").symlink_to(outside / "precious")
+    (place / "ledger/inbox/loop").symlink_to(place / "ledger/inbox")
+    before = tree(outside)
+    w.catalog.create_namespace("ops")
+    clock.advance(timedelta(days=30))
+    w.gc(Retention(timedelta(days=1), 1), dry_run=False)
+    assert tree(outside) == before
+    assert list(w.store.list(paths.REJECTED)) == []
+    assert w.fsck().clean

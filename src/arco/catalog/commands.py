@@ -21,6 +21,7 @@ from arco.catalog.events import (
     NamespaceDropped,
     NamespaceUpdated,
 )
+from arco.catalog.names import MAX_TEXT, check_column_name
 from arco.catalog.reader import CatalogReader
 from arco.catalog.tables import ColumnRow
 from arco.errors import Invalid, NotFound
@@ -43,7 +44,6 @@ PII = (
 )
 """The kinds of personal data; `custom:<word>` is allowed too."""
 Build = Callable[[CatalogReader], Payload]
-MAX_TEXT = 4_096
 MAX_ENTRIES = 200
 MAX_COLUMNS = 5_000
 
@@ -156,6 +156,7 @@ class CatalogCommands:
                 tags=None if tags is None else _map(tags, "tags"),
                 properties=None if properties is None else _map(properties, "properties"),
                 expected_version=expected_version,
+                asset_key=str(key),
             )
 
         return self._do(build, idempotency_key)
@@ -191,9 +192,11 @@ class CatalogCommands:
     ) -> Acknowledged:
         key = _key(key)
         (checked,) = _columns([column])
-        return self._do(
-            lambda at: ColumnAdded(asset_id=at.asset_id(key), column=checked), idempotency_key
-        )
+
+        def build(at: CatalogReader) -> Payload:
+            return ColumnAdded(asset_id=at.asset_id(key), column=checked, asset_key=str(key))
+
+        return self._do(build, idempotency_key)
 
     def update_column(
         self,
@@ -230,6 +233,8 @@ class CatalogCommands:
                 description=description,
                 pii=pii,
                 sensitivity=sensitivity,
+                asset_key=str(key),
+                column_name=column,
             )
 
         return self._do(build, idempotency_key)
@@ -241,7 +246,12 @@ class CatalogCommands:
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
-            return ColumnDropped(asset_id=row.asset_id, column_id=row.column_id)
+            return ColumnDropped(
+                asset_id=row.asset_id,
+                column_id=row.column_id,
+                asset_key=str(key),
+                column_name=column,
+            )
 
         return self._do(build, idempotency_key)
 
@@ -304,9 +314,10 @@ def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
         raise Invalid(f"{len(columns)} columns; the limit is {MAX_COLUMNS}")
     seen: set[str] = set()
     for column in columns:
-        if not column.name or not column.type:
-            raise Invalid(f"column {column.name!r} needs a name and a type")
-        for what in ("name", "type", "description"):
+        check_column_name(column.name)
+        if not column.type:
+            raise Invalid(f"column {column.name!r} needs a type")
+        for what in ("type", "description"):
             _text(getattr(column, what), f"a column's {what}")
         if column.name in seen:
             raise Invalid(f"column {column.name} is there twice")

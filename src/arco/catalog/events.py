@@ -3,6 +3,11 @@
 All but `AssetObserved` are commands: the fold may refuse them. In an update,
 None leaves a field as it is. An asset's id is the id of the event that created
 it, so no two assets can ever share one.
+
+A command names its asset, and its column, by id and by the name that the caller
+wrote. The fold applies it only while the two belong together. `asset_key` is
+`namespace.name`. The first versions of these events had ids only; for them
+`asset_key` and `column_name` are unset, and only the id is compared.
 """
 
 from __future__ import annotations
@@ -12,6 +17,10 @@ from typing import ClassVar
 import msgspec
 
 from arco.log.envelope import Payload
+
+Given = str | msgspec.UnsetType
+"""Text that older versions of an event do not have. It is not encoded while unset, so
+the fingerprint of an older event stays the same."""
 
 
 class Command(Payload, frozen=True, kw_only=True):
@@ -67,6 +76,7 @@ class AssetCreated(Command, frozen=True, kw_only=True):
 
 class AssetUpdated(Command, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_updated"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     kind: str | None = None
     format: str | None = None
@@ -76,6 +86,7 @@ class AssetUpdated(Command, frozen=True, kw_only=True):
     tags: dict[str, str] | None = None
     properties: dict[str, str] | None = None
     expected_version: int | None = None
+    asset_key: Given = msgspec.UNSET
 
 
 class AssetRenamed(Command, frozen=True, kw_only=True):
@@ -97,12 +108,15 @@ class AssetDropped(Command, frozen=True, kw_only=True):
 
 class ColumnAdded(Command, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_added"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     column: Column
+    asset_key: Given = msgspec.UNSET
 
 
 class ColumnUpdated(Command, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_updated"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     column_id: str
     name: str | None = None
@@ -111,12 +125,17 @@ class ColumnUpdated(Command, frozen=True, kw_only=True):
     description: str | None = None
     pii: str | None = None
     sensitivity: str | None = None
+    asset_key: Given = msgspec.UNSET
+    column_name: Given = msgspec.UNSET
 
 
 class ColumnDropped(Command, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_dropped"
+    VERSION: ClassVar[int] = 2
     asset_id: str
     column_id: str
+    asset_key: Given = msgspec.UNSET
+    column_name: Given = msgspec.UNSET
 
 
 class AssetObserved(Payload, frozen=True, kw_only=True):

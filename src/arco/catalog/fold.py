@@ -6,12 +6,16 @@
 The directory decides races for names, and tells the assets' stage what became of
 them. A command is applied whole, or refused with a code that stays the same and
 a sentence for people.
+
+The name in an asset's row is the one that the directory has for it, at every
+position: so the assets' stage can decide whether a command still means the asset
+that its caller named.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -28,10 +32,12 @@ from arco.catalog.events import (
     ColumnAdded,
     ColumnDropped,
     ColumnUpdated,
+    Given,
     NamespaceCreated,
     NamespaceDropped,
     NamespaceUpdated,
 )
+from arco.catalog.names import check_asset, check_column_name
 from arco.catalog.tables import (
     ASSET_NAMES,
     ASSET_STATS,
@@ -44,10 +50,12 @@ from arco.catalog.tables import (
     ColumnRow,
     NamespaceRow,
 )
+from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
 from arco.state.system import applied, refused
 from arco.state.table import Key
+from servo.contract.keys import check_name
 
 replace = msgspec.structs.replace
 
@@ -102,6 +110,9 @@ def fold_directory(rows: Rows, fact: Fact) -> Iterator[Change]:
 
 
 def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[Change]:
+    if refusal := _bad_name(fact, lambda: check_name(e.namespace, "namespace")):
+        yield refusal
+        return
     if rows.get(NAMESPACES, e.namespace) is not None:
         yield refused(fact, "namespace_exists", f"namespace {e.namespace} exists already")
         return
@@ -151,7 +162,10 @@ def _drop_namespace(rows: Rows, fact: Fact, e: NamespaceDropped) -> Iterator[Cha
 
 def _claim(rows: Rows, fact: Fact, e: AssetCreated) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
-    if namespace is None:
+    columns = [column.name for column in e.columns]
+    if refusal := _bad_name(fact, lambda: check_asset(e.namespace, e.name, columns)):
+        yield refusal
+    elif namespace is None:
         yield _no_namespace(fact, e.namespace)
     elif rows.get(ASSET_NAMES, e.namespace, e.name) is not None:
         yield _name_taken(fact, e.namespace, e.name)
@@ -164,8 +178,10 @@ def _claim(rows: Rows, fact: Fact, e: AssetCreated) -> Iterator[Change]:
 
 def _rename(rows: Rows, fact: Fact, e: AssetRenamed) -> Iterator[Change]:
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
-    if held is None or held.asset_id != e.asset_id:
-        yield _not_its_name(fact, e)
+    if refusal := _bad_name(fact, lambda: check_name(e.new_name, "asset name")):
+        yield refusal
+    elif held is None or held.asset_id != e.asset_id:
+        yield _not_its_name(fact, e.asset_id, f"{e.namespace}.{e.name}")
     elif rows.get(ASSET_NAMES, e.namespace, e.new_name) is not None:
         yield _name_taken(fact, e.namespace, e.new_name)
     else:
@@ -179,7 +195,7 @@ def _release(rows: Rows, fact: Fact, e: AssetDropped) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if namespace is None or held is None or held.asset_id != e.asset_id:
-        yield _not_its_name(fact, e)
+        yield _not_its_name(fact, e.asset_id, f"{e.namespace}.{e.name}")
         return
     yield Delete(ASSET_NAMES, (e.namespace, e.name))
     yield Put(NAMESPACES, replace(namespace, assets=namespace.assets - 1))
@@ -200,7 +216,9 @@ def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
 
     Somebody may have created an asset of that name by hand since the deployment
     looked. Then that one goes: it has no data yet, and code would never find it.
+    A fact cannot be refused: one with a bad name raises, is skipped and counted.
     """
+    check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
         namespace = rows.get(NAMESPACES, e.namespace) or _declared_namespace(fact, e)
@@ -337,6 +355,8 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
     row = rows.get(ASSETS, e.asset_id)
     if row is None:
         yield _no_asset(fact, e.asset_id)
+    elif _misnamed(row, e.asset_key):
+        yield _not_its_name(fact, e.asset_id, e.asset_key)
     elif _stale(e.expected_version, found := rows.version(ASSETS, e.asset_id)):
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, found)
     else:
@@ -360,8 +380,13 @@ def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
 
 def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
     columns = rows.scan(COLUMNS, e.asset_id)
-    if rows.get(ASSETS, e.asset_id) is None:
+    asset = rows.get(ASSETS, e.asset_id)
+    if refusal := _bad_name(fact, lambda: check_column_name(e.column.name)):
+        yield refusal
+    elif asset is None:
         yield _no_asset(fact, e.asset_id)
+    elif _misnamed(asset, e.asset_key):
+        yield _not_its_name(fact, e.asset_id, e.asset_key)
     elif any(column.name == e.column.name for column in columns):
         yield _column_taken(fact, e.column.name)
     else:
@@ -375,6 +400,8 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
     row = columns.pop(e.column_id, None)
     if row is None:
         yield _no_column(fact, e.column_id)
+    elif refusal := _other_column(rows, fact, e, row) or _bad_new_name(fact, e.name):
+        yield refusal
     elif any(column.name == e.name for column in columns.values()):
         yield _column_taken(fact, str(e.name))
     else:
@@ -384,8 +411,11 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
 
 
 def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
-    if rows.get(COLUMNS, e.asset_id, e.column_id) is None:
+    row = rows.get(COLUMNS, e.asset_id, e.column_id)
+    if row is None:
         yield _no_column(fact, e.column_id)
+    elif refusal := _other_column(rows, fact, e, row):
+        yield refusal
     else:
         yield Delete(COLUMNS, (e.asset_id, e.column_id))
         yield applied(fact)
@@ -446,9 +476,39 @@ def _column_taken(fact: Fact, name: str) -> Emit:
     return refused(fact, "column_exists", f"there is a column {name} already")
 
 
-def _not_its_name(fact: Fact, e: AssetRenamed | AssetDropped) -> Emit:
-    message = f"asset {e.asset_id} is not called {e.namespace}.{e.name} (any more)"
+def _misnamed(row: AssetRow, asset_key: Given) -> bool:
+    return asset_key not in (msgspec.UNSET, f"{row.namespace}.{row.name}")
+
+
+def _not_its_name(fact: Fact, asset_id: str, asset_key: Given) -> Emit:
+    message = f"asset {asset_id} is not called {asset_key}, or not any more; look it up again"
     return refused(fact, "asset_not_found", message)
+
+
+def _other_column(
+    rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped, row: ColumnRow
+) -> Emit | None:
+    """The refusal, if the column or its asset is not called what the caller wrote."""
+    asset = rows.get(ASSETS, e.asset_id)
+    if asset is not None and _misnamed(asset, e.asset_key):
+        return _not_its_name(fact, e.asset_id, e.asset_key)
+    if e.column_name not in (msgspec.UNSET, row.name):
+        message = f"column {e.column_id} is not called {e.column_name} any more; look it up again"
+        return refused(fact, "column_not_found", message)
+    return None
+
+
+def _bad_name(fact: Fact, check: Callable[[], object]) -> Emit | None:
+    """The refusal, if a name breaks the rules: whoever wrote the event did not check it."""
+    try:
+        check()
+    except Invalid as error:
+        return refused(fact, "invalid_name", str(error))
+    return None
+
+
+def _bad_new_name(fact: Fact, name: str | None) -> Emit | None:
+    return None if name is None else _bad_name(fact, lambda: check_column_name(name))
 
 
 def _changed_since(fact: Fact, what: str, expected: int | None, found: int) -> Emit:

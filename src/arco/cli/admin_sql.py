@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from arco.app import Workspace
     from arco.state.snapshot import Snapshot
     from arco.state.sql import SqlResult
+    from arco.state.sqlprocess import SqlLimits, SqlProcess
 
 
 def register(app: typer.Typer) -> None:
@@ -52,12 +54,18 @@ def sql(
         )
     if query is not None:
         query = _text(query)
-    workspace = session.open()
-    snapshot = workspace.snapshot(session.at())
     if query is None:
-        _list_tables(session, workspace, snapshot)
-    else:
-        _show(session, _run(workspace, snapshot, query, limit, timeout))
+        workspace = session.open()
+        _list_tables(session, workspace, workspace.snapshot(session.at()))
+        return
+    from arco.state.sqlprocess import SqlLimits, SqlProcess
+
+    # The process for the query starts while this one imports and opens the workspace.
+    with contextlib.closing(SqlProcess()) as process:
+        workspace = session.open()
+        limits = SqlLimits(timeout_s=timeout, rows=limit)
+        result = _run(workspace, workspace.snapshot(session.at()), query, limits, process)
+    _show(session, result)
 
 
 def _text(query: str) -> str:
@@ -68,13 +76,11 @@ def _text(query: str) -> str:
 
 
 def _run(
-    workspace: Workspace, snapshot: Snapshot, query: str, limit: int, timeout: float
+    workspace: Workspace, snapshot: Snapshot, query: str, limits: SqlLimits, process: SqlProcess
 ) -> SqlResult:
-    from arco.state.sql import SqlLimits
-
-    with workspace.sql() as engine:
+    with workspace.sql(limits, process) as engine:
         try:
-            return engine.query(snapshot, query, SqlLimits(timeout_s=timeout, rows=limit))
+            return engine.query(snapshot, query)
         except Invalid as error:
             hint = error.hint or "see the tables and columns with: servo admin sql --tables"
             raise Invalid(error.message, hint=hint) from None

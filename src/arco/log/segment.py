@@ -76,6 +76,11 @@ def read_table(store: Store, ref: SegmentRef) -> pa.Table:
         raw = read_checked(store, ref.path, lambda raw: verified(raw, ref.sha256, ref.path))
     except NotFound:
         raise Corrupt(f"{ref.path} is missing", hint="restore it from a backup") from None
+    return parse(raw, ref)
+
+
+def parse(raw: bytes, ref: SegmentRef) -> pa.Table:
+    """A segment's events as Arrow, from bytes that were verified."""
     try:
         # The bytes are here already. Arrow's own threads would only outlive the call, and
         # abort a process that ends right after it (apache/arrow#34314).

@@ -149,7 +149,7 @@ class Files:
 
     def table(self, ref: FileRef) -> pa.Table:
         """The whole file, verified, without filling the cache."""
-        return _read(pa.BufferReader(self.raw(ref)), ref)
+        return decode(self.raw(ref), ref)
 
     def raw(self, ref: FileRef) -> bytes:
         """The bytes of a file, verified."""
@@ -229,6 +229,11 @@ class Files:
             while len(self._footers) > 4096:
                 self._footers.popitem(last=False)
         return footer
+
+
+def decode(raw: bytes, ref: FileRef) -> pa.Table:
+    """The rows of a file, from its bytes."""
+    return _read(pa.BufferReader(raw), ref)
 
 
 def _missing(ref: FileRef) -> Corrupt:

@@ -2,7 +2,8 @@
 
 Every table is there by its name (`catalog.assets`). A query sees one generation,
 can change nothing, can read nothing but the snapshot's files, and is bounded in
-time, memory and rows.
+time, memory, rows and bytes. It runs in a process of its own (`sqlprocess`), which
+is given the files, fetched and verified here, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
 import pyarrow as pa
 
-from arco.errors import Invalid, Unavailable
+from arco.errors import Invalid
 from arco.log.manifest import FileRef, TableManifest
 from arco.state.snapshot import Snapshot
+from arco.state.sqlprocess import MIB, Query, SqlLimits, SqlProcess, UnknownTable
 from arco.state.table import Table
 from arco.storage.parallel import each
 
+__all__ = ["SqlEngine", "SqlLimits", "SqlResult"]
 
-class SqlLimits(msgspec.Struct, frozen=True):
-    timeout_s: float = 30.0
-    rows: int = 10_000
-    memory_mib: int = 1024
+DUCKDB_SHARE = 0.8
+"""How much of a query's memory DuckDB may manage: it reports that itself, in words."""
 
 
 class SqlResult(msgspec.Struct, frozen=True):
@@ -41,13 +42,27 @@ class SqlResult(msgspec.Struct, frozen=True):
 class SqlEngine:
     """Runs queries. Fetched files stay in a temporary directory until `close`."""
 
-    def __init__(self, tables: Sequence[Table[Any]] = (), limits: SqlLimits | None = None) -> None:
-        """`tables` are there for queries even where a snapshot has nothing in them yet."""
+    def __init__(
+        self,
+        tables: Sequence[Table[Any]] = (),
+        limits: SqlLimits | None = None,
+        process: SqlProcess | None = None,
+    ) -> None:
+        """`tables` are there for queries even where a snapshot has nothing in them yet.
+
+        `process` was started earlier, to have it ready when the first query comes.
+        """
         self._declared = {str(table): table.manifest() for table in tables}
         self.limits = limits or SqlLimits()
         self._dir = tempfile.TemporaryDirectory(prefix="arco-sql-")
+        self._idle = [] if process is None else [process]
+        self._lock = threading.Lock()
 
     def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.close()
         self._dir.cleanup()
 
     def __enter__(self) -> SqlEngine:
@@ -59,20 +74,35 @@ class SqlEngine:
     def query(self, snapshot: Snapshot, sql: str, limits: SqlLimits | None = None) -> SqlResult:
         """Run one SELECT. Raises Invalid for anything else, and for what DuckDB refuses."""
         limits = limits or self.limits
-        with duckdb.connect(":memory:") as connection:
-            known = {**self._declared, **snapshot.tables()}
-            tables = _named(known, sql)
+        _check_text(sql)
+        known = {**self._declared, **snapshot.tables()}
+        tables = _named(known, sql)
+        with self._process() as process:
+            self._fetch(snapshot, tables)
+            views = [self._view(name, manifest) for name, manifest in tables.items()]
+            setup = [*views, *self._lock_down(tables, limits)]
             try:
-                _refuse_all_but_select(connection.extract_statements(sql))
-                self._fetch(snapshot, tables)
-                for name, manifest in tables.items():
-                    self._create_view(connection, name, manifest)
-                self._lock_down(connection, tables, limits)
-                return self._run(connection, snapshot, sql, limits)
-            except duckdb.CatalogException as error:
-                raise Invalid(str(error), hint=f"the tables are {', '.join(known)}") from None
-            except duckdb.Error as error:
-                raise Invalid(str(error)) from None
+                raw = process.run(Query(sql, setup), limits)
+            except UnknownTable as error:
+                hint = f"the tables are {', '.join(known)}"
+                raise Invalid(error.message, hint=hint) from None
+        table = pa.ipc.open_stream(pa.py_buffer(raw)).read_all()
+        more = table.num_rows > limits.rows
+        return SqlResult(table.slice(0, limits.rows), more, snapshot.generation)
+
+    @contextmanager
+    def _process(self) -> Iterator[SqlProcess]:
+        """A process that nobody uses. It starts while the files are fetched."""
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        if process is None or not process.alive:
+            process = SqlProcess()
+        try:
+            yield process
+        finally:
+            if process.alive:
+                with self._lock:
+                    self._idle.append(process)
 
     def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
         wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
@@ -87,16 +117,10 @@ class SqlEngine:
     def _path(self, ref: FileRef) -> Path:
         return Path(self._dir.name) / f"{ref.sha256}.parquet"
 
-    def _create_view(
-        self, connection: duckdb.DuckDBPyConnection, name: str, manifest: TableManifest
-    ) -> None:
+    def _view(self, name: str, manifest: TableManifest) -> str:
         domain, table = (_quoted(part) for part in name.split("."))
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
-        if manifest.files():
-            body = self._select(manifest)
-        else:
-            body = _no_rows(manifest)
-        connection.execute(f"CREATE VIEW {domain}.{table} AS {body}")
+        body = self._select(manifest) if manifest.files() else _no_rows(manifest)
+        return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE VIEW {domain}.{table} AS {body}"
 
     def _select(self, manifest: TableManifest) -> str:
         """For each key the newest row: L0 before the base, the base before history.
@@ -133,69 +157,29 @@ class SqlEngine:
         files = f"SELECT * FROM read_parquet([{paths}], union_by_name=true)"
         return f"({files} UNION ALL BY NAME {_no_rows(manifest)})"
 
-    def _lock_down(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        tables: dict[str, TableManifest],
-        limits: SqlLimits,
-    ) -> None:
+    def _lock_down(self, tables: dict[str, TableManifest], limits: SqlLimits) -> list[str]:
         allowed = ", ".join(f"'{self._path(r)}'" for m in tables.values() for r in m.files())
-        connection.execute(f"SET memory_limit='{limits.memory_mib}MiB'")
-        connection.execute(f"SET allowed_paths=[{allowed}]")
-        connection.execute("SET enable_external_access=false")
-        connection.execute("SET lock_configuration=true")
+        return [
+            f"SET memory_limit='{int(limits.memory_mib * MIB * DUCKDB_SHARE)}B'",
+            "SET temp_directory=''",
+            "SET python_enable_replacements=false",
+            f"SET allowed_paths=[{allowed}]",
+            "SET enable_external_access=false",
+            "SET lock_configuration=true",
+        ]
 
-    def _run(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        snapshot: Snapshot,
-        sql: str,
-        limits: SqlLimits,
-    ) -> SqlResult:
-        expired = threading.Event()
 
-        def interrupt() -> None:
-            expired.set()
-            connection.interrupt()
-
-        timer = threading.Timer(limits.timeout_s, interrupt)
-        timer.start()
-        try:
-            reader: Any = connection.sql(sql).to_arrow_reader(2048)
-            batches: list[Any] = []
-            count = 0
-            while count <= limits.rows:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    break
-                batches.append(batch)
-                count += batch.num_rows
-            table = pa.Table.from_batches(batches, reader.schema)
-        except (duckdb.Error, pa.ArrowException, OSError):
-            if expired.is_set():
-                raise Unavailable(
-                    f"the query took longer than {limits.timeout_s:g} s",
-                    hint="ask for less, or raise the limit",
-                ) from None
-            raise
-        finally:
-            timer.cancel()
-        return SqlResult(table.slice(0, limits.rows), count > limits.rows, snapshot.generation)
+def _check_text(sql: str) -> None:
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"the query has text that UTF-8 cannot hold: {error}") from None
 
 
 def _named(known: dict[str, TableManifest], sql: str) -> dict[str, TableManifest]:
     """The tables whose name occurs in the text of a query: at worst, one too many."""
     words = set(re.findall(r"\w+", sql.lower()))
     return {n: manifest for n, manifest in known.items() if n.partition(".")[2] in words}
-
-
-def _refuse_all_but_select(statements: Sequence[Any]) -> None:
-    if len(statements) != 1:
-        raise Invalid(f"expected one statement, found {len(statements)}")
-    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-        kind = statements[0].type.name
-        raise Invalid(f"{kind} is not allowed", hint="a snapshot is read-only: use SELECT")
 
 
 def _no_rows(manifest: TableManifest) -> str:

@@ -11,10 +11,30 @@ crashes left of them.
 
 A deletion is not fsynced: a power cut may undo it, if no put came after it.
 Nothing above relies on more, and the compactor deletes a lot.
+
+A failed fsync is a failure. Linux tells of it once and then takes the pages for
+clean: another fsync of the same file would succeed and mean nothing, and reading
+shows what is in memory, not what is on the disk. So after a failure
+
+- a file that has no name yet goes, and the put raises Unavailable;
+- a FRESH object, which nobody but its writer can have used, is withdrawn: its name is
+  removed, and the writer's next attempt writes a new file;
+- a CREATE or an OVERWRITE whose file is on the disk, but whose name may not be, stays:
+  others may have built upon it. Its directory is in doubt: every read there, and every
+  answer "exists already", syncs it first, or raises Unavailable. The names of a
+  directory are journaled: if that failed for good, it fails again.
+
+So whoever reads its own object back after an Unavailable may take it for durable.
+
+Symbolic links below the root are never followed, whoever made them. A link is no
+object and no directory: it is not listed, not read, and nothing is written or
+deleted beyond it. What is opened is opened without following a link at its end, and
+the kernel is then asked where the open file lies: if a directory on the way was a
+link, that is another path. Deleting the name of a link removes the link alone.
 """
 
 # Path knows no dir_fd, and costs more than the calls that it makes.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH116
+# ruff: noqa: PTH115
 
 from __future__ import annotations
 
@@ -34,13 +54,16 @@ from arco.storage import keys
 from arco.storage.port import Mode, Object, ObjectMeta
 from arco.storage.signing import Signer
 
-_READ = os.O_RDONLY | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_HERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_READ = os.O_RDONLY | _HERE
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | _HERE
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _HERE
 _NAMED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NAMELESS = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _NO_O_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _REMEMBERED_DIRECTORIES = 100_000
 _PUT_ATTEMPTS = 5
+_fsync = os.fsync
 
 
 class LocalStore:
@@ -52,6 +75,11 @@ class LocalStore:
         self._root = os.path.realpath(root)
         self._signer = signer
         self._settled: set[str] = set()
+        self._doubtful: dict[str, object] = {}
+        """Directories with a name that may not be on the disk, each with a mark of its own
+        for the failure: a sync that began before that failure does not settle it."""
+        self._lost: set[str] = set()
+        """Files that are not on the disk, and whose names could not be removed."""
         self._nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
         try:
             Path(self._root).mkdir(parents=True, exist_ok=True)
@@ -66,7 +94,7 @@ class LocalStore:
     def get(self, path: str) -> Object:
         keys.check_key(path)
         try:
-            fd = os.open(f"{self._root}/{path}", _READ)
+            fd = self._open_object(path, _READ)
             try:
                 status = _file_status(fd, path)
                 data = os.read(fd, status.st_size)
@@ -82,7 +110,7 @@ class LocalStore:
         keys.check_key(path)
         keys.check_range(path, start, length)
         try:
-            fd = os.open(f"{self._root}/{path}", _READ)
+            fd = self._open_object(path, _READ)
             try:
                 size = _file_status(fd, path).st_size
                 if start + length > size:
@@ -107,12 +135,14 @@ class LocalStore:
                 # A sweep removed the directory, which was empty, between two of our calls.
                 self._settled.clear()
             except FileExistsError:
+                self._confirm(path)
                 raise AlreadyExists(f"{path} exists") from None
             except (NotADirectoryError, IsADirectoryError):
                 self._settled.clear()
                 raise Invalid(
                     f"{path}: on a file system no object can lie below another",
-                    hint="a part of this path names an object, or the path names a directory",
+                    hint="a part of this path names an object or is a symbolic link, "
+                    "or the path names a directory",
                 ) from None
             except OSError as error:
                 raise _mapped(error, path) from error
@@ -123,11 +153,13 @@ class LocalStore:
     def head(self, path: str) -> ObjectMeta:
         keys.check_key(path)
         try:
-            status = os.stat(f"{self._root}/{path}")
+            fd = self._open_object(path, _LOOK)
+            try:
+                status = _file_status(fd, path)
+            finally:
+                os.close(fd)
         except OSError as error:
             raise _mapped(error, path) from error
-        if not stat.S_ISREG(status.st_mode):
-            raise NotFound(f"{path} does not exist")
         return ObjectMeta(path, status.st_size, from_unix(status.st_mtime))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
@@ -135,12 +167,18 @@ class LocalStore:
         if start_after is not None:
             keys.check_prefix(start_after)
         directory, slash, beginning = prefix.rpartition("/")
-        return self._walk(directory + slash, beginning, start_after or "")
+        return self._listed(directory + slash, beginning, start_after or "")
 
     def delete(self, path: str) -> None:
         keys.check_key(path)
+        directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            os.unlink(f"{self._root}/{path}")
+            at = self._open(directory, _DIRECTORY)
+            try:
+                os.unlink(name, dir_fd=at)
+                self._lost.discard(f"{directory}/{name}")
+            finally:
+                os.close(at)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             pass
         except OSError as error:
@@ -173,56 +211,136 @@ class LocalStore:
             raise Invalid("this store cannot sign URLs", hint="open it with a Signer")
         return self._signer.sign(path, expiry)
 
-    def sweep(self, older_than: timedelta) -> int:
+    def sweep(self, older_than: timedelta, prefix: str = "") -> int:
         """Remove temporary files that crashes left, and empty directories; how many files.
 
         `older_than` must be longer than any write takes. Ages are told by the
-        file system's own clock, which may be another machine's.
+        file system's own clock, which may be another machine's. `prefix` is empty,
+        or names a directory and ends in a slash: nothing else is looked at.
         """
+        keys.check_prefix(prefix)
         swept = 0
         try:
-            limit = self._file_system_time() - older_than.total_seconds()
-            for directory, _, names in os.walk(self._root, topdown=False):
+            top = self._open(f"{self._root}/{prefix}".rstrip("/"), _DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+        except OSError as error:
+            raise _mapped(error, prefix) from error
+        try:
+            limit = _file_system_time(top) - older_than.total_seconds()
+            for _, folders, names, at in os.fwalk(".", topdown=False, dir_fd=top):
                 for name in names:
                     if name.startswith(keys.TEMPORARY):
-                        swept += _remove_if_old(f"{directory}/{name}", limit)
-                with contextlib.suppress(OSError):  # it is not empty, or it is gone
-                    if directory != self._root and os.stat(directory).st_mtime < limit:
-                        os.rmdir(directory)
+                        swept += _remove_if_old(at, name, limit)
+                for folder in folders:
+                    _remove_if_empty_and_old(at, folder, limit)
         except OSError as error:
-            raise _mapped(error, self._root) from error
+            raise _mapped(error, prefix or self._root) from error
+        finally:
+            os.close(top)
         return swept
 
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
         if directory not in self._settled:
             self._settle(directory)
-        at = os.open(directory, _DIRECTORY)
+        at = self._open(directory, _DIRECTORY)
+        try:
+            if f"{directory}/{name}" in self._lost:
+                self._remove_lost(at, directory, name)
+            if mode is Mode.FRESH:
+                self._put_fresh(at, directory, name, data)
+            else:
+                self._put_named(at, directory, name, data, mode)
+        finally:
+            os.close(at)
+
+    def _put_named(self, at: int, directory: str, name: str, data: bytes, mode: Mode) -> None:
+        """The file is on the disk before it has its name."""
         try:
             if mode is Mode.OVERWRITE:
                 with _temporary(at, data) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(at, name, data, fresh=mode is Mode.FRESH)
-            os.fsync(at)
-        finally:
-            os.close(at)
+                self._create(at, name, data)
+            _fsync(at)
+        except FileExistsError:
+            raise
+        except OSError:  # the name may be there, or not: the next one to look syncs it
+            self._doubtful[directory] = object()
+            raise
 
-    def _create(self, at: int, name: str, data: bytes, *, fresh: bool) -> None:
-        """A file gets its name once it is on the disk, unless it is fresh: then the disk is
-        asked for both at once, which takes half as long."""
+    def _put_fresh(self, at: int, directory: str, name: str, data: bytes) -> None:
+        """The disk is asked for the file and its name at once, which takes half as long."""
+        fd = self._create(at, name, data, fresh=True)
+        try:
+            if fd is not None:
+                _fsync(fd)
+            _fsync(at)
+        except OSError:
+            try:
+                os.unlink(name, dir_fd=at)
+            except OSError:
+                self._lost.add(f"{directory}/{name}")
+            raise
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _create(self, at: int, name: str, data: bytes, *, fresh: bool = False) -> int | None:
+        """Write a file and give it its name. A fresh one is given back open, to be synced."""
         fd = self._open_nameless(at)
         if fd is None:
             with _temporary(at, data) as temporary:
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-            return
+            return None
         try:
             _write(fd, data, sync=not fresh)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
-            if fresh:
-                os.fsync(fd)
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        if fresh:
+            return fd
+        os.close(fd)
+        return None
+
+    def _remove_lost(self, at: int, directory: str, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=at)
+        self._lost.discard(f"{directory}/{name}")
+
+    def _open_object(self, path: str, flags: int) -> int:
+        if self._doubtful or self._lost:
+            self._confirm(path)
+        return self._open(f"{self._root}/{path}", flags)
+
+    def _confirm(self, path: str) -> None:
+        """Raise Unavailable unless the name of an object, if it is there, is on the disk."""
+        place = f"{self._root}/{path}"
+        if place in self._lost:
+            raise Unavailable(
+                f"{path} was not written to the disk, and could not be removed",
+                hint="check the disk of the store's directory",
+            )
+        self._sync_doubtful(place.rpartition("/")[0])
+
+    def _sync_doubtful(self, directory: str) -> None:
+        mark = self._doubtful.get(directory)
+        if mark is None:
+            return
+        try:
+            at = self._open(directory, _DIRECTORY)
+            try:
+                _fsync(at)
+            finally:
+                os.close(at)
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # the directory is gone, with all that was in it
+        except OSError as error:
+            raise _mapped(error, directory) from error
+        if self._doubtful.get(directory) is mark:
+            self._doubtful.pop(directory, None)
 
     def _open_nameless(self, at: int) -> int | None:
         if not self._nameless:
@@ -242,22 +360,49 @@ class LocalStore:
         """
         if len(self._settled) > _REMEMBERED_DIRECTORIES:
             self._settled.clear()
-        unsettled = []
-        while directory != self._root and directory not in self._settled:
-            unsettled.append(directory)
-            directory = directory.rpartition("/")[0]
         Path(self._root).mkdir(parents=True, exist_ok=True)
-        # All are made before the first is seen onto the disk: that then takes them together.
-        for child in reversed(unsettled):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(child)
-        for child in reversed(unsettled):
-            at = os.open(child.rpartition("/")[0], _DIRECTORY)
-            try:
-                os.fsync(at)
-            finally:
-                os.close(at)
-            self._settled.add(child)
+        names = directory[len(self._root) + 1 :].split("/") if directory != self._root else []
+        opened = [os.open(self._root, _DIRECTORY)]
+        try:
+            # All are made before the first is seen onto the disk: that then takes them together.
+            for name in names:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=opened[-1])
+                opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+            place = self._root
+            for name, parent in zip(names, opened, strict=False):
+                place = f"{place}/{name}"
+                if place not in self._settled:
+                    _fsync(parent)
+                    self._settled.add(place)
+        finally:
+            for fd in opened:
+                os.close(fd)
+
+    def _open(self, place: str, flags: int) -> int:
+        """Open a file or a directory below the root. NotADirectoryError if links lead there."""
+        fd = os.open(place, flags)
+        try:
+            if _place_of(fd, place) == place:
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        raise NotADirectoryError(errno.ENOTDIR, "a symbolic link is on the way", place)
+
+    def _listed(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
+        place = f"{self._root}/{directory}".rstrip("/")
+        try:
+            os.close(self._open(place, _DIRECTORY))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise _mapped(error, directory) from error
+        for doubtful in list(self._doubtful):
+            if f"{doubtful}/".startswith(f"{place}/"):
+                self._sync_doubtful(doubtful)
+        yield from self._walk(directory, beginning, after)
 
     def _walk(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
         """What lies below `directory` ('' or ending in a slash), in order, past `after`.
@@ -272,11 +417,11 @@ class LocalStore:
                     if not name.startswith(beginning) or name.startswith(keys.TEMPORARY):
                         continue
                     path = directory + name
-                    if entry.is_dir():
+                    if entry.is_dir(follow_symlinks=False):
                         path += "/"
                         if path > after or after.startswith(path):
                             found.append((path, entry))
-                    elif path > after and _is_text(name):
+                    elif path > after and entry.is_file(follow_symlinks=False) and _is_text(name):
                         found.append((path, entry))
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -288,20 +433,28 @@ class LocalStore:
                 yield from self._walk(path, "", after)
                 continue
             try:
-                status = entry.stat()
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:  # deleted since the directory was read
                 continue
             except OSError as error:
                 raise _mapped(error, path) from error
             yield ObjectMeta(path, status.st_size, from_unix(status.st_mtime))
 
-    def _file_system_time(self) -> float:
-        at = os.open(self._root, _DIRECTORY)
-        try:
-            with _temporary(at, b"") as temporary:
-                return os.stat(temporary, dir_fd=at).st_mtime
-        finally:
-            os.close(at)
+
+def _place_of(fd: int, place: str) -> str:
+    """Where an open file lies, without links; `place` is the path that it was opened by."""
+    try:
+        actual = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:  # no /proc here
+        return os.path.realpath(place)
+    if actual == place or os.fstat(fd).st_nlink:
+        return actual
+    return actual.removesuffix(" (deleted)")  # removed since it was opened
+
+
+def _file_system_time(at: int) -> float:
+    with _temporary(at, b"") as temporary:
+        return os.stat(temporary, dir_fd=at).st_mtime
 
 
 @contextlib.contextmanager
@@ -316,7 +469,7 @@ def _temporary(at: int, data: bytes) -> Iterator[str]:
             os.close(fd)
         yield name
     finally:
-        with contextlib.suppress(FileNotFoundError):  # it has been renamed
+        with contextlib.suppress(OSError):  # it has been renamed; or a sweep will remove it
             os.unlink(name, dir_fd=at)
 
 
@@ -325,7 +478,7 @@ def _write(fd: int, data: bytes, *, sync: bool = True) -> None:
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
     if sync:
-        os.fsync(fd)
+        _fsync(fd)
 
 
 def _some(fd: int, length: int, path: str) -> bytes:
@@ -342,14 +495,20 @@ def _file_status(fd: int, path: str) -> os.stat_result:
     return status
 
 
-def _remove_if_old(file: str, limit: float) -> int:
+def _remove_if_old(at: int, name: str, limit: float) -> int:
     try:
-        if os.stat(file).st_mtime >= limit:
+        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime >= limit:
             return 0
-        os.unlink(file)
+        os.unlink(name, dir_fd=at)
     except FileNotFoundError:  # its writer came first
         return 0
     return 1
+
+
+def _remove_if_empty_and_old(at: int, name: str, limit: float) -> None:
+    with contextlib.suppress(OSError):  # it is not empty, it is a link, or it is gone
+        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime < limit:
+            os.rmdir(name, dir_fd=at)
 
 
 def _is_text(name: str) -> bool:
@@ -366,7 +525,7 @@ def _is_text(name: str) -> bool:
 def _mapped(error: OSError, path: str) -> Error:
     reason = error.strerror or str(error)
     match error.errno:
-        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR:
+        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR | errno.ELOOP:
             return NotFound(f"{path} does not exist")
         case errno.EACCES | errno.EPERM:
             return Denied(f"{path}: {reason}", hint="check who owns the store's directory")

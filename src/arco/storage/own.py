@@ -12,7 +12,8 @@ def put_own(store: Store, path: str, data: bytes) -> None:
     """Create an object under a path that only we write.
 
     A client that repeats a put whose response was lost is told AlreadyExists for its
-    own bytes. So what is there is read back, and counts if it is what we wanted to put.
+    own bytes. So what is there is read back, and counts if it is what we wanted to put:
+    what its writer can read after an Unavailable is durable, or it could not be read.
     """
     for attempt in range(ATTEMPTS):
         try:

@@ -11,7 +11,9 @@ What every backend promises, and the conformance suite checks:
 - Reads and listings see every write that returned before they began.
 - `list` yields paths in ascending order of their UTF-8 bytes.
 - `delete` of an absent object succeeds.
-- `Unavailable` from a write means *unknown*: it may have taken effect.
+- `Unavailable` from a write means *unknown*: it may have taken effect. The process whose
+  write it was may look: an object that it can read, or that "exists already", is durable.
+  A store that cannot be sure raises `Unavailable` again.
 """
 
 from __future__ import annotations

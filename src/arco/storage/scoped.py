@@ -81,9 +81,9 @@ class ScopedStore:
         return self._store.sign(self._whole(path), expiry)
 
     def sweep(self, older_than: timedelta) -> int:
-        """Remove what writers that died left behind, where the store leaves anything."""
+        """Remove what writers of this workspace that died left behind, if the store can."""
         sweep = getattr(self._store, "sweep", None)
-        return 0 if sweep is None else int(sweep(older_than))
+        return 0 if sweep is None else int(sweep(older_than, self._prefix))
 
     def _whole(self, path: str) -> str:
         keys.check_scoped(path)
