@@ -255,7 +255,7 @@ def _name(given: Given) -> str:
 def _refusal(code: str) -> str:
     if code.endswith("_not_found"):
         return "not_found"
-    known = {
+    kinds = {
         "namespace_exists": "exists",
         "name_taken": "exists",
         "column_exists": "exists",
@@ -263,7 +263,7 @@ def _refusal(code: str) -> str:
         "run_finished": "finished",
         "decided_already": "decided",
     }
-    return known.get(code, f"refused: {code}")
+    return kinds.get(code, f"refused: {code}")
 
 
 class Choice:

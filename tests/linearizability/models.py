@@ -217,22 +217,26 @@ def _run(state: Run, operation: Operation) -> Run | None:
     match given["op"]:
         case "trigger":
             return _triggered(state, operation)
+        case "run" if operation.open:
+            return state
         case "run" if not state.selection:
             return state if output == MISSING else None
         case "run":
             run_id = state.run_id or output[0]
-            expected = (run_id, state.active, state.retries)
-            return state._replace(run_id=run_id) if output == expected else None
+            same = output == (run_id, state.active, state.retries)
+            return state._replace(run_id=run_id) if same else None
     if given["run_id"] != state.run_id:
         return None
-    match given["op"]:
-        case "cancel":
-            after, expected = state._replace(active=False), OK if state.active else "finished"
-        case "retry" if state.active:
-            after, expected = state, "active"
-        case _:
-            after, expected = state._replace(retries=state.retries + 1), OK
+    after, expected = _changed(state, given)
     return after if operation.open or output == expected else None
+
+
+def _changed(state: Run, given: Input) -> tuple[Run, str]:
+    if given["op"] == "cancel":
+        return state._replace(active=False), OK if state.active else "finished"
+    if state.active:
+        return state, "active"
+    return state._replace(retries=state.retries + 1), OK
 
 
 def _triggered(state: Run, operation: Operation) -> Run | None:
