@@ -24,8 +24,11 @@ ROOT = Path(__file__).parents[2]
 class Member:
     """One process, which is started again whenever it ends."""
 
-    def __init__(self, setup: Setup, role: str, number: int) -> None:
+    def __init__(
+        self, setup: Setup, role: str, number: int, module: str = "tests.integration.roles"
+    ) -> None:
         self.role = role
+        self._module = module
         self.name = f"{role}{number}"
         self.kills = 0
         self._setup = setup
@@ -40,7 +43,7 @@ class Member:
         raw = msgspec.json.encode(self._setup).decode()
         with open(self._log, "a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.roles", self.role, name, raw],
+                [sys.executable, "-m", self._module, self.role, name, raw],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
@@ -79,8 +82,15 @@ def at_work(setup: Setup, roles: dict[str, int]) -> Iterator[list[Member]]:
     for namespace in NAMESPACES:
         workspace.catalog.create_namespace(namespace)
     members = [Member(setup, role, n) for role, count in roles.items() for n in range(count)]
-    try:
+    with stopped_at_the_end(setup, members):
         yield members
+
+
+@contextmanager
+def stopped_at_the_end(setup: Setup, members: list[Member]) -> Iterator[None]:
+    """Tell all members to stop, and wait for them, whatever happens meanwhile."""
+    try:
+        yield
     finally:
         (Path(setup.folder) / "stop").touch()
         for member in members:
@@ -97,12 +107,16 @@ def let_work(setup: Setup, members: list[Member], seconds: float) -> None:
 
 
 def kill_now_and_then(
-    setup: Setup, members: list[Member], seconds: float, rng: random.Random
+    setup: Setup,
+    members: list[Member],
+    seconds: float,
+    rng: random.Random,
+    every_s: tuple[float, float] = (0.3, 1.5),
 ) -> None:
     """kill -9, at random instants, one after the other, each started again at once."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        let_work(setup, members, rng.uniform(0.3, 1.5))
+        let_work(setup, members, rng.uniform(*every_s))
         ready = [member for member in members if member.ready]
         if ready:
             victim = rng.choice(ready)

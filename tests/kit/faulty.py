@@ -154,11 +154,11 @@ class UnreliableStore(_Wrapper):
 
     def get(self, path: str) -> Object:
         fault = self._begin("get", path)
-        found = self._through("get", path, fault, lambda: self._inner.get(path))
+        whole = self._through("get", path, fault, lambda: self._inner.get(path))
         if fault is None:
-            return found
-        data = fault.damage(found.data)
-        return Object(data, found.meta._replace(size=len(data)))
+            return whole
+        data = fault.damage(whole.data)
+        return Object(data, whole.meta._replace(size=len(data)))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         fault = self._begin("get", path)
