@@ -14,6 +14,8 @@ from arco.log.inbox import Rejection
 from arco.log.manifest import TableManifest
 from arco.log.publish import Proposal
 from arco.state.project import with_table
+from arco.storage import paths
+from arco.storage.seal import seal
 from tests.e2e.conftest import Servo, names, populate
 
 
@@ -259,11 +261,12 @@ def test_rejected_batch_is_shown_and_requeued_once_it_can_be_read(servo: Servo) 
     body = encode_batch(
         Batch(batch="b", events=[workspace.ledger.event(NamespaceCreated(namespace="late"))])
     )
-    found = Rejection("mended", "an older program", workspace.clock.now(), body)
-    workspace.store.put("ledger/rejected/mended.json", msgspec.json.encode(found))
-    done = servo.json("admin", "rejected", "mended", "--requeue")
-    assert (done["requeued"], done["events"]) == ("mended", 1)
-    assert done["name"] not in ("mended", "b")
+    now = workspace.clock.now()
+    rejection = Rejection("mended", "b", "an older program", now, len(body))
+    workspace.store.put(paths.rejection("mended"), seal(msgspec.json.encode(rejection)))
+    workspace.store.put(paths.rejected_object("mended"), body)
+    done = servo.json("admin", "rejected", "b", "--requeue")
+    assert (done["requeued"], done["events"], done["name"]) == ("mended", 1, "b-1")
     servo.text("admin", "compact", "--once")
     assert names(servo.json("catalog", "namespace", "list")["namespaces"], "namespace") == ["late"]
     assert names(servo.json("admin", "rejected")["rejected"], "name") == ["broken"]

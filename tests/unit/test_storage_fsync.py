@@ -12,6 +12,7 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
+from arco.clock import SystemClock
 from arco.errors import AlreadyExists, NotFound, Unavailable
 from arco.storage import local, paths
 from arco.storage.local import LocalStore
@@ -122,7 +123,7 @@ ACTS = [append, command, command_of_another_process, first_command]
 
 def act_once(root: Path, kind: str, act: Callable[[Workspace], None], disk: Disk, *at: int) -> bool:
     """Whether an act was acknowledged, with some fsyncs failing during it."""
-    w = make_workspace(make_store(root, kind), 1, clock=SimClock())
+    w = make_workspace(make_store(root, kind), 1, clock=SimClock(SystemClock().now()))
     if act is not first_command:
         w.catalog.create_namespace("sales")
     if at:

@@ -18,6 +18,7 @@ from arco.storage.local import LocalStore
 from arco.storage.port import Mode
 from arco.storage.scoped import ScopedStore
 from tests.kit.clocks import SimClock
+from tests.kit.stores import DatedStore
 from tests.kit.workspace import make_workspace
 
 WRITER = """
@@ -283,7 +284,7 @@ def test_sweep_of_a_workspace_touches_no_other(tmp_path: Path) -> None:
 
 def test_gc_and_commits_touch_nothing_beyond_a_link(tmp_path: Path, outside: Path) -> None:
     clock = SimClock()
-    w = make_workspace(LocalStore(tmp_path / "store"), clock=clock)
+    w = make_workspace(DatedStore(LocalStore(tmp_path / "store"), clock), clock=clock)
     w.catalog.create_namespace("sales")
     place = Path(w.store.url.removeprefix("file://"))
     (place / "state/catalog/evil").symlink_to(outside)

@@ -22,8 +22,8 @@ def register(app: typer.Typer) -> None:
         app,
         "rejected",
         example="servo admin rejected\n"
-        "servo admin rejected 6f1ed002ab5595859014ebf0951522d9\n"
-        "servo admin rejected 6f1ed002ab5595859014ebf0951522d9 --requeue",
+        "servo admin rejected 6f1ed002ab559585\n"
+        "servo admin rejected 6f1ed002ab559585 --requeue",
     )(rejected)
 
 

@@ -102,7 +102,7 @@ def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
     """Parse the inbox object `name`, whoever wrote it. Raises Corrupt with the reason."""
     try:
         # `data` is not looked into, and must be text all the same.
-        batch = _batches.decode(unseal(raw, name).decode())
+        batch = _batches.decode(unseal(raw, "this object").decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"not a batch of events: {error}") from None
     if batch.format != BATCH_FORMAT:

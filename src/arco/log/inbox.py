@@ -176,7 +176,7 @@ class Inbox:
 
 def _rejection(name: str, meta: ObjectMeta, reason: str) -> Rejection:
     identity = f"{name}\n{meta.size}\n{meta.last_modified.isoformat()}"
-    key = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:16]
     return Rejection(key, name, reason, meta.last_modified, meta.size)
 
 

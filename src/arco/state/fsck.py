@@ -22,11 +22,11 @@ import pyarrow as pa
 from arco.errors import Error, NotFound
 from arco.log import segment
 from arco.log.head import Head, Manifests, genesis
-from arco.log.manifest import FileRef, Hint, Ref, SegmentRef, decode, sha256
+from arco.log.manifest import FileRef, Hint, Ref, SegmentRef, sha256
 from arco.state import parquet
 from arco.state.doubled import EventIds, event_ids
 from arco.state.parquet import Files
-from arco.state.pins import Pin
+from arco.state.pins import Pin, read_pin
 from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS, segment_ref
@@ -149,13 +149,13 @@ class Checker:
             floor = self._manifests.floor()
         except Error as error:
             if not quiet:
-                self._error("floor", paths.FLOOR, error.message)
+                self._error("floor", paths.FLOORS, error.message)
             return lowest
         if 1 <= floor <= highest:
             return floor
         if not quiet:
             message = f"says that generation {floor} is the lowest; the newest is {highest}"
-            self._error("floor", paths.FLOOR, message)
+            self._error("floor", paths.FLOORS, message)
         return lowest
 
     def _check_gaps(self, floor: int, numbers: Sequence[int]) -> None:
@@ -232,7 +232,7 @@ class Checker:
         now = self._manifests.clock.now()
         for meta in self._store.list(paths.PINS):
             try:
-                pin = decode(self._store.get(meta.path).data, Pin, meta.path)
+                pin = read_pin(self._store, meta.path)
             except NotFound:
                 continue  # released since
             except Error as error:
@@ -385,9 +385,9 @@ class Checker:
                 skipped[kind] = skipped.get(kind, 0) + count
         for kind, count in skipped.items():
             self._note("warning", "skipped", paths.SEGMENTS, f"{count} × {kind} was not folded")
-        rejected = sum(1 for _ in self._store.list(paths.REJECTED))
+        rejected = sum(m.path.endswith(".json") for m in self._store.list(paths.REJECTED))
         if rejected:
-            self._note("warning", "rejected", paths.REJECTED, f"{rejected} batches were rejected")
+            self._note("warning", "rejected", paths.REJECTED, f"{rejected} objects were rejected")
         pending = set(head.manifest.pending_cleanup)
         inbox = {paths.inbox_name(meta.path) for meta in self._store.list(paths.INBOX)}
         if inbox - pending:

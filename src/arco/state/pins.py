@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import partial
 
 import msgspec
 
@@ -17,7 +16,7 @@ from arco.errors import Invalid, NotFound
 from arco.log.head import Manifests
 from arco.log.manifest import decode_sealed, encode_sealed
 from arco.storage import paths
-from arco.storage.port import Mode
+from arco.storage.port import Mode, Store
 from arco.storage.seal import read_checked
 from arco.storage.store_clock import StoreClock
 
@@ -77,7 +76,7 @@ class Pins:
     def all(self) -> Iterator[Pin]:
         for meta in self._store.list(paths.PINS):
             try:
-                yield read_checked(self._store, meta.path, partial(_decode, path=meta.path))
+                yield read_pin(self._store, meta.path)
             except NotFound:
                 continue
 
@@ -87,5 +86,6 @@ class Pins:
         return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]
 
 
-def _decode(raw: bytes, path: str) -> Pin:
-    return decode_sealed(raw, Pin, path)
+def read_pin(store: Store, path: str) -> Pin:
+    """Raises NotFound, and Corrupt if it is damaged."""
+    return read_checked(store, path, lambda raw: decode_sealed(raw, Pin, path))
