@@ -14,7 +14,7 @@ from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.clock import SystemClock
 from arco.errors import AlreadyExists, NotFound, Unavailable
-from arco.storage import local, paths
+from arco.storage import localfiles, paths
 from arco.storage.local import LocalStore
 from arco.storage.own import put_own
 from arco.storage.port import Mode
@@ -86,7 +86,7 @@ def _inode(path: Path) -> Inode:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk = Disk()
-    monkeypatch.setattr(local, "_fsync", disk.fsync)
+    monkeypatch.setattr(localfiles, "fsync", disk.fsync)
     yield disk
     disk.close()
 

@@ -34,36 +34,26 @@ link, that is another path. Deleting the name of a link removes the link alone.
 """
 
 # Path knows no dir_fd, and costs more than the calls that it makes.
-# ruff: noqa: PTH115
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import secrets
-import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 
 from arco.clock import from_unix
-from arco.errors import AlreadyExists, Denied, Error, Invalid, NotFound, Unavailable
-from arco.storage import keys
+from arco.errors import AlreadyExists, Invalid, Unavailable
+from arco.storage import keys, localfiles
 from arco.storage.port import Mode, Object, ObjectMeta
 from arco.storage.signing import Signer
 
-_HERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_READ = os.O_RDONLY | _HERE
-_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | _HERE
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _HERE
-_NAMED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_NAMELESS = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _NO_O_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _REMEMBERED_DIRECTORIES = 100_000
 _PUT_ATTEMPTS = 5
-_fsync = os.fsync
 
 
 class LocalStore:
@@ -78,13 +68,13 @@ class LocalStore:
         self._doubtful: dict[str, object] = {}
         """Directories with a name that may not be on the disk, each with a mark of its own
         for the failure: a sync that began before that failure does not settle it."""
-        self._lost: set[str] = set()
+        self._lost: dict[str, os.stat_result] = {}
         """Files that are not on the disk, and whose names could not be removed."""
         self._nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
         try:
             Path(self._root).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _mapped(error, self._root) from error
+            raise localfiles.mapped(error, self._root) from error
 
     @property
     def url(self) -> str:
@@ -94,35 +84,35 @@ class LocalStore:
     def get(self, path: str) -> Object:
         keys.check_key(path)
         try:
-            fd = self._open_object(path, _READ)
+            fd = self._open_object(path, localfiles.READ)
             try:
-                status = _file_status(fd, path)
+                status = localfiles.status_of(fd, path)
                 data = os.read(fd, status.st_size)
                 while len(data) < status.st_size:
-                    data += _some(fd, status.st_size - len(data), path)
+                    data += localfiles.read_more(fd, status.st_size - len(data), path)
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise localfiles.mapped(error, path) from error
         return Object(data, ObjectMeta(path, len(data), from_unix(status.st_mtime)))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         keys.check_key(path)
         keys.check_range(path, start, length)
         try:
-            fd = self._open_object(path, _READ)
+            fd = self._open_object(path, localfiles.READ)
             try:
-                size = _file_status(fd, path).st_size
+                size = localfiles.status_of(fd, path).st_size
                 if start + length > size:
                     raise keys.past_the_end(path, start, length, size)
                 os.lseek(fd, start, os.SEEK_SET)
                 data = os.read(fd, length)
                 while len(data) < length:
-                    data += _some(fd, length - len(data), path)
+                    data += localfiles.read_more(fd, length - len(data), path)
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise localfiles.mapped(error, path) from error
         return data
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
@@ -145,7 +135,7 @@ class LocalStore:
                     "or the path names a directory",
                 ) from None
             except OSError as error:
-                raise _mapped(error, path) from error
+                raise localfiles.mapped(error, path) from error
             else:
                 return
         raise Unavailable(f"{path}: its directory keeps disappearing")
@@ -153,13 +143,13 @@ class LocalStore:
     def head(self, path: str) -> ObjectMeta:
         keys.check_key(path)
         try:
-            fd = self._open_object(path, _LOOK)
+            fd = self._open_object(path, localfiles.LOOK)
             try:
-                status = _file_status(fd, path)
+                status = localfiles.status_of(fd, path)
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise localfiles.mapped(error, path) from error
         return ObjectMeta(path, status.st_size, from_unix(status.st_mtime))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
@@ -173,16 +163,16 @@ class LocalStore:
         keys.check_key(path)
         directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            at = self._open(directory, _DIRECTORY)
+            at = localfiles.open_here(directory, localfiles.DIRECTORY)
             try:
                 os.unlink(name, dir_fd=at)
-                self._lost.discard(f"{directory}/{name}")
+                self._lost.pop(f"{directory}/{name}", None)
             finally:
                 os.close(at)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             pass
         except OSError as error:
-            raise _mapped(error, path) from error
+            raise localfiles.mapped(error, path) from error
 
     def copy(self, source: str, target: str) -> None:
         """A second name of the same file: objects are replaced, never changed."""
@@ -221,21 +211,21 @@ class LocalStore:
         keys.check_prefix(prefix)
         swept = 0
         try:
-            top = self._open(f"{self._root}/{prefix}".rstrip("/"), _DIRECTORY)
+            top = localfiles.open_here(f"{self._root}/{prefix}".rstrip("/"), localfiles.DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
             return 0
         except OSError as error:
-            raise _mapped(error, prefix) from error
+            raise localfiles.mapped(error, prefix) from error
         try:
-            limit = _file_system_time(top) - older_than.total_seconds()
+            limit = localfiles.time_of(top) - older_than.total_seconds()
             for _, folders, names, at in os.fwalk(".", topdown=False, dir_fd=top):
                 for name in names:
                     if name.startswith(keys.TEMPORARY):
-                        swept += _remove_if_old(at, name, limit)
+                        swept += localfiles.remove_if_old(at, name, limit)
                 for folder in folders:
-                    _remove_if_empty_and_old(at, folder, limit)
+                    localfiles.remove_if_empty_and_old(at, folder, limit)
         except OSError as error:
-            raise _mapped(error, prefix or self._root) from error
+            raise localfiles.mapped(error, prefix or self._root) from error
         finally:
             os.close(top)
         return swept
@@ -243,10 +233,10 @@ class LocalStore:
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
         if directory not in self._settled:
             self._settle(directory)
-        at = self._open(directory, _DIRECTORY)
+        at = localfiles.open_here(directory, localfiles.DIRECTORY)
         try:
-            if f"{directory}/{name}" in self._lost:
-                self._remove_lost(at, directory, name)
+            if self._is_lost(f"{directory}/{name}"):
+                os.unlink(name, dir_fd=at)
             if mode is Mode.FRESH:
                 self._put_fresh(at, directory, name, data)
             else:
@@ -258,11 +248,11 @@ class LocalStore:
         """The file is on the disk before it has its name."""
         try:
             if mode is Mode.OVERWRITE:
-                with _temporary(at, data) as temporary:
+                with localfiles.temporary(at, data) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
                 self._create(at, name, data)
-            _fsync(at)
+            localfiles.fsync(at)
         except FileExistsError:
             raise
         except OSError:  # the name may be there, or not: the next one to look syncs it
@@ -274,13 +264,10 @@ class LocalStore:
         fd = self._create(at, name, data, fresh=True)
         try:
             if fd is not None:
-                _fsync(fd)
-            _fsync(at)
+                localfiles.fsync(fd)
+            localfiles.fsync(at)
         except OSError:
-            try:
-                os.unlink(name, dir_fd=at)
-            except OSError:
-                self._lost.add(f"{directory}/{name}")
+            self._withdraw(at, directory, name)
             raise
         finally:
             if fd is not None:
@@ -290,11 +277,11 @@ class LocalStore:
         """Write a file and give it its name. A fresh one is given back open, to be synced."""
         fd = self._open_nameless(at)
         if fd is None:
-            with _temporary(at, data) as temporary:
+            with localfiles.temporary(at, data) as temporary:
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return None
         try:
-            _write(fd, data, sync=not fresh)
+            localfiles.write(fd, data, sync=not fresh)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
         except BaseException:
@@ -305,20 +292,36 @@ class LocalStore:
         os.close(fd)
         return None
 
-    def _remove_lost(self, at: int, directory: str, name: str) -> None:
+    def _withdraw(self, at: int, directory: str, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=at)
-        self._lost.discard(f"{directory}/{name}")
+            status = os.stat(name, dir_fd=at, follow_symlinks=False)
+            try:
+                os.unlink(name, dir_fd=at)
+            except OSError:
+                self._lost[f"{directory}/{name}"] = status
+
+    def _is_lost(self, place: str) -> bool:
+        """Whether the file there is one that could not be written and not be removed."""
+        status = self._lost.get(place)
+        if status is None:
+            return False
+        try:
+            if os.path.samestat(status, os.lstat(place)):
+                return True
+        except FileNotFoundError:
+            pass
+        self._lost.pop(place, None)  # somebody has removed it
+        return False
 
     def _open_object(self, path: str, flags: int) -> int:
         if self._doubtful or self._lost:
             self._confirm(path)
-        return self._open(f"{self._root}/{path}", flags)
+        return localfiles.open_here(f"{self._root}/{path}", flags)
 
     def _confirm(self, path: str) -> None:
         """Raise Unavailable unless the name of an object, if it is there, is on the disk."""
         place = f"{self._root}/{path}"
-        if place in self._lost:
+        if self._is_lost(place):
             raise Unavailable(
                 f"{path} was not written to the disk, and could not be removed",
                 hint="check the disk of the store's directory",
@@ -330,15 +333,15 @@ class LocalStore:
         if mark is None:
             return
         try:
-            at = self._open(directory, _DIRECTORY)
+            at = localfiles.open_here(directory, localfiles.DIRECTORY)
             try:
-                _fsync(at)
+                localfiles.fsync(at)
             finally:
                 os.close(at)
         except (FileNotFoundError, NotADirectoryError):
             pass  # the directory is gone, with all that was in it
         except OSError as error:
-            raise _mapped(error, directory) from error
+            raise localfiles.mapped(error, directory) from error
         if self._doubtful.get(directory) is mark:
             self._doubtful.pop(directory, None)
 
@@ -346,7 +349,7 @@ class LocalStore:
         if not self._nameless:
             return None
         try:
-            return os.open(".", _NAMELESS, 0o666, dir_fd=at)
+            return os.open(".", localfiles.NAMELESS, 0o666, dir_fd=at)
         except OSError as error:
             if error.errno not in _NO_O_TMPFILE:
                 raise
@@ -362,43 +365,31 @@ class LocalStore:
             self._settled.clear()
         Path(self._root).mkdir(parents=True, exist_ok=True)
         names = directory[len(self._root) + 1 :].split("/") if directory != self._root else []
-        opened = [os.open(self._root, _DIRECTORY)]
+        opened = [os.open(self._root, localfiles.DIRECTORY)]
         try:
             # All are made before the first is seen onto the disk: that then takes them together.
             for name in names:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened[-1])
-                opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+                opened.append(os.open(name, localfiles.DIRECTORY, dir_fd=opened[-1]))
             place = self._root
             for name, parent in zip(names, opened, strict=False):
                 place = f"{place}/{name}"
                 if place not in self._settled:
-                    _fsync(parent)
+                    localfiles.fsync(parent)
                     self._settled.add(place)
         finally:
             for fd in opened:
                 os.close(fd)
 
-    def _open(self, place: str, flags: int) -> int:
-        """Open a file or a directory below the root. NotADirectoryError if links lead there."""
-        fd = os.open(place, flags)
-        try:
-            if _place_of(fd, place) == place:
-                return fd
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-        raise NotADirectoryError(errno.ENOTDIR, "a symbolic link is on the way", place)
-
     def _listed(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
         place = f"{self._root}/{directory}".rstrip("/")
         try:
-            os.close(self._open(place, _DIRECTORY))
+            os.close(localfiles.open_here(place, localfiles.DIRECTORY))
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise _mapped(error, directory) from error
+            raise localfiles.mapped(error, directory) from error
         for doubtful in list(self._doubtful):
             if f"{doubtful}/".startswith(f"{place}/"):
                 self._sync_doubtful(doubtful)
@@ -421,12 +412,16 @@ class LocalStore:
                         path += "/"
                         if path > after or after.startswith(path):
                             found.append((path, entry))
-                    elif path > after and entry.is_file(follow_symlinks=False) and _is_text(name):
+                    elif (
+                        path > after
+                        and entry.is_file(follow_symlinks=False)
+                        and localfiles.is_text(name)
+                    ):
                         found.append((path, entry))
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise _mapped(error, directory) from error
+            raise localfiles.mapped(error, directory) from error
         found.sort(key=itemgetter(0))
         for path, entry in found:
             if path.endswith("/"):
@@ -437,96 +432,5 @@ class LocalStore:
             except FileNotFoundError:  # deleted since the directory was read
                 continue
             except OSError as error:
-                raise _mapped(error, path) from error
+                raise localfiles.mapped(error, path) from error
             yield ObjectMeta(path, status.st_size, from_unix(status.st_mtime))
-
-
-def _place_of(fd: int, place: str) -> str:
-    """Where an open file lies, without links; `place` is the path that it was opened by."""
-    try:
-        actual = os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:  # no /proc here
-        return os.path.realpath(place)
-    if actual == place or os.fstat(fd).st_nlink:
-        return actual
-    return actual.removesuffix(" (deleted)")  # removed since it was opened
-
-
-def _file_system_time(at: int) -> float:
-    with _temporary(at, b"") as temporary:
-        return os.stat(temporary, dir_fd=at).st_mtime
-
-
-@contextlib.contextmanager
-def _temporary(at: int, data: bytes) -> Iterator[str]:
-    """The name of a file in the directory `at` that holds `data`, synced."""
-    name = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
-    fd = os.open(name, _NAMED, 0o666, dir_fd=at)
-    try:
-        try:
-            _write(fd, data)
-        finally:
-            os.close(fd)
-        yield name
-    finally:
-        with contextlib.suppress(OSError):  # it has been renamed; or a sweep will remove it
-            os.unlink(name, dir_fd=at)
-
-
-def _write(fd: int, data: bytes, *, sync: bool = True) -> None:
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
-    if sync:
-        _fsync(fd)
-
-
-def _some(fd: int, length: int, path: str) -> bytes:
-    data = os.read(fd, length)
-    if not data:
-        raise Unavailable(f"{path} was cut short while it was read")
-    return data
-
-
-def _file_status(fd: int, path: str) -> os.stat_result:
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        raise NotFound(f"{path} does not exist")
-    return status
-
-
-def _remove_if_old(at: int, name: str, limit: float) -> int:
-    try:
-        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime >= limit:
-            return 0
-        os.unlink(name, dir_fd=at)
-    except FileNotFoundError:  # its writer came first
-        return 0
-    return 1
-
-
-def _remove_if_empty_and_old(at: int, name: str, limit: float) -> None:
-    with contextlib.suppress(OSError):  # it is not empty, it is a link, or it is gone
-        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime < limit:
-            os.rmdir(name, dir_fd=at)
-
-
-def _is_text(name: str) -> bool:
-    """Names that are not UTF-8 come from elsewhere; no key can name them."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _mapped(error: OSError, path: str) -> Error:
-    reason = error.strerror or str(error)
-    match error.errno:
-        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR | errno.ELOOP:
-            return NotFound(f"{path} does not exist")
-        case errno.EACCES | errno.EPERM:
-            return Denied(f"{path}: {reason}", hint="check who owns the store's directory")
-    return Unavailable(f"{path}: {reason}", hint="check the disk of the store's directory")

@@ -29,7 +29,7 @@ class Mode(enum.Enum):
     OVERWRITE = "overwrite"
     FRESH = "fresh"
     """CREATE, of a path that nobody reads before this put has returned: while it is under
-    way, others may see it before it is durable."""
+    way, others may see it before it is durable, and if it fails the store may remove it."""
 
 
 class ObjectMeta(NamedTuple):

@@ -1,0 +1,138 @@
+"""What the local store asks of the file system: calls on open files and directories."""
+
+# Path knows no dir_fd, and costs more than the calls that it makes.
+# ruff: noqa: PTH115
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from arco.errors import Denied, Error, NotFound, Unavailable
+from arco.storage import keys
+
+_HERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+READ = os.O_RDONLY | _HERE
+LOOK = getattr(os, "O_PATH", os.O_RDONLY) | _HERE
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _HERE
+NAMELESS = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
+_NAMED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+fsync = os.fsync
+
+
+def open_here(place: str, flags: int) -> int:
+    """Open a file or a directory, given without links. NotADirectoryError if links lead there."""
+    fd = os.open(place, flags)
+    try:
+        if _place_of(fd, place) == place:
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    raise NotADirectoryError(errno.ENOTDIR, "a symbolic link is on the way", place)
+
+
+def _place_of(fd: int, place: str) -> str:
+    """Where an open file lies, without links; `place` is the path that it was opened by."""
+    try:
+        actual = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:  # no /proc here
+        return os.path.realpath(place)
+    # What was removed since it was opened is said to be; unless that is its name.
+    if actual == f"{place} (deleted)" and not _lies_at(fd, actual):
+        return place
+    return actual
+
+
+def _lies_at(fd: int, place: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(place))
+    except OSError:
+        return False
+
+
+def time_of(at: int) -> float:
+    """The file system's clock, by a file that is made in the directory `at`."""
+    with temporary(at, b"") as name:
+        return os.stat(name, dir_fd=at).st_mtime
+
+
+@contextlib.contextmanager
+def temporary(at: int, data: bytes) -> Iterator[str]:
+    """The name of a file in the directory `at` that holds `data`, synced."""
+    name = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
+    fd = os.open(name, _NAMED, 0o666, dir_fd=at)
+    try:
+        try:
+            write(fd, data)
+        finally:
+            os.close(fd)
+        yield name
+    finally:
+        with contextlib.suppress(OSError):  # it has been renamed; or a sweep will remove it
+            os.unlink(name, dir_fd=at)
+
+
+def write(fd: int, data: bytes, *, sync: bool = True) -> None:
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
+    if sync:
+        fsync(fd)
+
+
+def read_more(fd: int, length: int, path: str) -> bytes:
+    data = os.read(fd, length)
+    if not data:
+        raise Unavailable(f"{path} was cut short while it was read")
+    return data
+
+
+def status_of(fd: int, path: str) -> os.stat_result:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotFound(f"{path} does not exist")
+    return status
+
+
+def remove_if_old(at: int, name: str, limit: float) -> int:
+    try:
+        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime >= limit:
+            return 0
+        os.unlink(name, dir_fd=at)
+    except FileNotFoundError:  # its writer came first
+        return 0
+    return 1
+
+
+def remove_if_empty_and_old(at: int, name: str, limit: float) -> None:
+    with contextlib.suppress(OSError):  # it is not empty, it is a link, or it is gone
+        if os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime < limit:
+            os.rmdir(name, dir_fd=at)
+
+
+def is_text(name: str) -> bool:
+    """Names that are not UTF-8 come from elsewhere; no key can name them."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def mapped(error: OSError, path: str) -> Error:
+    reason = error.strerror or str(error)
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR | errno.ELOOP:
+            return NotFound(f"{path} does not exist")
+        case errno.EACCES | errno.EPERM:
+            return Denied(f"{path}: {reason}", hint="check who owns the store's directory")
+    return Unavailable(f"{path}: {reason}", hint="check the disk of the store's directory")
