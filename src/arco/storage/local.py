@@ -180,20 +180,21 @@ class LocalStore:
         keys.check_key(target)
         directory, _, name = f"{self._root}/{target}".rpartition("/")
         try:
-            self._settle(directory)
-            at = os.open(directory, _DIRECTORY)
+            fd = self._open_object(source, localfiles.READ)
             try:
-                temporary = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
-                os.link(f"{self._root}/{source}", temporary, dst_dir_fd=at, follow_symlinks=False)
-                # Renaming one name of a file over another of the same file does nothing.
-                os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=at)
-                os.fsync(at)
+                localfiles.status_of(fd, source)
+                self._settle(directory)
+                at = localfiles.open_here(directory, localfiles.DIRECTORY)
+                try:
+                    with localfiles.second_name(at, fd) as temporary:
+                        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+                    localfiles.fsync(at)
+                finally:
+                    os.close(at)
             finally:
-                os.close(at)
+                os.close(fd)
         except OSError as error:
-            raise _mapped(error, source) from error
+            raise localfiles.mapped(error, source) from error
 
     def sign(self, path: str, expiry: timedelta) -> str:
         keys.check_key(path)

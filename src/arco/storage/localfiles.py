@@ -79,6 +79,34 @@ def temporary(at: int, data: bytes) -> Iterator[str]:
             os.unlink(name, dir_fd=at)
 
 
+@contextlib.contextmanager
+def second_name(at: int, fd: int) -> Iterator[str]:
+    """A temporary name in the directory `at` for an open file; for its bytes, where a file
+    of another owner or file system cannot be given one."""
+    name = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
+    try:
+        try:
+            os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
+        except OSError:
+            _copy_bytes(fd, at, name)
+        yield name
+    finally:
+        # It has been renamed, unless the target was this very file: then nothing happened.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=at)
+
+
+def _copy_bytes(fd: int, at: int, name: str) -> None:
+    copy = os.open(name, _NAMED, 0o666, dir_fd=at)
+    try:
+        os.lseek(fd, 0, os.SEEK_SET)
+        while part := os.read(fd, 1 << 20):
+            write(copy, part, sync=False)
+        fsync(copy)
+    finally:
+        os.close(copy)
+
+
 def write(fd: int, data: bytes, *, sync: bool = True) -> None:
     written = os.write(fd, data)
     while written < len(data):
