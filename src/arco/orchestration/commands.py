@@ -12,6 +12,7 @@ from arco.catalog.tables import ASSET_NAMES
 from arco.clock import Clock
 from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Refused
 from arco.log.envelope import MAX_BATCH_BYTES, encode_payload
+from arco.orchestration.controllers.cancellation import CHUNK_ROWS, chunk
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -20,6 +21,7 @@ from arco.orchestration.events import (
     RunCancelRequested,
     RunTriggered,
     TaskPlan,
+    TasksCancelled,
     TasksPlanned,
 )
 from arco.orchestration.plan import (
@@ -33,8 +35,8 @@ from arco.orchestration.plan import (
 from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotKnown
-from arco.orchestration.states import GOOD, RUN_ACTIVE
-from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow
+from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL
+from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow, RunRow
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.storage import paths
@@ -278,9 +280,16 @@ class OrchestrationCommands:
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
-        row = OrchestrationReader(self._snapshot()).find_run(run)
-        event = RunCancelRequested(run_id=row.run_id, force=force, reason=reason)
-        return self._tier1.execute(event, actor=self._actor)
+        """Cancel a run: from now on no task of it starts, and no result of it counts.
+
+        The command changes the run's row. The tasks of a small run end with it, in the same
+        batch; those of a larger one are ended by whoever orchestrates, some at a time.
+        """
+        reader = OrchestrationReader(self._snapshot())
+        row = reader.find_active_run(run)
+        event = RunCancelRequested(run_id=row.run_id, force=force, reason=reason, in_steps=True)
+        along = _tasks_cancelled(reader, row, force=force)
+        return self._tier1.execute(event, actor=self._actor, along=along)
 
     def change_partition_keys(
         self, keys: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
@@ -352,6 +361,17 @@ def _leaving(known: Mapping[str, DeployedAssetRow], manifest: Manifest) -> froze
         for asset in manifest.assets
         if asset.renamed_from in known and asset.key not in known
     )
+
+
+def _tasks_cancelled(
+    reader: OrchestrationReader, run: RunRow, *, force: bool
+) -> list[TasksCancelled]:
+    """What ends the tasks of a small run. Which of them may end is for the fold to decide."""
+    if run.tasks_total > CHUNK_ROWS:
+        return []
+    left = [task for task in reader.tasks(run.run_id) if task.state not in TERMINAL]
+    ids = chunk(left)
+    return [TasksCancelled(run_id=run.run_id, task_ids=ids, force=force)] if ids else []
 
 
 def _check_size(spec: PlanSpec, along: Sequence[TasksPlanned]) -> None:
