@@ -7,8 +7,7 @@ waits is ended here, by facts of a bounded size: other runs are served between t
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from arco.orchestration import states
@@ -62,9 +61,9 @@ def end_waiting(board: Board) -> list[CancelTasks]:
         left = run.tasks_total - run.tasks_done
         if left <= board.in_flight_in.get(run.run_id, 0):
             continue  # all that is left is with workers
-        ids = chunk(filter(_waits, board.tasks[run.run_id].values()))
-        if ids:
-            return [CancelTasks(run.run_id, ids)]
+        waiting = filter(_waits, board.tasks[run.run_id].values())
+        for task_ids in chunks_of(waiting):
+            return [CancelTasks(run.run_id, task_ids)]
     return []
 
 
@@ -72,17 +71,20 @@ def _waits(task: TaskRow) -> bool:
     return task.state not in states.TERMINAL and task.state not in states.IN_FLIGHT
 
 
-def chunk(tasks: Iterable[TaskRow]) -> tuple[str, ...]:
-    """Some of these tasks, to be ended by one fact.
+def chunks_of(tasks: Iterable[TaskRow]) -> Iterator[tuple[str, ...]]:
+    """The ids of tasks, as many at a time as one fact may end.
 
     What depends on others goes before them: a task that ends then has nothing below it
     that would have to end with it.
     """
     ids: list[str] = []
     rows = 0
-    for task in heapq.nlargest(CHUNK_ROWS, tasks, key=lambda task: task.index):
-        rows += 1 + len(task.downstream)
-        if ids and rows > CHUNK_ROWS:
-            break
+    for task in sorted(tasks, key=lambda task: -task.index):
+        cost = 1 + len(task.downstream)
+        if ids and rows + cost > CHUNK_ROWS:
+            yield tuple(ids)
+            ids, rows = [], 0
         ids.append(task.task_id)
-    return tuple(ids)
+        rows += cost
+    if ids:
+        yield tuple(ids)
