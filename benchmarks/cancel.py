@@ -25,7 +25,7 @@ from benchmarks.flows import project
 from benchmarks.workers import start
 from benchmarks.workload import arguments, folder, progress, report
 
-SLEEP_S = 0.1
+SLEEP_S = 0.25
 SLOTS = 4
 
 
@@ -98,7 +98,7 @@ def measure(at: Path, sizes: dict[str, int], rounds: int) -> dict[str, list[Canc
         time.sleep(3)
         for number in range(rounds + 1):
             for name, tasks in sizes.items():
-                cancelled = Cancelled(store, name, tasks, done_first=10)
+                cancelled = Cancelled(store, name, tasks, done_first=min(60, tasks // 10))
                 progress(
                     f"{tasks:,} tasks: last task sent after {cancelled.sent_s:.3f} s, "
                     f"command {cancelled.command_s:.3f} s, run ended after {cancelled.end_s:.2f} s"
@@ -117,7 +117,7 @@ def main() -> None:
     args = arguments(__doc__).parse_args()
     sizes = {"small": 50, "large": 1_000 if args.quick else 50_000}
     with folder(args.dir) as at:
-        results = measure(at, sizes, 1 if args.quick else 5)
+        results = measure(at, sizes, 1 if args.quick else 3)
     sent = {name: statistics.median(r.sent_s for r in of) for name, of in results.items()}
     command = {name: statistics.median(r.command_s for r in of) for name, of in results.items()}
     report(

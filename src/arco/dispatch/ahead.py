@@ -20,10 +20,17 @@ from arco.clock import Clock
 from arco.log.envelope import Event, EventTypes
 from arco.orchestration import states
 from arco.orchestration.board import Board
+from arco.orchestration.events import TasksCancelled
 from arco.orchestration.fold import RUNS_STAGE
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, TaskRow
 from arco.state.fold import Fact, Failure, Rows, fold_stage
 from arco.state.table import Key, Table, Versioned
+
+_FOLDED = {
+    payload
+    for payload in RUNS_STAGE.keys
+    if not payload.COMMAND and payload is not TasksCancelled  # by which nothing gets ready
+}
 
 
 class Ahead:
@@ -76,7 +83,7 @@ class Ahead:
         now = self._clock.now()
         for event in events:
             payload = self._types.decode(event.type, event.version, event.data)
-            if payload is not None and not payload.COMMAND and type(payload) in RUNS_STAGE.keys:
+            if payload is not None and type(payload) in _FOLDED:
                 self._count += 1
                 yield Fact(self._count, now, event.id, event.key, event.actor, payload)
 

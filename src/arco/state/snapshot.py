@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arco.errors import NotFound, NotYet
 from arco.log.head import Head, Manifests
@@ -156,8 +157,9 @@ class Snapshot:
             if ref.versions[1] <= position:
                 continue
             for batch in self.files.batches(ref):
-                for key, found in table.versioned(batch).items():
-                    if found[0] > position and (key not in newest or newest[key][0] < found[0]):
+                newer = batch.filter(pc.greater(batch.column("row_version"), position))
+                for key, found in table.versioned(newer).items():
+                    if key not in newest or newest[key][0] < found[0]:
                         newest[key] = found
         for key, (_, row) in newest.items():
             if row is not None:

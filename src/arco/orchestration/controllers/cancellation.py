@@ -16,7 +16,7 @@ from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
 from arco.orchestration.tables import RunRow, TaskRow
 
-CHUNK_ROWS = 1_000
+CHUNK_ROWS = 500
 """One fact ends tasks until so many tasks, and edges from them, have ended."""
 
 
