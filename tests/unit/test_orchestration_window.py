@@ -77,10 +77,20 @@ def test_what_others_have_sent_does_not_count_against_a_quota_ahead_of_the_commi
     sent: dict[str, TaskKey] = {Attempt(id).id: (RUN, id) for id in ("t00", "t01")}
     ready = [row for row in board.tasks[RUN].values() if row.tenant == "b"]
     limits = Limits(quotas={"a": 2, "b": 1})
-    sending = dispatch_ahead(board, limits, Turn(), sent, ready)
+    sending = dispatch_ahead(board, limits, Turn(), sent, (), ready)
     assert [action.task_id for action in sending] == ["t03"]
     third = [row for row in board.tasks[RUN].values() if row.task_id == "t02"]
-    assert dispatch_ahead(board, limits, Turn(), sent, third) == []
+    assert dispatch_ahead(board, limits, Turn(), sent, (), third) == []
+
+
+def test_end_that_was_appended_makes_room_before_it_is_committed() -> None:
+    f = started_run((Node(),) * 4)
+    f.add(Attempt("t00").started())
+    board = board_of(f)
+    sent: dict[str, TaskKey] = {Attempt("t01").id: (RUN, "t01")}
+    for ended, going in [((), []), ([(RUN, "t00")], ["t02"]), ([(RUN, "t01")], ["t02"])]:
+        sending, _ = ready_dispatch(board, Limits(max_in_flight=2), Turn(), sent, ended)
+        assert [action.task_id for action in sending] == going
 
 
 # -- who starts when -----------------------------------------------------------------------

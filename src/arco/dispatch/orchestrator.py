@@ -270,12 +270,18 @@ class Orchestrator:
     # -- ahead of the commit -------------------------------------------------------------
 
     def _send_ahead(self) -> None:
-        """Send what is ready by what was just appended, where workers may be short of work."""
-        flying = len(self.board.in_flight) + len(self._sent)
-        if flying > HASTE or not self._ahead or self._others_wait():
+        """Send what may go by what was just appended, where workers may be short of work."""
+        if not self._ahead:
+            return
+        ended = self._ahead.ended()
+        if len(self._flight() - ended) > HASTE:
             return
         limits, sent = self._window.limits(self.board), self._sent_keys()
-        sending = dispatch_ahead(self.board, limits, self._turn, sent, self._ahead.ready())
+        if self._others_wait():
+            sending, self._turn = ready_dispatch(self.board, limits, self._turn, sent, ended)
+        else:
+            ready = self._ahead.ready()
+            sending = dispatch_ahead(self.board, limits, self._turn, sent, ended, ready)
         if sending:
             self._send(sending)
 

@@ -45,14 +45,19 @@ class Turn(Struct, frozen=True):
 
 
 def ready_dispatch(
-    board: Board, limits: Limits, turn: Turn, sent: Mapping[str, TaskKey] | None = None
+    board: Board,
+    limits: Limits,
+    turn: Turn,
+    sent: Mapping[str, TaskKey] | None = None,
+    ended: Collection[TaskKey] = (),
 ) -> tuple[list[Enqueue], Turn]:
     """The attempts to send now, in order.
 
-    `sent` are attempts that have gone, though the board does not show it yet.
+    `sent` are attempts that have gone, and `ended` tasks whose attempts have ended, though
+    the board does not show it yet.
     """
     sent = sent or {}
-    flying = in_flight(board, sent)
+    flying = in_flight(board, sent, ended)
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0 or not board.ready:
         return [], turn
@@ -64,7 +69,12 @@ def ready_dispatch(
 
 
 def dispatch_ahead(
-    board: Board, limits: Limits, turn: Turn, sent: Mapping[str, TaskKey], ready: Iterable[TaskRow]
+    board: Board,
+    limits: Limits,
+    turn: Turn,
+    sent: Mapping[str, TaskKey],
+    ended: Collection[TaskKey],
+    ready: Iterable[TaskRow],
 ) -> list[Enqueue]:
     """The same for tasks that are ready by reports which the board does not show yet."""
     tasks = {
@@ -72,7 +82,7 @@ def dispatch_ahead(
         for task in ready
         if task.attempt_id not in sent and _is_served(board, task.run_id)
     }
-    flying = in_flight(board, sent)
+    flying = in_flight(board, sent, ended)
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0 or not tasks:
         return []
@@ -85,12 +95,17 @@ def dispatch_ahead(
     return [_enqueue(tasks[key]) for key in picks]
 
 
-def in_flight(board: Board, sent: Mapping[str, TaskKey]) -> dict[str, int]:
+def in_flight(
+    board: Board, sent: Mapping[str, TaskKey], ended: Collection[TaskKey] = ()
+) -> dict[str, int]:
     """By tenant: tasks that are with the queue or a worker, by the board or by `sent`."""
     counts = dict(board.in_flight_of)
+    for key in ended:
+        if key in board.in_flight:
+            counts[board.in_flight[key].tenant] -= 1
     for key in sent.values():
         task = board.task(*key)
-        if task is not None and key not in board.in_flight:
+        if task is not None and key not in board.in_flight and key not in ended:
             counts[task.tenant] = counts.get(task.tenant, 0) + 1
     return counts
 
