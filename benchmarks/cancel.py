@@ -25,8 +25,8 @@ from benchmarks.flows import project
 from benchmarks.workers import start
 from benchmarks.workload import arguments, folder, progress, report
 
-SLEEP_S = 0.25
-SLOTS = 4
+SLEEP_S = 0.4
+SLOTS = 2
 
 
 def source(large: int, small: int) -> str:
@@ -98,7 +98,7 @@ def measure(at: Path, sizes: dict[str, int], rounds: int) -> dict[str, list[Canc
         time.sleep(3)
         for number in range(rounds + 1):
             for name, tasks in sizes.items():
-                cancelled = Cancelled(store, name, tasks, done_first=min(60, tasks // 10))
+                cancelled = Cancelled(store, name, tasks, done_first=min(20, tasks // 10))
                 progress(
                     f"{tasks:,} tasks: last task sent after {cancelled.sent_s:.3f} s, "
                     f"command {cancelled.command_s:.3f} s, run ended after {cancelled.end_s:.2f} s"

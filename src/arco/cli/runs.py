@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHORT = 8
 """So much of a run's id, from its end, names it for people."""
 
-ORCHESTRATOR_WAITS = 30
+ORCHESTRATOR_WAITS = 100
 """So many tenths of a second an orchestrator has to begin with a cancellation."""
 
 app = group("runs", "Runs: what goes on, and what happened.")
