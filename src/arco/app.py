@@ -368,6 +368,7 @@ class Workspace:
         limits: OrchestrationLimits | None = None,
         timing: Timing | None = None,
         pool: str = "",
+        slots: int = 0,
     ) -> Orchestrator:
         return Orchestrator(
             self.store,
@@ -385,6 +386,7 @@ class Workspace:
             limits=limits,
             timing=timing,
             pool=pool,
+            slots=slots,
         )
 
     def worker(

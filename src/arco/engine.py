@@ -43,7 +43,7 @@ class Engine:
         worker_id = f"local-{workspace.ids().lower()}"
         self.pool = worker_id if private else ""
         self.orchestrator = workspace.orchestrator(
-            queue, reports, signer, limits=limits, timing=timing, pool=self.pool
+            queue, reports, signer, limits=limits, timing=timing, pool=self.pool, slots=slots
         )
         self.worker = workspace.worker(
             worker_id, queue, reports, signer, folder, slots=slots, timing=timing

@@ -24,10 +24,12 @@ from arco.orchestration.events import (
     RunTriggered,
     TaskFinished,
     TaskPlan,
+    TasksCancelled,
     TasksPlanned,
     TaskStarted,
     TimerFired,
 )
+from arco.orchestration.states import IN_FLIGHT, TERMINAL
 from arco.orchestration.tables import (
     DEP_SATISFACTION,
     DISPATCH_OUTBOX,
@@ -373,7 +375,7 @@ class World:
         yield self._tell(run)
         for part in planned:
             if self._now_and_then(0.05):
-                yield self._tell(RunCancelRequested(run_id=RUN))
+                yield self._tell(self._cancel())
             for timer in self.folding.timers():
                 if self._now_and_then(0.05):
                     yield self._tell(self._fire(timer))
@@ -419,8 +421,23 @@ class World:
         if self._network and self._again > 0:
             yield self._repeat
         if self._network and self._now_and_then(0.05):
-            force = self._rng.random() < 0.5
-            yield lambda: RunCancelRequested(run_id=RUN, force=force)
+            yield self._cancel
+        if self.folding.run().state == "CANCELLING":
+            yield from self._ends_of_waiting()
+
+    def _cancel(self) -> Payload:
+        force, in_steps = self._rng.random() < 0.5, self._rng.random() < 0.7
+        return RunCancelRequested(run_id=RUN, force=force, in_steps=in_steps)
+
+    def _ends_of_waiting(self) -> Iterator[Callable[[], Payload]]:
+        """What ends some of the tasks that wait, if any do; by force only after a forced cancel."""
+        tasks = self.folding.all(TASKS)
+        left = [task for task in tasks if task.state not in TERMINAL]
+        if any(task.state not in IN_FLIGHT for task in left):
+            some = self._rng.sample(left, self._rng.randint(1, len(left)))
+            ids = tuple(task.task_id for task in some)
+            force = self.folding.run().cancel_forced and self._rng.random() < 0.5
+            yield lambda: TasksCancelled(run_id=RUN, task_ids=ids, force=force)
 
     def _reports(self, attempt: Attempt) -> list[Payload]:
         begun: list[Payload] = [attempt.enqueued(), attempt.started()]

@@ -17,14 +17,21 @@ from hypothesis import strategies as st
 
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.log.envelope import Batch, Payload, encode_batch
-from arco.orchestration.actions import Action, Enqueue, FireTimer, Interrupt, LoseAttempt
-from arco.orchestration.board import Board, Changes
+from arco.orchestration.actions import (
+    Action,
+    CancelTasks,
+    Enqueue,
+    FireTimer,
+    Interrupt,
+    LoseAttempt,
+)
+from arco.orchestration.board import Board, Changes, TaskKey
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
-from arco.orchestration.controllers.cancellation import cancellation
+from arco.orchestration.controllers.cancellation import cancellation, end_waiting
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import timers
 from arco.orchestration.controllers.zombies import Alive, zombies
-from arco.orchestration.events import AttemptLost, RunCancelRequested, TimerFired
+from arco.orchestration.events import AttemptLost, RunCancelRequested, TasksCancelled, TimerFired
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import TASKS
 from arco.storage import paths
@@ -65,6 +72,7 @@ def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
     return [
         ready_dispatch(board, limits, Turn("acme", 1)),
         cancellation(board, now, TIMING, seen(board)),
+        end_waiting(board),
         timers(board, now),
         zombies(board, alive, now, TIMING, seen(board)),
         anti_entropy(board, now, TIMING, gone),
@@ -109,7 +117,7 @@ class Crew:
         self.board.generation = 0
         self.limits = Limits(max_in_flight=self.rng.randint(1, 6), tenant_max_in_flight=3)
         self.turn = Turn()
-        self.sent: dict[str, str] = {}
+        self.sent: dict[str, TaskKey] = {}
         self.queue: dict[str, Attempt] = {}
         self.working: dict[str, Attempt] = {}
         self.reports: list[Payload] = []
@@ -120,7 +128,7 @@ class Crew:
     def fold(self, *payloads: Payload) -> None:
         take(self.board, self.f, self.f.add(*payloads))
         self.sent = {
-            id: task for id, task in self.sent.items() if self.f.task(task).state == "READY"
+            id: key for id, key in self.sent.items() if self.f.task(key[1]).state == "READY"
         }
 
     def drive(self) -> None:
@@ -153,6 +161,7 @@ class Crew:
         return [
             *sending,
             *cancellation(board, now, TIMING, seen(board)),
+            *end_waiting(board),
             *timers(board, now),
             *zombies(board, alive, now, TIMING, seen(board)),
             *anti_entropy(board, now, TIMING, gone),
@@ -162,7 +171,7 @@ class Crew:
         match action:
             case Enqueue(_, task_id, id, redelivery):
                 attempt = Attempt(task_id, self.f.task(task_id).attempt)
-                self.sent[id] = task_id
+                self.sent[id] = (RUN, task_id)
                 if self.rng.random() < 0.85:
                     self.queue[id] = attempt
                 self.reports.append(attempt.enqueued(redelivery))
@@ -172,6 +181,8 @@ class Crew:
                 self.queue.pop(id, None)
                 lost = AttemptLost(run_id=run_id, task_id=task_id, attempt_id=id, reason=reason)
                 self.reports.append(lost)
+            case CancelTasks(run_id, task_ids):
+                self.reports.append(TasksCancelled(run_id=run_id, task_ids=task_ids))
             case Interrupt(id):
                 if id in self.working and self.rng.random() < 0.7:
                     self.reports.append(self.working.pop(id).cancelled())
@@ -207,7 +218,8 @@ class Crew:
     def deliver(self) -> None:
         if self.cancels and self.rng.random() < 0.05:
             self.cancels = False
-            self.reports.append(RunCancelRequested(run_id=RUN))
+            force = self.rng.random() < 0.3
+            self.reports.append(RunCancelRequested(run_id=RUN, force=force, in_steps=True))
         self.rng.shuffle(self.reports)
         count = self.rng.randint(0, len(self.reports))
         batch, self.reports = self.reports[:count], self.reports[count:]
@@ -258,7 +270,7 @@ def serve(
 ) -> list[tuple[str, str]]:
     """Give so many free slots, one call after the other; (tenant, attempt) in their order."""
     turn = turn or Turn()
-    sent: dict[str, str] = {}
+    sent: dict[str, TaskKey] = {}
     served: list[tuple[str, str]] = []
     for free in slots:
         open_ = Limits(
@@ -273,7 +285,7 @@ def serve(
             assert task is not None
             assert action.attempt_id not in sent
             served.append((task.tenant, action.attempt_id))
-            sent[action.attempt_id] = task.tenant
+            sent[action.attempt_id] = (action.run_id, action.task_id)
     return served
 
 
@@ -319,7 +331,7 @@ def test_slots_that_come_one_by_one_are_shared_as_those_that_come_at_once(
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8))
 @settings(max_examples=60)
-def test_greater_priority_goes_first_then_the_older_run_then_the_plan(
+def test_greater_priority_goes_first_then_the_runs_by_turns_then_the_plan(
     runs: list[tuple[int, int]],
 ) -> None:
     f, board = Folding(), Board()
@@ -329,6 +341,31 @@ def test_greater_priority_goes_first_then_the_older_run_then_the_plan(
         f.wait(1)
         take(board, f, f.add(run, *plan((Node(), Node()), run_id, priority=asset_priority)))
     sending, _ = ready_dispatch(board, Limits(), Turn())
-    expected = sorted((-p - a, number, i) for number, (p, a) in enumerate(runs) for i in (0, 1))
-    found = [(a.run_id, a.task_id) for a in sending]
-    assert found == [(f"run{number}", f"t{i:02d}") for _, number, i in expected]
+    expected = sorted((-p - a, i, number) for number, (p, a) in enumerate(runs) for i in (0, 1))
+    order = [(a.run_id, a.task_id) for a in sending]
+    assert order == [(f"run{number}", f"t{i:02d}") for _, i, number in expected]
+
+
+@given(
+    st.lists(st.integers(1, 8), min_size=2, max_size=5),
+    st.lists(st.integers(1, 4), min_size=1, max_size=30),
+)
+@settings(max_examples=60)
+def test_runs_of_a_tenant_with_work_are_served_alike_at_every_moment(
+    sizes: list[int], slots: list[int]
+) -> None:
+    f, board = Folding(), Board()
+    for number, size in enumerate(sizes):
+        run_id = f"run{number}"
+        take(board, f, f.wait(1).add(triggered(size, run_id), *plan((Node(),) * size, run_id)))
+    turn, sent = Turn(), dict[str, TaskKey]()
+    count = dict.fromkeys(range(len(sizes)), 0)
+    for free in slots:
+        limits = Limits(max_in_flight=len(sent) + free)
+        sending, turn = ready_dispatch(board, limits, turn, sent)
+        for action in sending:
+            sent[action.attempt_id] = (action.run_id, action.task_id)
+            count[int(action.run_id[3:])] += 1
+            busy = [count[number] for number, size in enumerate(sizes) if count[number] < size]
+            assert not busy or max(busy) - min(busy) <= 1, (count, sizes)
+    assert sum(count.values()) == min(sum(slots), sum(sizes))

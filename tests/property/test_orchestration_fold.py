@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from arco.orchestration.events import (
     RunCancelRequested,
     RunTriggered,
     TaskFinished,
+    TasksCancelled,
     TasksPlanned,
     TaskStarted,
     TimerFired,
@@ -86,11 +88,14 @@ class Model:
                 self.total = total
             case TasksPlanned() as part:
                 self._plan(part)
-            case RunCancelRequested(force=force):
+            case RunCancelRequested(force=force, in_steps=in_steps):
                 if self.state in ("PLANNING", "RUNNING"):
                     self.stopping = True
                 if self.stopping:
-                    self._stop(force)
+                    self._stop(force and not in_steps, None if not in_steps else ())
+            case TasksCancelled(task_ids=ids_, force=force):
+                if self.stopping:
+                    self._stop(force, ids_)
             case TimerFired() if timer is not None:
                 self._fire(*timer)
             case DispatchEnqueued(task_id=id, attempt_id=attempt):
@@ -169,14 +174,19 @@ class Model:
         task = self.tasks[id]
         if task.attempt == attempt and kind == "retry" and task.state == "RETRY_WAIT":
             task.state, task.attempt = "READY", attempt + 1
+            if self.stopping:
+                task.state, task.attempt = "CANCELLED", attempt
         elif task.attempt == attempt and kind == "task_timeout" and task.state in OPEN:
             self._fail(id, again=True)
 
-    def _stop(self, force: bool) -> None:
+    def _stop(self, force: bool, which: Collection[str] | None = None) -> None:
+        """End these tasks, or all; those in flight only by force."""
         if self.state == "PLANNING":
             self.state = "CANCELLED"  # what is not there yet will never be
             return
-        for task in self.tasks.values():
+        for id, task in self.tasks.items():
+            if which is not None and id not in which:
+                continue
             if task.state not in ENDED and (force or task.state not in ("DISPATCHED", "RUNNING")):
                 task.state = "CANCELLED"
 
@@ -224,7 +234,7 @@ class Model:
 def check(model: Model, f: Folding) -> None:
     run = f.run()
     if not model.tasks:
-        assert run.state in ("PLANNING", "CANCELLED", "TIMED_OUT")
+        assert run.state in ("PLANNING", "CANCELLING", "CANCELLED", "TIMED_OUT")
         assert (run.state == "PLANNING") == (model.state == "PLANNING")
         return
     assert f.states() == {id: task.state for id, task in model.tasks.items()}

@@ -51,16 +51,16 @@ def test_next_beat_replaces_the_one_before(at: Setting) -> None:
 
 def test_change_is_dated_by_the_clock_of_whoever_looks(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
-    assert at.watch.look() == {"ann": Alive(START, frozenset(BUSY))}
+    assert at.watch.look() == {"ann": Alive(START, frozenset(BUSY), 4)}
 
 
 def test_silence_grows_until_the_next_beat(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
     at.watch.look()
     at.clock.advance(timedelta(seconds=30))
-    assert at.watch.look() == {"ann": Alive(START, frozenset(BUSY))}
+    assert at.watch.look() == {"ann": Alive(START, frozenset(BUSY), 4)}
     at.beat("ann", 2)
-    assert at.watch.look() == {"ann": Alive(START + timedelta(seconds=30), frozenset())}
+    assert at.watch.look() == {"ann": Alive(START + timedelta(seconds=30), frozenset(), 4)}
 
 
 def test_record_that_did_not_change_is_not_read_again(at: Setting) -> None:
@@ -113,6 +113,6 @@ def test_look_that_fails_changes_nothing(at: Setting, op: str) -> None:
     with pytest.raises(Unavailable):
         at.watch.look()
     assert at.watch.look() == {
-        "ann": Alive(START, frozenset(BUSY)),
-        "bob": Alive(START + timedelta(seconds=30), frozenset()),
+        "ann": Alive(START, frozenset(BUSY), 4),
+        "bob": Alive(START + timedelta(seconds=30), frozenset(), 4),
     }

@@ -144,6 +144,15 @@ def test_urgent_message_overtakes_what_was_listed_before_it(at: Setting) -> None
 # Who comes in between
 
 
+def test_older_messages_are_taken_first_and_those_of_one_second_in_any_order(at: Setting) -> None:
+    for batch in ("ab", "cd", "ef"):
+        at.put(*(f"{batch}-{n}" for n in range(4)))
+        at.clock.sleep(1)
+    names = [delivery.message.name for delivery in at.ann.take(12, 0)]
+    assert [name[:2] for name in names] == ["ab"] * 4 + ["cd"] * 4 + ["ef"] * 4
+    assert names != sorted(names)
+
+
 def test_claim_of_a_message_that_was_done_meanwhile_is_removed(at: Setting) -> None:
     at.put("a")
     at.hooks.before("put", CLAIMS, lambda: at.bob.done(at.bob.take(1, 0)))

@@ -13,7 +13,7 @@ from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.log.inbox import Limits as InboxLimits
 from arco.orchestration.actions import Enqueue, FireTimer, Interrupt, LoseAttempt
-from arco.orchestration.board import Board
+from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.anti_entropy import MAX_REDELIVERIES, anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
@@ -241,7 +241,7 @@ def test_nothing_is_done_because_of_time_while_a_commit_has_left_something() -> 
 def test_what_was_sent_is_not_sent_again_and_takes_its_place() -> None:
     dag: Dag = tuple(Node(tenant="a") for _ in range(4))
     board = board_of(started_run(dag))
-    sent = {FIRST.id}
+    sent = {FIRST.id: (RUN, FIRST.task_id)}
     found, _ = ready_dispatch(board, Limits(max_in_flight=3), Turn(), sent)
     assert [action.task_id for action in found] == ["t01", "t02"]
     found, _ = ready_dispatch(board, Limits(quotas={"a": 1}), Turn(), sent)
@@ -257,14 +257,14 @@ def test_full_workspace_sends_nothing_and_keeps_the_turn() -> None:
 
 def test_weight_counts_when_slots_come_free_one_by_one() -> None:
     dag = tuple(Node(tenant=tenant) for tenant in "aaaaaabbbbbb")
-    board, turn, sent = board_of(started_run(dag)), Turn(), dict[str, str]()
+    board, turn, sent = board_of(started_run(dag)), Turn(), dict[str, TaskKey]()
     order = ""
     for slot in range(9):
         limits = Limits(max_in_flight=slot + 1, weights={"a": 2})
         [action], turn = ready_dispatch(board, limits, turn, sent)
         task = board.task(action.run_id, action.task_id)
         assert task is not None
-        sent[action.attempt_id] = task.tenant
+        sent[action.attempt_id] = (action.run_id, action.task_id)
         order += task.tenant
     assert order == "aabaabaab"
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SHORT = 8
 """So much of a run's id, from its end, names it for people."""
 
+ORCHESTRATOR_WAITS = 100
+"""So many tenths of a second an orchestrator has to begin with a cancellation."""
+
 app = group("runs", "Runs: what goes on, and what happened.")
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the beginning or end of it.")]
@@ -105,11 +108,18 @@ def _show_run(row: RunRow) -> None:
                 "created": row.created_at,
                 "finished": row.finished_at,
                 "took": _took(row),
-                "cancelled": row.cancel_requested_at and f"{row.cancel_reason or 'yes'}",
+                "cancelled": _cancelled(row),
                 "tasks": _counts(row),
             }
         )
     )
+
+
+def _cancelled(row: RunRow) -> str | None:
+    if row.cancel_requested_at is None:
+        return None
+    who = f" (by {row.cancelled_by})" if row.cancelled_by else ""
+    return f"{row.cancel_reason or 'yes'}{who}"
 
 
 def _show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everything: bool) -> None:
@@ -221,17 +231,37 @@ def cancel(
 ) -> None:
     """Cancel a run: what waits does not start, what runs is told to stop.
 
+    A large run is CANCELLING until an orchestrator has ended all of its tasks.
+
     What a task puts out after this never becomes current.
     """
     from arco.cli import render
 
     workspace = session.open()
-    workspace.orchestration.cancel(run, force=force, reason=reason)
-    row = workspace.read_orchestration().find_run(run)
+    run_id = workspace.read_orchestration().find_active_run(run).run_id
+    workspace.orchestration.cancel(run_id, force=force, reason=reason)
+    row = _settled(workspace, run_id)
     if session.json:
         render.document(row)
     else:
         render.say(f"run {row.run_id} is {row.state}: {_counts(row)}")
+
+
+def _settled(workspace: Workspace, run_id: str) -> RunRow:
+    """A run that was cancelled; without an orchestrator, this process ends its tasks."""
+    from arco.orchestration.commands import CANCELLED_AT_ONCE
+    from arco.orchestration.states import RUN_CANCELLING
+
+    row = first = workspace.read_orchestration().run(run_id)
+    if row.tasks_total <= CANCELLED_AT_ONCE:
+        return row
+    for _ in range(ORCHESTRATOR_WAITS):
+        if row.state != RUN_CANCELLING or row.tasks_done > first.tasks_done:
+            return row
+        workspace.clock.sleep(0.1)
+        row = workspace.read_orchestration().run(run_id)
+    workspace.orchestration.finish_cancel(run_id)
+    return workspace.read_orchestration().run(run_id)
 
 
 @command(app, "retry", example="servo runs retry 01K…", takes=["actor"])

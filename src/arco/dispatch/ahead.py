@@ -8,7 +8,8 @@ board, in memory; tasks that become ready there are sent.
 That is a guess about the order of events only. Where others come in between (a
 cancellation, a worker declared dead), the commit decides, and what was sent too early
 counts for nothing: its attempt is not the active one, and of two outputs of a task one
-is committed. Nothing else looks at this: all other decisions wait for the commit.
+is committed. What has ended makes room for tasks that are ready on the board. Nothing else
+looks at this: all other decisions wait for the commit.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from typing import Any
 from arco.clock import Clock
 from arco.log.envelope import Event, EventTypes
 from arco.orchestration import states
-from arco.orchestration.board import Board
+from arco.orchestration.board import Board, TaskKey
+from arco.orchestration.events import TaskFinished, TasksCancelled
 from arco.orchestration.fold import RUNS_STAGE
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, TaskRow
 from arco.state.fold import Fact, Failure, Rows, fold_stage
 from arco.state.table import Key, Table, Versioned
+
+_FOLDED = {
+    payload
+    for payload in RUNS_STAGE.keys
+    if not payload.COMMAND and payload is not TasksCancelled  # by which nothing gets ready
+}
 
 
 class Ahead:
@@ -36,6 +44,8 @@ class Ahead:
         self._pending: dict[str, Sequence[Event]] = {}
         """By batch: what was appended and the board does not show yet."""
         self._unfolded: list[str] = []
+        self._ended: dict[str, set[TaskKey]] = {}
+        """By batch: the tasks whose ends it reports, once somebody has asked."""
         self._count = 0
         self._again()
 
@@ -52,15 +62,32 @@ class Ahead:
         self._unfolded.clear()
         return self._fold(facts)
 
+    def ended(self) -> set[TaskKey]:
+        """The tasks that ended, or failed, by what was appended and is not committed yet."""
+        for batch in self._pending.keys() - self._ended.keys():
+            self._ended[batch] = self._ended_by(self._pending[batch])
+        return set[TaskKey]().union(*self._ended.values())
+
+    def _ended_by(self, events: Iterable[Event]) -> set[TaskKey]:
+        reports = (
+            self._types.decode(event.type, event.version, event.data)
+            for event in events
+            if event.type == TaskFinished.TYPE
+        )
+        results = (report.result for report in reports if isinstance(report, TaskFinished))
+        return {(result.run_id, result.task_id) for result in results}
+
     def committed(self, batches: Iterable[str]) -> None:
         """The board shows these by now."""
         for batch in batches:
             self._pending.pop(batch, None)
+            self._ended.pop(batch, None)
         self._again()
 
     def reset(self) -> None:
         """Somebody else committed: nobody knows what is pending still. Guess nothing."""
         self._pending.clear()
+        self._ended.clear()
         self._again()
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
@@ -76,7 +103,7 @@ class Ahead:
         now = self._clock.now()
         for event in events:
             payload = self._types.decode(event.type, event.version, event.data)
-            if payload is not None and not payload.COMMAND and type(payload) in RUNS_STAGE.keys:
+            if payload is not None and type(payload) in _FOLDED:
                 self._count += 1
                 yield Fact(self._count, now, event.id, event.key, event.actor, payload)
 

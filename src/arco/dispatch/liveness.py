@@ -26,6 +26,7 @@ class LivenessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: dict[str, Progress] = {}
     """What it works on, by attempt."""
     slots: int = 0
+    """How many tasks of the workspace's queue it works on at a time."""
 
 
 _records = msgspec.json.Decoder(LivenessRecord)
@@ -72,7 +73,7 @@ class Watch:
                 continue
             record = _read(self._store, meta.path)
             if record is not None:
-                alive = Alive(now, frozenset(record.attempts))
+                alive = Alive(now, frozenset(record.attempts), record.slots)
                 seen[worker] = (state, alive)
         self._seen = seen
         return {worker: alive for worker, (_, alive) in seen.items()}

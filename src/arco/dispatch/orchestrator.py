@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -46,16 +46,30 @@ from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
 from arco.log.head import Head, Manifests
 from arco.orchestration import states
-from arco.orchestration.actions import Action, Enqueue, FireTimer, Interrupt, LoseAttempt
-from arco.orchestration.board import Board, Changes
+from arco.orchestration.actions import (
+    Action,
+    CancelTasks,
+    Enqueue,
+    FireTimer,
+    Interrupt,
+    LoseAttempt,
+)
+from arco.orchestration.board import Board, Changes, TaskKey
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
-from arco.orchestration.controllers.cancellation import cancellation
-from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
+from arco.orchestration.controllers.cancellation import cancellation, end_waiting
+from arco.orchestration.controllers.ready_dispatch import Turn, dispatch_ahead, ready_dispatch
 from arco.orchestration.controllers.timers import next_due, timers
 from arco.orchestration.controllers.zombies import Alive, zombies
-from arco.orchestration.events import AttemptLost, DispatchEnqueued, TaskFinished, TimerFired
+from arco.orchestration.events import (
+    AttemptLost,
+    DispatchEnqueued,
+    TaskFinished,
+    TasksCancelled,
+    TimerFired,
+)
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import TaskRow
+from arco.orchestration.window import Window
 from arco.state.parquet import Files
 from arco.state.project import StateProjector
 from arco.state.snapshot import Snapshot
@@ -89,8 +103,12 @@ class Orchestrator:
         limits: Limits | None = None,
         timing: Timing | None = None,
         pool: str = "",
+        slots: int = 0,
     ) -> None:
-        """`pool` is whose runs these are: by default those that are nobody's in particular."""
+        """`pool` is whose runs these are: by default those that are nobody's in particular.
+
+        `slots` are those of the queue's only worker; 0: workers come and go.
+        """
         self._manifests = manifests
         self._files = files
         self._committer = committer
@@ -100,8 +118,8 @@ class Orchestrator:
         self._requests = requests
         self._clock = clock
         self._signal = signal
-        self._limits = limits or Limits()
         self._timing = (timing or Timing()).check()
+        self._window = Window(limits or Limits(), self._timing, slots)
         self._store = store
         self._watch = Watch(store, clock)
         self._watching_since = datetime.min
@@ -205,6 +223,7 @@ class Orchestrator:
 
     def _refresh(self, head: Head) -> None:
         board, before = self.board, self.board.generation
+        flight = self._flight()
         while self._commits:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
@@ -219,7 +238,15 @@ class Orchestrator:
             self._ahead.reset()
         if board.generation != before:
             self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at[:2])}
+            self._window.saw_flight(flight, self._flight())
             _calling_back(lambda: self.on_board(board))
+
+    def _flight(self) -> set[TaskKey]:
+        """The tasks that are with the queue or a worker."""
+        return {*self.board.in_flight, *self._sent_keys().values()}
+
+    def _sent_keys(self) -> dict[str, TaskKey]:
+        return {attempt: (run_id, task_id) for attempt, (run_id, task_id, _) in self._sent.items()}
 
     def _is_awaited(self, attempt_id: str, run_id: str, task_id: str) -> bool:
         """Whether the board has yet to show that an attempt was sent."""
@@ -243,24 +270,34 @@ class Orchestrator:
     # -- ahead of the commit -------------------------------------------------------------
 
     def _send_ahead(self) -> None:
-        """Send what is ready by what was just appended, where workers may be short of work."""
-        flying = len(self.board.in_flight) + len(self._sent)
-        if flying > HASTE or not self._ahead or self._others_wait():
+        """Send what may go by what was just appended, where workers may be short of work."""
+        if not self._ahead:
             return
-        room = self._limits.max_in_flight - flying
-        sending: list[Enqueue] = []
-        for task in self._ahead.ready():
-            taken = self.board.in_flight_of.get(task.tenant, 0) + len(self._sent) + len(sending)
-            if task.attempt_id not in self._sent and taken < self._limits.quota(task.tenant):
-                sending.append(Enqueue(task.run_id, task.task_id, task.attempt_id))
-        if sending and room > 0:
-            self._send(sending[:room])
+        ended = self._ahead.ended()
+        if len(self._flight() - ended) > HASTE:
+            return
+        limits, sent = self._window.limits(self.board), self._sent_keys()
+        if self._others_wait():
+            sending, self._turn = ready_dispatch(self.board, limits, self._turn, sent, ended)
+        else:
+            ready = self._ahead.ready()
+            sending = dispatch_ahead(self.board, limits, self._turn, sent, ended, ready)
+        if sending:
+            self._send(sending)
 
     def _others_wait(self) -> bool:
         """Whether the board has tasks that are ready and were not sent."""
-        ready = sum(map(len, self.board.ready.values()))
-        sent = sum(self._is_ready(a, *at[:2]) for a, at in self._sent.items()) if ready else 0
-        return ready > sent
+        if not self.board.ready:
+            return False
+        sent = Counter(at[0] for a, at in self._sent.items() if self._is_ready(a, *at[:2]))
+        ready: Counter[str] = Counter()
+        for runs in self.board.ready.values():
+            ready.update({run_id: len(orders) for run_id, orders in runs.items()})
+        return any(
+            count > sent[run_id]
+            for run_id, count in ready.items()
+            if self.board.runs[run_id].state != states.RUN_CANCELLING
+        )
 
     def _is_ready(self, attempt_id: str, run_id: str, task_id: str) -> bool:
         task = self.board.task(run_id, task_id)
@@ -278,8 +315,9 @@ class Orchestrator:
         if fresh:
             self._forget_unanswered()
         self._note_first_seen(now)
-        sending, self._turn = ready_dispatch(board, self._limits, self._turn, self._sent)
-        actions: list[Action] = [*sending]
+        limits = self._window.limits(board)
+        sending, self._turn = ready_dispatch(board, limits, self._turn, self._sent_keys())
+        actions: list[Action] = [*sending, *end_waiting(board)]
         stopping = cancellation(board, now, self._timing, self._first_seen)
         actions += [action for action in stopping if fresh or isinstance(action, Interrupt)]
         if fresh:
@@ -302,7 +340,9 @@ class Orchestrator:
             self._watch = Watch(self._store, self._clock)
             self._watching_since = now
         try:
-            return self._watch.look()
+            alive = self._watch.look()
+            self._window.saw_workers(alive, now)
+            return alive
         except Unavailable as error:
             log.warning("will look at the workers again: %s", error)
             return None
@@ -366,6 +406,9 @@ class Orchestrator:
                 case LoseAttempt():
                     if self._first_time(action.attempt_id):
                         losing.append(action)
+                case CancelTasks(run_id, task_ids):
+                    if self._first_time(f"{run_id} {task_ids[0]}"):
+                        urgent.append(TasksCancelled(run_id=run_id, task_ids=task_ids))
                 case Interrupt(attempt_id):
                     _calling_back(functools.partial(self.interrupt, attempt_id))
         if losing:

@@ -33,4 +33,11 @@ class Interrupt(Struct, frozen=True):
     attempt_id: str
 
 
-Action = Enqueue | FireTimer | LoseAttempt | Interrupt
+class CancelTasks(Struct, frozen=True):
+    """End tasks of a run that is being cancelled, which nobody works on."""
+
+    run_id: str
+    task_ids: tuple[str, ...]
+
+
+Action = Enqueue | FireTimer | LoseAttempt | Interrupt | CancelTasks

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from arco.log.head import Head
@@ -20,8 +19,8 @@ from arco.state.snapshot import Snapshot
 from arco.state.table import Key, Table, Versioned
 
 TaskKey = tuple[str, str]
-Order = tuple[int, datetime, str, int, str]
-"""What goes first: priority, then the older run, then the plan's order."""
+Order = tuple[int, int, str]
+"""What goes first within a run: priority, then the plan's order; and the task's id."""
 
 Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
@@ -41,11 +40,13 @@ class Board:
         """Active runs that somebody else serves."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
         """Their tasks."""
-        self.ready: dict[str, list[Order]] = {}
-        """By tenant, in the order in which they should go."""
+        self.ready: dict[str, dict[str, list[Order]]] = {}
+        """By tenant and run, in the order in which they should go."""
         self.in_flight: dict[TaskKey, TaskRow] = {}
         self.in_flight_of: dict[str, int] = {}
         """How many tasks of a tenant are in flight."""
+        self.in_flight_in: dict[str, int] = {}
+        """How many tasks of a run are in flight."""
         self.timers: dict[Key, TimerRow] = {}
         """Those that are scheduled."""
 
@@ -140,30 +141,43 @@ class Board:
             self._unlist(row.run_id, old)
         tasks[row.task_id] = row
         if row.state == states.READY:
-            insort(self.ready.setdefault(row.tenant, []), self._order(row))
+            queue = self.ready.setdefault(row.tenant, {}).setdefault(row.run_id, [])
+            insort(queue, _order(row))
         elif row.state in states.IN_FLIGHT:
             self.in_flight[row.run_id, row.task_id] = row
-            self.in_flight_of[row.tenant] = self.in_flight_of.get(row.tenant, 0) + 1
+            _count(self.in_flight_of, row.tenant, 1)
+            _count(self.in_flight_in, row.run_id, 1)
 
     def _unlist(self, run_id: str, task: TaskRow) -> None:
         if task.state == states.READY:
-            queue = self.ready[task.tenant]
-            at = bisect_left(queue, self._order(task))
-            del queue[at]
-            if not queue:
-                del self.ready[task.tenant]
+            self._unlist_ready(run_id, task)
         elif task.state in states.IN_FLIGHT:
             del self.in_flight[run_id, task.task_id]
-            self.in_flight_of[task.tenant] -= 1
-            if not self.in_flight_of[task.tenant]:
-                del self.in_flight_of[task.tenant]
+            _count(self.in_flight_of, task.tenant, -1)
+            _count(self.in_flight_in, run_id, -1)
 
-    def _order(self, task: TaskRow) -> Order:
-        run = self.runs[task.run_id]
-        return (-task.priority, run.created_at, run.run_id, task.index, task.task_id)
+    def _unlist_ready(self, run_id: str, task: TaskRow) -> None:
+        runs = self.ready[task.tenant]
+        queue = runs[run_id]
+        del queue[bisect_left(queue, _order(task))]
+        if not queue:
+            del runs[run_id]
+        if not runs:
+            del self.ready[task.tenant]
 
     def _put_timer(self, row: TimerRow) -> None:
         if row.state == "SCHEDULED":
             self.timers[row.run_id, row.timer_id] = row
         else:
             self.timers.pop((row.run_id, row.timer_id), None)
+
+
+def _order(task: TaskRow) -> Order:
+    return (-task.priority, task.index, task.task_id)
+
+
+def _count(counts: dict[str, int], name: str, change: int) -> None:
+    """Change a count; one that is zero is not kept."""
+    counts[name] = counts.get(name, 0) + change
+    if not counts[name]:
+        del counts[name]

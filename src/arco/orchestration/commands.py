@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,6 +12,7 @@ from arco.catalog.tables import ASSET_NAMES
 from arco.clock import Clock
 from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Refused
 from arco.log.envelope import MAX_BATCH_BYTES, encode_payload
+from arco.orchestration.controllers.cancellation import chunks_of
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -20,6 +21,7 @@ from arco.orchestration.events import (
     RunCancelRequested,
     RunTriggered,
     TaskPlan,
+    TasksCancelled,
     TasksPlanned,
 )
 from arco.orchestration.plan import (
@@ -33,8 +35,8 @@ from arco.orchestration.plan import (
 from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotKnown
-from arco.orchestration.states import GOOD, RUN_ACTIVE
-from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow
+from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL
+from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow, TaskRow
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.storage import paths
@@ -47,6 +49,8 @@ from servo.contract.manifest import Asset, Manifest, encode_manifest
 CHUNK_TASKS = 500
 """How many tasks one event plans; an edge takes up to six bytes."""
 CHUNK_EDGES = 100_000
+CANCELLED_AT_ONCE = 200
+"""The command that cancels a run of up to so many tasks ends them too."""
 RACES = 5
 
 
@@ -278,9 +282,31 @@ class OrchestrationCommands:
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
-        row = OrchestrationReader(self._snapshot()).find_run(run)
-        event = RunCancelRequested(run_id=row.run_id, force=force, reason=reason)
-        return self._tier1.execute(event, actor=self._actor)
+        """Cancel a run: from now on no task of it starts, and no result of it counts.
+
+        The command changes the run's row. The tasks of a small run end with it, in the same
+        batch; those of a larger one are ended by whoever orchestrates, some at a time.
+        """
+        reader = OrchestrationReader(self._snapshot())
+        row = reader.find_active_run(run)
+        event = RunCancelRequested(run_id=row.run_id, force=force, reason=reason, in_steps=True)
+        along: list[TasksCancelled] = []
+        if row.tasks_total <= CANCELLED_AT_ONCE:
+            along = _tasks_cancelled(row.run_id, reader.tasks(row.run_id), force=force)[:1]
+        return self._tier1.execute(event, actor=self._actor, along=along)
+
+    def finish_cancel(self, run_id: str) -> None:
+        """End what waits in a run that is being cancelled, where no orchestrator does."""
+        reader = OrchestrationReader(self._snapshot())
+        force = reader.run(run_id).cancel_forced
+        for chunk in _tasks_cancelled(run_id, reader.tasks(run_id), force=force):
+            event = RunCancelRequested(run_id=run_id, force=force, in_steps=True)
+            try:
+                self._tier1.execute(event, actor=self._actor, along=[chunk])
+            except Refused as refusal:
+                if refusal.code != "run_finished":
+                    raise
+                return
 
     def change_partition_keys(
         self, keys: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
@@ -352,6 +378,15 @@ def _leaving(known: Mapping[str, DeployedAssetRow], manifest: Manifest) -> froze
         for asset in manifest.assets
         if asset.renamed_from in known and asset.key not in known
     )
+
+
+def _tasks_cancelled(run_id: str, tasks: Iterable[TaskRow], *, force: bool) -> list[TasksCancelled]:
+    """What ends the tasks of a run. Which of them may end is for the fold to decide."""
+    left = [task for task in tasks if task.state not in TERMINAL]
+    return [
+        TasksCancelled(run_id=run_id, task_ids=task_ids, force=force)
+        for task_ids in chunks_of(left)
+    ]
 
 
 def _check_size(spec: PlanSpec, along: Sequence[TasksPlanned]) -> None:

@@ -5,7 +5,7 @@
 | commands | DeploymentCreated, RunTriggered, RunCancelRequested, PartitionKeysChanged | people, schedules |
 | plan | TasksPlanned | whoever triggered the run |
 | acknowledgement | DispatchEnqueued | the dispatcher: the queue has it |
-| controller facts | TimerFired, AttemptLost | controllers |
+| controller facts | TimerFired, AttemptLost, TasksCancelled | controllers |
 | worker facts | TaskStarted, TaskFinished | workers |
 
 A task that becomes ready, is skipped, or a run that ends: those are no events. The
@@ -117,10 +117,26 @@ class TasksPlanned(Payload, frozen=True, kw_only=True):
 
 class RunCancelRequested(Command, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_cancel_requested"
+    VERSION: ClassVar[int] = 2
     run_id: str
     force: bool = False
     """Do not wait for the workers to stop."""
     reason: str = ""
+    in_steps: bool = False
+    """Only the run's row changes here; `TasksCancelled` facts end its tasks, some at a time.
+    Without it, as in version 1, this one fact ends all tasks that wait."""
+
+
+class TasksCancelled(Payload, frozen=True, kw_only=True):
+    """Tasks of a run that is being cancelled do not run any more.
+
+    Those that are with a worker are left to it, unless `force` is set.
+    """
+
+    TYPE: ClassVar[str] = "orchestration.tasks_cancelled"
+    run_id: str
+    task_ids: tuple[str, ...]
+    force: bool = False
 
 
 class DispatchEnqueued(Payload, frozen=True, kw_only=True):
@@ -186,4 +202,5 @@ EVENTS: tuple[type[Payload], ...] = (
     TaskFinished,
     TimerFired,
     AttemptLost,
+    TasksCancelled,
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from arco.errors import Corrupt, NotFound
 from arco.execution.tables import PARTITIONS
 from arco.orchestration.fold import PROJECT
 from arco.orchestration.plan import Current, Plan, decode_plan
+from arco.orchestration.states import RUN_ACTIVE
 from arco.orchestration.tables import (
     DEPLOYED_ASSETS,
     DEPLOYMENTS,
@@ -69,11 +70,22 @@ class OrchestrationReader:
 
     def find_run(self, text: str) -> RunRow:
         """A run by its id, or by the beginning or end of it where that is enough."""
+        return self.snapshot.get(RUNS, text) or self._one_named(text)
+
+    def find_active_run(self, text: str) -> RunRow:
+        """The same, where an active run goes before those that have ended.
+
+        Active runs are not in history: what this costs does not grow with it.
+        """
         row = self.snapshot.get(RUNS, text)
         if row is not None:
             return row
-        wanted = text.upper()
-        rows = [r for r in self.runs() if r.run_id.startswith(wanted) or r.run_id.endswith(wanted)]
+        active = [row for row in self.snapshot.hot(RUNS) if row.state in RUN_ACTIVE]
+        rows = _named(text, active)
+        return rows[0] if len(rows) == 1 and len(text) >= 4 else self._one_named(text)
+
+    def _one_named(self, text: str) -> RunRow:
+        rows = _named(text, self.runs())
         if len(rows) == 1 and len(text) >= 4:
             return rows[0]
         problem = f"names {len(rows)} runs" if len(rows) > 1 else "names no run"
@@ -86,6 +98,12 @@ class OrchestrationReader:
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
         return None if row is None else row.run_id
+
+
+def _named(text: str, runs: Iterable[RunRow]) -> list[RunRow]:
+    """The runs whose id begins or ends with a text."""
+    part = text.upper()
+    return [run for run in runs if run.run_id.startswith(part) or run.run_id.endswith(part)]
 
 
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:

@@ -32,6 +32,7 @@ from arco.orchestration.events import (
     RunCancelRequested,
     RunTriggered,
     TaskFinished,
+    TasksCancelled,
     TasksPlanned,
     TaskStarted,
     TimerFired,
@@ -98,7 +99,7 @@ def fold_run(rows: Rows, fact: Fact) -> Iterator[Change]:
             yield from _cancel(rows, fact, e)
         case TasksPlanned(run_id=id) | DispatchEnqueued(run_id=id) | TaskStarted(run_id=id):
             yield from _fold_active(rows, fact, id)
-        case TimerFired(run_id=id) | AttemptLost(run_id=id):
+        case TimerFired(run_id=id) | AttemptLost(run_id=id) | TasksCancelled(run_id=id):
             yield from _fold_active(rows, fact, id)
         case TaskFinished(result=result):
             yield from _fold_active(rows, fact, result.run_id)
@@ -122,6 +123,8 @@ def _fold_active(rows: Rows, fact: Fact, run_id: str) -> Iterator[Change]:
             run.lost(e)
         case TimerFired() as e:
             run.fire(e.timer_id)
+        case TasksCancelled() as e:
+            run.end_tasks(e.task_ids, force=e.force)
     yield from run.changes()
 
 
@@ -175,7 +178,10 @@ def _cancel(rows: Rows, fact: Fact, e: RunCancelRequested) -> Iterator[Change]:
         yield refused(fact, "run_finished", f"run {e.run_id} is {row.state} already")
     else:
         run = _Run(rows, fact, row)
-        run.cancel(e.reason, force=e.force)
+        if e.in_steps:
+            run.begin_cancel(e.reason, by=fact.actor, force=e.force)
+        else:
+            run.cancel(e.reason, force=e.force)
         yield from run.changes()
         yield applied(fact)
 
@@ -321,7 +327,7 @@ class _Run:
         if result.gate == "fail_run" and self._known(task.task_id).state == states.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
-                self.cancel(f"{task.asset_key}: {derived.why(result)}", force=False)
+                self.cancel(f"{task.asset_key}: {derived.why(result)}")
 
     def _hold(self, task: TaskRow, made: Materialization, result: TaskResult) -> None:
         status: Held = "QUARANTINED" if result.gate == "quarantine" else "BLOCKED"
@@ -389,13 +395,16 @@ class _Run:
         if timer.kind == "run_timeout":
             if self.row.state in (states.RUN_PLANNING, states.RUN_RUNNING):
                 self._update(timed_out=True)
-                self.cancel(f"the run took more than {self.row.timeout_s} s", force=False)
+                self.cancel(f"the run took more than {self.row.timeout_s} s")
             return
         task = self._task(timer.task_id)
         if task is None or task.attempt != timer.attempt:
             return
         if timer.kind == "retry" and task.state == states.RETRY_WAIT:
-            self._move(task.task_id, "retry is due")
+            if self.row.state == states.RUN_CANCELLING:
+                self._end(task, "run cancelled")
+            else:
+                self._move(task.task_id, "retry is due")
         elif timer.kind == "task_timeout" and task.state in states.ACTIVE_ATTEMPT:
             self._time_out(task)
 
@@ -412,22 +421,35 @@ class _Run:
         else:
             self._failed(task, error)
 
-    def cancel(self, reason: str, *, force: bool) -> None:
+    def cancel(self, reason: str, *, force: bool = False) -> None:
+        """End all tasks that nobody works on, within this fact."""
+        self.begin_cancel(reason)
+        ids = [task.task_id for task in self._rows.scan(TASKS, self.row.run_id)]
+        self.end_tasks(ids, force=force)
+
+    def begin_cancel(self, reason: str, *, by: str = "", force: bool = False) -> None:
+        """From here on no task starts, and no result counts. Changes the run's row alone."""
         if self.row.state == states.RUN_PLANNING:
-            # Tasks that are still to come are ignored: the run has ended.
+            # Tasks that are still to come are ignored: their run is not planning any more.
             missing = self.row.tasks_total - self.row.tasks_planned
             self._update(tasks_cancelled=missing)
         if self.row.cancel_requested_at is None:
-            self._update(cancel_requested_at=self._now, cancel_reason=reason)
-        self._update(state=states.RUN_CANCELLING)
-        for task in self._rows.scan(TASKS, self.row.run_id):
-            current = self._known(task.task_id)
-            if current.state in states.IN_FLIGHT:
-                if force:
-                    self._end(current, "attempt cancelled")
-            elif current.state not in states.TERMINAL:
-                self._end(current, "run cancelled")
+            self._update(cancel_requested_at=self._now, cancel_reason=reason, cancelled_by=by)
+        self._update(state=states.RUN_CANCELLING, cancel_forced=self.row.cancel_forced or force)
         self.complete()
+
+    def end_tasks(self, task_ids: Iterable[str], *, force: bool) -> None:
+        """End tasks of a run that is being cancelled; those in flight only by force."""
+        if self.row.state != states.RUN_CANCELLING:
+            return
+        for task_id in task_ids:
+            task = self._task(task_id)
+            if task is None or task.state in states.TERMINAL:
+                continue
+            if task.state not in states.IN_FLIGHT:
+                self._end(task, "run cancelled")
+            elif force:
+                self._end(task, "attempt cancelled")
 
     # -- moving tasks --------------------------------------------------------------------
 

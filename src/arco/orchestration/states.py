@@ -106,20 +106,21 @@ RUN_TRANSITIONS: Final[dict[str, dict[str, str]]] = {
     RUN_PLANNING: {
         "all of its tasks are there": RUN_RUNNING,
         "all of its tasks are up to date": RUN_SUCCEEDED,
+        "cancelled, with tasks that are there": RUN_CANCELLING,
         "cancelled": RUN_CANCELLED,
         "took too long": RUN_TIMED_OUT,
     },
     RUN_RUNNING: {
-        "cancelled, or took too long, with tasks in flight": RUN_CANCELLING,
+        "cancelled, or took too long, with tasks that have not ended": RUN_CANCELLING,
         "all tasks are good": RUN_SUCCEEDED,
         "all tasks have ended, and one failed, or its checks ended the run": RUN_FAILED,
         "cancelled, or all tasks have ended, and one was cancelled": RUN_CANCELLED,
         "took too long": RUN_TIMED_OUT,
     },
     RUN_CANCELLING: {
-        "what was in flight has ended": RUN_CANCELLED,
-        "what was in flight has ended, after checks ended the run": RUN_FAILED,
-        "what was in flight has ended, after a time-out": RUN_TIMED_OUT,
+        "all tasks have ended": RUN_CANCELLED,
+        "all tasks have ended, after checks ended the run": RUN_FAILED,
+        "all tasks have ended, after a time-out": RUN_TIMED_OUT,
     },
 }
 """The same for runs. These follow from the states of the tasks, and are checked in tests."""

@@ -89,6 +89,10 @@ class RunRow(Row, frozen=True):
     """Tasks whose output checks hold back."""
     failed_by: str = ""
     """The task whose checks ended the run."""
+    cancelled_by: str = ""
+    """Who asked for the cancellation, where somebody did."""
+    cancel_forced: bool = False
+    """The cancellation does not wait for workers to stop."""
 
     @property
     def tasks_done(self) -> int:

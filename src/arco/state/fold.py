@@ -136,6 +136,9 @@ class Rows:
             found = dict(self._source.scan(table, shard))
         except Exception as error:
             raise _Unreadable(error) from error
+        known = self._known[table]
+        for key, versioned in found.items():
+            known.setdefault(key, versioned)  # who scans often goes on to look at single rows
         changed = self.changes.get(table, {})
         for key in self._shards.get(table, {}).get(shard, ()):
             found[key] = changed[key]

@@ -147,6 +147,13 @@ class Files:
         ]
         return [self._group(ref, footer, i) for i in wanted]
 
+    def spans_groups(self, ref: FileRef, bucket: int) -> bool:
+        """Whether one bucket of a file takes more than one row group."""
+        if ref.bytes <= WHOLE_FILE_BYTES or not ref.buckets[0] <= bucket <= ref.buckets[1]:
+            return False
+        groups = self._footer(ref).groups
+        return sum(group.may_hold(bucket, None) for group in groups) > 1
+
     def table(self, ref: FileRef) -> pa.Table:
         """The whole file, verified, without filling the cache."""
         return decode(self.raw(ref), ref)

@@ -13,12 +13,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arco.errors import NotFound, NotYet
 from arco.log.head import Head, Manifests
-from arco.log.manifest import DomainManifest, TableManifest
+from arco.log.manifest import DomainManifest, FileRef, TableManifest
+from arco.state.lookup import look_up, slices
 from arco.state.parquet import Files
-from arco.state.runs import bucket_slice, find, latest, prefix_range
+from arco.state.runs import latest, prefix_range
 from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
@@ -116,13 +118,7 @@ class Snapshot:
 
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never was."""
-        best: Versioned[R] = (0, None)
-        for batch in self._slices(table, key, history):
-            at = find(batch, table.key, key)
-            if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
-                deleted = batch.column("_deleted")[at].as_py()
-                best = (version, None if deleted else table.row_at(batch, at))
-        return best
+        return look_up(self.files, self._refs(table, history), table, key)
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, or of a longer part of keys, in their order."""
@@ -134,21 +130,16 @@ class Snapshot:
     ) -> dict[Key, Versioned[R]]:
         """The rows of one shard key with their versions; None for those deleted."""
         best: dict[Key, Versioned[R]] = {}
-        for batch in self._slices(table, shard, history):
+        for batch in slices(self.files, self._refs(table, history), table, shard):
             start, end = prefix_range(batch, table.key, shard)
             for key, found in table.versioned(batch.slice(start, end - start)).items():
                 if key not in best or best[key][0] < found[0]:
                     best[key] = found
         return best
 
-    def _slices(self, table: Table[Any], key: Key, history: bool) -> Iterator[pa.RecordBatch]:
-        bucket, shard = table.bucket(key), table.shard_text(key)
+    def _refs(self, table: Table[Any], history: bool) -> tuple[FileRef, ...]:
         manifest = self.manifest(table)
-        for ref in manifest.files() if history else manifest.base + manifest.l0:
-            low, high = ref.shard
-            if ref.buckets[0] <= bucket <= ref.buckets[1] and low <= shard <= high:
-                for batch in self.files.batches(ref, bucket, key):
-                    yield bucket_slice(batch, bucket)
+        return manifest.files() if history else manifest.base + manifest.l0
 
     def scan(self, table: Table[Any]) -> pa.Table:
         """All rows of a table, with their versions, in file order."""
@@ -166,8 +157,9 @@ class Snapshot:
             if ref.versions[1] <= position:
                 continue
             for batch in self.files.batches(ref):
-                for key, found in table.versioned(batch).items():
-                    if found[0] > position and (key not in newest or newest[key][0] < found[0]):
+                newer = batch.filter(pc.greater(batch.column("row_version"), position))
+                for key, found in table.versioned(newer).items():
+                    if key not in newest or newest[key][0] < found[0]:
                         newest[key] = found
         for key, (_, row) in newest.items():
             if row is not None:

@@ -5,13 +5,17 @@ the files, and on top of it the rows that changed since. When another process
 commits, its L0 files are laid over the buckets that are loaded; when files are
 merely merged, nothing changes here, because no row did. Everything is bounded:
 the least recently used buckets go first, and come back from the files.
+
+A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
+number of looks. Until then each row is looked up in the files: a process that commits one
+command, or a few reports, does not read all rows beside those that it changes.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +24,7 @@ import pyarrow as pa
 from arco.log.manifest import FileRef, TableManifest
 from arco.log.publish import Domains
 from arco.state.columns import values_of
+from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
 from arco.state.runs import bucket_slice, latest, prefix_range
@@ -27,6 +32,8 @@ from arco.state.table import Key, Table, Versioned
 
 Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
+LOOKS = 128
+"""So many rows of a large bucket are looked up one by one before it is loaded."""
 ROW_BYTES = 500
 """What one changed row is taken to cost in memory."""
 
@@ -97,6 +104,8 @@ class Warm:
         self._position = 0
         self._tables: dict[str, TableManifest] = {}
         self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
+        self._looks: Counter[tuple[Table[Any], int]] = Counter()
+        """How often rows of buckets that are not loaded were looked up."""
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
 
     def reset(self) -> None:
@@ -104,6 +113,7 @@ class Warm:
         self._position = 0
         self._tables = {}
         self._buckets.clear()
+        self._looks.clear()
 
     def advance(self, domains: Domains, position: int) -> None:
         """Bring what is loaded from the generation it is at to another, newer one."""
@@ -154,11 +164,25 @@ class Warm:
         self._shrink()
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
-        bucket = self._bucket(table, table.bucket(key))
+        number = table.bucket(key)
+        if (table, number) not in self._buckets and self._is_large(table, number):
+            return self._look_up(table, key)
+        bucket = self._bucket(table, number)
         found = bucket.changed.get(key)
         if found is None and (at := bucket.find(key)) >= 0:
             found = bucket.changed[key] = bucket.versioned(at)  # the next look costs nothing
         return found
+
+    def _is_large(self, table: Table[Any], number: int) -> bool:
+        """Whether a bucket is not worth loading yet."""
+        self._looks[table, number] += 1
+        if self._looks[table, number] > LOOKS:
+            return False
+        return any(self._files.spans_groups(ref, number) for ref in self._refs(table))
+
+    def _look_up(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
+        versioned = look_up(self._files, self._refs(table), table, key)
+        return None if versioned[1] is None else versioned
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
         bucket = self._bucket(table, table.bucket(shard))
@@ -185,10 +209,9 @@ class Warm:
         return found
 
     def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
-        manifest = self._tables.get(str(table))
         slices = [
             part
-            for ref in (() if manifest is None else manifest.base + manifest.l0)
+            for ref in self._refs(table)
             for batch in self._files.batches(ref, number)
             if (part := bucket_slice(batch, number)).num_rows
         ]
@@ -197,6 +220,10 @@ class Warm:
                 self._empty[table] = one_batch(table.schema.empty_table())
             return self._empty[table]
         return one_batch(latest(slices, table.key, keep_deleted=False))
+
+    def _refs(self, table: Table[Any]) -> tuple[FileRef, ...]:
+        manifest = self._tables.get(str(table))
+        return () if manifest is None else manifest.base + manifest.l0
 
     def _shrink(self) -> None:
         total = self._loaded = sum(bucket.nbytes for bucket in self._buckets.values())

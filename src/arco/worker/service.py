@@ -275,7 +275,8 @@ class Worker:
             self._was_busy = False
             return
         self._beats += 1
-        beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, self._slots))
+        slots = 0 if self.beats_always else self._slots  # such an engine has a queue of its own
+        beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, slots))
         self._was_busy = True
         now, old = self._clock.monotonic(), self._timing.claim_s / 3
         held = [w for w in list(self._working.values()) if now - w.since > old]

@@ -8,7 +8,8 @@ The claim with the greatest number is the one that counts.
 - *put* creates the message. One that is there already is the same message.
 - *take* lists both folders in one go, claims first, and claims a message that has no
   claim by creating delivery 1. Who comes second is told AlreadyExists and looks further.
-  Workers go through messages of one rank in different orders, so that they rarely meet.
+  Older messages go first, by whole seconds: what waits is overtaken by little. Workers go
+  through messages of one second in different orders, so that they rarely meet.
   Who keeps finding messages taken lists again: that drops all that others have.
 - After the claim comes the message's body. A worker that finds none came after *done*,
   which deletes the message first and its claims then, and removes its claim again.
@@ -335,7 +336,7 @@ class ObjectStoreQueue:
         seen: dict[str, _Seen] = {}
         alone: dict[str, list[str]] = {}
         """The paths of claims whose message was not listed (yet)."""
-        candidates: list[_Key] = []
+        candidates: list[tuple[_Key, datetime]] = []
         last = ""
         for meta in self._store.list(paths.QUEUE):
             if claim := _CLAIM.fullmatch(meta.path):
@@ -346,7 +347,8 @@ class ObjectStoreQueue:
                 file = message[1]
                 alone.pop(file, None)
                 if file not in seen or self._has_ended(seen[file], now):
-                    candidates.append(_Key(file, seen[file].number + 1 if file in seen else 1))
+                    number = seen[file].number + 1 if file in seen else 1
+                    candidates.append((_Key(file, number), meta.last_modified))
                 if len(candidates) == LOOK_AHEAD:
                     last = file
                     break
@@ -375,10 +377,16 @@ class ObjectStoreQueue:
         counts = key.file in seen and seen[key.file].number == key.number
         return not counts and self._clock.monotonic() - own.since > self._claim_s
 
-    def _in_order(self, candidates: list[_Key]) -> list[_Key]:
-        """The most urgent last; within a rank in any order, which differs between workers."""
+    def _in_order(self, candidates: list[tuple[_Key, datetime]]) -> list[_Key]:
+        """The most urgent last, and the oldest of those; which of one second differs between
+        workers."""
         self._rng.shuffle(candidates)
-        return sorted(candidates, key=lambda key: key.file[:4], reverse=True)
+
+        def place(candidate: tuple[_Key, datetime]) -> tuple[str, datetime]:
+            key, modified = candidate
+            return key.file[:4], modified.replace(microsecond=0)
+
+        return [key for key, _ in sorted(candidates, key=place, reverse=True)]
 
     def _sweep(self, alone: dict[str, list[str]], now: float) -> None:
         """Delete claims without a message, unless somebody may be about to."""

@@ -1,14 +1,23 @@
-"""What runs while its run is being cancelled: told to stop, and given up after a while."""
+"""A run that is being cancelled: what works on it stops, and its tasks end, some at a time.
+
+The command changes the run's row alone, whatever the run's size. From then on nothing of
+the run is sent. What is with workers is told to stop, and given up after a while; what
+waits is ended here, by facts of a bounded size: other runs are served between two of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from arco.orchestration import states
-from arco.orchestration.actions import Interrupt, LoseAttempt
+from arco.orchestration.actions import CancelTasks, Interrupt, LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
+from arco.orchestration.tables import RunRow, TaskRow
+
+CHUNK_ROWS = 500
+"""One fact ends tasks until so many tasks, and edges from them, have ended."""
 
 
 def cancellation(
@@ -18,7 +27,6 @@ def cancellation(
 
     What nobody has started is taken back at once.
     """
-    grace = timedelta(seconds=timing.cancel_grace_s)
     found: list[Interrupt | LoseAttempt] = []
     if not any(run.state == states.RUN_CANCELLING for run in board.runs.values()):
         return found
@@ -27,13 +35,56 @@ def cancellation(
         if run.state != states.RUN_CANCELLING:
             continue
         found.append(Interrupt(task.attempt_id))
-        reason = ""
-        if task.state == states.DISPATCHED:
-            reason = "its run was cancelled before it started"
-        elif now - since.get(run.run_id, now) > grace:
-            reason = f"it did not stop within {timing.cancel_grace_s:g} s of the cancellation"
+        reason = _given_up(run, task, now - since.get(run.run_id, now), timing)
         if reason:
             found.append(
                 LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
             )
     return sorted(found, key=lambda action: action.attempt_id)
+
+
+def _given_up(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
+    """Why an attempt is not waited for any more; empty if it is."""
+    if task.state == states.DISPATCHED:
+        return "its run was cancelled before it started"
+    if run.cancel_forced:
+        return "its run was cancelled by force"
+    if waited > timedelta(seconds=timing.cancel_grace_s):
+        return f"it did not stop within {timing.cancel_grace_s:g} s of the cancellation"
+    return ""
+
+
+def end_waiting(board: Board) -> list[CancelTasks]:
+    """For the oldest run that is being cancelled and has tasks that wait: end some of them."""
+    cancelling = [run for run in board.runs.values() if run.state == states.RUN_CANCELLING]
+    for run in sorted(cancelling, key=lambda run: (run.cancel_requested_at, run.run_id)):
+        left = run.tasks_total - run.tasks_done
+        if left <= board.in_flight_in.get(run.run_id, 0):
+            continue  # all that is left is with workers
+        waiting = filter(_waits, board.tasks[run.run_id].values())
+        for task_ids in chunks_of(waiting):
+            return [CancelTasks(run.run_id, task_ids)]
+    return []
+
+
+def _waits(task: TaskRow) -> bool:
+    return task.state not in states.TERMINAL and task.state not in states.IN_FLIGHT
+
+
+def chunks_of(tasks: Iterable[TaskRow]) -> Iterator[tuple[str, ...]]:
+    """The ids of tasks, as many at a time as one fact may end.
+
+    What depends on others goes before them: a task that ends then has nothing below it
+    that would have to end with it.
+    """
+    ids: list[str] = []
+    rows = 0
+    for task in sorted(tasks, key=lambda task: -task.index):
+        cost = 1 + len(task.downstream)
+        if ids and rows + cost > CHUNK_ROWS:
+            yield tuple(ids)
+            ids, rows = [], 0
+        ids.append(task.task_id)
+        rows += cost
+    if ids:
+        yield tuple(ids)

@@ -1,23 +1,36 @@
-"""Which ready tasks go next: by priority within a tenant, fairly between tenants.
+"""Which ready tasks go next: fairly between tenants, and between the runs of a tenant.
 
-Deficit round-robin. When its turn comes, a tenant that has something to send earns
-its weight, and spends one for each task. If the workspace is full before that is
-spent, its turn goes on with the next call: slots that become free one by one are
+Deficit round-robin between tenants. When its turn comes, a tenant that has something to
+send earns its weight, and spends one for each task. If the workspace is full before that
+is spent, its turn goes on with the next call: slots that become free one by one are
 shared as those that are free at once. What it may not spend, because its quota is
 full or it has nothing more to send, is forgotten: nobody saves up a claim on the
 others. A task in flight counts against its tenant's quota and against the
 workspace's limit.
+
+What a tenant may send goes by priority; tasks of one priority go by turns, one of each
+run: a run waits for the others' next task, and not for all of their tasks. Nothing is sent
+of a run that is being cancelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
+from arco.orchestration import states
 from arco.orchestration.actions import Enqueue
-from arco.orchestration.board import Board, Order
+from arco.orchestration.board import Board, Order, TaskKey
 from arco.orchestration.limits import Limits
+from arco.orchestration.tables import TaskRow
+
+RunOrder = tuple[datetime, str]
+"""The older run goes first."""
+Backlog = dict[str, dict[RunOrder, list[Order]]]
+"""What may be sent, by tenant and run."""
 
 
 class Turn(Struct, frozen=True):
@@ -27,56 +40,138 @@ class Turn(Struct, frozen=True):
     """Whose turn it was."""
     left: int = 0
     """What that tenant may still spend."""
+    runs: Mapping[str, RunOrder] = {}
+    """By tenant: the run that was served last."""
 
 
 def ready_dispatch(
-    board: Board, limits: Limits, turn: Turn, sent: Collection[str] = ()
+    board: Board,
+    limits: Limits,
+    turn: Turn,
+    sent: Mapping[str, TaskKey] | None = None,
+    ended: Collection[TaskKey] = (),
 ) -> tuple[list[Enqueue], Turn]:
-    """The attempts to send now, in order. `sent` have gone, though the board lags behind."""
-    flying = dict(board.in_flight_of)
-    queues: dict[str, list[Order]] = {}
-    for tenant, orders in board.ready.items():
-        waiting = orders
-        if sent:
-            waiting = [o for o in orders if _attempt(board, o) not in sent]
-            flying[tenant] = flying.get(tenant, 0) + len(orders) - len(waiting)
-        if waiting:
-            queues[tenant] = waiting
+    """The attempts to send now, in order.
+
+    `sent` are attempts that have gone, and `ended` tasks whose attempts have ended, though
+    the board does not show it yet.
+    """
+    sent = sent or {}
+    flying = in_flight(board, sent, ended)
     free = limits.max_in_flight - sum(flying.values())
-    if free <= 0 or not queues:
+    if free <= 0 or not board.ready:
         return [], turn
-    picks, turn = _share(queues, flying, free, limits, turn)
-    return [_enqueue(board, order) for order in picks], turn
+    gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
+    # One more than is free tells whether a tenant has something left to send.
+    backlog = _backlog(board, gone, free + 1)
+    picks, turn = _share(backlog, flying, free, limits, turn)
+    return [_enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
+
+
+def dispatch_ahead(
+    board: Board,
+    limits: Limits,
+    turn: Turn,
+    sent: Mapping[str, TaskKey],
+    ended: Collection[TaskKey],
+    ready: Iterable[TaskRow],
+) -> list[Enqueue]:
+    """The same for tasks that are ready by reports which the board does not show yet."""
+    tasks = {
+        (task.run_id, task.task_id): task
+        for task in ready
+        if task.attempt_id not in sent and _is_served(board, task.run_id)
+    }
+    flying = in_flight(board, sent, ended)
+    free = limits.max_in_flight - sum(flying.values())
+    if free <= 0 or not tasks:
+        return []
+    backlog: Backlog = {}
+    for task in sorted(tasks.values(), key=lambda task: (-task.priority, task.index)):
+        runs = backlog.setdefault(task.tenant, {})
+        order = (-task.priority, task.index, task.task_id)
+        runs.setdefault(_run_order(board, task.run_id), []).append(order)
+    picks, _ = _share(backlog, flying, free, limits, turn)
+    return [_enqueue(tasks[key]) for key in picks]
+
+
+def in_flight(
+    board: Board, sent: Mapping[str, TaskKey], ended: Collection[TaskKey] = ()
+) -> dict[str, int]:
+    """By tenant: tasks that are with the queue or a worker, by the board or by `sent`."""
+    counts = dict(board.in_flight_of)
+    for key in ended:
+        if key in board.in_flight:
+            counts[board.in_flight[key].tenant] -= 1
+    for key in sent.values():
+        task = board.task(*key)
+        if task is not None and key not in board.in_flight and key not in ended:
+            counts[task.tenant] = counts.get(task.tenant, 0) + 1
+    return counts
+
+
+def _backlog(board: Board, gone: Collection[TaskKey], limit: int) -> Backlog:
+    """The first tasks of each run that are ready and have not gone."""
+    backlog: Backlog = {}
+    for tenant, runs in board.ready.items():
+        for run_id, orders in runs.items():
+            if not _is_served(board, run_id):
+                continue
+            waiting = (order for order in orders if (run_id, order[2]) not in gone)
+            if first := list(itertools.islice(waiting, limit)):
+                backlog.setdefault(tenant, {})[_run_order(board, run_id)] = first
+    return backlog
 
 
 def _share(
-    queues: Mapping[str, list[Order]],
-    flying: Mapping[str, int],
-    free: int,
-    limits: Limits,
-    turn: Turn,
-) -> tuple[list[Order], Turn]:
-    room = {t: max(0, limits.quota(t) - flying.get(t, 0)) for t in queues}
-    waiting = {t: queue[: room[t]] for t, queue in queues.items() if room[t]}
+    backlog: Backlog, flying: Mapping[str, int], free: int, limits: Limits, turn: Turn
+) -> tuple[list[TaskKey], Turn]:
+    queues = {tenant: _by_turns(runs, turn.runs.get(tenant)) for tenant, runs in backlog.items()}
+    room = {tenant: max(0, limits.quota(tenant) - flying.get(tenant, 0)) for tenant in queues}
+    waiting = {tenant: queue[: room[tenant]] for tenant, queue in queues.items() if room[tenant]}
     ring = _from(sorted(waiting), turn)
     taken = dict.fromkeys(ring, 0)
-    picks: list[Order] = []
+    picks: list[TaskKey] = []
+    served = {tenant: run for tenant, run in turn.runs.items() if tenant in backlog}
+    last, left = turn.last, turn.left
     while ring and free > 0:
         for tenant in ring:
             earned = max(1, limits.weights.get(tenant, 1))
-            if turn.last == tenant and turn.left:
-                earned = turn.left
+            if last == tenant and left:
+                earned = left
             at = taken[tenant]
             going = waiting[tenant][at : at + min(earned, free)]
-            picks += going
+            picks += [(run[1], task_id) for run, task_id in going]
+            served[tenant] = going[-1][0]
             taken[tenant] += len(going)
             free -= len(going)
             full = free == 0 and taken[tenant] < len(queues[tenant])
-            turn = Turn(tenant, earned - len(going) if full else 0)
+            last, left = tenant, earned - len(going) if full else 0
             if free == 0:
                 break
-        ring = [t for t in ring if taken[t] < len(waiting[t])]
-    return picks, turn
+        ring = [tenant for tenant in ring if taken[tenant] < len(waiting[tenant])]
+    return picks, Turn(last, left, served)
+
+
+def _by_turns(
+    runs: Mapping[RunOrder, Sequence[Order]], last: RunOrder | None
+) -> list[tuple[RunOrder, str]]:
+    """A tenant's tasks by priority; within one, its runs by turns, after the one served last."""
+    ring = sorted(runs)
+    if last is not None:
+        ring = [run for run in ring if run > last] + [run for run in ring if run <= last]
+    by_priority: dict[int, dict[RunOrder, list[str]]] = {}
+    for run in ring:
+        for priority, _, task_id in runs[run]:
+            by_priority.setdefault(priority, {}).setdefault(run, []).append(task_id)
+    return [pick for priority in sorted(by_priority) for pick in _one_each(by_priority[priority])]
+
+
+def _one_each(queues: Mapping[RunOrder, Sequence[str]]) -> Iterator[tuple[RunOrder, str]]:
+    for number in range(max(map(len, queues.values()))):
+        for run, queue in queues.items():
+            if number < len(queue):
+                yield run, queue[number]
 
 
 def _from(tenants: list[str], turn: Turn) -> list[str]:
@@ -85,10 +180,19 @@ def _from(tenants: list[str], turn: Turn) -> list[str]:
     return tenants[len(before) :] + before
 
 
-def _attempt(board: Board, order: Order) -> str:
-    return board.tasks[order[2]][order[4]].attempt_id
+def _is_served(board: Board, run_id: str) -> bool:
+    run = board.runs.get(run_id)
+    return run is not None and run.state != states.RUN_CANCELLING
 
 
-def _enqueue(board: Board, order: Order) -> Enqueue:
-    task = board.tasks[order[2]][order[4]]
+def _run_order(board: Board, run_id: str) -> RunOrder:
+    return board.runs[run_id].created_at, run_id
+
+
+def _attempt(board: Board, key: TaskKey) -> str:
+    task = board.task(*key)
+    return "" if task is None else task.attempt_id
+
+
+def _enqueue(task: TaskRow) -> Enqueue:
     return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery)

@@ -25,6 +25,8 @@ class Alive(Struct, frozen=True):
     """When its record was last seen to change, by the observer's clock."""
     attempts: frozenset[str]
     """The attempts that it says it works on."""
+    slots: int = 0
+    """How many tasks of the workspace's queue it works on at a time."""
 
 
 def zombies(

@@ -1,0 +1,167 @@
+"""What is queued follows the slots that are alive, and a small run waits for few tasks."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+import pytest
+
+from arco.orchestration.board import Board, TaskKey
+from arco.orchestration.controllers.ready_dispatch import Turn, dispatch_ahead, ready_dispatch
+from arco.orchestration.controllers.zombies import Alive
+from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.window import ASSUMED_SLOTS, Window, live_slots, window_size
+from tests.kit.runs import RUN, Attempt, Folding, Node, plan, started_run, triggered
+from tests.unit.test_orchestration_controllers import board_of
+
+NOW = datetime(2026, 1, 1)
+TIMING = Timing()
+
+
+# -- how much is sent ----------------------------------------------------------------------
+
+
+def test_window_is_one_waiting_task_for_each_slot() -> None:
+    assert window_size(slots=8, running=8, ended=2) == 16
+
+
+def test_window_covers_what_short_tasks_use_up_from_one_look_to_the_next() -> None:
+    assert window_size(slots=4, running=0, ended=100) == 204
+
+
+def test_window_grows_while_idle_slots_take_what_is_sent() -> None:
+    sizes = [window_size(0, 0, 0)]
+    while sizes[-1] < 512:
+        sizes.append(window_size(0, sizes[-1], 0))
+    assert sizes == [2 * ASSUMED_SLOTS, 32, 64, 128, 256, 512]
+
+
+def test_dead_workers_have_no_slots() -> None:
+    silent = timedelta(seconds=30)
+    workers = [Alive(NOW, frozenset(), 4), Alive(NOW - 2 * silent, frozenset(), 64)]
+    assert live_slots(workers, NOW, silent) == 4
+
+
+def test_given_maximum_is_the_upper_bound() -> None:
+    window = Window(Limits(max_in_flight=5, quotas={"a": 2}), TIMING)
+    window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+    limits = window.limits(Board())
+    assert (limits.max_in_flight, limits.quota("a"), limits.quota("b")) == (5, 2, 5)
+
+
+def test_slots_of_other_queues_do_not_count_where_a_queue_has_one_worker() -> None:
+    window = Window(Limits(), TIMING, slots=2)
+    window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+    assert window.limits(Board()).max_in_flight == 4
+
+
+def test_what_ended_fades_from_look_to_look() -> None:
+    window = Window(Limits(), TIMING, slots=2)
+    window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
+    sizes = []
+    for _ in range(30):
+        sizes.append(window.limits(Board()).max_in_flight)
+        window.saw_flight([], [])
+    assert sizes[0] == 42
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 4
+
+
+# -- quotas, ahead of the commit -----------------------------------------------------------
+
+
+def test_what_others_have_sent_does_not_count_against_a_quota_ahead_of_the_commit() -> None:
+    f = started_run(tuple(Node(tenant=tenant) for tenant in "aaabb"))
+    board = board_of(f)
+    sent: dict[str, TaskKey] = {Attempt(id).id: (RUN, id) for id in ("t00", "t01")}
+    ready = [row for row in board.tasks[RUN].values() if row.tenant == "b"]
+    limits = Limits(quotas={"a": 2, "b": 1})
+    sending = dispatch_ahead(board, limits, Turn(), sent, (), ready)
+    assert [action.task_id for action in sending] == ["t03"]
+    third = [row for row in board.tasks[RUN].values() if row.task_id == "t02"]
+    assert dispatch_ahead(board, limits, Turn(), sent, (), third) == []
+
+
+def test_end_that_was_appended_makes_room_before_it_is_committed() -> None:
+    f = started_run((Node(),) * 4)
+    f.add(Attempt("t00").started())
+    board = board_of(f)
+    sent: dict[str, TaskKey] = {Attempt("t01").id: (RUN, "t01")}
+    for ended, going in [((), []), ([(RUN, "t00")], ["t02"]), ([(RUN, "t01")], ["t02"])]:
+        sending, _ = ready_dispatch(board, Limits(max_in_flight=2), Turn(), sent, ended)
+        assert [action.task_id for action in sending] == going
+
+
+# -- who starts when -----------------------------------------------------------------------
+
+
+class Hall:
+    """Slots that take from a queue in any order, under the real fold, window and dispatch."""
+
+    def __init__(self, slots: int) -> None:
+        self.f = Folding()
+        self._slots = slots
+        self._rng = random.Random(1)
+        self._window = Window(Limits(), TIMING)
+        self._turn = Turn()
+        self._queue: list[Attempt] = []
+        self._working: list[Attempt] = []
+        self._flight: set[TaskKey] = set()
+        self.starts: list[str] = []
+        """The runs of tasks, in the order in which they were started."""
+
+    def trigger(self, run_id: str, tasks: int, tenant: str = "") -> None:
+        dag = (Node(tenant=tenant),) * tasks
+        self.f.wait(1).add(triggered(tasks, run_id), *plan(dag, run_id))
+
+    def task_length(self) -> None:
+        """As long as a task takes: what runs ends, and each slot takes the next."""
+        if self._working:
+            self.f.wait(1).add(*[attempt.succeeded() for attempt in self._working])
+        self._working.clear()
+        self._send()
+        self._rng.shuffle(self._queue)
+        while self._queue and len(self._working) < self._slots:
+            self._working.append(self._queue.pop())
+        self.starts += [attempt.run_id for attempt in self._working]
+        self.f.add(*[attempt.started() for attempt in self._working])
+
+    def _send(self) -> None:
+        board = board_of(self.f)
+        self._window.saw_workers({"w": Alive(NOW, frozenset(), self._slots)}, NOW)
+        self._window.saw_flight(self._flight, board.in_flight.keys())
+        sending, self._turn = ready_dispatch(board, self._window.limits(board), self._turn)
+        for action in sending:
+            self._queue.append(Attempt(action.task_id, run_id=action.run_id))
+            self.f.add(self._queue[-1].enqueued())
+        self._flight = {*board.in_flight, *((a.run_id, a.task_id) for a in sending)}
+
+
+@pytest.mark.parametrize("tenants", [("large", "small"), ("", "")], ids=["tenants", "runs"])
+def test_small_run_starts_within_a_few_task_lengths_behind_a_large_one(
+    tenants: tuple[str, str],
+) -> None:
+    hall = Hall(slots=8)
+    hall.trigger("large", 600, tenants[0])
+    for _ in range(5):
+        hall.task_length()
+    hall.trigger("small", 5, tenants[1])
+    before = len(hall.starts)
+    while hall.starts.count("small") < 5:
+        hall.task_length()
+    places = [i for i, run_id in enumerate(hall.starts[before:]) if run_id == "small"]
+    assert places[2] < 3 * 8, "the median waits for two task lengths at most"
+    assert places[-1] < 5 * 8
+    assert len(hall.starts) % 8 == 0, "no slot was without work"
+
+
+def test_large_run_goes_on_beside_many_small_ones() -> None:
+    hall = Hall(slots=4)
+    hall.trigger("large", 100)
+    for number in range(10):
+        hall.trigger(f"small{number}", 3)
+    for _ in range(30):
+        hall.task_length()
+    rounds = [hall.starts[i : i + 11] for i in range(0, 33, 11)]
+    assert all("large" in started for started in rounds)
