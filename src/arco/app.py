@@ -311,7 +311,7 @@ class Workspace:
         return rollback.roll_back(generation, reason=reason, actor=actor)
 
     def compactor(self, stop: threading.Event, **settings: Any) -> Compactor:
-        return Compactor(self.committer, self.merger, self.signal, stop, **settings)
+        return Compactor(self.committer, self.merger, self.signal, stop, self.clock, **settings)
 
     # -- running tasks -------------------------------------------------------------------
 
@@ -355,7 +355,9 @@ class Workspace:
         limits: OrchestrationLimits | None = None,
         timing: Timing | None = None,
         pool: str = "",
+        name: str = "",
     ) -> Orchestrator:
+        """One of this workspace; `name` is the process's own, by default a new one."""
         return Orchestrator(
             self.store,
             self.manifests,
@@ -372,6 +374,7 @@ class Workspace:
             limits=limits,
             timing=timing,
             pool=pool,
+            name=name or f"orchestrator-{self.ids().lower()}",
         )
 
     def worker(

@@ -51,7 +51,7 @@ import msgspec
 
 from arco.clock import Clock
 from arco.dispatch.queues.port import NAME, Delivery, Message
-from arco.errors import AlreadyExists, NotFound, Unavailable
+from arco.errors import AlreadyExists, Error, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
@@ -199,7 +199,7 @@ class ObjectStoreQueue:
                     listings += 1
                 else:
                     break
-        except Unavailable:
+        except Error:
             if not found:
                 raise
         return found
@@ -235,11 +235,11 @@ class ObjectStoreQueue:
         try:
             message = self._store.get(key.message).data
         except NotFound:
-            with contextlib.suppress(Unavailable):
+            with contextlib.suppress(Error):
                 self._store.delete(key.claim)  # it was done before we came
             return None
-        except Unavailable:
-            with contextlib.suppress(Unavailable):
+        except Error:
+            with contextlib.suppress(Error):
                 self._store.put(key.claim, b"", Mode.OVERWRITE)
             raise
         with self._lock:
@@ -251,7 +251,7 @@ class ObjectStoreQueue:
         ends by itself, if it is there at all."""
         try:
             return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
-        except (NotFound, Unavailable, msgspec.DecodeError):
+        except (Error, msgspec.DecodeError):
             return False
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
@@ -384,7 +384,7 @@ class ObjectStoreQueue:
         """Delete claims without a message, unless somebody may be about to."""
         for file, claims in alone.items():
             if now - self._seen[file].since > self._claim_s:
-                with contextlib.suppress(Unavailable):
+                with contextlib.suppress(Error):
                     self._delete(claims)
 
     # -- calls of the store --------------------------------------------------------------
@@ -394,12 +394,12 @@ class ObjectStoreQueue:
             self._store.delete(path)
 
     def _all(self, call: Callable[[A], None], items: Sequence[A]) -> None:
-        """Try with each; what is unavailable for one does not keep the others."""
+        """Try with each; what fails for one does not keep the others."""
 
-        def tried(item: A) -> Unavailable | None:
+        def tried(item: A) -> Error | None:
             try:
                 call(item)
-            except Unavailable as error:
+            except Error as error:
                 return error
             return None
 
