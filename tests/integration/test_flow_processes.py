@@ -6,6 +6,7 @@ system's. One test at a time: each is a handful of processes.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -190,7 +191,10 @@ def test_processes_go_on_after_the_store_has_denied_access(
             lambda: all("Permission denied" in p.log.read_text() for p in (orchestrator, worker)),
             "the processes' words about it",
         )
-        time.sleep(3.0)  # several rounds of every loop
+        silent = "waiting: no orchestrator has been alive since"
+        crew.until(lambda: silent in crew.servo("runs", "show", crew.run_id), "what is shown")
+        shown = json.loads(crew.servo("runs", "show", crew.run_id, "--json"))
+        assert "orchestrator" in {reason["what"] for reason in shown["waiting"]}
         assert not crew.ended()
         crew.make_writable(True)
         crew.until(crew.ended, "the end of the run")

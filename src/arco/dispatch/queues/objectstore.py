@@ -111,6 +111,27 @@ class _Own(NamedTuple):
     """By our monotonic clock: it was certainly ours then."""
 
 
+class Contents(NamedTuple):
+    """The names of the messages in the queue, and of those that somebody has claimed."""
+
+    messages: frozenset[str]
+    claimed: frozenset[str]
+
+
+def contents(store: Store) -> Contents:
+    """What is in the queue, for people. A claim that has ended by its age counts as one."""
+    messages: set[str] = set()
+    counting: dict[str, tuple[int, bool]] = {}
+    for meta in store.list(paths.QUEUE):
+        if claim := _CLAIM.fullmatch(meta.path):
+            name, number = _name(claim[1]), int(claim[2])
+            counting[name] = max(counting.get(name, (0, False)), (number, meta.size > 0))
+        elif message := _MESSAGE.fullmatch(meta.path):
+            messages.add(_name(message[1]))
+    claimed = {name for name, (_, held) in counting.items() if held}
+    return Contents(frozenset(messages), frozenset(claimed))
+
+
 class ObjectStoreQueue:
     def __init__(
         self,
