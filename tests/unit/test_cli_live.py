@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from arco.cli.live import follow
@@ -68,7 +70,7 @@ def test_an_interruption_during_an_outage_cancels_when_it_is_over() -> None:
     failures = 0
     cancel = at.viewer.orchestration.cancel
 
-    def refuse_twice(run: str, **settings: str) -> object:
+    def refuse_twice(run: str, **settings: Any) -> object:
         nonlocal failures
         failures += 1
         if failures < 3:

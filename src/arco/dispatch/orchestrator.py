@@ -75,6 +75,8 @@ log = logging.getLogger(__name__)
 
 HASTE = 128
 """With more tasks than this in flight nobody waits for the next one: the commit will do."""
+IDLE = 4
+"""With nothing to do, the time between two looks grows to so many intervals."""
 SEND_AGAIN_S = 2.0
 """How long a task waits that could not be sent."""
 DAMAGE_S = 30.0
@@ -137,6 +139,8 @@ class Orchestrator:
         self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
         self._ahead = Ahead(self.board, types, clock)
         self._committed_at = -1e9
+        self._idle_ticks = 0
+        """How many ticks in a row have seen no run, and no commit of anybody."""
         self.name = name
         self._beats = 0
         self._beaten_at = -1e9
@@ -192,6 +196,7 @@ class Orchestrator:
     def _pause_s(self) -> float:
         busy = bool(self.board.in_flight or self._sent)
         pause = self._timing.busy_interval_s if busy else self._timing.interval_s
+        pause *= min(IDLE, 1.25**self._idle_ticks)
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)
@@ -217,6 +222,7 @@ class Orchestrator:
     def tick(self, names: Sequence[str] = ()) -> int:
         """One round; how many actions it performed. Raises what a store may raise."""
         self._setback = None
+        before = self.board.generation
         batches = self.hurry()
         alive = self._look()
         fresh, head = self._commit([*names, *batches])
@@ -226,6 +232,8 @@ class Orchestrator:
         actions = self._decide(fresh, alive)
         self._perform(actions)
         self._beat()
+        idle = not (self.board.runs or self.board.others) and self.board.generation == before
+        self._idle_ticks = min(self._idle_ticks + 1, 100) if idle else 0
         return len(actions)
 
     def _commit(self, names: Sequence[str]) -> tuple[bool, Head]:
@@ -240,6 +248,7 @@ class Orchestrator:
 
     def _refresh(self, head: Head) -> None:
         board, before = self.board, self.board.generation
+        active = {*board.runs, *board.others}
         while self._commits:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
@@ -255,6 +264,7 @@ class Orchestrator:
         if board.generation != before:
             self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at[:2])}
             self._unsent = {a: u for a, u in self._unsent.items() if self._is_awaited(a, *u[:2])}
+            self._adopted -= active - {*board.runs, *board.others}
             _calling_back(lambda: self.on_board(board))
 
     def _is_awaited(self, attempt_id: str, run_id: str, task_id: str) -> bool:
@@ -441,8 +451,9 @@ class Orchestrator:
         now = self._clock.monotonic()
         if now - self._said.get(what, -1e9) < 2 * self._timing.interval_s:
             return False
-        if len(self._said) > 10_000:
-            self._said.clear()
+        if len(self._said) > 1_000:
+            recent = now - 2 * self._timing.interval_s
+            self._said = {text: at for text, at in self._said.items() if at > recent}
         self._said[what] = now
         return True
 

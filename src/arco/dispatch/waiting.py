@@ -161,6 +161,7 @@ def _unclaimed(tasks: Sequence[TaskRow], signs: Signs, now: datetime) -> list[Wa
 
 def _slots(signs: Signs, now: datetime) -> str:
     alive = [sign.record for sign in signs.workers if not _is_silent(sign, now)]
+    alive = [record for record in alive if record.slots]  # others have queues of their own
     if not alive:
         return "no worker gives a sign of life; start `servo worker`"
     slots = sum(record.slots for record in alive)

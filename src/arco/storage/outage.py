@@ -83,8 +83,8 @@ class Outage:
             self.error = error
             self._tries += 1
             self._log(error)
-            longest_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._tries - 1, 20))
-            return longest_s * self._rng.uniform(0.5, 1.0)
+            longest_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._tries - 1, 20))
+            return float(longest_s * self._rng.uniform(0.5, 1.0))
 
     def passed(self) -> None:
         """Note a success."""
