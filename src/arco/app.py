@@ -135,7 +135,7 @@ class Workspace:
         source: str = "arco",
         actor: str = "",
         warm_budget_bytes: int = 192 << 20,
-        cache_budget_bytes: int = 256 << 20,
+        cache_budget_bytes: int = 48 << 20,
         spark: SparkSettings | None = None,
         pricing: Pricing | None = None,
     ) -> None:
@@ -324,7 +324,7 @@ class Workspace:
         return rollback.roll_back(generation, reason=reason, actor=actor)
 
     def compactor(self, stop: threading.Event, **settings: Any) -> Compactor:
-        return Compactor(self.committer, self.merger, self.signal, stop, **settings)
+        return Compactor(self.committer, self.merger, self.signal, stop, self.clock, **settings)
 
     # -- running tasks -------------------------------------------------------------------
 
@@ -369,7 +369,9 @@ class Workspace:
         timing: Timing | None = None,
         pool: str = "",
         slots: int = 0,
+        name: str = "",
     ) -> Orchestrator:
+        """One of this workspace; `name` is the process's own, by default a new one."""
         return Orchestrator(
             self.store,
             self.manifests,
@@ -387,6 +389,7 @@ class Workspace:
             timing=timing,
             pool=pool,
             slots=slots,
+            name=name or f"orchestrator-{self.ids().lower()}",
         )
 
     def worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from arco.errors import Error
 from arco.orchestration import states
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import RUNS, RunRow
+from arco.storage.outage import Outage
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -54,6 +58,7 @@ class Engine:
         self._seen = 0
         self.orchestrator.on_board = lambda board: self._tell()
         self._merging = workspace.compactor(self._stop)
+        self._reading = Outage(workspace.clock, "run")
         self._threads: list[threading.Thread] = []
 
     @contextlib.contextmanager
@@ -96,6 +101,8 @@ class Engine:
             thread.join()
         self._ended.set()
         self._tell()
+        if left := self.worker.unreported():
+            log.error("the store did not take the results of %s", ", ".join(left[:10]))
         self.workspace.publisher.tidied()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -130,10 +137,23 @@ class Engine:
 
     def wait_for_change(self, timeout_s: float) -> None:
         """Until the board changes, or some time has passed."""
+        self._changed_or(timeout_s)
+        self._raise_if_failed()
+
+    def _changed_or(self, timeout_s: float) -> None:
         with self._changed:
             seen = self._seen
             self._changed.wait_for(lambda: self._seen != seen, timeout_s)
-        self._raise_if_failed()
+
+    def _row(self, run_id: str) -> RunRow | None:
+        """A run; None while the store fails."""
+        try:
+            row = self.workspace.snapshot().get(RUNS, run_id)
+        except Error as error:
+            self._changed_or(self._reading.failed(error))
+            return None
+        self._reading.passed()
+        return row
 
     def wait(self, run_id: str, *, poll_s: float = 0.5) -> RunRow:
         """Until a run has ended; its row."""
@@ -143,7 +163,7 @@ class Engine:
                     self._changed.wait(poll_s)
             self._raise_if_failed()
             stopped = self._stopped
-            row = self.workspace.snapshot().get(RUNS, run_id)
+            row = self._row(run_id)
             if row is not None and row.state not in states.RUN_ACTIVE:
                 return row
             if stopped:

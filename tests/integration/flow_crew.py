@@ -26,6 +26,14 @@ PATIENT = {"interval": 0.1, "heartbeat": 0.5, "zombie-after": 30, "claim": 40}
 """Nobody is missed within a test: what moves on was handed on."""
 GIVE_UP_S = 150.0
 
+UNPRIVILEGED = """
+import ctypes, os, sys
+for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command for which the modes of files count, whoever the user is."""
+
 HEADER = '''
 import os, time
 from pathlib import Path
@@ -54,6 +62,8 @@ class Process:
         self.role = role
         self.log = crew.folder / f"{role}-{number}.log"
         command = [sys.executable, "-m", "arco.cli", role, *arguments]
+        if crew.unprivileged:
+            command = [sys.executable, "-c", UNPRIVILEGED, *command]
         with open(self.log, "w") as log:
             self._process = subprocess.Popen(
                 command, cwd=crew.folder, env=crew.env, stdout=log, stderr=log
@@ -77,6 +87,10 @@ class Process:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout=GIVE_UP_S)
 
+    def wait(self) -> int:
+        """Until it ends by itself; the exit code."""
+        return self._process.wait(timeout=GIVE_UP_S)
+
     def check_alive(self) -> None:
         code = self._process.poll()
         assert code is None, f"{self.role} ended with {code}: {self.log.read_text()[-3000:]}"
@@ -85,8 +99,12 @@ class Process:
 class FlowCrew:
     """A project, deployed to a workspace of its own, and the processes that run it."""
 
-    def __init__(self, folder: Path, pycache: Path, assets: str) -> None:
+    def __init__(
+        self, folder: Path, pycache: Path, assets: str, *, unprivileged: bool = False
+    ) -> None:
+        """With `unprivileged`, the modes of files are respected even by root's processes."""
         self.folder = folder
+        self.unprivileged = unprivileged
         self.url = f"file://{folder}/lake"
         kept = ("PATH", "HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
@@ -96,6 +114,11 @@ class FlowCrew:
         self.workspace = self.open()
         deploy(self.workspace, HEADER.format(folder=str(folder)) + assets)
         self.run_id = trigger(self.workspace)
+
+    def make_writable(self, writable: bool) -> None:
+        """Let the processes write to the store, or refuse it."""
+        mode = "u+w" if writable else "a-w"
+        subprocess.run(["chmod", "-R", mode, str(self.folder / "lake")], check=True)
 
     def open(self) -> Workspace:
         return Workspace.open(self.url, "default", "main")

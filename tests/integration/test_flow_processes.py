@@ -6,6 +6,7 @@ system's. One test at a time: each is a handful of processes.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -170,6 +171,80 @@ def test_a_worker_that_is_told_to_stop_finishes_or_hands_back_what_it_has(
     }
     attempts = {key: task.attempt for key, task in tasks.items()}
     assert attempts == {"flow.short": 1, "flow.endless": 2, "flow.stuck": 2, "flow.then": 1}
+
+
+def test_processes_go_on_after_the_store_has_denied_access(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
+    with FlowCrew(tmp_path, pycache, fan(40), unprivileged=True) as crew:
+        orchestrator = crew.start("orchestrator", PATIENT)
+        worker = crew.start("worker", PATIENT, "--slots", "2")
+
+        def done() -> int:
+            ends = [task.state for task in tasks_of(crew.workspace, crew.run_id).values()]
+            return ends.count(states.SUCCEEDED)
+
+        crew.until(lambda: done() > 4, "the first tasks")
+        crew.make_writable(False)
+        crew.until(
+            lambda: all("Permission denied" in p.log.read_text() for p in (orchestrator, worker)),
+            "the processes' words about it",
+        )
+        silent = "waiting: no orchestrator has been alive since"
+        crew.until(lambda: silent in crew.servo("runs", "show", crew.run_id), "what is shown")
+        shown = json.loads(crew.servo("runs", "show", crew.run_id, "--json"))
+        assert "orchestrator" in {reason["what"] for reason in shown["waiting"]}
+        assert not crew.ended()
+        crew.make_writable(True)
+        crew.until(crew.ended, "the end of the run")
+        check_succeeded(crew)
+        for process in (orchestrator, worker):
+            text = process.log.read_text()
+            assert "the store answers again" in text and "Traceback" not in text, text
+            crew.drop(process)
+            assert process.terminate() == 0, process.log.read_text()
+
+
+def test_a_worker_ends_although_the_store_takes_no_reports(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
+    assets = """
+@asset(namespace="flow", retry=again)
+def one() -> None:
+    first("one")
+    while not (FOLDER / "go").exists():
+        time.sleep(0.02)
+"""
+    with FlowCrew(tmp_path, pycache, assets, unprivileged=True) as crew:
+        crew.start("orchestrator", PATIENT)
+        worker = crew.start("worker", PATIENT, "--drain", "1")
+        crew.until(lambda: crew.first_process("one"), "the task's start")
+        crew.make_writable(False)
+        (crew.folder / "go").touch()
+        crew.drop(worker)
+        assert worker.terminate() == 6
+        assert "did not take the results of flow.one attempt 1" in worker.log.read_text()
+        crew.make_writable(True)
+        crew.start("worker", QUICK)
+        crew.start("orchestrator", QUICK)  # which does not wait for the dead one for long
+        crew.until(crew.ended, "the end of the run")
+        check_succeeded(crew)
+
+
+@pytest.mark.parametrize("role", ["orchestrator", "worker"])
+def test_a_process_that_is_denied_access_at_its_start_says_so_at_once(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, role: str
+) -> None:
+    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
+    with FlowCrew(tmp_path, pycache, SLOW, unprivileged=True) as crew:
+        (crew.folder / "lake").chmod(0)
+        process = crew.start(role, PATIENT)
+        crew.drop(process)
+        assert process.wait() == 4, process.log.read_text()
+        assert "Permission denied" in process.log.read_text()
+        (crew.folder / "lake").chmod(0o755)
 
 
 def test_a_crowd_does_everything_once(assemble: Assemble) -> None:

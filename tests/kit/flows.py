@@ -313,6 +313,7 @@ class WorkerProcess:
         if self.worker.progress():
             self.worker._try(self.worker._stop_cancelled, "later")
         self.worker._try(self.worker.beat, "later")
+        self.worker._try(self.worker.renew, "later")
 
 
 class EngineProcess(OrchestratorProcess):
@@ -341,6 +342,7 @@ class EngineProcess(OrchestratorProcess):
                 self.worker.worker.work(taken)
             did += 1
         self.worker.worker._try(self.worker.worker.beat, "later")
+        self.worker.worker._try(self.worker.worker.renew, "later")
         return did + (self.hurry() if self._steps % 3 else super().step())
 
     def hurry(self) -> int:

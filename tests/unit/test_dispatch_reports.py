@@ -289,3 +289,16 @@ def test_who_runs_goes_on_after_failures_and_ends_with_nothing_left(
     stop.set()
     at.reports.run(stop)
     assert at.batches() == [["a"]]
+
+
+def test_reports_end_although_the_store_stays_down_and_say_what_is_left(
+    at: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    at.store.before("put", paths.INBOX, raising(Denied("injected")), times=10_000)
+    done: list[str] = []
+    at.reports.submit([fact("a")], done=lambda: done.append("a"))
+    stop = threading.Event()
+    stop.set()
+    at.reports.run(stop)
+    assert (at.reports.waiting, done) == (1, [])
+    assert "1 reports were not appended" in caplog.records[-1].getMessage()

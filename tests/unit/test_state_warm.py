@@ -8,6 +8,7 @@ from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated, NamespaceDropped, NamespaceUpdated
 from arco.catalog.tables import NAMESPACES
 from arco.errors import Corrupt, Unavailable
+from arco.state import warm as warm_module
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -99,6 +100,22 @@ def test_damaged_rows_fail_the_commit_and_skip_no_event() -> None:
     corrupt(at.store, path, good)
     w.committer.commit()
     assert w.read_catalog().namespace("sales").description == "new"
+
+
+def test_what_no_commit_looks_at_any_more_is_dropped_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module, "SWEEP", 4)
+    monkeypatch.setattr(warm_module, "SETTLED", 1)
+    at = Pair()
+    sizes = []
+    for n in range(40):
+        assert at.do(at.a, NamespaceCreated(namespace=f"n{n}")) == "applied"
+        buckets = at.a.projector._warm._buckets.values()
+        sizes.append(sum(len(bucket.changed) for bucket in buckets))
+    assert max(sizes) == max(sizes[:12])
+    assert at.do(at.a, NamespaceCreated(namespace="n0")) == "refused"
+    check_against_model(at.a)
 
 
 def test_budget_of_nothing_changes_no_answer() -> None:

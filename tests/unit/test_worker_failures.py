@@ -47,7 +47,7 @@ CASES: list[tuple[BaseException, str, str, bool]] = [
     (Conflict("x"), "transient", "store.conflict", True),
     (NotFound("x"), "input", "input.missing", False),
     (Corrupt("x"), "infrastructure", "store.corrupt", True),
-    (Denied("x"), "configuration", "store.denied", False),
+    (Denied("x"), "infrastructure", "store.denied", True),
     (Fenced("x"), "cancelled", "cancelled.fenced", False),
     (ModuleNotFoundError("x", name="x"), "configuration", "import.missing", False),
     (ImportError("x"), "user_code", "user_code.ImportError", False),

@@ -35,6 +35,9 @@ def compact(
     before is committed. Any number of these may run on one workspace, and each
     may be killed at any time.
     """
+    from arco.cli.allocator import use_little_memory
+
+    use_little_memory()
     workspace = session.open()
     stop = threading.Event()
     compactor = workspace.compactor(

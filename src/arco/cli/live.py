@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from arco.cli import render
-from arco.errors import Refused
+from arco.errors import Error, Refused
 from arco.orchestration import states
 from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
+from arco.storage.outage import Outage
 
 if TYPE_CHECKING:
     from arco.app import Workspace
     from arco.dispatch.liveness import Progress
+    from arco.dispatch.waiting import Waiting
+
+    Reasons = Callable[[RunRow, Sequence[TaskRow]], Sequence[Waiting]]
 
 STYLES = {
     states.SUCCEEDED: "green",
@@ -28,6 +32,8 @@ STYLES = {
     states.RUN_TIMED_OUT: "bold red",
 }
 SHOWN = 8
+WAITING_S = 5.0
+"""How often to look for what a run waits for."""
 QUIET = frozenset({states.REUSED})
 
 
@@ -54,33 +60,65 @@ def follow(
     wait: Callable[[float], None],
     quiet: bool = False,
     interrupted: Callable[[], bool] = lambda: False,
+    waiting: Reasons = lambda run, tasks: [],
 ) -> RunRow:
-    """Show a run until it has ended; its row. It is cancelled when somebody interrupts."""
-    position: int | None = None
+    """Show a run until it has ended; its row. It is cancelled when somebody interrupts.
+
+    Errors of the store are waited out, once the run was seen.
+    """
+    followed = _Followed(workspace, run_id)
+    outage = Outage(workspace.clock, "view of the run")
     cancelled = False
-    tasks: dict[str, TaskRow] = {}
     with _view(quiet) as view:
         while True:
-            snapshot = workspace.snapshot()
-            run = snapshot.get(RUNS, run_id)
-            assert run is not None
-            if position is None:
-                changed = snapshot.rows(TASKS, run_id)
+            pause_s = 0.2
+            try:
+                run, changed = followed.look()
+                for before, task in changed:
+                    view.changed(before, task)
+                if run.state in states.RUN_ACTIVE and interrupted() and not cancelled:
+                    _cancel(workspace, run_id)
+                    cancelled = True
+                view.update(
+                    run, followed.tasks, progress(), waiting(run, [*followed.tasks.values()])
+                )
+                outage.passed()
+            except Refused:  # the fold's answer, not the store's
+                raise
+            except Error as error:
+                pause_s = outage.failed(error)
+                view.stalled(outage.text)
             else:
-                since = snapshot.since(TASKS, position)
-                changed = [task for key, task in since if key[0] == run_id]
-            for task in sorted(changed, key=lambda task: task.index):
-                before = tasks.get(task.task_id)
-                tasks[task.task_id] = task
-                view.changed(before, task)
-            position = snapshot.position
-            view.update(run, tasks, progress())
-            if run.state not in states.RUN_ACTIVE:
-                return run
-            if interrupted() and not cancelled:
-                cancelled = True
-                _cancel(workspace, run_id)
-            wait(0.2)
+                if run.state not in states.RUN_ACTIVE:
+                    return run
+            wait(pause_s)
+
+
+class _Followed:
+    """A run and its tasks, as they were when somebody last looked."""
+
+    def __init__(self, workspace: Workspace, run_id: str) -> None:
+        self._workspace = workspace
+        self._run_id = run_id
+        self._position: int | None = None
+        self.tasks: dict[str, TaskRow] = {}
+
+    def look(self) -> tuple[RunRow, list[tuple[TaskRow | None, TaskRow]]]:
+        """The run, and the tasks that changed since, as they were and as they are."""
+        snapshot = self._workspace.snapshot()
+        run = snapshot.get(RUNS, self._run_id)
+        assert run is not None
+        if self._position is None:
+            rows = snapshot.rows(TASKS, self._run_id)
+        else:
+            since = snapshot.since(TASKS, self._position)
+            rows = [task for key, task in since if key[0] == self._run_id]
+        changed = []
+        for task in sorted(rows, key=lambda task: task.index):
+            changed.append((self.tasks.get(task.task_id), task))
+            self.tasks[task.task_id] = task
+        self._position = snapshot.position
+        return run, changed
 
 
 def _cancel(workspace: Workspace, run_id: str) -> None:
@@ -99,20 +137,65 @@ def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> 
         return {id: p for record in records(workspace.store) for id, p in record.attempts.items()}
 
     return follow(
-        workspace, run_id, progress=progress, wait=lambda s: workspace.clock.sleep(s), quiet=quiet
+        workspace,
+        run_id,
+        progress=progress,
+        wait=lambda s: workspace.clock.sleep(s),
+        quiet=quiet,
+        waiting=_now_and_then(workspace),
     )
+
+
+def _now_and_then(workspace: Workspace) -> Reasons:
+    """What a run waits for, looked up every few seconds."""
+    from arco.dispatch.waiting import look, waiting
+
+    looked_at = float("-inf")
+    reasons: list[Waiting] = []
+
+    def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> list[Waiting]:
+        nonlocal looked_at, reasons
+        if workspace.clock.monotonic() - looked_at >= WAITING_S:
+            signs = look(workspace.store, run, tasks)
+            reasons = waiting(run, tasks, signs, workspace.clock.now())
+            looked_at = workspace.clock.monotonic()
+        return reasons
+
+    return reasons_of
 
 
 class _Quiet:
     def changed(self, before: TaskRow | None, task: TaskRow) -> None: ...
 
+    def stalled(self, text: str) -> None:
+        """The store fails; its outage is in the log."""
+
     def update(
-        self, run: RunRow, tasks: Mapping[str, TaskRow], progress: Mapping[str, Progress]
+        self,
+        run: RunRow,
+        tasks: Mapping[str, TaskRow],
+        progress: Mapping[str, Progress],
+        waiting: Sequence[Waiting],
     ) -> None: ...
 
 
 class _Lines(_Quiet):
-    """What became of each task, as it happens."""
+    """What became of each task, as it happens; what is waited for, when that changes."""
+
+    def __init__(self) -> None:
+        self._waited: set[str] = set()
+
+    def update(
+        self,
+        run: RunRow,
+        tasks: Mapping[str, TaskRow],
+        progress: Mapping[str, Progress],
+        waiting: Sequence[Waiting],
+    ) -> None:
+        for reason in waiting:
+            if reason.what not in self._waited:
+                render.out(Text(f"  waiting: {reason.text}", "yellow"))
+        self._waited = {reason.what for reason in waiting}
 
     def changed(self, before: TaskRow | None, task: TaskRow) -> None:
         if before is not None and before.state == task.state:
@@ -154,6 +237,7 @@ class _Screen(_Lines):
     def __init__(self) -> None:
         from rich.live import Live
 
+        super().__init__()
         self._live = Live(console=render.console(), refresh_per_second=8, transient=True)
 
     def __enter__(self) -> _Screen:
@@ -169,8 +253,15 @@ class _Screen(_Lines):
         if task.state in (states.FAILED, states.RETRY_WAIT, states.SUCCEEDED):
             self._live.console.print(line_of(task), no_wrap=True, overflow="ellipsis")
 
+    def stalled(self, text: str) -> None:
+        self._live.update(Text(text, "yellow"))
+
     def update(
-        self, run: RunRow, tasks: Mapping[str, TaskRow], progress: Mapping[str, Progress]
+        self,
+        run: RunRow,
+        tasks: Mapping[str, TaskRow],
+        progress: Mapping[str, Progress],
+        waiting: Sequence[Waiting],
     ) -> None:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
@@ -188,6 +279,7 @@ class _Screen(_Lines):
         lines = [_going(task, progress.get(task.attempt_id)) for task in going[:SHOWN]]
         if len(going) > SHOWN:
             lines.append(Text(f"  and {len(going) - SHOWN} more", "dim"))
+        lines += [Text(f"  waiting: {reason.text}", "yellow") for reason in waiting]
         self._live.update(Group(head, *lines))
 
 

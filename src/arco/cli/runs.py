@@ -78,15 +78,48 @@ def show(
 ) -> None:
     """Show a run: its state, its tasks, and what went wrong."""
     from arco.cli import render
+    from arco.orchestration.reader import OrchestrationReader
 
     workspace = session.open()
     snapshot = workspace.snapshot(session.at())
-    row = workspace.read_orchestration(session.at()).find_run(run)
+    row = OrchestrationReader(snapshot).find_run(run)
     if session.json:
-        render.document(document_of(workspace, row.run_id, snapshot))
+        document = document_of(workspace, row.run_id, snapshot)
+        if session.at() is None:
+            document |= _waiting_of(workspace, snapshot, row)
+        render.document(document)
         return
     _show_run(row)
+    if session.at() is None:
+        _show_waiting(_waiting_of(workspace, snapshot, row))
     _show_tasks(workspace, snapshot, row, all_tasks)
+
+
+def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[str, Any]:
+    """What an open run waits for now, and during which times the store failed."""
+    from arco.dispatch.waiting import look, outages, waiting
+    from arco.orchestration import states
+    from arco.orchestration.reader import OrchestrationReader
+
+    if row.state not in states.RUN_ACTIVE:
+        return {"waiting": [], "outages": []}
+    tasks = OrchestrationReader(snapshot).tasks(row.run_id)
+    signs = look(workspace.store, row, tasks)
+    return {
+        "waiting": waiting(row, tasks, signs, workspace.clock.now()),
+        "outages": [{"process": name, "outage": past} for name, past in outages(row, signs)],
+    }
+
+
+def _show_waiting(found: dict[str, Any]) -> None:
+    from arco.cli import render
+
+    for reason in found["waiting"]:
+        render.say(f"waiting: {reason.text}", "yellow")
+    for entry in found["outages"]:
+        past = entry["outage"]
+        times = f"from {render.cell(past.began)} to {render.cell(past.ended)}"
+        render.say(f"the store failed for {entry['process']} {times}: {past.message}", "yellow")
 
 
 def _show_run(row: RunRow) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from arco.cli.options import command
 from arco.cli.session import Session
-from arco.errors import Invalid
+from arco.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from arco.orchestration.limits import Timing
@@ -65,8 +65,10 @@ def orchestrator(
     The queue lives in the workspace's store. Any number of orchestrators and workers
     may run on one workspace, and each may be killed at any time.
     """
+    from arco.cli.allocator import use_little_memory
     from arco.orchestration.limits import Limits
 
+    use_little_memory()
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     limits = Limits(
@@ -78,7 +80,9 @@ def orchestrator(
     stop = _until_told()
     reports = workspace.reports(timing)
     queue = workspace.store_queue(_identity(), timing)
-    made = workspace.orchestrator(queue, reports, workspace.signer(), limits=limits, timing=timing)
+    made = workspace.orchestrator(
+        queue, reports, workspace.signer(), limits=limits, timing=timing, name=_identity()
+    )
     compactor = workspace.compactor(stop)
     merging = threading.Thread(target=compactor.merge_until_stopped, name="merger", daemon=True)
     _say(session, "started", f"orchestrating {workspace.store.url}; Ctrl-C ends it")
@@ -88,7 +92,7 @@ def orchestrator(
     merging.join()
     if compactor.failed is not None:
         raise compactor.failed
-    _say(session, "stopped", f"stopped at generation {workspace.snapshot().generation}")
+    _say(session, "stopped", f"stopped at generation {made.board.generation}")
 
 
 def worker(
@@ -113,6 +117,10 @@ def worker(
     SIGTERM and Ctrl-C drain: nothing new is taken, what runs may finish, and what does
     not finish in time is handed back for another attempt.
     """
+    from arco.cli.allocator import use_little_memory
+    from arco.dispatch.reports import DRAIN_S
+
+    use_little_memory()
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = _until_told()
@@ -136,8 +144,19 @@ def worker(
     _say(session, "started", f"worker {worker_id} takes tasks of {workspace.store.url}")
     made.run(stop)
     ended.set()
-    reporting.join()
+    reporting.join(2 * DRAIN_S)  # a call of the store may hang
+    _raise_if_unreported(worker_id, made.unreported())
     _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
+
+
+def _raise_if_unreported(worker_id: str, attempts: list[str]) -> None:
+    if not attempts:
+        return
+    shown = ", ".join(attempts[:10]) + (", …" if len(attempts) > 10 else "")
+    raise Unavailable(
+        f"worker {worker_id} stopped, and the store did not take the results of {shown}",
+        hint="nothing to do: another worker adopts what was committed, and tries the rest again",
+    )
 
 
 def _default_cache() -> Path:

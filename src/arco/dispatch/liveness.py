@@ -1,16 +1,26 @@
-"""Liveness: one small object for each worker that has work, outside the log."""
+"""Liveness: one small object for each process that has work, outside the log.
+
+    liveness/{worker}.json                 while it works on something
+    liveness/orchestrators/{name}.json     while there are active runs
+
+A record is rewritten every `heartbeat_s`. It goes when there is nothing left to do; that of
+a process which died stays, and tells since when it has been silent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import NotFound
+from arco.errors import Invalid, NotFound
 from arco.orchestration.controllers.zombies import Alive
 from arco.storage import paths
-from arco.storage.port import Mode, Store
+from arco.storage.outage import PastOutage
+from arco.storage.port import Mode, ObjectMeta, Store
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,29 +37,71 @@ class LivenessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it works on, by attempt."""
     slots: int = 0
     """How many tasks of the workspace's queue it works on at a time."""
+    heartbeat_s: float = 0.0
+    outage: PastOutage | None = None
+    """The last time that its store failed, once that was over."""
+
+
+class OrchestratorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    beat: int
+    heartbeat_s: float = 0.0
+    runs: int = 0
+    """How many it serves."""
+    adopted: tuple[str, ...] = ()
+    """Runs of other processes that it serves: theirs are gone."""
+    outage: PastOutage | None = None
+
+
+R = TypeVar("R", LivenessRecord, OrchestratorRecord)
+
+
+class Sign(NamedTuple, Generic[R]):
+    """A record, and when it was written by the store's clock."""
+
+    record: R
+    at: datetime
 
 
 _records = msgspec.json.Decoder(LivenessRecord)
+_orchestrators = msgspec.json.Decoder(OrchestratorRecord)
 
 
 def beat(store: Store, record: LivenessRecord) -> None:
     store.put(paths.liveness(record.worker_id), msgspec.json.encode(record), Mode.OVERWRITE)
 
 
+def beat_orchestrator(store: Store, record: OrchestratorRecord) -> None:
+    store.put(paths.orchestrator(record.name), msgspec.json.encode(record), Mode.OVERWRITE)
+
+
 def records(store: Store) -> list[LivenessRecord]:
     """Every worker's record, as it is now."""
-    found = []
-    for meta in store.list(paths.LIVENESS):
-        record = _read(store, meta.path)
-        if record is not None:
-            found.append(record)
-    return found
+    return [sign.record for sign in worker_signs(store)]
 
 
-def _read(store: Store, path: str) -> LivenessRecord | None:
+def worker_signs(store: Store) -> list[Sign[LivenessRecord]]:
+    signs = [(_read(store, meta.path, _records), meta) for meta in _workers(store)]
+    return [Sign(record, meta.last_modified) for record, meta in signs if record is not None]
+
+
+def orchestrator_signs(store: Store) -> list[Sign[OrchestratorRecord]]:
+    metas = list(store.list(paths.ORCHESTRATORS))
+    signs = [(_read(store, meta.path, _orchestrators), meta) for meta in metas]
+    return [Sign(record, meta.last_modified) for record, meta in signs if record is not None]
+
+
+def _workers(store: Store) -> Iterator[ObjectMeta]:
+    return (
+        meta for meta in store.list(paths.LIVENESS) if not meta.path.startswith(paths.ORCHESTRATORS)
+    )
+
+
+def _read(store: Store, path: str, decoder: msgspec.json.Decoder[R]) -> R | None:
+    """A record; None if it is gone, or is no record: a stranger's file hides nobody."""
     try:
-        return _records.decode(store.get(path).data)
-    except (NotFound, msgspec.DecodeError):
+        return decoder.decode(store.get(path).data)
+    except (NotFound, Invalid, msgspec.DecodeError):
         return None
 
 
@@ -64,14 +116,14 @@ class Watch:
     def look(self) -> dict[str, Alive]:
         now = self._clock.now()
         seen: dict[str, tuple[tuple[datetime, int], Alive]] = {}
-        for meta in self._store.list(paths.LIVENESS):
+        for meta in _workers(self._store):
             worker = meta.path.removeprefix(paths.LIVENESS).removesuffix(".json")
             known = self._seen.get(worker)
             state = (meta.last_modified, meta.size)  # some stores' times are whole seconds
             if known is not None and known[0] == state:
                 seen[worker] = known
                 continue
-            record = _read(self._store, meta.path)
+            record = _read(self._store, meta.path, _records)
             if record is not None:
                 alive = Alive(now, frozenset(record.attempts), record.slots)
                 seen[worker] = (state, alive)

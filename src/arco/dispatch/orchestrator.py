@@ -22,6 +22,10 @@ comes before the commit: what a worker does not name any more it has reported be
 
 A worker's silence counts only as long as somebody listened. After a pause (the store was
 away, commits failed, the machine slept) everybody is given their time again.
+
+Errors of the store, expired credentials included, end the loop only before its first
+complete tick. After that it waits, and goes on when they are over (`storage/outage.py`).
+While runs are active each complete tick may leave a sign of life (`liveness.py`).
 """
 
 from __future__ import annotations
@@ -32,15 +36,16 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from arco.clock import Clock
 from arco.dispatch.ahead import Ahead
-from arco.dispatch.liveness import Watch
+from arco.dispatch.liveness import OrchestratorRecord, Watch, beat_orchestrator
 from arco.dispatch.queues.port import Message, Queue
 from arco.dispatch.reports import Reports
 from arco.dispatch.requests import Requests
 from arco.dispatch.versions import CommittedVersions
-from arco.errors import Conflict, Error, Fenced, Unavailable
+from arco.errors import Corrupt, Denied, Error, NotFound, Unavailable, Unreadable
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
@@ -73,6 +78,8 @@ from arco.orchestration.window import Window
 from arco.state.parquet import Files
 from arco.state.project import StateProjector
 from arco.state.snapshot import Snapshot
+from arco.storage import paths
+from arco.storage.outage import Outage
 from arco.storage.port import Store
 from arco.worker.envelope import EnvelopeSigner
 from servo.contract.identity import dispatch_name
@@ -82,6 +89,12 @@ log = logging.getLogger(__name__)
 
 HASTE = 128
 """With more tasks than this in flight nobody waits for the next one: the commit will do."""
+IDLE = 4
+"""With nothing to do, the time between two looks grows to so many intervals."""
+SEND_AGAIN_S = 2.0
+"""How long a task waits that could not be sent."""
+DAMAGE_S = 30.0
+"""A task whose plan is damaged or missing for so long has failed: it was no passing fault."""
 
 
 class Orchestrator:
@@ -104,10 +117,12 @@ class Orchestrator:
         timing: Timing | None = None,
         pool: str = "",
         slots: int = 0,
+        name: str = "orchestrator",
     ) -> None:
         """`pool` is whose runs these are: by default those that are nobody's in particular.
 
-        `slots` are those of the queue's only worker; 0: workers come and go.
+        `slots` are those of the queue's only worker; 0: workers come and go. `name` is
+        under which it leaves signs of life; each process needs its own.
         """
         self._manifests = manifests
         self._files = files
@@ -140,6 +155,17 @@ class Orchestrator:
         self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
         self._ahead = Ahead(self.board, types, clock)
         self._committed_at = -1e9
+        self._idle_ticks = 0
+        """How many ticks in a row have seen no run, and no commit of anybody."""
+        self.name = name
+        self._beats = 0
+        self._beaten_at = -1e9
+        self.outage = Outage(clock, "orchestrator")
+        """Whether the store fails, and since when."""
+        self._setback: Error | None = None
+        """What failed in the last tick although the rest of it went on."""
+        self._unsent: dict[str, _Unsent] = {}
+        """Attempts that could not be sent, by their ids."""
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
         """Tells a worker of this process to stop an attempt."""
         self.on_board: Callable[[Board], None] = lambda board: None
@@ -156,19 +182,26 @@ class Orchestrator:
         self._thread = threading.get_ident()
         names: list[str] = []
         while not stop.is_set():
-            try:
-                if names or self._commits or self._commit_in_s() <= 0:
-                    self.tick(names)
-                else:
-                    self.hurry()
-            except (Unavailable, Conflict, Fenced) as error:
-                log.warning("will try again: %s", error)
-                self._clock.sleep(min(0.5, self._timing.interval_s))
+            stop.wait(self._round(names))
             names = self._signal.wait(self._pause_s())
         try:
             self.tick(names)
-        except (Unavailable, Conflict, Fenced) as error:
+        except Error as error:
             log.warning("left what is not committed to the next one: %s", error)
+
+    def _round(self, names: Sequence[str]) -> float:
+        """A tick or a hurry; how long to wait after it because the store fails."""
+        try:
+            if not (names or self._commits or self._commit_in_s() <= 0):
+                self.hurry()
+                return 0.0
+            self.tick(names)
+        except Error as error:
+            return self.outage.failed(error)
+        if self._setback is not None:
+            return self.outage.failed(self._setback)
+        self.outage.passed()
+        return 0.0
 
     def _heard(self, head: Head, changes: Changes) -> None:
         """Somebody in this process has committed."""
@@ -179,6 +212,7 @@ class Orchestrator:
     def _pause_s(self) -> float:
         busy = bool(self.board.in_flight or self._sent)
         pause = self._timing.busy_interval_s if busy else self._timing.interval_s
+        pause *= min(IDLE, 1.25**self._idle_ticks)
         due = self._reports.due_in_s
         if due is not None:
             pause = min(pause, due)
@@ -203,6 +237,8 @@ class Orchestrator:
 
     def tick(self, names: Sequence[str] = ()) -> int:
         """One round; how many actions it performed. Raises what a store may raise."""
+        self._setback = None
+        before = self.board.generation
         batches = self.hurry()
         alive = self._look()
         fresh, head = self._commit([*names, *batches])
@@ -211,19 +247,25 @@ class Orchestrator:
         self._take_adopted(head)
         actions = self._decide(fresh, alive)
         self._perform(actions)
+        self._beat()
+        idle = not (self.board.runs or self.board.others) and self.board.generation == before
+        self._idle_ticks = min(self._idle_ticks + 1, 100) if idle else 0
         return len(actions)
 
     def _commit(self, names: Sequence[str]) -> tuple[bool, Head]:
         try:
             outcome = self._committer.commit(names)
-        except (Unavailable, Conflict, Fenced) as error:
-            log.warning("will try to commit again: %s", error)
+        except Unreadable:
+            raise
+        except Error as error:
+            self._setback = error
             return False, self._manifests.head()
         return not (isinstance(outcome, Committed) and outcome.more), outcome.head
 
     def _refresh(self, head: Head) -> None:
         board, before = self.board, self.board.generation
         flight = self._flight()
+        active = {*board.runs, *board.others}
         while self._commits:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
@@ -239,6 +281,8 @@ class Orchestrator:
         if board.generation != before:
             self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at[:2])}
             self._window.saw_flight(flight, self._flight())
+            self._unsent = {a: u for a, u in self._unsent.items() if self._is_awaited(a, *u[:2])}
+            self._adopted -= active - {*board.runs, *board.others}
             _calling_back(lambda: self.on_board(board))
 
     def _flight(self) -> set[TaskKey]:
@@ -343,9 +387,34 @@ class Orchestrator:
             alive = self._watch.look()
             self._window.saw_workers(alive, now)
             return alive
-        except Unavailable as error:
-            log.warning("will look at the workers again: %s", error)
+        except Error as error:  # nobody is dead because we cannot look
+            self._setback = error
             return None
+
+    def _beat(self) -> None:
+        """Leave a sign of life while there are runs to serve, and remove it after the last."""
+        now = self._clock.monotonic()
+        if self._pool or self._setback is not None:
+            return
+        try:
+            if self.board.runs and now - self._beaten_at >= self._timing.heartbeat_s:
+                beat_orchestrator(self._store, self._record())
+                self._beats, self._beaten_at = self._beats + 1, now
+            elif not self.board.runs and self._beats:
+                self._store.delete(paths.orchestrator(self.name))
+                self._beats, self._beaten_at = 0, -1e9
+        except Error as error:
+            self._setback = error
+
+    def _record(self) -> OrchestratorRecord:
+        return OrchestratorRecord(
+            name=self.name,
+            beat=self._beats + 1,
+            heartbeat_s=self._timing.heartbeat_s,
+            runs=len(self.board.runs),
+            adopted=tuple(sorted(self._adopted & self.board.runs.keys())),
+            outage=self.outage.last,
+        )
 
     def _note_first_seen(self, now: datetime) -> None:
         """Silence and grace are measured from here: clocks of others may be wrong."""
@@ -423,8 +492,9 @@ class Orchestrator:
         now = self._clock.monotonic()
         if now - self._said.get(what, -1e9) < 2 * self._timing.interval_s:
             return False
-        if len(self._said) > 10_000:
-            self._said.clear()
+        if len(self._said) > 1_000:
+            recent = now - 2 * self._timing.interval_s
+            self._said = {text: at for text, at in self._said.items() if at > recent}
         self._said[what] = now
         return True
 
@@ -432,7 +502,7 @@ class Orchestrator:
         tasks = [self.board.task(action.run_id, action.task_id) for action in losing]
         try:
             self._queue.withdraw([_name(t, t.redelivery) for t in tasks if t is not None])
-        except Unavailable as error:  # who gets them will find that they came too late
+        except Error as error:  # who gets them will find that they came too late
             log.warning("could not take messages back: %s", error)
         return [
             AttemptLost(
@@ -456,14 +526,16 @@ class Orchestrator:
             task = self._ahead.task(action.run_id, action.task_id)
             if run is None or task is None or task.attempt_id != action.attempt_id:
                 continue
+            unsent = self._unsent.get(action.attempt_id)
+            if unsent is not None and now < unsent.again_at:
+                continue
             try:
                 request = self._requests.build(
                     run, task, self._ahead.task, action.redelivery, versions
                 )
-            except Unavailable as error:
-                log.warning("%s will be sent later: %s", task.asset_key, error)
-                continue
             except (Error, LookupError) as error:
+                if self._may_pass(task, error):
+                    continue
                 self._reports.submit([_unsendable(task, error)])
                 self._sent[action.attempt_id] = (action.run_id, action.task_id, now)
                 continue
@@ -483,6 +555,30 @@ class Orchestrator:
         self._queue.put(messages)
         self._sent |= {e.attempt_id: (e.run_id, e.task_id, now) for e in sent}
         self._reports.submit(sent, urgent=False)
+
+    def _may_pass(self, task: TaskRow, error: Exception) -> bool:
+        """Whether what keeps a task from being sent may be over soon; if so, note to try again."""
+        now = self._clock.monotonic()
+        before = self._unsent.get(task.attempt_id)
+        since = now if before is None else before.since
+        damaged = isinstance(error, Corrupt | NotFound) and now - since < DAMAGE_S
+        if not (damaged or isinstance(error, Unavailable | Denied)):
+            return False
+        if before is None:
+            log.warning("%s will be sent later: %s", task.asset_key, error)
+        self._unsent[task.attempt_id] = _Unsent(
+            task.run_id, task.task_id, since, now + SEND_AGAIN_S
+        )
+        return True
+
+
+class _Unsent(NamedTuple):
+    """An attempt that could not be sent, by the monotonic clock."""
+
+    run_id: str
+    task_id: str
+    since: float
+    again_at: float
 
 
 def _calling_back(call: Callable[[], None]) -> None:

@@ -19,10 +19,13 @@ from arco.clock import Clock
 from arco.errors import Error, Invalid, Unappended
 from arco.log.append import Ledger
 from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload
+from arco.storage.outage import Outage
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES = 4 << 20
+DRAIN_S = 10.0
+"""How long reports are tried at the end of a process whose store fails."""
 Done = Callable[[], None]
 Waiting = tuple[Event, Done | None]
 
@@ -141,8 +144,13 @@ class Reports:
             self._waiting = taken + self._waiting
             self._urgent = True
 
-    def run(self, stop: threading.Event) -> None:
-        """Flush whenever something is due, until `stop` is set and nothing waits."""
+    def run(self, stop: threading.Event, *, drain_s: float = DRAIN_S) -> None:
+        """Flush whenever something is due, until `stop` is set and nothing waits.
+
+        After `stop` is set, what cannot be appended is tried for `drain_s` and then left.
+        """
+        outage = Outage(self._clock, "reports", patient=True)
+        deadline: float | None = None
         while True:
             with self._condition:
                 due = self.due_in_s
@@ -151,14 +159,34 @@ class Reports:
                 if due != 0.0 and not stop.is_set():
                     self._condition.wait(0.5 if due is None else min(due, 0.5))
                     continue
-            try:
-                self.flush()
-            except Error as error:
-                log.warning("will report again: %s", error)
-                self._clock.sleep(0.5)
-            except Exception:
-                log.exception("will report again")
-                self._clock.sleep(0.5)
+            pause_s = self._try_to_flush(outage)
+            if not stop.is_set():
+                stop.wait(pause_s)
+                continue
+            now = self._clock.monotonic()
+            deadline = now + drain_s if deadline is None else deadline
+            if pause_s and now >= deadline:
+                log.error("%d reports were not appended: %s", self.waiting, outage.text)
+                return
+            self._clock.sleep(min(pause_s, 0.5))
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be appended."""
+        with self._condition:
+            return len(self._waiting)
+
+    def _try_to_flush(self, outage: Outage) -> float:
+        """How long to wait after it because the store fails."""
+        try:
+            self.flush()
+        except Error as error:
+            return outage.failed(error)
+        except Exception as error:
+            log.exception("will report again")
+            return outage.failed(Error(f"{type(error).__name__}: {error}"))
+        outage.passed()
+        return 0.0
 
 
 def _call(done: Done | None) -> None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
-from arco.errors import Conflict, Fenced, Unavailable
+import pyarrow as pa
+
+from arco.clock import Clock
+from arco.errors import Error
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
 from arco.log.head import Head
 from arco.state.merge import Merger
-
-log = logging.getLogger(__name__)
+from arco.storage.outage import Outage
 
 
 class Compactor:
     """Wakes on a signal from its own process, and looks by itself every `interval_s`.
 
-    Losing races and passing outages are part of its life; corruption is not, and
-    ends it.
+    Losing races and errors of the store are part of its life, once it has reached the store:
+    it waits, and goes on when they are over. Commits and merges wait independently.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Compactor:
         merger: Merger,
         signal: Signal,
         stop: threading.Event,
+        clock: Clock,
         *,
         interval_s: float = 1.0,
         merge_interval_s: float = 1.0,
@@ -41,6 +43,8 @@ class Compactor:
         self._interval_s = interval_s
         self._merge_interval_s = merge_interval_s
         self._announce = announce
+        self._committing = Outage(clock, "commits")
+        self._merging = Outage(clock, "merges")
         self.failed: Exception | None = None
         """What ended the merges for good."""
 
@@ -50,7 +54,7 @@ class Compactor:
         merging.start()
         try:
             while not self._stop.is_set():
-                self._try_to_drain(self._signal.wait(self._interval_s))
+                self._stop.wait(self._try_to_drain(self._signal.wait(self._interval_s)))
             self._try_to_drain([])
         finally:
             self._stop.set()
@@ -58,11 +62,14 @@ class Compactor:
         if self.failed is not None:
             raise self.failed
 
-    def _try_to_drain(self, names: list[str]) -> None:
+    def _try_to_drain(self, names: list[str]) -> float:
+        """How long to wait after it because the store fails."""
         try:
             self.drain(names)
-        except (Unavailable, Conflict, Fenced) as error:
-            log.warning("will try to commit again: %s", error)
+        except Error as error:
+            return self._committing.failed(error)
+        self._committing.passed()
+        return 0.0
 
     def drain(self, names: list[str] | None = None) -> int:
         """Commit until the inbox is empty; how many events that were."""
@@ -76,11 +83,20 @@ class Compactor:
     def merge_until_stopped(self) -> None:
         while not self._stop.wait(self._merge_interval_s):
             try:
-                if (head := self._merger.merge()) is not None:
-                    self._announce(head, 0)
-            except (Unavailable, Conflict, Fenced) as error:
-                log.warning("will try to merge again: %s", error)
+                self._stop.wait(self._try_to_merge())
             except Exception as error:
                 # Commits without merges would pile up files: the whole compactor ends.
                 self.failed = error
                 self._stop.set()
+
+    def _try_to_merge(self) -> float:
+        """How long to wait after it because the store fails."""
+        try:
+            head = self._merger.merge()
+        except Error as error:
+            return self._merging.failed(error)
+        self._merging.passed()
+        if head is not None:
+            self._announce(head, 0)
+            pa.default_memory_pool().release_unused()  # a merge takes more than all else
+        return 0.0

@@ -28,6 +28,11 @@ T = TypeVar("T")
 ROWS_PER_GROUP = 16_384
 SMALL_CELLS = 4_096
 """Below this, making ready to compress each column takes longer than all the rest."""
+COLUMN_BYTES = 1_500
+"""What a column of a batch costs in memory besides its values, as measured: its field, its
+array, its buffers and what they waste by alignment."""
+FOOTERS = 1_024
+"""How many footers of large files are kept."""
 WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
 
@@ -121,9 +126,9 @@ class _Footer(NamedTuple):
 
 
 class Files:
-    """Reads table files, and keeps what it read: they never change. Bounded by bytes."""
+    """Reads table files, and keeps what it read: they never change. Bounded by real bytes."""
 
-    def __init__(self, store: Store, *, budget_bytes: int = 256 << 20) -> None:
+    def __init__(self, store: Store, *, budget_bytes: int = 48 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
         self._used = 0
@@ -197,10 +202,10 @@ class Files:
         with self._lock:
             if at not in self._batches:
                 self._batches[at] = batch
-                self._used += batch.nbytes
+                self._used += real_bytes(batch)
             while self._used > self._budget and len(self._batches) > 1:
                 _, dropped = self._batches.popitem(last=False)
-                self._used -= dropped.nbytes
+                self._used -= real_bytes(dropped)
         return batch
 
     def _range(self, ref: FileRef, start: int, length: int) -> bytes:
@@ -233,7 +238,7 @@ class Files:
         footer = _Footer(metadata, _groups(metadata))
         with self._lock:
             self._footers[ref.path] = footer
-            while len(self._footers) > 4096:
+            while len(self._footers) > FOOTERS:
                 self._footers.popitem(last=False)
         return footer
 
@@ -248,6 +253,11 @@ def _missing(ref: FileRef) -> Corrupt:
         f"{ref.path} is missing",
         hint="the generation may have been collected: open a newer one; else run fsck",
     )
+
+
+def real_bytes(batch: pa.RecordBatch) -> int:
+    """What a batch costs in memory: for the small files of single commits more than its values."""
+    return int(batch.nbytes) + COLUMN_BYTES * batch.num_columns
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -9,6 +9,9 @@ the least recently used buckets go first, and come back from the files.
 A large bucket (a run of many tasks, an asset of many partitions) is loaded only after a
 number of looks. Until then each row is looked up in the files: a process that commits one
 command, or a few reports, does not read all rows beside those that it changes.
+
+What is kept follows what goes on, not what went on: every `SWEEP` commits the buckets that
+none of them looked at are dropped, and rows that have changed go back into columns.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from arco.log.manifest import FileRef, TableManifest
 from arco.log.publish import Domains
 from arco.state.columns import values_of
 from arco.state.lookup import look_up
-from arco.state.parquet import Files, one_batch
+from arco.state.parquet import Files, one_batch, real_bytes
 from arco.state.rewrite import only_grew
 from arco.state.runs import bucket_slice, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
@@ -34,8 +37,12 @@ Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
 LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
-ROW_BYTES = 500
-"""What one changed row is taken to cost in memory."""
+ROW_BYTES = 1_500
+"""What one changed row costs in memory, as measured for a task's."""
+SWEEP = 256
+"""After so many commits what was not looked at is dropped."""
+SETTLED = 1_000
+"""So many changed rows of a bucket are worth turning into columns."""
 
 
 class _Bucket:
@@ -54,11 +61,14 @@ class _Bucket:
         "_versions",
         "batch",
         "changed",
+        "used_at",
     )
 
     def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.changed: dict[Key, Versioned[Any]] = {}
+        self.used_at = 0
+        """The number of the commit that last looked at it."""
         self._nbytes = 0
         if batch.num_rows == 0:  # as most are while a table is young
             self._places, self._hashes = array("I"), array("I")
@@ -71,7 +81,7 @@ class _Bucket:
         order = sorted(range(len(hashes)), key=hashes.__getitem__)
         self._places = array("I", order)
         self._hashes = array("I", map(hashes.__getitem__, order))
-        self._nbytes = batch.nbytes + 8 * len(order)
+        self._nbytes = real_bytes(batch) + 8 * len(order)
 
     @property
     def nbytes(self) -> int:
@@ -101,6 +111,7 @@ class Warm:
         self._files = files
         self._budget = budget_bytes
         self._loaded = 0
+        self._commits = 0
         self._position = 0
         self._tables: dict[str, TableManifest] = {}
         self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
@@ -161,6 +172,9 @@ class Warm:
                     bucket.changed[key] = versioned
         self._position = position
         self.advance(domains, position)
+        self._commits += 1
+        if self._commits % SWEEP == 0:
+            self._sweep()
         self._shrink()
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
@@ -206,6 +220,7 @@ class Warm:
             self._buckets[at] = found
         else:
             self._buckets.move_to_end(at)
+        found.used_at = self._commits
         return found
 
     def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
@@ -225,6 +240,15 @@ class Warm:
         manifest = self._tables.get(str(table))
         return () if manifest is None else manifest.base + manifest.l0
 
+    def _sweep(self) -> None:
+        """Drop what nobody looked at for a while, and settle what has changed."""
+        old = self._commits - SWEEP
+        for at, bucket in list(self._buckets.items()):
+            if bucket.used_at <= old:
+                del self._buckets[at]
+            elif len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 4):
+                self._buckets[at] = self._consolidated(at[0], bucket)
+
     def _shrink(self) -> None:
         total = self._loaded = sum(bucket.nbytes for bucket in self._buckets.values())
         if total <= self._budget:
@@ -241,4 +265,6 @@ class Warm:
     def _consolidated(self, table: Table[Any], bucket: _Bucket) -> _Bucket:
         """Changed rows turned into columns: a tenth of the memory, a slower look."""
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
-        return _Bucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
+        settled = _Bucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
+        settled.used_at = bucket.used_at
+        return settled

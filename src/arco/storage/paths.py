@@ -18,6 +18,7 @@ PINS = "manifests/pins/"
 STATE = "state/"
 LEASES = "leases/"
 LIVENESS = "liveness/"
+ORCHESTRATORS = "liveness/orchestrators/"
 QUEUE = "queue/"
 CLOCK = "clock.json"
 """Overwritten to learn the store's time."""
@@ -110,6 +111,10 @@ def output_commit(folder: str, run: str, task: str) -> str:
 
 def liveness(worker: str) -> str:
     return f"{LIVENESS}{worker}.json"
+
+
+def orchestrator(name: str) -> str:
+    return f"{ORCHESTRATORS}{name}.json"
 
 
 TASK_KEYS = "keys/tasks.json"

@@ -94,7 +94,9 @@ _KINDS: dict[str, Verdict] = {
     "unavailable": Verdict("transient", "store.unavailable", "the store may be down for a moment"),
     "conflict": Verdict("transient", "store.conflict", "somebody else wrote at the same time"),
     "corrupt": Verdict("infrastructure", "store.corrupt", "run `servo admin fsck`"),
-    "denied": Verdict("configuration", "store.denied", "grant the worker access"),
+    "denied": Verdict(
+        "infrastructure", "store.denied", "renew the worker's credentials, or grant it access"
+    ),
     "fenced": Verdict("cancelled", "cancelled.fenced", "another worker has taken over"),
     "not_found": Verdict("input", "input.missing", "materialize it first"),
     "invalid": Verdict("user_code", "user_code.Invalid"),

@@ -5,6 +5,9 @@
 - One that is already being worked on here is left alone: its claim is ours, or ends.
 - A worker that is told to stop finishes what it has, within the time it is given,
   and hands the rest back as failed for a reason that is worth another attempt.
+- Heartbeats, claims, cancellations and stuck tasks have a thread each: none of them waits
+  for a store call of another.
+- Errors of the store end none of these threads: they wait, and go on when it is over.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from arco.clock import Clock
 from arco.dispatch.liveness import LivenessRecord, Progress, beat
 from arco.dispatch.queues.port import Delivery, Queue
 from arco.dispatch.reports import Reports
-from arco.errors import Denied, Error, Invalid, Unavailable
+from arco.errors import Denied, Error, Invalid
 from arco.orchestration.events import TaskFinished, TaskStarted
 from arco.orchestration.limits import Timing
 from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.storage import paths
+from arco.storage.outage import Outage
 from arco.storage.port import Store
 from arco.worker.envelope import UnknownKey
 from arco.worker.execute import Executor
@@ -56,6 +60,8 @@ class _Working:
         self.stop = False
         self.draining = False
         self.handed_back = False
+        self.reported = False
+        """Whether its result was handed to the reports."""
 
     def cancelled(self) -> bool:
         return self.stop
@@ -108,6 +114,8 @@ class Worker:
         self._beats = 0
         self._was_busy = False
         self._ended = threading.Event()
+        self._taking = Outage(clock, "queue", patient=True)
+        self._beating = Outage(clock, "heartbeat", patient=True)
         self.tasks_done = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -115,12 +123,13 @@ class Worker:
         self._stop = stop
         for _ in range(self._slots):
             self._start_slot()
-        pulse = threading.Thread(target=self._pulse, name="heartbeat", daemon=True)
-        pulse.start()
+        duties = self._start_duties()
         stop.wait()
         self._drain()
         self._ended.set()
-        pulse.join()
+        for thread in duties:
+            thread.join(STOP_S)
+        self._try(self.beat, "could not say goodbye")
 
     def _start_slot(self) -> None:
         name = f"slot-{len(self._pool)}"
@@ -144,25 +153,37 @@ class Worker:
 
     def _slot(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            if self._clock.monotonic() < self._waits_until:
-                stop.wait(0.5)
+            try:
+                stop.wait(self._take_one(stop))
+            except _HandedBack:
+                return  # another slot has taken this one's place
+
+    def _take_one(self, stop: threading.Event) -> float:
+        """Take a message and deal with it; how long to wait before the next one."""
+        if self._clock.monotonic() < self._waits_until:
+            return 0.5
+        try:
+            deliveries = self._queue.take(1, 0.5)
+        except Exception as error:  # a slot that ends would not be missed by anybody
+            return self._taking.failed(_as_error(error))
+        for delivery in deliveries:
+            if stop.is_set():  # others need not wait for the claim to end
+                self._release(delivery)
                 continue
             try:
-                deliveries = self._queue.take(1, 0.5)
-            except Exception as error:  # a slot that ends would not be missed by anybody
-                log.warning("will look for work again: %s", error, exc_info=not _passes(error))
-                self._clock.sleep(1.0)
-                continue
-            if stop.is_set():  # others need not wait for the claim to end
-                self._try(functools.partial(self._queue.release, deliveries), "could not release")
-                return
-            for delivery in deliveries:
-                try:
-                    self.work(delivery)
-                except _HandedBack:
-                    return  # another slot has taken this one's place
-                except Exception:
-                    log.exception("a message could not be dealt with; it will come again")
+                self.work(delivery)
+            except Error as error:  # of the store, before the task was started
+                self._release(delivery)
+                return self._taking.failed(error)
+            except _HandedBack:
+                raise
+            except Exception:
+                log.exception("a message could not be dealt with; it will come again")
+        self._taking.passed()
+        return 0.0
+
+    def _release(self, delivery: Delivery) -> None:
+        self._try(functools.partial(self._queue.release, [delivery]), "could not release")
 
     def work(self, delivery: Delivery) -> None:
         """Deal with one message."""
@@ -217,6 +238,12 @@ class Worker:
 
     def _report(self, working: _Working, result: TaskResult) -> None:
         self._reports.submit([TaskFinished(result=result)], done=lambda: self._done(working))
+        working.reported = True
+
+    def unreported(self) -> list[str]:
+        """The attempts whose results are not in the log, for people."""
+        requests = [w.request for w in list(self._working.values())]
+        return [f"{r.asset} {r.partition} attempt {r.attempt}".replace("  ", " ") for r in requests]
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""
@@ -236,22 +263,39 @@ class Worker:
 
     # -- the pulse -----------------------------------------------------------------------
 
-    def _pulse(self) -> None:
-        """Heartbeats, claims and cancellations, while there is work.
+    def _start_duties(self) -> list[threading.Thread]:
+        """What is done beside the tasks, each on a thread that waits for nothing else."""
+        poll_s, heartbeat_s = min(1.0, self._timing.heartbeat_s), self._timing.heartbeat_s
+        claims_s = min(heartbeat_s, self._timing.claim_s / 6)
+        patient = functools.partial(Outage, self._clock, patient=True)
+        duties: list[tuple[str, Callable[[], None], float, Outage]] = [
+            ("heartbeat", self.beat, heartbeat_s, self._beating),
+            ("claims", self.renew, claims_s, patient("claims")),
+            ("cancellations", self._stop_cancelled, poll_s, patient("cancellations")),
+            ("stuck tasks", self._give_up_stuck, poll_s, patient("stuck tasks")),
+        ]
+        threads = []
+        for name, act, every_s, outage in duties:
+            thread = threading.Thread(
+                target=self._repeat, args=(act, every_s, outage), name=name, daemon=True
+            )
+            thread.start()
+            threads.append(thread)
+        return threads
 
-        None of them may keep the next one from happening: a worker that cannot read
-        whether to stop is still alive.
-        """
-        poll_s = min(1.0, self._timing.heartbeat_s)
-        beaten = self._clock.monotonic()
-        while not self._ended.wait(poll_s):
-            if self._working:
-                self._try(self._stop_cancelled, "will look for cancellations again")
-                self._try(self._give_up_stuck, "will look for stuck tasks again")
-            if self._clock.monotonic() - beaten >= self._timing.heartbeat_s:
-                beaten = self._clock.monotonic()
-                self._try(self.beat, "will beat again")
-        self._try(self.beat, "could not say goodbye")
+    def _repeat(self, act: Callable[[], None], every_s: float, outage: Outage) -> None:
+        while not self._ended.wait(every_s):
+            self._once(act, outage)
+
+    def _once(self, act: Callable[[], None], outage: Outage) -> None:
+        try:
+            act()
+        except Exception as error:
+            if not isinstance(error, Error):
+                log.exception("a thread of the worker failed, and goes on")
+            outage.failed(_as_error(error))
+        else:
+            outage.passed()
 
     def _try(self, act: Callable[[], None], otherwise: str) -> None:
         try:
@@ -261,6 +305,8 @@ class Worker:
 
     def _stop_cancelled(self) -> None:
         runs = {w.request.run_id for w in list(self._working.values())}
+        if not runs:
+            return
         gone = self._cancelled(runs)
         for working in list(self._working.values()):
             if working.request.run_id in gone:
@@ -275,12 +321,23 @@ class Worker:
             self._was_busy = False
             return
         self._beats += 1
-        slots = 0 if self.beats_always else self._slots  # such an engine has a queue of its own
-        beat(self._store, LivenessRecord(self.worker_id, self._beats, attempts, slots))
+        record = LivenessRecord(
+            self.worker_id,
+            self._beats,
+            attempts,
+            0 if self.beats_always else self._slots,  # such an engine has a queue of its own
+            self._timing.heartbeat_s,
+            self._beating.last,
+        )
+        beat(self._store, record)
         self._was_busy = True
+
+    def renew(self) -> None:
+        """Keep the claims of what is being worked on."""
         now, old = self._clock.monotonic(), self._timing.claim_s / 3
         held = [w for w in list(self._working.values()) if now - w.since > old]
-        self._queue.renew([w.delivery for w in held])
+        if held:
+            self._queue.renew([w.delivery for w in held])
         for working in held:
             working.since = now
 
@@ -304,7 +361,9 @@ class Worker:
             self._clock.sleep(0.02)
 
     def _busy(self) -> bool:
-        return bool(self._working) or any(thread.is_alive() for thread in self._pool)
+        """Whether something runs. What has ended and waits to be reported has its own time."""
+        running = any(not working.reported for working in list(self._working.values()))
+        return running or any(thread.is_alive() for thread in self._pool)
 
     def _give_up_stuck(self) -> None:
         """A task that neither ends nor stops is handed back, and its slot replaced.
@@ -385,4 +444,8 @@ class Worker:
 
 def _passes(error: Exception) -> bool:
     """Whether it needs no more than another try."""
-    return isinstance(error, Unavailable)
+    return isinstance(error, Error)
+
+
+def _as_error(error: Exception) -> Error:
+    return error if isinstance(error, Error) else Error(f"{type(error).__name__}: {error}")

@@ -52,7 +52,7 @@ import msgspec
 
 from arco.clock import Clock
 from arco.dispatch.queues.port import NAME, Delivery, Message
-from arco.errors import AlreadyExists, NotFound, Unavailable
+from arco.errors import AlreadyExists, Error, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
@@ -110,6 +110,27 @@ class _Own(NamedTuple):
     renewed: int
     since: float
     """By our monotonic clock: it was certainly ours then."""
+
+
+class Contents(NamedTuple):
+    """The names of the messages in the queue, and of those that somebody has claimed."""
+
+    messages: frozenset[str]
+    claimed: frozenset[str]
+
+
+def contents(store: Store) -> Contents:
+    """What is in the queue, for people. A claim that has ended by its age counts as one."""
+    messages: set[str] = set()
+    counting: dict[str, tuple[int, bool]] = {}
+    for meta in store.list(paths.QUEUE):
+        if claim := _CLAIM.fullmatch(meta.path):
+            name, number = _name(claim[1]), int(claim[2])
+            counting[name] = max(counting.get(name, (0, False)), (number, meta.size > 0))
+        elif message := _MESSAGE.fullmatch(meta.path):
+            messages.add(_name(message[1]))
+    claimed = {name for name, (_, held) in counting.items() if held}
+    return Contents(frozenset(messages), frozenset(claimed))
 
 
 class ObjectStoreQueue:
@@ -200,7 +221,7 @@ class ObjectStoreQueue:
                     listings += 1
                 else:
                     break
-        except Unavailable:
+        except Error:
             if not found:
                 raise
         return found
@@ -236,11 +257,11 @@ class ObjectStoreQueue:
         try:
             message = self._store.get(key.message).data
         except NotFound:
-            with contextlib.suppress(Unavailable):
+            with contextlib.suppress(Error):
                 self._store.delete(key.claim)  # it was done before we came
             return None
-        except Unavailable:
-            with contextlib.suppress(Unavailable):
+        except Error:
+            with contextlib.suppress(Error):
                 self._store.put(key.claim, b"", Mode.OVERWRITE)
             raise
         with self._lock:
@@ -252,7 +273,7 @@ class ObjectStoreQueue:
         ends by itself, if it is there at all."""
         try:
             return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
-        except (NotFound, Unavailable, msgspec.DecodeError):
+        except (Error, msgspec.DecodeError):
             return False
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
@@ -392,7 +413,7 @@ class ObjectStoreQueue:
         """Delete claims without a message, unless somebody may be about to."""
         for file, claims in alone.items():
             if now - self._seen[file].since > self._claim_s:
-                with contextlib.suppress(Unavailable):
+                with contextlib.suppress(Error):
                     self._delete(claims)
 
     # -- calls of the store --------------------------------------------------------------
@@ -402,12 +423,12 @@ class ObjectStoreQueue:
             self._store.delete(path)
 
     def _all(self, call: Callable[[A], None], items: Sequence[A]) -> None:
-        """Try with each; what is unavailable for one does not keep the others."""
+        """Try with each; what fails for one does not keep the others."""
 
-        def tried(item: A) -> Unavailable | None:
+        def tried(item: A) -> Error | None:
             try:
                 call(item)
-            except Unavailable as error:
+            except Error as error:
                 return error
             return None
 

@@ -1,0 +1,174 @@
+"""What an open run waits for is told from silence alone: nobody writes it down."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from arco.dispatch.queues.objectstore import contents
+from arco.dispatch.waiting import Waiting, look, outages, waiting
+from arco.errors import Denied
+from arco.orchestration.reader import OrchestrationReader
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from servo.contract.task import TaskRequest
+from tests.kit.clocks import SimClock
+from tests.kit.flows import CITY, Crowd, deploy, trigger
+from tests.kit.hooks import HookStore
+from tests.kit.workspace import make_workspace
+
+
+class Setting:
+    def __init__(self, *selection: str, pool: str = "") -> None:
+        self.clock = SimClock()
+        self.store = HookStore(MemoryStore(self.clock))
+        w = make_workspace(self.store, 1, clock=self.clock)
+        deploy(w, CITY)
+        self.run_id = trigger(w, *selection, pool=pool)
+        self.crowd = Crowd(self.store, self.clock, self.run_id)
+
+    def reasons(self) -> list[Waiting]:
+        reader = OrchestrationReader(self.crowd.fresh().snapshot())
+        run, tasks = reader.run(self.run_id), reader.tasks(self.run_id)
+        return waiting(run, tasks, look(self.store, run, tasks), self.clock.now())
+
+    def texts(self) -> dict[str, str]:
+        return {reason.what: reason.text for reason in self.reasons()}
+
+
+@pytest.fixture
+def at() -> Setting:
+    return Setting("city.alone")
+
+
+def test_a_run_that_was_just_triggered_waits_for_nobody(at: Setting) -> None:
+    assert at.reasons() == []
+
+
+def test_a_run_that_nobody_serves_waits_for_an_orchestrator(at: Setting) -> None:
+    at.clock.sleep(60)
+    assert at.texts() == {
+        "orchestrator": "no orchestrator is alive; start `servo orchestrator`",
+    }
+
+
+def test_the_silence_of_a_dead_orchestrator_has_a_beginning(at: Setting) -> None:
+    at.crowd.orchestrator().step()
+    died = at.clock.now()
+    at.clock.sleep(60)
+    [first, *_] = at.reasons()
+    assert (first.what, first.since) == ("orchestrator", died)
+    assert first.text == f"no orchestrator has been alive since {died:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def test_tasks_that_no_worker_takes_wait_in_the_queue(at: Setting) -> None:
+    orchestrator = at.crowd.orchestrator()
+    for _ in range(3):
+        orchestrator.step()
+        at.clock.sleep(6)
+    orchestrator.step()
+    assert at.texts() == {
+        "queue": "1 task dispatched, 0 claimed: "
+        "no worker gives a sign of life; start `servo worker`",
+    }
+
+
+def test_tasks_behind_others_wait_for_a_worker_with_free_slots() -> None:
+    at = Setting("city.alone", "city.top", "city.flaky")
+    orchestrator = at.crowd.orchestrator()
+    worker = at.crowd.worker()
+    worker.worker._slots = 1
+    texts: list[dict[str, str]] = []
+
+    def long(request: TaskRequest, control: object) -> None:
+        for _ in range(4):
+            at.clock.sleep(5)
+            worker.beat()
+            orchestrator.step()
+        texts.append(at.texts())
+
+    worker.executor.during = long
+    orchestrator.step()
+    orchestrator.step()
+    worker.step()
+    assert texts[0] == {
+        "queue": "2 tasks dispatched, 0 claimed: no worker with free slots (1 of 1 busy)"
+    }
+
+
+def test_a_worker_that_went_silent_is_named_with_its_tasks(at: Setting) -> None:
+    orchestrator = at.crowd.orchestrator()
+    worker = at.crowd.worker()
+
+    def dies(request: TaskRequest, control: object) -> None:
+        worker.beat()
+        raise SystemExit
+
+    worker.executor.during = dies
+    orchestrator.step()
+    with contextlib.suppress(SystemExit):
+        worker.step()
+    for _ in range(5):
+        orchestrator.step()
+        at.clock.sleep(5)
+    orchestrator.step()
+    assert at.texts() == {
+        "worker": f"worker {worker.worker_id} has been silent for 25 s; 1 task running on it",
+    }
+
+
+def test_a_task_to_be_tried_again_is_waited_for_until_its_time() -> None:
+    at = Setting("city.flaky")
+    orchestrator = at.crowd.orchestrator()
+    orchestrator.step()
+    at.crowd.worker().step()
+    orchestrator.step()
+    [reason] = at.reasons()
+    assert reason.what == "retry"
+    assert reason.text.startswith("1 task to be tried again, the first at 20")
+
+
+def test_a_run_of_a_process_that_is_gone_waits_for_that_process() -> None:
+    at = Setting("city.alone", pool="local-x")
+    at.clock.sleep(60)
+    assert at.texts() == {
+        "process": "its process local-x gives no sign of life; "
+        "`servo runs resume` or an orchestrator takes over",
+    }
+
+
+def test_an_outage_during_the_run_is_told_after_it(at: Setting) -> None:
+    orchestrator = at.crowd.orchestrator().orchestrator
+    orchestrator._round(())
+
+    def denied() -> None:
+        raise Denied("Permission denied")
+
+    at.clock.sleep(10)
+    at.store.before("list", paths.INBOX, denied, times=2)
+    for _ in range(4):
+        orchestrator._round(())
+        at.clock.sleep(10)
+    reader = OrchestrationReader(at.crowd.fresh().snapshot())
+    run, tasks = reader.run(at.run_id), reader.tasks(at.run_id)
+    [(name, past)] = outages(run, look(at.store, run, tasks))
+    assert (name, past.kind, past.message) == (orchestrator.name, "denied", "Permission denied")
+
+
+def test_a_run_that_has_ended_waits_for_nothing(at: Setting) -> None:
+    at.crowd.orchestrator()
+    at.crowd.worker()
+    at.crowd.finish()
+    at.clock.sleep(600)
+    assert at.reasons() == []
+
+
+def test_a_claim_that_was_released_is_no_claim(at: Setting) -> None:
+    at.crowd.orchestrator().step()
+    queue = at.crowd.worker().queue
+    [delivery] = queue.take(1, 0.0)
+    assert contents(at.store).claimed == {delivery.message.name}
+    queue.release([delivery])
+    assert contents(at.store).claimed == frozenset()
+    assert contents(at.store).messages == {delivery.message.name}

@@ -1,0 +1,215 @@
+"""What a worker does beside its tasks: each duty goes on whatever becomes of the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+
+import pytest
+
+from arco.clock import Clock, SystemClock
+from arco.dispatch.queues.memory import MemoryQueue
+from arco.dispatch.queues.port import Delivery, Message
+from arco.errors import Corrupt, Denied, Error, Unavailable
+from arco.orchestration.limits import Timing
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Mode, Store
+from arco.worker.service import Worker
+from servo.contract.task import CodeRef, TaskRequest, TaskResult
+from tests.kit.hooks import HookStore
+from tests.kit.workspace import make_workspace
+
+QUICK = Timing(
+    interval_s=0.01,
+    busy_interval_s=0.01,
+    linger_s=0.0,
+    heartbeat_s=0.02,
+    zombie_after_s=1.0,
+    claim_s=2.0,
+    redeliver_after_s=2.0,
+    cancel_grace_s=1.0,
+)
+GIVE_UP_S = 60.0
+
+
+class Endless:
+    """An executor of tasks that run until they are told to end."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def open(self, raw: bytes) -> TaskRequest:
+        return TaskRequest(
+            tenant_id="acme",
+            workspace_id="prod",
+            run_id="r",
+            task_id="t",
+            plan_id="p",
+            attempt=1,
+            attempt_id="a",
+            asset="shop.orders",
+            asset_id="id",
+            code=CodeRef(artifact="x", module="m", name="f"),
+            output="data/shop/orders",
+        )
+
+    def run(self, request: TaskRequest, control: object, *, again: bool = False) -> TaskResult:
+        assert self.end.wait(GIVE_UP_S)
+        return TaskResult(
+            run_id="r",
+            task_id="t",
+            attempt=1,
+            attempt_id="a",
+            outcome="succeeded",
+            worker_id="w",
+        )
+
+    def abandon(self, attempt_id: str) -> bool:
+        return False
+
+
+class CountingQueue(MemoryQueue):
+    """Counts renewals."""
+
+    def __init__(self, clock: Clock, claim_s: float) -> None:
+        super().__init__(clock, claim_s)
+        self.renewals = threading.Semaphore(0)
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        super().renew(deliveries)
+        if deliveries:
+            self.renewals.release()
+
+
+class Busy:
+    """A worker of real threads that works on one task."""
+
+    def __init__(self, store: Store) -> None:
+        w = make_workspace(store, clock=SystemClock())
+        self.queue = CountingQueue(w.clock, QUICK.claim_s)
+        self.executor = Endless()
+        self.reports = w.reports(QUICK)
+        self.worker = Worker(
+            "w",
+            self.executor,  # type: ignore[arg-type]
+            self.queue,
+            self.reports,
+            store,
+            w.clock,
+            slots=1,
+            timing=QUICK,
+            drain_s=0.0,
+        )
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        """As `servo worker` does."""
+        ended = threading.Event()
+        reporting = threading.Thread(
+            target=self.reports.run, args=(ended,), kwargs={"drain_s": 0.1}, daemon=True
+        )
+        reporting.start()
+        self.worker.run(self.stop)
+        ended.set()
+        reporting.join(GIVE_UP_S)
+        assert not reporting.is_alive()
+
+    def __enter__(self) -> Busy:
+        self.queue.put([Message("m", b"{}")])
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.end.set()
+        self.stop.set()
+        self.thread.join(GIVE_UP_S)
+        assert not self.thread.is_alive()
+
+
+class Blocking(MemoryStore):
+    """Writes of liveness records hang until `free` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.free = threading.Event()
+        self.hangs = threading.Event()
+
+    def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
+        if path.startswith(paths.LIVENESS):
+            self.hangs.set()
+            self.free.wait(GIVE_UP_S)
+        super().put(path, data, mode)
+
+
+def test_claims_are_renewed_while_a_heartbeat_hangs() -> None:
+    store = Blocking()
+    with Busy(store) as busy:
+        assert store.hangs.wait(GIVE_UP_S)
+        for _ in range(2):
+            assert busy.queue.renewals.acquire(timeout=GIVE_UP_S)
+        store.free.set()
+
+
+def test_heartbeats_go_on_while_the_look_for_cancellations_hangs() -> None:
+    store = MemoryStore(SystemClock())
+    beats = threading.Semaphore(0)
+    free, hangs = threading.Event(), threading.Event()
+
+    def hang(runs: Collection[str]) -> set[str]:
+        hangs.set()
+        free.wait(GIVE_UP_S)
+        return set()
+
+    recording = HookStore(store)
+    recording.after("put", paths.LIVENESS, beats.release, times=1_000)
+    with Busy(recording) as busy:
+        busy.worker._cancelled = hang
+        assert hangs.wait(GIVE_UP_S)
+        for _ in range(2):
+            assert beats.acquire(timeout=GIVE_UP_S)
+            assert busy.queue.renewals.acquire(timeout=GIVE_UP_S)
+        free.set()
+
+
+def raising(error: Error) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize("error", [Denied("x"), Unavailable("x"), Corrupt("x")])
+def test_heartbeats_go_on_after_any_error_of_the_store(error: Error) -> None:
+    store = HookStore(MemoryStore(SystemClock()))
+    beaten = threading.Event()
+    store.before("put", paths.LIVENESS, raising(error), times=3)
+    store.after("put", paths.LIVENESS, beaten.set)
+    with Busy(store):
+        assert beaten.wait(GIVE_UP_S)
+
+
+def test_a_message_whose_task_cannot_be_looked_up_is_given_back() -> None:
+    busy = Busy(MemoryStore(SystemClock()))
+    busy.queue.put([Message("m", b"{}")])
+    [first] = busy.queue.take(1, 0.0)
+    busy.queue.release([first])
+
+    def denied(request: TaskRequest) -> bool:
+        raise Denied("no snapshot")
+
+    busy.worker._is_stale = denied
+    assert busy.worker._take_one(threading.Event()) > 0.0
+    [third] = busy.queue.take(1, 0.0)
+    assert third == Delivery(Message("m", b"{}"), 3)
+    assert busy.worker.progress() == {}
+
+
+def test_a_worker_ends_and_names_what_the_store_did_not_take() -> None:
+    store = HookStore(MemoryStore(SystemClock()))
+    store.before("put", paths.INBOX, raising(Denied("x")), times=10_000)
+    with Busy(store) as busy:
+        while not busy.worker.progress():
+            pass
+    assert busy.worker.unreported() == ["shop.orders attempt 1"]
