@@ -24,9 +24,9 @@ from arco.spark.write_options import WriteOptions
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
-from arco.worker.failures import failed
+from arco.worker.failures import TaskFailed, failed
 from arco.worker.footers import Footer, columns_of, schema_hash
-from arco.worker.secrets import Redactor
+from arco.worker.secrets import Redactor, Scalar
 from servo.contract import canonical
 from servo.contract.task import ColumnInfo, Materialization, TaskRequest
 
@@ -34,6 +34,10 @@ TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
 MAX_METADATA_CHARS: Final = 4096
+MAX_METADATA_VALUES: Final = 256
+MAX_METADATA_NAME_CHARS: Final = 256
+MAX_METADATA_BYTES: Final = 128 << 10
+"""All names and values together: they are part of one event, and of one row."""
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
@@ -77,10 +81,9 @@ def materialization(
     request: TaskRequest,
     id: str,
     written: Written,
-    metadata: Mapping[str, object],
-    redact: Redactor,
+    metadata: dict[str, Scalar],
 ) -> Materialization:
-    """The body of the commit marker. Metadata is redacted; what is no scalar becomes text."""
+    """The body of the commit marker."""
     return Materialization(
         materialization_id=id,
         asset=request.asset,
@@ -96,7 +99,7 @@ def materialization(
         schema=written.schema,
         schema_hash=written.schema_hash,
         fingerprint=request.fingerprint,
-        metadata=_metadata(metadata, redact),
+        metadata=metadata,
     )
 
 
@@ -104,16 +107,40 @@ def folder(request: TaskRequest, id: str) -> str:
     return f"{request.output}/{id}"
 
 
-def _metadata(given: Mapping[str, object], redact: Redactor) -> dict[str, str | int | bool | None]:
-    """Redacted before it is cut, so that no half of a secret is left."""
+def metadata_of(given: Mapping[str, object], redact: Redactor) -> dict[str, Scalar]:
+    """What is recorded of an output's metadata: redacted, and what is no scalar as text.
+
+    Redacted before it is cut, so that no half of a secret is left. Raises TaskFailed.
+    """
+    if len(given) > MAX_METADATA_VALUES:
+        raise _too_much(f"{len(given):,} values", f"{MAX_METADATA_VALUES:,}")
     masked = redact.mapping({str(name): _scalar(value) for name, value in given.items()})
-    return {
+    longest = max(map(len, masked), default=0)
+    if longest > MAX_METADATA_NAME_CHARS:
+        raise _too_much(
+            f"a name of {longest:,} characters", f"{MAX_METADATA_NAME_CHARS:,} characters"
+        )
+    metadata = {
         name: value[:MAX_METADATA_CHARS] if isinstance(value, str) else value
         for name, value in masked.items()
     }
+    size = sum(len(f"{name}{value}".encode("utf-8", "replace")) for name, value in metadata.items())
+    if size > MAX_METADATA_BYTES:
+        raise _too_much(f"{size:,} bytes", f"{MAX_METADATA_BYTES:,} bytes")
+    return metadata
 
 
-def _scalar(value: object) -> str | int | bool | None:
+def _too_much(what: str, limit: str) -> TaskFailed:
+    return failed(
+        "user_code",
+        "output.metadata",
+        f"the metadata of the output has {what}; the limit is {limit}",
+        "metadata is for a few short values: put the rest into the data, "
+        "or into a file and its path here",
+    )
+
+
+def _scalar(value: object) -> Scalar:
     if value is None or type(value) in (bool, str):
         return value  # type: ignore[return-value]
     if type(value) is int and abs(value) <= canonical.MAX_INT:

@@ -19,8 +19,9 @@ from arco.dispatch.liveness import LivenessRecord, Progress, beat
 from arco.dispatch.queues.port import Delivery, Queue
 from arco.dispatch.reports import Reports
 from arco.errors import Denied, Error, Invalid, Unavailable
-from arco.orchestration.events import TaskFinished, TaskStarted
+from arco.orchestration.events import TaskStarted
 from arco.orchestration.limits import Timing
+from arco.orchestration.results import finished
 from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.storage import paths
 from arco.storage.port import Store
@@ -216,7 +217,7 @@ class Worker:
         return result
 
     def _report(self, working: _Working, result: TaskResult) -> None:
-        self._reports.submit([TaskFinished(result=result)], done=lambda: self._done(working))
+        self._reports.submit([finished(result)], done=lambda: self._done(working))
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""
