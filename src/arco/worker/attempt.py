@@ -38,11 +38,13 @@ from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
 from arco.worker.output import (
     Written,
+    check_secrets,
     folder,
     materialization,
     metadata_of,
     summed_up,
     tables_of,
+    too_deep,
     write,
 )
 from arco.worker.pricing import Pricing
@@ -392,6 +394,11 @@ class Attempt:
 
     def _write_frame(self, target: str, frame: Any) -> Written:
         """The write runs the function's plan: what fails in it is the user's code."""
+        try:
+            columns = frame.schema.jsonValue()["fields"]
+        except RecursionError:
+            raise too_deep() from None
+        check_secrets(columns, self._redact)
         self._tracing.plan(frame)
         footers = _as_user_code(
             lambda: write_frame(

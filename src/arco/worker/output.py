@@ -233,7 +233,7 @@ def write(
     For `pii`, see `summed_up`.
     """
     sink = _Parts(store, folder, _options(io or {}, target_bytes), check)
-    for group in _groups(tables):
+    for group in _groups(tables, redact):
         sink.add(group)
     schema, footers = sink.finish()
     return Written() if schema is None else summed_up(footers, redact, schema, pii)
@@ -251,14 +251,14 @@ def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
     return WriteOptions.of(io, target_bytes)
 
 
-def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _groups(tables: Iterable[pa.Table], redact: Redactor) -> Iterator[pa.Table]:
     """The same rows in tables of a row group's size: small ones joined, big ones cut."""
     schema: pa.Schema | None = None
     waiting: list[pa.Table] = []
     size = rows = 0
     for table in tables:
         if schema is None:
-            schema = _checked_schema(table.schema)
+            schema = _checked_schema(table.schema, redact)
             yield schema.empty_table()
         for part in _cut(table):  # first, so that little is cast at once
             waiting.append(_conformed(part, schema))
@@ -277,8 +277,9 @@ def _cut(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(start, step)
 
 
-def _checked_schema(schema: pa.Schema) -> pa.Schema:
+def _checked_schema(schema: pa.Schema, redact: Redactor) -> pa.Schema:
     """The schema that is written; TaskFailed for what a frame of Spark's may not have either."""
+    _check_depth(schema)
     columns = [each.with_type(types.rebuilt(each.type, _readable)) for each in schema]
     written = pa.schema(columns, _own_metadata(schema))
     try:
@@ -286,7 +287,46 @@ def _checked_schema(schema: pa.Schema) -> pa.Schema:
     except ValueError as error:
         raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
     check_columns(fields)
+    check_secrets(fields, redact)
     return written
+
+
+def _check_depth(schema: pa.Schema) -> None:
+    level, depth = list(schema), 0
+    while level:
+        depth += 1
+        if depth > types.MAX_DEPTH:
+            raise too_deep()
+        level = [
+            each.type.field(at)
+            for each in level
+            if pa.types.is_nested(each.type)
+            for at in range(each.type.num_fields)
+        ]
+
+
+def too_deep() -> TaskFailed:
+    return failed(
+        "user_code",
+        "output.columns",
+        f"a column is nested more than {types.MAX_DEPTH} levels deep",
+        "flatten it, or store the inner part as JSON text",
+    )
+
+
+def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
+    """TaskFailed where a column, or a field inside of one, has a secret in its name.
+
+    Names are in events, tables and markers. To mask one would be to rename the column.
+    """
+    for number, column in enumerate(columns, 1):
+        if any(redact(name) != name for name in types.names(column)):
+            raise failed(
+                "user_code",
+                "output.secret",
+                f"the name of column {number} of the output, or of a field in it, has a secret",
+                "name columns by what they hold: names are stored, and shown to everybody",
+            )
 
 
 def _own_metadata(schema: pa.Schema) -> dict[bytes, bytes]:
