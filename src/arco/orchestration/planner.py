@@ -83,7 +83,7 @@ def normalised(request: PlanRequest) -> PlanRequest:
         request,
         selection=_sorted_set(request.selection),
         exclude=_sorted_set(request.exclude),
-        partitions=_sorted_set(request.partitions),
+        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
         redo=_sorted_set(request.redo),
     )
 
