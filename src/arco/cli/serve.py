@@ -137,6 +137,7 @@ def worker(
     made.run(stop)
     ended.set()
     reporting.join()
+    workspace.spark().end()
     _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
 
 
