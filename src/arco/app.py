@@ -45,7 +45,7 @@ from arco.orchestration.in_use import runs_of
 from arco.orchestration.limits import Limits as OrchestrationLimits
 from arco.orchestration.limits import Timing
 from arco.orchestration.reader import Library, OrchestrationReader
-from arco.orchestration.tables import RUNS, TASKS
+from arco.orchestration.tables import RUNS
 from arco.quality import fold as quality_fold
 from arco.spark.host import SparkHost
 from arco.spark.settings import SparkSettings
@@ -81,6 +81,7 @@ from arco.worker.execute import Executor
 from arco.worker.keys import task_keys
 from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
+from arco.worker.staleness import Staleness
 from servo.contract.task import TaskRequest
 from servo.contract.ulid import system_ulids
 
@@ -112,6 +113,10 @@ def chain() -> Chain:
 @functools.cache
 def _spark_host(settings: bytes) -> SparkHost:
     return SparkHost(msgspec.json.decode(settings, type=SparkSettings))
+
+
+def _never(request: TaskRequest) -> bool:
+    return False
 
 
 class Workspace:
@@ -417,6 +422,7 @@ class Workspace:
             spark=self.spark(),
             pricing=self.pricing,
         )
+        staleness = Staleness(self.snapshot, self.clock)
         return Worker(
             worker_id,
             executor,
@@ -426,17 +432,12 @@ class Workspace:
             self.clock,
             slots=slots,
             timing=timing,
-            is_stale=self._is_stale,
+            is_stale=staleness.is_stale,
+            # Nobody but this process can put a message into a queue in memory.
+            is_over=_never if isinstance(queue, MemoryQueue) else staleness.is_over,
             cancelled=self._cancelled,
             drain_s=drain_s,
         )
-
-    def _is_stale(self, request: TaskRequest) -> bool:
-        """Whether an attempt has nothing to report any more: it ended, or another took over."""
-        row = self.snapshot().get(TASKS, request.run_id, request.task_id)
-        if row is None:
-            return True
-        return row.attempt_id != request.attempt_id or row.state not in states.ACTIVE_ATTEMPT
 
     def _cancelled(self, runs: Collection[str]) -> set[str]:
         snapshot = self.snapshot()

@@ -465,3 +465,40 @@ def test_options_that_exclude_each_other_are_refused(servo: Servo) -> None:
     deploy(servo, SHOP)
     assert "--remote" in servo.error("run", "*", "--detach", code=2)["message"]
     assert "--dry-run" in servo.error("run", "*", "--deploy", "--dry-run", code=2)["message"]
+
+
+BLANKS = """
+import pyarrow as pa
+
+from servo import AssetContext, asset, static
+
+NAMESPACE = "n"
+
+
+@asset(partitions=static("k", ["", " lead", "trail ", "plain"]))
+def part(ctx: AssetContext) -> pa.Table:
+    return pa.table({"key": [ctx.partition_value("k")]})
+"""
+
+
+def test_partition_keys_with_blanks_and_the_empty_key_can_be_asked_for(servo: Servo) -> None:
+    deploy(servo, BLANKS)
+    for key in ("", " lead", "trail ", "plain"):
+        done = servo.json("run", "n.part", "-p", f"k={key}")
+        assert (done["state"], done["tasks_succeeded"]) == ("SUCCEEDED", 1)
+    workspace = servo.open()
+    asset_id = workspace.read_orchestration().deployed_assets()["n.part"].asset_id
+    rows = workspace.read_execution().partitions(asset_id)
+    assert [row.version for row in rows] == [1, 1, 1, 1]
+
+
+def test_run_whose_code_closes_stdout_ends_as_its_tasks_do(servo: Servo) -> None:
+    text = (
+        "import os\nfrom servo import asset\n\n\n@asset(namespace='n')\ndef a() -> None:\n    {}\n"
+    )
+    deploy(servo, text.format("os.close(1)"))
+    assert servo.json("run", "*")["state"] == "SUCCEEDED"
+    deploy(servo, text.format("os.close(1); os.close(2); raise ValueError('no')"))
+    done = servo.run("run", "*")
+    assert done.returncode == 1
+    assert "no" in done.stdout + done.stderr and "Traceback" not in done.stderr

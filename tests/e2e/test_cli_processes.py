@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
 from arco.catalog.events import AssetObserved
+from arco.storage import paths
 from tests.e2e.conftest import Servo, populate
+from tests.kit.spark_cluster import children
 
 
 def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
@@ -80,3 +84,51 @@ def test_reader_that_leaves_is_no_error(servo: Servo) -> None:
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait(timeout=60) == 141
+
+
+ON_SPARK = """
+from servo import AssetContext, asset
+
+NAMESPACE = "n"
+
+
+@asset
+def numbers(ctx: AssetContext):
+    return ctx.spark.range(3)
+"""
+
+
+@pytest.mark.spark
+def test_a_worker_that_is_told_to_end_leaves_no_jvm(servo: Servo) -> None:
+    folder = servo.directory / "project"
+    folder.mkdir()
+    (folder / "assets.py").write_text(ON_SPARK)
+    servo.json("deploy", "--project", str(folder))
+    worker = servo.start("worker", "--json", "--cache", str(servo.directory / "cache"))
+    lines_until(worker, "started")
+    jvms = _until_some_jvm(worker.pid)
+    worker.send_signal(signal.SIGTERM)
+    _, err = worker.communicate(timeout=100)
+    assert (worker.returncode, err) == (0, "")
+    deadline = time.monotonic() + 60
+    while any(_is_java(pid) for pid in jvms):
+        assert time.monotonic() < deadline, "its JVM is still there"
+        time.sleep(0.1)
+    assert [meta.path for meta in servo.open().store.list(paths.LIVENESS)] == []
+
+
+def _until_some_jvm(pid: int) -> list[int]:
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        jvms = [child for child in children(pid) if _is_java(child)]
+        if jvms:
+            return jvms
+        time.sleep(0.1)
+    raise AssertionError("no JVM was started")
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return "java" in Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return False

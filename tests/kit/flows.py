@@ -46,6 +46,7 @@ from arco.worker.commit import commit_output, committed
 from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.interrupt import Control
 from arco.worker.service import Worker
+from arco.worker.staleness import Staleness
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import Manifest
 from servo.contract.task import ErrorInfo, Materialization, OutputCommit, TaskRequest, TaskResult
@@ -275,6 +276,7 @@ class WorkerProcess:
         self.queue = queue or w.store_queue(self.worker_id, timing)
         self.reports = w.reports(timing)
         self.executor = ScriptedExecutor(w, self.worker_id, script)
+        staleness = Staleness(w.snapshot, clock)
         self.worker = Worker(
             self.worker_id,
             self.executor,  # type: ignore[arg-type]
@@ -283,7 +285,8 @@ class WorkerProcess:
             w.store,
             clock,
             timing=timing,
-            is_stale=w._is_stale,
+            is_stale=staleness.is_stale,
+            is_over=staleness.is_over,
             cancelled=w._cancelled,
         )
 

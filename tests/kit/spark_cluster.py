@@ -51,8 +51,8 @@ class Process:
 
     def kill(self) -> None:
         """This process, and those that it started, with -9."""
-        children = _children(self.pid)
-        for pid in (self.pid, *children):
+        started = children(self.pid)
+        for pid in (self.pid, *started):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._popen.wait()
@@ -63,13 +63,9 @@ class Cluster:
         self.folder = folder
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
-        port, self._web = _free_port(), _free_port()
-        self.url = f"spark://127.0.0.1:{port}"
-        self.master = Process(
-            self.logs / "master.log",
-            "org.apache.spark.deploy.master.Master",
-            *("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._web)),
-        )
+        self._port, self._web = _free_port(), _free_port()
+        self.url = f"spark://127.0.0.1:{self._port}"
+        self.master = self._start_master("master.log")
         self.workers: list[Process] = []
         try:
             self._until(lambda: self._state() is not None, self.master)
@@ -104,6 +100,19 @@ class Cluster:
     def kill_worker(self, index: int = 0) -> None:
         """kill -9 of a worker and of its executors, and it is gone when this returns."""
         self.workers.pop(index).kill()
+
+    def restart_master(self) -> None:
+        """kill -9 of the master, and another in its place: it knows no application."""
+        self.master.kill()
+        self.master = self._start_master("master-again.log")
+        self._until(lambda: self._state() is not None, self.master)
+
+    def _start_master(self, log: str) -> Process:
+        return Process(
+            self.logs / log,
+            "org.apache.spark.deploy.master.Master",
+            *("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web)),
+        )
 
     def stop(self) -> None:
         for process in (*self.workers, self.master):
@@ -173,7 +182,7 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """The processes that it started, and theirs."""
     parents = {}
     for entry in Path("/proc").iterdir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
@@ -13,10 +14,9 @@ from hypothesis import strategies as st
 from arco.storage.memory import MemoryStore
 from arco.worker.capture import LogCapture
 from arco.worker.failures import classify
-from arco.worker.output import Written, materialization
+from arco.worker.output import metadata_of
 from arco.worker.secrets import MASK, Redactor
 from tests.kit.clocks import SimClock
-from tests.unit.test_worker_envelope import make_request
 
 Form = Callable[[str], str]
 
@@ -33,6 +33,11 @@ FORMS: dict[str, Form] = {
     "form": quote_plus,
     "base64": lambda s: base64.b64encode(s.encode()).decode(),
     "urlsafe base64": lambda s: base64.urlsafe_b64encode(s.encode()).decode(),
+    "base32": lambda s: base64.b32encode(s.encode()).decode(),
+    "hexadecimal": lambda s: s.encode().hex(),
+    "HTML": html.escape,
+    "utf-16": lambda s: repr(s.encode("utf-16-le")),
+    "backwards": lambda s: s[::-1],
 }
 
 characters = st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs"])
@@ -44,7 +49,19 @@ around = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), max_size=
 
 def survivors(text: str, planted: list[str]) -> list[str]:
     """Which plain or disguised secrets can be found in a text."""
-    forms = ("plain", "json", "json text", "quoted whole", "form", "base64", "urlsafe base64")
+    forms = (
+        "plain",
+        "json",
+        "json text",
+        "quoted whole",
+        "form",
+        "base64",
+        "urlsafe base64",
+        "base32",
+        "hexadecimal",
+        "HTML",
+        "backwards",
+    )
     found = []
     for secret in planted:
         spelled = {FORMS[form](secret).strip('"') for form in forms} | {repr(secret)[1:-1]}
@@ -92,10 +109,10 @@ def test_nothing_that_leaves_an_attempt_holds_it(secret: str, form: str, cuts: l
     except ValueError as error:
         info = classify(error, redact=redact)
     capture.close(f"failed: {said}")
-    made = materialization(make_request(), "m", Written(), {"said": said, said: 1}, redact)
+    metadata = metadata_of({"said": said, said: 1}, redact)
     lines = store.get("log").data.decode().split("\n")
     logged = "\n".join(line[len("2026-01-01T00:00:00.000000Z stdout  ") :] for line in lines)
-    told = [logged, info.message, info.traceback, f"{made.metadata}"]
+    told = [logged, info.message, info.traceback, f"{metadata}"]
     assert [survivors(text, [secret]) for text in told] == [[], [], [], []]
 
 

@@ -203,7 +203,7 @@ def test_whatever_fails_keeps_events_and_their_order(at: Setting, error: Excepti
     assert called == ["a"]
 
 
-def test_event_that_is_too_large_is_dropped_and_the_others_are_not(
+def test_fact_that_is_no_result_and_too_large_is_dropped_and_the_others_are_not(
     at: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[str] = []

@@ -298,9 +298,19 @@ def test_values_are_taken_by_name() -> None:
     assert keys(regions, "all") == ["all"]
 
 
+def test_values_with_blanks_and_the_empty_value_are_taken_as_they_are() -> None:
+    names = keys_of(StaticDimension(name="k", values=("", " lead", "trail ", "lead", "in side")))
+    for value in ("", " lead", "trail ", "lead", "in side"):
+        assert keys(names, value) == [value]
+    assert keys(names, " lead,trail ,") == ["", " lead", "trail "]
+    assert keys(names, " in side , lead") == [" lead", "in side"]
+    assert keys(keys_of(REGIONS), " eu , us ") == ["eu", "us"]
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
+        ("", "'' is not a value of 'region'", "it has: eu, us"),
         ("uss", "'uss' is not a value of 'region'", "did you mean 'us'?"),
         ("mars", "'mars' is not a value", "it has: eu, us"),
         ("eu..us", "has no ranges", "region=all"),
@@ -320,11 +330,11 @@ def test_picking_keeps_what_there_is_beside_the_problem() -> None:
 
 
 def test_ranges_are_grouped_by_dimension() -> None:
-    assert by_dimension(["date=a", "region=eu", "date = b=c"]) == {
-        "date": ("a", "b=c"),
-        "region": ("eu",),
+    assert by_dimension(["date=a", "region=eu", "date = b=c", "region="]) == {
+        "date": ("a", " b=c"),
+        "region": ("eu", ""),
     }
-    for text in ("date", "=x", "date="):
+    for text in ("date", "=x"):
         with pytest.raises(Invalid, match="is not a partition range"):
             by_dimension([text])
 

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import time
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 
@@ -213,3 +214,34 @@ def test_a_thread_that_outlives_its_task_still_shows_no_secret(
     assert capsys.readouterr().out == "late ***\n"
     with contextlib.suppress(NotFound):
         assert "late" not in log.text
+
+
+def test_one_endless_line_takes_little_memory_and_is_kept_as_several() -> None:
+    log, chars = Log("hunter2", limit=1 << 20), 64 << 20
+    text = "y" * chars
+    tracemalloc.start()
+    log.capture.write("stdout", text)
+    log.capture.close("succeeded")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < chars / 2
+    assert "the log is cut at" in log.text
+    assert max(map(len, log.lines)) < 100_000
+
+
+def test_a_secret_across_the_pieces_of_an_endless_line_is_masked() -> None:
+    for before in range((1 << 20) - 12, (1 << 20) + 3):
+        log = Log("tops3cret-value", limit=4 << 20)
+        log.capture.write("stdout", "y" * before + "tops3cret-value" + "z" * 100_000)
+        log.capture.close("succeeded")
+        kept = "".join(line.removeprefix("stdout").strip() for line in log.lines)
+        assert "***" in kept and "s3cret" not in kept
+
+
+def test_bytes_that_are_printed_at_once_are_decoded_whole() -> None:
+    log = Log(limit=8 << 20)
+    with log.capture.active():
+        assert sys.stdout.buffer.write(("€" * 700_000).encode()) == 2_100_000
+    log.capture.close("succeeded")
+    kept = "".join(line.removeprefix("stdout").strip() for line in log.lines[:-1])
+    assert kept == "€" * 700_000

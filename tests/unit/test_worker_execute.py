@@ -476,3 +476,58 @@ def test_a_new_deployment_runs_beside_the_old_one(bench: Bench) -> None:
         requests.append(bench.request(run_id=f"r{number}"))
     found = [version(bench.executor.run(r, NoControl())).schema[0].min for r in requests]
     assert found == ["1", "2"]
+
+
+# -- secrets in names, and deep types -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        'pa.table({"x": [1], f"by {token}": [1]})',
+        'pa.table({"x": [1], token.encode().hex(): [1]})',
+        'pa.table({"x": [1], "y": [{token: 1}]})',
+    ],
+)
+def test_a_column_with_a_secret_in_its_name_is_refused_and_written_nowhere(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("TOKEN", "tops3cret-value")
+    bench.deploy(f"""
+        @asset
+        def f(ctx: AssetContext):
+            token = ctx.secret("token")
+            return {columns}
+    """)
+    result = bench.run(secrets={"token": SecretRef.parse("env:TOKEN")})
+    assert problem(result) == ("failed", "user_code", "output.secret")
+    assert result.error is not None and "column 2" in result.error.message
+    assert bench.objects("data/") == []
+    told = f"{result} {bench.log()}"
+    assert "tops3cret-value" not in told and b"tops3cret-value".hex() not in told
+
+
+def test_data_that_is_nested_too_deep_is_told_so(bench: Bench) -> None:
+    bench.deploy("""
+        @asset
+        def f():
+            type = pa.int64()
+            for _ in range(500):
+                type = pa.list_(type)
+            return pa.table({"x": pa.array([None], type)})
+    """)
+    result = bench.run()
+    assert problem(result) == ("failed", "user_code", "output.columns")
+    assert result.error is not None and "nested more than 100 levels" in result.error.message
+
+
+def test_data_that_is_nested_less_deep_is_written(bench: Bench) -> None:
+    bench.deploy("""
+        @asset
+        def f():
+            type = pa.int64()
+            for _ in range(90):
+                type = pa.list_(type)
+            return pa.table({"x": pa.array([None], type)})
+    """)
+    assert version(bench.run()).rows == 1

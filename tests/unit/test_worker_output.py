@@ -20,7 +20,7 @@ from arco.worker import output
 from arco.worker.commit import commit_output, committed
 from arco.worker.failures import TaskFailed
 from arco.worker.inputs import read_input
-from arco.worker.output import Written, materialization, tables_of, write
+from arco.worker.output import Written, materialization, metadata_of, tables_of, write
 from arco.worker.secrets import Redactor
 from servo.contract.task import InputRef, MaterializationRef, OutputCommit
 from tests.kit.clocks import SimClock
@@ -312,7 +312,7 @@ class Answering(MemoryStore):
 
 
 def made(id: str) -> OutputCommit:
-    output = materialization(make_request(), id, Written(rows=1), {"note": 1}, Redactor())
+    output = materialization(make_request(), id, Written(rows=1), {"note": 1})
     return OutputCommit(materialization=output)
 
 
@@ -356,11 +356,9 @@ def test_a_marker_that_cannot_be_read_is_corrupt_and_not_absent() -> None:
 
 
 def test_metadata_is_scalar_and_redacted() -> None:
-    found = materialization(
-        make_request(), "m", Written(), {"f": 0.5, "big": 1 << 70, "s": "hunter2", "l": [1]},
-        Redactor(["hunter2"]),
-    )  # fmt: skip
-    assert found.metadata == {"f": "0.5", "big": str(1 << 70), "s": "***", "l": "[1]"}
+    given = {"f": 0.5, "big": 1 << 70, "s": "hunter2", "l": [1]}
+    found = metadata_of(given, Redactor(["hunter2"]))
+    assert found == {"f": "0.5", "big": str(1 << 70), "s": "***", "l": "[1]"}
 
 
 # -- inputs -------------------------------------------------------------------------------

@@ -66,6 +66,9 @@ class Driver:
     def alive(self) -> bool:
         return True
 
+    def cluster_lost(self) -> str:
+        return ""
+
     def exit_status(self) -> int | None:
         return None
 
@@ -79,6 +82,10 @@ class Driver:
     def rest(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def discard(self) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Scene:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -94,6 +95,35 @@ def test_a_disguise_is_seen_through(form: str) -> None:
     masked = Redactor([TOKEN])(f"before {form} after")
     assert masked.startswith("before ") and masked.endswith(" after") and "***" in masked
     assert len(masked) < len(f"before {form} after")
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        TOKEN.encode().hex(),
+        TOKEN.encode().hex().upper(),
+        *(base64.b32encode(f"{'u' * n}{TOKEN}{'v' * n}".encode()).decode() for n in range(6)),
+        base64.b32encode(TOKEN.encode()).decode().lower().rstrip("="),
+        html.escape(TOKEN),
+        html.escape(TOKEN, quote=False),
+        html.escape(TOKEN).encode("ascii", "xmlcharrefreplace").decode(),
+        repr(TOKEN.encode("utf-16")),
+        repr(TOKEN.encode("utf-16-be")),
+        TOKEN.encode("utf-16-le").decode("latin-1"),
+        TOKEN[::-1],
+        TOKEN.upper(),
+        TOKEN.lower(),
+    ],
+)
+def test_another_encoding_is_masked(encoded: str) -> None:
+    masked = Redactor([TOKEN])(f"before {encoded} after")
+    assert masked.startswith("before ") and masked.endswith(" after") and "***" in masked
+    left = masked.removeprefix("before ").removesuffix(" after").replace("***", "")
+    assert len(left) < len(encoded) / 2
+
+
+def test_short_secrets_are_masked_in_their_own_case_alone() -> None:
+    assert Redactor(["Hunter2"])("Hunter2 HUNTER2 hunter2 2retnuH") == "*** HUNTER2 hunter2 ***"
 
 
 def test_the_longest_secret_is_masked_first() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -103,11 +104,36 @@ def main() -> NoReturn:
     that exits right after a read (apache/arrow#34314). All that needs closing has
     been closed by then.
     """
+    _own_streams()
     code = run(sys.argv[1:])
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # whoever reads us has gone, or it is closed
+            stream.flush()
     os._exit(code)
+
+
+def _own_streams() -> None:
+    """Write to copies of the descriptors of stdout and stderr.
+
+    `servo run` calls user code in this process. Code that closes descriptor 1 would otherwise
+    have what we print fail, or go to the next file that gets that number.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        try:
+            copied = os.dup(stream.fileno())
+        except OSError:
+            continue
+        own = io.TextIOWrapper(
+            open(copied, "wb"),  # noqa: SIM115 - open until the process ends
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        setattr(sys, name, own)
 
 
 def run(given: Sequence[str]) -> int:

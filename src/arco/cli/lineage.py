@@ -311,8 +311,8 @@ def _execution(row: ExecutionRow) -> str:
     from arco.cli.times import short
 
     partitions = [text for key in row.source_partitions if (text := partition_text(key))]
-    read = f"{row.source}[{_few(partitions)}]" if partitions else row.source
-    versions = _few([id[-8:] for id in row.source_materializations])
+    read = f"{row.source}[{_few(partitions, row.source_count)}]" if partitions else row.source
+    versions = _few([id[-8:] for id in row.source_materializations], row.source_count)
     made = partition_text(row.partition_key)
     return (
         f"{short(row.recorded_at)}  run {row.run_id[-8:]}: {read} version {versions or '–'} → "
@@ -320,8 +320,10 @@ def _execution(row: ExecutionRow) -> str:
     )
 
 
-def _few(texts: list[str]) -> str:
-    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+def _few(texts: list[str], total: int = 0) -> str:
+    """The first of them, and how many more there are; `total` where the list was cut."""
+    more = (total or len(texts)) - 3
+    return ", ".join(texts[:3]) + (f" and {more:,} more" if more > 0 else "")
 
 
 # -- for machines -------------------------------------------------------------------------
@@ -461,7 +463,7 @@ def _read_by_held(ref: InputRef) -> ReadAsset:
     from arco.lineage.openlineage import ReadAsset
 
     versions = tuple(each.materialization_id for each in ref.materializations)
-    rows = sum(each.rows for each in ref.materializations)
+    rows = ref.rows if ref.count else sum(each.rows for each in ref.materializations)
     return ReadAsset(asset=ref.asset, versions=versions, rows=rows)
 
 

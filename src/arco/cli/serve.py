@@ -145,6 +145,7 @@ def worker(
     made.run(stop)
     ended.set()
     reporting.join(2 * DRAIN_S)  # a call of the store may hang
+    workspace.spark().end()
     _raise_if_unreported(worker_id, made.unreported())
     _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
 

@@ -6,7 +6,8 @@ something to go with. All that waits goes in one batch: that is what makes many 
 tasks cheap.
 
 After an append whose outcome is unknown, the same events are appended again under the
-same batch name, which the log takes once.
+same batch name, which the log takes once. A result that the log does not take is replaced by
+one that it does; other facts that it does not take are dropped, with an error in the log.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from arco.clock import Clock
 from arco.errors import Error, Invalid, Unappended
 from arco.log.append import Ledger
-from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload
+from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload, encode_payload
+from arco.orchestration.events import TaskFinished
+from arco.orchestration.results import UNRECORDED, finished, unrecorded, whole
 from arco.storage.outage import Outage
 
 log = logging.getLogger(__name__)
@@ -50,8 +55,8 @@ class Reports:
     def submit(
         self, payloads: Sequence[Payload], *, urgent: bool = True, done: Done | None = None
     ) -> None:
-        """Hand over events. `done` is called once they are durable, or were dropped because
-        the log cannot take them: either way nobody needs to wait for them any more."""
+        """Hand over events. `done` is called once they are durable, or were replaced or dropped
+        because the log cannot take them: either way nobody needs to wait for them any more."""
         events = [self._ledger.event(payload) for payload in payloads]
         if not events:
             _call(done)
@@ -120,13 +125,17 @@ class Reports:
                 self._unknown = (error.batch, len(part))
                 self._put_back([each for some in [part, *parts] for each in some])
                 raise
-            except Invalid:
+            except Invalid as refused:
                 batch = ""
                 if len(part) > 1:
                     half = len(part) // 2
                     parts[:0] = [part[:half], part[half:]]
                     continue
-                event = part[0][0]
+                event, done = part[0]
+                instead = _instead(event, refused)
+                if instead is not None:
+                    parts.insert(0, [(instead, done)])
+                    continue
                 log.exception(
                     "report %s (%s) cannot be appended, and is dropped", event.id, event.type
                 )
@@ -187,6 +196,23 @@ class Reports:
             return outage.failed(Error(f"{type(error).__name__}: {error}"))
         outage.passed()
         return 0.0
+
+
+def _instead(event: Event, refused: Invalid) -> Event | None:
+    """What is reported in the place of a result that the log does not take.
+
+    An attempt without a result would be waited for until its worker is taken for dead.
+    """
+    if event.type != TaskFinished.TYPE:
+        return None
+    log.error("the result %s cannot be appended as it is: %s", event.id, refused)
+    result = whole(msgspec.json.decode(event.data, type=TaskFinished))
+    data = encode_payload(finished(result))
+    if len(data) >= len(event.data):
+        if result.error is not None and result.error.code == UNRECORDED:
+            return None  # this was its replacement
+        data = encode_payload(TaskFinished(result=unrecorded(result, refused.message)))
+    return msgspec.structs.replace(event, data=data)
 
 
 def _call(done: Done | None) -> None:

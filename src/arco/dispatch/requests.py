@@ -14,7 +14,7 @@ from arco.orchestration.reader import Library
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.storage import paths
 from servo.contract.keys import AssetKey
-from servo.contract.manifest import Asset, Manifest
+from servo.contract.manifest import Asset, Manifest, reference_targets
 from servo.contract.partition import PartitionKey, path_segment
 from servo.contract.task import CodeRef, InputRef, MaterializationRef, TaskRequest, personal
 
@@ -30,8 +30,11 @@ class Versions(Protocol):
 
     def current(self, asset_id: str, partition: str) -> MaterializationRef | None: ...
 
-    def all_current(self, asset_key: str) -> list[MaterializationRef]:
-        """Of every partition of a deployed asset, in their order."""
+    def all_current(self, asset_id: str) -> list[MaterializationRef]:
+        """Of every partition of an asset, in their order."""
+
+    def asset_id(self, asset_key: str) -> str:
+        """Of the asset that has this key, or had it before it was renamed. Raises NotFound."""
 
 
 class Requests:
@@ -153,18 +156,23 @@ def _references(
 
     What this run has made counts, though it may not be committed yet.
     """
-    wanted = [str(c.params["asset"]) for c in asset.checks if c.kind == "references"]
-    for key in dict.fromkeys(wanted):
+    for key in reference_targets(asset):
         read = next((each for each in planned.inputs if each.asset == key), None)
         if read is not None:
             found = _input(plan, run, read, task_of, versions).materializations
         else:
             above = [plan.spec.tasks[i] for i in planned.depends_on]
             made = [_made(run, t.task_id, task_of) for t in above if t.asset == key]
-            current = {ref.partition: ref for ref in versions.all_current(key)}
+            asset_id = _reference_id(plan, key, versions)
+            current = {ref.partition: ref for ref in versions.all_current(asset_id)}
             fresh = {task.partition_key: _output(task, versions) for task in made}
             found = tuple(ref for _, ref in sorted((current | fresh).items()))
         yield InputRef(asset=key, materializations=found)
+
+
+def _reference_id(plan: Plan, key: str, versions: Versions) -> str:
+    """The id that the plan gives. Plans of older versions have none: then by today's names."""
+    return plan.spec.references.get(key) or versions.asset_id(key)
 
 
 def _made(run: RunRow, task_id: str, task_of: TaskOf) -> TaskRow:

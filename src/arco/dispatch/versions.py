@@ -37,11 +37,19 @@ class CommittedVersions:
         row = self._snapshot.get(PARTITIONS, asset_id, partition)
         return None if row is None else _ref(row)
 
-    def all_current(self, asset_key: str) -> list[MaterializationRef]:
-        snapshot = self._snapshot
-        asset = snapshot.get(DEPLOYED_ASSETS, PROJECT, asset_key)
-        rows = [] if asset is None else snapshot.rows(PARTITIONS, asset.asset_id)
+    def all_current(self, asset_id: str) -> list[MaterializationRef]:
+        rows = self._snapshot.rows(PARTITIONS, asset_id)
         return [_ref(row) for row in sorted(rows, key=lambda row: row.partition_key)]
+
+    def asset_id(self, asset_key: str) -> str:
+        row = self._snapshot.get(DEPLOYED_ASSETS, PROJECT, asset_key)
+        if row is not None:
+            return row.asset_id
+        deployed = self._snapshot.rows(DEPLOYED_ASSETS, PROJECT)
+        renamed = next((row for row in deployed if asset_key in row.previous_keys), None)
+        if renamed is None:
+            raise NotFound(f"no asset is, or was, called {asset_key}")
+        return renamed.asset_id
 
 
 def _ref(row: MaterializationRow | PartitionRow) -> MaterializationRef:

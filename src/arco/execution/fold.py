@@ -311,7 +311,7 @@ def _row(
         task_id=m.task_id,
         attempt_id=m.attempt_id,
         path=m.path,
-        files=len(m.files),
+        files=m.file_count or len(m.files),
         rows=m.rows,
         bytes=m.bytes,
         schema_hash=m.schema_hash,
@@ -319,6 +319,7 @@ def _row(
         metadata={name: str(value) for name, value in m.metadata.items()},
         created_at=fact.received_at,
         position=fact.position,
+        details="" if m.details is None else m.details.path,
     )
 
 

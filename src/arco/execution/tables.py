@@ -35,6 +35,8 @@ class MaterializationRow(Row, frozen=True):
     """Of the report that brought it: what newest means."""
     superseded_at: datetime | None = None
     """When another version became current, or it was found not to be good."""
+    details: str = ""
+    """The object with all of its result, where that was too large for the log."""
 
 
 class SchemaRow(Row, frozen=True):

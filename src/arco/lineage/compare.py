@@ -5,7 +5,7 @@ It says only that a column may have come from there, so all of it is of low conf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from arco.lineage.found import Found
 from servo.contract.task import ColumnInfo, ColumnLineage, ColumnSource
@@ -15,9 +15,9 @@ Schemas = Mapping[str, Sequence[ColumnInfo]]
 
 
 def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> Found:
-    columns, unmapped = [], []
+    columns, unmapped, alike = [], [], _by_name_and_type(inputs)
     for column in output:
-        sources = tuple(sorted(_alike(column, inputs)))
+        sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
         if sources:
             columns.append(
                 ColumnLineage(
@@ -29,9 +29,11 @@ def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> Found:
     return Found(method="schema", columns=tuple(columns), unmapped=tuple(unmapped))
 
 
-def _alike(column: ColumnInfo, inputs: Schemas) -> Iterable[ColumnSource]:
+def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:
+    """Looked up and not searched: there may be thousands of columns on both sides."""
+    alike: dict[tuple[str, str], list[ColumnSource]] = {}
     for asset, schema in inputs.items():
-        for candidate in schema:
-            same_name = candidate.name.lower() == column.name.lower()
-            if same_name and candidate.type == column.type:
-                yield ColumnSource(asset, candidate.name, "identity")
+        for column in schema:
+            source = ColumnSource(asset, column.name, "identity")
+            alike.setdefault((column.name.lower(), column.type), []).append(source)
+    return alike

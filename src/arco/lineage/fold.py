@@ -130,10 +130,16 @@ def _reads(read: Iterable[InputRef]) -> list[InputRef]:
     made: dict[tuple[str, str], InputRef] = {}
     for ref in read:
         known = made.get((ref.asset, ref.parameter))
-        versions = () if known is None else known.materializations
-        both = dict.fromkeys((*versions, *ref.materializations))
-        made[ref.asset, ref.parameter] = msgspec.structs.replace(ref, materializations=tuple(both))
+        made[ref.asset, ref.parameter] = ref if known is None else _both(known, ref)
     return list(made.values())
+
+
+def _both(known: InputRef, ref: InputRef) -> InputRef:
+    """One input that was read twice. Of a list that was cut the longer one speaks for both."""
+    if known.count or ref.count:
+        return max(known, ref, key=lambda each: each.count or len(each.materializations))
+    both = dict.fromkeys((*known.materializations, *ref.materializations))
+    return msgspec.structs.replace(ref, materializations=tuple(both))
 
 
 def _edge(recorded: LineageRecorded, ref: InputRef) -> EdgeRow:
@@ -185,10 +191,12 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         task_id=recorded.task_id,
         source_materializations=[m.materialization_id for m in ref.materializations],
         source_partitions=[m.partition for m in ref.materializations],
-        rows_read=sum(m.rows for m in ref.materializations),
+        rows_read=ref.rows if ref.count else sum(m.rows for m in ref.materializations),
         rows_written=recorded.rows,
         bytes_written=recorded.bytes,
         recorded_at=fact.received_at,
+        source_count=ref.count,
+        source_fingerprint=ref.fingerprint,
     )
 
 

@@ -53,6 +53,10 @@ class ExecutionRow(Row, frozen=True):
     rows_written: int
     bytes_written: int
     recorded_at: datetime
+    source_count: int = 0
+    """How many versions went into it where the lists hold only the first; 0 where they hold all."""
+    source_fingerprint: str = ""
+    """Given with the count: SHA-256 of the sorted ids of all of them, one to a line."""
 
 
 class ColumnEdgeRow(Row, frozen=True):

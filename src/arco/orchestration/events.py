@@ -156,9 +156,16 @@ class TaskStarted(Payload, frozen=True, kw_only=True):
     worker_id: str
 
 
-class TaskFinished(Payload, frozen=True, kw_only=True):
+class TaskFinished(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """Written and read by `results.py`: a large result is compressed."""
+
     TYPE: ClassVar[str] = "orchestration.task_finished"
+    VERSION: ClassVar[int] = 2
     result: TaskResult
+    packed: str = ""
+    """Of a large result its columns, checks and lineage, as base64 of deflated JSON."""
+    parts: dict[str, int] = {}
+    """What is packed, and how many there are of it: for people who read the log."""
 
 
 class TimerFired(Payload, frozen=True, kw_only=True):

@@ -13,8 +13,9 @@
 Periods are named by their keys, so a week by its Monday and a month by its first day
 (or `2025-01`). A range may also end with the last day of a week or a month. An hour is
 `2025-01-01T05`, in UTC like its key, unless an offset follows; a day stands for all
-hours of that day in the dimension's zone. A value that is spelled `all`, or holds a
-comma, is itself before it is anything else.
+hours of that day in the dimension's zone. A value that is spelled `all`, holds a comma,
+begins or ends with blanks, or is empty (`region=`) is itself before it is anything else;
+blanks that belong to no value mean nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ class Picked(Struct, frozen=True):
 
 
 def by_dimension(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """`name=range` texts, by their dimension's name."""
+    """`name=range` texts, by their dimension's name. The ranges keep their blanks."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        name, equals, wanted = (part.strip() for part in text.partition("="))
-        if not equals or not name or not wanted:
+        name, equals, wanted = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
             raise Invalid(
                 f"{text!r} is not a partition range", hint="write date=2025-01-01..2025-01-31"
             )
@@ -80,8 +82,10 @@ def pick(keys: Keys, text: str) -> Picked:
     """
     if isinstance(keys, Names) and keys.has(text):
         return _pick_name(keys, text)
-    one = _pick_name if isinstance(keys, Names) else _pick_period
-    found = [one(keys, item.strip()) for item in text.split(",")]  # type: ignore[arg-type]
+    if isinstance(keys, Names):
+        found = [_pick_name(keys, _value(keys, item)) for item in text.split(",")]
+    else:
+        found = [_pick_period(keys, item.strip()) for item in text.split(",")]
     problem = next((each.problem for each in found if each.problem), None)
     return Picked(merged(numbers for each in found for numbers in each.keys), problem)
 
@@ -92,6 +96,11 @@ def latest(keys: Keys) -> Ranges:
 
 
 # -- values -------------------------------------------------------------------------------
+
+
+def _value(names: Names, item: str) -> str:
+    """With its blanks if there is such a value, and without them otherwise."""
+    return item if names.has(item) else item.strip()
 
 
 def _pick_name(names: Names, item: str) -> Picked:

@@ -98,6 +98,9 @@ class PlanSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: PlanRequest
     tasks: tuple[PlannedTask, ...]
     """In order: by stage, then asset key, then partition key."""
+    references: dict[str, str] = {}
+    """By key, the asset ids of what checks look values up in. A key may be renamed, removed or
+    given to another asset while the run is active; the id is what the plan meant."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from arco.orchestration.partitions import Calendar, Keys, Ranges, Space, count, 
 from arco.orchestration.plan import MAX_TASKS_PER_RUN, Known, PlanRequest, PlanSpec
 from arco.orchestration.planner_tasks import Draft, Drafting
 from arco.orchestration.selection import Graph, select
-from servo.contract.manifest import Dimension, Manifest
+from servo.contract.manifest import Asset, Dimension, Manifest, reference_targets
 from servo.errors import Invalid
 
 
@@ -64,7 +64,17 @@ def plan(
     for key in order:
         points = space(key).points(wanted[key])
         drafting.add(Draft(graph.assets[key], known.asset_id(key), space(key), points), chosen[key])
-    return PlanSpec(manifest=manifest_digest, request=request, tasks=drafting.tasks())
+    return PlanSpec(
+        manifest=manifest_digest,
+        request=request,
+        tasks=drafting.tasks(),
+        references=_reference_ids([graph.assets[key] for key in order], known),
+    )
+
+
+def _reference_ids(assets: Iterable[Asset], known: Known) -> dict[str, str]:
+    targets = {key for asset in assets for key in reference_targets(asset)}
+    return {key: known.asset_id(key) for key in sorted(targets)}
 
 
 def normalised(request: PlanRequest) -> PlanRequest:
@@ -73,7 +83,7 @@ def normalised(request: PlanRequest) -> PlanRequest:
         request,
         selection=_sorted_set(request.selection),
         exclude=_sorted_set(request.exclude),
-        partitions=_sorted_set(request.partitions),
+        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
         redo=_sorted_set(request.redo),
     )
 

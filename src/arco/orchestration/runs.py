@@ -37,6 +37,7 @@ from arco.orchestration.events import (
     TaskStarted,
     TimerFired,
 )
+from arco.orchestration.results import whole
 from arco.orchestration.tables import (
     DEP_SATISFACTION,
     DISPATCH_OUTBOX,
@@ -117,8 +118,8 @@ def _fold_active(rows: Rows, fact: Fact, run_id: str) -> Iterator[Change]:
             run.enqueued(e)
         case TaskStarted() as e:
             run.started(e)
-        case TaskFinished(result=result):
-            run.finished(result)
+        case TaskFinished() as e:
+            run.finished(whole(e))
         case AttemptLost() as e:
             run.lost(e)
         case TimerFired() as e:

@@ -16,10 +16,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import subprocess
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from arco.spark import cached
 from arco.spark.active import keep_alive, session_of
+from arco.spark.cluster import Activity, ClusterWatch
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
 from arco.spark.session import bury, start
 from arco.spark.settings import SparkSettings
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+WATCH_S: Final = 1.0
+"""How often the JVM is asked for its executors, at most."""
+END_S: Final = 5.0
+"""How long a JVM that was told to end may take."""
 CONNECT_RETRIES: Final = 5
 """With pauses that grow: some seventeen seconds in all."""
 
@@ -64,6 +72,9 @@ class Driver(Protocol):
 
     def alive(self) -> bool: ...
 
+    def cluster_lost(self) -> str:
+        """Why its cluster is lost; empty while it is not, or where nobody can say."""
+
     def exit_status(self) -> int | None: ...
 
     def open(self, plan: Plan) -> Scope: ...
@@ -71,6 +82,12 @@ class Driver(Protocol):
     def rest(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def discard(self) -> None:
+        """End what nobody shall use any more, and does not answer perhaps. Never waits."""
+
+    def end(self) -> None:
+        """Stop for good: nothing of it is left when this returns."""
 
 
 def start_driver(settings: SparkSettings) -> Driver:
@@ -93,6 +110,10 @@ class JvmDriver:
         # When the JVM dies this server prints a traceback; that it died is told elsewhere.
         server: Any = self._context._accumulatorServer
         server.handle_error = lambda *_: None
+        self._watch = None if settings.local else _watch(settings)
+        self._watching = threading.Lock()
+        self._looked_at = 0.0
+        self._discarded = False
 
     @property
     def pid(self) -> int | None:
@@ -105,12 +126,30 @@ class JvmDriver:
     def alive(self) -> bool:
         """Whether the JVM is there, and its context was not stopped, by a lost master or a user."""
         java = self._context._jsc
-        if java is None or self.exit_status() is not None:
+        if java is None or self._discarded or self.exit_status() is not None:
             return False
         try:
             return not java.sc().isStopped()
         except Exception:  # whatever it is: it does not answer
             return False
+
+    def cluster_lost(self) -> str:
+        """Asks the JVM at most once in a second, whoever asks."""
+        watch, now = self._watch, time.monotonic()
+        if watch is None or self._discarded:
+            return ""
+        with self._watching:
+            if now - self._looked_at < WATCH_S:
+                return ""
+            self._looked_at = now
+            if not watch.is_lost(self._activity(), now):
+                return ""
+        return f"its jobs waited for {watch.patience_s:.0f} s, and it had no executor"
+
+    def _activity(self) -> Activity:
+        scala = self._context._jsc.sc()
+        count = int(scala.getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+        return Activity(count, len(scala.statusTracker().getActiveJobIds()))
 
     def open(self, plan: Plan) -> JvmScope:
         return JvmScope(self, plan)
@@ -123,11 +162,46 @@ class JvmDriver:
         """Stop the context. The JVM stays, for the next one in this process."""
         if not self.alive():
             bury()
+            self.discard()
             return
         jvm = self._context._jvm
         with session_of(None):  # in a task's context it would do nothing
             self.base.stop()
         _forget_conf(jvm)
+
+    def discard(self) -> None:
+        """End the JVM. What waits for an answer from it is told that there will be none."""
+        self._discarded = True
+        if self._process is not None:
+            threading.Thread(target=self._end_process, name="spark-end", daemon=True).start()
+
+    def end(self) -> None:
+        if self.alive():
+            with contextlib.suppress(Exception):
+                self.stop()
+        bury()
+        self._discarded = True
+        self._end_process()
+
+    def _end_process(self) -> None:
+        """With time for the JVM to remove its temporary files, but not much."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _watch(settings: SparkSettings) -> ClusterWatch:
+    return ClusterWatch(
+        lost_s=settings.executor_loss_s,
+        first_s=settings.first_executor_s,
+        dynamic=settings.conf.get("spark.dynamicAllocation.enabled", "").lower() == "true",
+    )
 
 
 class JvmScope:
@@ -214,6 +288,9 @@ class ConnectDriver:
     def alive(self) -> bool:
         return not self.base.is_stopped
 
+    def cluster_lost(self) -> str:
+        return ""  # the server has a cluster of its own, and a client cannot ask for it
+
     def exit_status(self) -> int | None:
         return None
 
@@ -227,6 +304,12 @@ class ConnectDriver:
         with contextlib.suppress(Exception):
             self.base.stop()
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+
+    def discard(self) -> None:
+        self.stop()
+
+    def end(self) -> None:
+        self.stop()
 
 
 def _give_up_sooner(session: Any) -> None:

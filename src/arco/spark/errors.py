@@ -201,6 +201,11 @@ _DRIVER_LOST: Final = Verdict(
     "spark.driver_lost",
     "a retry gets a new driver; if it dies again, give it memory",
 )
+_CLUSTER_LOST: Final = Verdict(
+    "infrastructure",
+    "spark.cluster_lost",
+    "a retry gets a new session; if that is lost too, look at the cluster's master and workers",
+)
 _EXITS: Final[dict[int, str]] = {
     52: "it ran out of memory",
     137: "it was killed, perhaps by the system for its memory",
@@ -230,8 +235,22 @@ def translate(error: BaseException, versions: Collection[str] = ()) -> SparkFail
         return None
 
 
-def driver_lost(error: BaseException, exit_status: int | None = None) -> SparkFailure:
-    """What to say when the driver went away under a task."""
+def driver_lost(
+    error: BaseException, exit_status: int | None = None, cluster: str = ""
+) -> SparkFailure:
+    """What to say when the driver went away under a task.
+
+    `cluster` is why it was given up, if its cluster was lost.
+    """
+    if cluster:
+        return SparkFailure(
+            category=_CLUSTER_LOST.category,
+            code=_CLUSTER_LOST.code,
+            message=f"Spark's cluster was lost while the task ran: {cluster}",
+            hint=_CLUSTER_LOST.hint,
+            exception=type(error).__name__,
+            details=f"{type(error).__name__}: {_said(error)}",
+        )
     how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
     return SparkFailure(
         category=_DRIVER_LOST.category,

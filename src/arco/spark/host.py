@@ -16,12 +16,13 @@ import itertools
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from arco.spark import active, errors
-from arco.spark.driver import Driver, JvmDriver, Plan, Scope, start_driver
+from arco.spark.driver import END_S, Driver, JvmDriver, Plan, Scope, start_driver
 from arco.spark.metrics import SparkUsage, StageProgress
 from arco.spark.session import bury
 from arco.spark.settings import SparkSettings, task_conf
@@ -45,6 +46,8 @@ class SparkHost:
         self._starting = threading.Lock()
         self._driver: Driver | None = None
         self._slots: set[int] = set()
+        self.given_up: weakref.WeakKeyDictionary[Driver, str] = weakref.WeakKeyDictionary()
+        """Drivers whose cluster was lost, and why."""
         self._used = False
         """Whether a task may have cached something since that was last forgotten."""
 
@@ -99,6 +102,17 @@ class SparkHost:
             if driver is not None:
                 driver.stop()
 
+    def end(self) -> None:
+        """Stop Spark for good, and end its JVM. For a process that is about to end itself."""
+        if not self._starting.acquire(timeout=END_S):
+            return  # a JVM that is just being started ends when it loses this process
+        try:
+            driver, self._driver = self._driver, None
+            if driver is not None:
+                driver.end()
+        finally:
+            self._starting.release()
+
     def driver(self) -> Driver:
         """The driver that runs, or a new one. Raises Unavailable where there can be none."""
         with self._starting:
@@ -119,7 +133,14 @@ class SparkHost:
         with self._starting:
             if self._driver is driver:
                 self._driver = None
-                bury() if not driver.connect else driver.stop()
+                if not driver.connect:
+                    bury()
+                driver.discard()
+
+    def _give_up(self, driver: Driver, reason: str) -> None:
+        """Its tasks wait for answers that do not come: they get none when the JVM has ended."""
+        self.given_up[driver] = reason
+        driver.discard()
 
     # Pools are kept by Spark for ever: as many as there are tasks at once, not one for each.
     def _take_slot(self) -> int:
@@ -234,6 +255,20 @@ class SparkTask:
             _log.debug("no progress to be had: %s", error)
             return None
 
+    def check_cluster(self) -> None:
+        """Give the driver up if its cluster is lost: then this and other tasks on it fail."""
+        driver = self._driver
+        if driver is None or self._closed:
+            return
+        try:
+            reason = driver.cluster_lost()
+        except Exception as error:  # a driver that is gone is noticed by its tasks
+            _log.debug("no executors to be counted: %s", error)
+            return
+        if reason:
+            _log.warning("Spark's cluster is lost: %s", reason)
+            self._host._give_up(driver, reason)
+
     def usage(self) -> SparkUsage:
         """What its jobs took so far; zeros where Spark can no longer say."""
         if self._scope is None or self._closed:
@@ -266,7 +301,8 @@ class SparkTask:
         """The error, translated, with how the driver ended if that is why."""
         if self.hurt(error):
             assert self._driver is not None
-            return errors.driver_lost(error, self._driver.exit_status())
+            reason = self._host.given_up.get(self._driver, "")
+            return errors.driver_lost(error, self._driver.exit_status(), reason)
         return errors.translate(error, versions)
 
     def _close(self, *, failed: bool) -> None:

@@ -6,6 +6,8 @@
     packages = ["org.apache.hadoop:hadoop-aws:3.5.0"]
     fast_start = true                 # for tests and tiny work on one machine
     log = "spark.log"                 # what Spark and UDFs print; `-` for the terminal
+    executor_loss_s = 60              # jobs wait so long without an executor: a new session
+    first_executor_s = 600            # the same, before the first executor has come
     conf = { "spark.sql.ansi.enabled" = "false" }
 
 All of it is decided here, as data; `session` and `host` only hand it over. A key in
@@ -47,6 +49,10 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Starts and ends sooner, computes slower: for tests and tiny local work."""
     log: str = ""
     """A file for what the JVM says, and what UDFs print; `-` for the terminal."""
+    executor_loss_s: int = 60
+    """How long jobs may wait on a cluster whose executors have all gone."""
+    first_executor_s: int = 600
+    """How long they may wait for the first executor, or with dynamic allocation for any."""
 
     @property
     def local(self) -> bool:
@@ -119,6 +125,9 @@ def _check(settings: SparkSettings, where: str) -> None:
                 f"{where}: conf has {key!r}, but Spark's keys start with `spark.`",
                 hint=f"did you mean 'spark.{key}'?",
             )
+    for name in ("executor_loss_s", "first_executor_s"):
+        if getattr(settings, name) <= 0:
+            raise Invalid(f"{where}: {name} must be a number of seconds greater than 0")
     for package in settings.packages:
         if package.count(":") < 2:
             raise Invalid(

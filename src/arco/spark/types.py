@@ -21,6 +21,8 @@ Field: TypeAlias = dict[str, Any]
 
 ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 MAX_PRECISION: Final = 38
+MAX_DEPTH: Final = 100
+"""Of types inside of types. Readers and writers follow them by recursion."""
 
 _TEXTS: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
@@ -257,6 +259,19 @@ def leaves(type: SparkType, path: str = "") -> Iterator[tuple[str, SparkType]]:
                 yield from leaves(each["type"], f"{path}.{each['name']}")
         case _:
             yield from leaves(type["sqlType"], path)
+
+
+def names(column: Field) -> Iterator[str]:
+    """Of a column and of every field inside of it."""
+    waiting: list[Any] = [column]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if "name" in each:
+                yield each["name"]
+            parts = ("type", "elementType", "keyType", "valueType", "sqlType")
+            waiting += [each[part] for part in parts if part in each]
+            waiting += each.get("fields", ())
 
 
 def ambiguous(names: Sequence[str]) -> str:

@@ -109,6 +109,14 @@ def output_commit(folder: str, run: str, task: str) -> str:
     return f"{folder}/_commits/{run}.{task}.json"
 
 
+def output_details(folder: str, digest: str) -> str:
+    """All of a result that was too large for its event, beside the files of its output.
+
+    Spark and DuckDB take no notice of names that begin so; data GC takes it with the files.
+    """
+    return f"{folder}/_result-{digest}.json"
+
+
 def liveness(worker: str) -> str:
     return f"{LIVENESS}{worker}.json"
 

@@ -36,8 +36,19 @@ from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
 from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
-from arco.worker.output import Written, folder, materialization, summed_up, tables_of, write
+from arco.worker.output import (
+    Written,
+    check_secrets,
+    folder,
+    materialization,
+    metadata_of,
+    summed_up,
+    tables_of,
+    too_deep,
+    write,
+)
 from arco.worker.pricing import Pricing
+from arco.worker.recordable import commit_of, recordable
 from arco.worker.seat import Seat
 from arco.worker.secrets import NO_REDACTION, NO_SECRETS, Redactor, SecretRegistry, SecretValues
 from arco.worker.tracing import Tracing
@@ -336,6 +347,7 @@ class Attempt:
         self, data: object, metadata: Mapping[str, object], inspection: Inspection
     ) -> TaskResult:
         request, id = self._request, self._shared.ids()
+        recorded = metadata_of(metadata, self._redact)
         written = Written() if data is None else self._write(id, data)
         if not written.files and not self._silent:
             raise failed(
@@ -346,13 +358,13 @@ class Attempt:
                 "if there is none ever, say so: `def f(...) -> None`",
             )
         self._meter.bytes_written = written.bytes
-        made = materialization(request, id, written, metadata, self._redact)
+        made = materialization(request, id, written, recorded)
         self._interruption.check()
         self._checks.extend(inspection.after(_ref(made), written.footers))
         gate = strongest(self._checks)
         lineage = self._tracing.lineage(written.schema)
         if gate in ("fail_task", "fail_run"):
-            return self._refused(gate, made, lineage)
+            return recordable(self._shared.store, self._refused(gate, made, lineage))
         mine = OutputCommit(
             materialization=made,
             checks=tuple(self._checks),
@@ -360,8 +372,10 @@ class Attempt:
             instead=request.previous if gate == "quarantine" else None,
             lineage=lineage,
         )
+        # What the log cannot take must be known before the marker says that this output counts.
+        fitting = recordable(self._shared.store, self._succeeded(mine, adopted=False))
         self._interruption.begin_commit()
-        return self._succeeded(*commit_output(self._shared.store, request, mine))
+        return self._succeeded(*commit_output(self._shared.store, request, commit_of(fitting)))
 
     def _write(self, id: str, data: object) -> Written:
         store, target = self._shared.store, folder(self._request, id)
@@ -380,6 +394,11 @@ class Attempt:
 
     def _write_frame(self, target: str, frame: Any) -> Written:
         """The write runs the function's plan: what fails in it is the user's code."""
+        try:
+            columns = frame.schema.jsonValue()["fields"]
+        except RecursionError:
+            raise too_deep() from None
+        check_secrets(columns, self._redact)
         self._tracing.plan(frame)
         footers = _as_user_code(
             lambda: write_frame(
@@ -405,6 +424,7 @@ class Attempt:
             gate=found.gate,
             instead=found.instead,
             lineage=found.lineage,
+            truncated=found.truncated,
         )
 
     def _refused(
@@ -489,8 +509,17 @@ def _as_user_code(function: Callable[[], T]) -> T:
         raise _UserCode(error) from None
 
 
+def _left_out(result: TaskResult) -> str:
+    parts = ", ".join(f"{t.part} {t.kept:,} of {t.total:,}" for t in result.truncated)
+    made = result.materialization
+    where = "" if made is None or made.details is None else f"; all of it is in {made.details.path}"
+    return f"the result is too large to be recorded whole: {parts}{where}"
+
+
 def _tell(log: LogCapture, result: TaskResult) -> None:
     error: ErrorInfo | None = result.error
+    if result.truncated:
+        log.line("WARNING", _left_out(result))
     if error is None:
         log.close("succeeded" if not result.adopted else "succeeded; another attempt was first")
         return

@@ -14,6 +14,7 @@ put together before that, so that a secret printed in two halves is still found.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import logging
@@ -21,6 +22,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
+from datetime import datetime
 from typing import Any, Final, TextIO
 
 from arco.clock import Clock
@@ -34,6 +36,11 @@ LIMIT_BYTES: Final = 8 << 20
 INTERVAL_S: Final = 5.0
 
 _MAX_LINE_CHARS = 64 << 10
+"""A longer line is kept as several."""
+_PIECE_CHARS = 1 << 20
+"""So much of what is printed at once is worked on at a time: it may be a gigabyte."""
+_MASK_CHARS = 64 << 10
+"""So many characters of lines wait to be masked together."""
 _PUT_ATTEMPTS = 3
 
 _current: ContextVar[LogCapture | None] = ContextVar("arco_log_capture", default=None)
@@ -61,6 +68,8 @@ class LogCapture:
         self._lock = threading.Lock()
         self._putting = threading.Lock()
         self._body = bytearray()
+        self._unmasked: list[tuple[datetime, str, str]] = []
+        self._unmasked_chars = 0
         self._partial: dict[tuple[str, int], str] = {}
         self._stored = 0
         self._due = 0.0
@@ -88,23 +97,39 @@ class LogCapture:
     def write(self, stream: str, text: str) -> None:
         """Text as it is printed: in any pieces, of which whole lines are kept."""
         key = (stream, threading.get_ident())
-        with self._lock:
-            whole = self._partial.pop(key, "") + text
-            *lines, rest = whole.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-            if len(rest) > _MAX_LINE_CHARS:
-                head, rest = self._cut(rest)
-                lines.append(head)
-            if rest:
-                self._partial[key] = rest
-            for line in lines:
-                self._add(stream, line)
+        for start in range(0, len(text), _PIECE_CHARS):
+            with self._lock:
+                if self._full:
+                    self._partial.pop(key, None)
+                    return
+                self._write_piece(key, text[start : start + _PIECE_CHARS])
+
+    def _write_piece(self, key: tuple[str, int], text: str) -> None:
+        whole = self._partial.pop(key, "") + text
+        lines, newline, rest = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
+        if newline:
+            self._add_lines(key[0], lines)
+        if len(rest) > _MAX_LINE_CHARS:
+            head, rest = self._cut(rest)
+            self._add_lines(key[0], head)
+        if rest:
+            self._partial[key] = rest
 
     def line(self, level: str, text: str) -> None:
         """A message, of one or more lines, as a logger or the executor has it."""
-        masked = self.redact(text)
+        # No more than this is kept; what is cut off may have been the rest of a secret.
+        masked = self.redact(text[: self._limit + self.redact.longest])[: self._limit]
         with self._lock:
-            for line in masked.split("\n"):
-                self._add(level, line)
+            self._add_lines(level, masked)
+
+    def _add_lines(self, source: str, text: str) -> None:
+        for line in text.split("\n"):
+            if len(line) <= _MAX_LINE_CHARS:
+                self._add(source, line)
+                continue
+            masked = self.redact(line)  # before it is cut, so that no half of a secret is left
+            for start in range(0, len(masked), _MAX_LINE_CHARS):
+                self._add(source, masked[start : start + _MAX_LINE_CHARS])
 
     def _cut(self, text: str) -> tuple[str, str]:
         """An endless line in two, such that no secret is cut: the rest may begin one."""
@@ -115,14 +140,31 @@ class LogCapture:
     def _add(self, source: str, text: str) -> None:
         if self._full or not text.strip():
             return
-        stamp = self._clock.now().isoformat(timespec="microseconds")
-        line = f"{stamp}Z {source:<7} {self.redact(text)}\n".encode("utf-8", "backslashreplace")
+        if not self._body and not self._unmasked:
+            self._due = self._clock.monotonic() + self._interval_s
+            _flusher.watch(self)
+        self._unmasked.append((self._clock.now(), source, text))
+        self._unmasked_chars += len(text)
+        if self._unmasked_chars >= _MASK_CHARS:
+            self._mask()
+
+    def _mask(self) -> None:
+        """Mask the lines that wait, at once: one long text takes less than many short ones."""
+        lines, self._unmasked, self._unmasked_chars = self._unmasked, [], 0
+        joined = "\n".join(text for _, _, text in lines)
+        clean = self.redact(joined) is joined
+        for time, source, text in lines:
+            if self._full:
+                return
+            masked = text if clean else self.redact(text)
+            self._keep(time, source, masked)
+
+    def _keep(self, time: datetime, source: str, masked: str) -> None:
+        stamp = time.isoformat(timespec="microseconds")
+        line = f"{stamp}Z {source:<7} {masked}\n".encode("utf-8", "backslashreplace")
         if len(self._body) + len(line) > self._limit:
             line = f"{stamp}Z {'WARNING':<7} the log is cut at {self._limit} bytes\n".encode()
             self._full = True
-        if not self._body:
-            self._due = self._clock.monotonic() + self._interval_s
-            _flusher.watch(self)
         self._body += line
 
     # -- storing --------------------------------------------------------------------------
@@ -145,12 +187,13 @@ class LogCapture:
             for (stream, _), text in self._partial.items():
                 self._add(stream, text)
             self._partial.clear()
+            self._mask()
             if not self._body and not always:
                 return
             self._full = False
             self._limit += len(outcome) * 4 + 1024
-            for line in self.redact(outcome).split("\n"):
-                self._add("END", line)
+            self._add_lines("END", self.redact(outcome))
+            self._mask()
         for _ in range(_PUT_ATTEMPTS):
             with contextlib.suppress(Error):
                 self._store_new()
@@ -160,6 +203,7 @@ class LogCapture:
     def _store_new(self) -> None:
         with self._putting:
             with self._lock:
+                self._mask()
                 body = bytes(self._body)
             if len(body) != self._stored:
                 self._store.put(self._path, body, Mode.OVERWRITE)
@@ -254,8 +298,12 @@ class _Bytes(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        self._stream.write(bytes(data).decode("utf-8", "backslashreplace"))
-        return len(data)
+        view = memoryview(data).cast("B")
+        decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        for start in range(0, len(view), _PIECE_CHARS):
+            piece = bytes(view[start : start + _PIECE_CHARS])
+            self._stream.write(decoder.decode(piece, start + _PIECE_CHARS >= len(view)))
+        return len(view)
 
 
 class _CaptureHandler(logging.Handler):

@@ -24,9 +24,9 @@ from arco.spark.write_options import WriteOptions
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
-from arco.worker.failures import failed
+from arco.worker.failures import TaskFailed, failed
 from arco.worker.footers import Footer, columns_of, schema_hash
-from arco.worker.secrets import Redactor
+from arco.worker.secrets import Redactor, Scalar
 from servo.contract import canonical
 from servo.contract.task import ColumnInfo, Materialization, TaskRequest
 
@@ -34,6 +34,10 @@ TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
 MAX_METADATA_CHARS: Final = 4096
+MAX_METADATA_VALUES: Final = 256
+MAX_METADATA_NAME_CHARS: Final = 256
+MAX_METADATA_BYTES: Final = 128 << 10
+"""All names and values together: they are part of one event, and of one row."""
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
@@ -77,10 +81,9 @@ def materialization(
     request: TaskRequest,
     id: str,
     written: Written,
-    metadata: Mapping[str, object],
-    redact: Redactor,
+    metadata: dict[str, Scalar],
 ) -> Materialization:
-    """The body of the commit marker. Metadata is redacted; what is no scalar becomes text."""
+    """The body of the commit marker."""
     return Materialization(
         materialization_id=id,
         asset=request.asset,
@@ -96,7 +99,7 @@ def materialization(
         schema=written.schema,
         schema_hash=written.schema_hash,
         fingerprint=request.fingerprint,
-        metadata=_metadata(metadata, redact),
+        metadata=metadata,
     )
 
 
@@ -104,16 +107,40 @@ def folder(request: TaskRequest, id: str) -> str:
     return f"{request.output}/{id}"
 
 
-def _metadata(given: Mapping[str, object], redact: Redactor) -> dict[str, str | int | bool | None]:
-    """Redacted before it is cut, so that no half of a secret is left."""
+def metadata_of(given: Mapping[str, object], redact: Redactor) -> dict[str, Scalar]:
+    """What is recorded of an output's metadata: redacted, and what is no scalar as text.
+
+    Redacted before it is cut, so that no half of a secret is left. Raises TaskFailed.
+    """
+    if len(given) > MAX_METADATA_VALUES:
+        raise _too_much(f"{len(given):,} values", f"{MAX_METADATA_VALUES:,}")
     masked = redact.mapping({str(name): _scalar(value) for name, value in given.items()})
-    return {
+    longest = max(map(len, masked), default=0)
+    if longest > MAX_METADATA_NAME_CHARS:
+        raise _too_much(
+            f"a name of {longest:,} characters", f"{MAX_METADATA_NAME_CHARS:,} characters"
+        )
+    metadata = {
         name: value[:MAX_METADATA_CHARS] if isinstance(value, str) else value
         for name, value in masked.items()
     }
+    size = sum(len(f"{name}{value}".encode("utf-8", "replace")) for name, value in metadata.items())
+    if size > MAX_METADATA_BYTES:
+        raise _too_much(f"{size:,} bytes", f"{MAX_METADATA_BYTES:,} bytes")
+    return metadata
 
 
-def _scalar(value: object) -> str | int | bool | None:
+def _too_much(what: str, limit: str) -> TaskFailed:
+    return failed(
+        "user_code",
+        "output.metadata",
+        f"the metadata of the output has {what}; the limit is {limit}",
+        "metadata is for a few short values: put the rest into the data, "
+        "or into a file and its path here",
+    )
+
+
+def _scalar(value: object) -> Scalar:
     if value is None or type(value) in (bool, str):
         return value  # type: ignore[return-value]
     if type(value) is int and abs(value) <= canonical.MAX_INT:
@@ -206,7 +233,7 @@ def write(
     For `pii`, see `summed_up`.
     """
     sink = _Parts(store, folder, _options(io or {}, target_bytes), check)
-    for group in _groups(tables):
+    for group in _groups(tables, redact):
         sink.add(group)
     schema, footers = sink.finish()
     return Written() if schema is None else summed_up(footers, redact, schema, pii)
@@ -224,14 +251,14 @@ def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
     return WriteOptions.of(io, target_bytes)
 
 
-def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _groups(tables: Iterable[pa.Table], redact: Redactor) -> Iterator[pa.Table]:
     """The same rows in tables of a row group's size: small ones joined, big ones cut."""
     schema: pa.Schema | None = None
     waiting: list[pa.Table] = []
     size = rows = 0
     for table in tables:
         if schema is None:
-            schema = _checked_schema(table.schema)
+            schema = _checked_schema(table.schema, redact)
             yield schema.empty_table()
         for part in _cut(table):  # first, so that little is cast at once
             waiting.append(_conformed(part, schema))
@@ -250,8 +277,9 @@ def _cut(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(start, step)
 
 
-def _checked_schema(schema: pa.Schema) -> pa.Schema:
+def _checked_schema(schema: pa.Schema, redact: Redactor) -> pa.Schema:
     """The schema that is written; TaskFailed for what a frame of Spark's may not have either."""
+    _check_depth(schema)
     columns = [each.with_type(types.rebuilt(each.type, _readable)) for each in schema]
     written = pa.schema(columns, _own_metadata(schema))
     try:
@@ -259,7 +287,46 @@ def _checked_schema(schema: pa.Schema) -> pa.Schema:
     except ValueError as error:
         raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
     check_columns(fields)
+    check_secrets(fields, redact)
     return written
+
+
+def _check_depth(schema: pa.Schema) -> None:
+    level, depth = list(schema), 0
+    while level:
+        depth += 1
+        if depth > types.MAX_DEPTH:
+            raise too_deep()
+        level = [
+            each.type.field(at)
+            for each in level
+            if pa.types.is_nested(each.type)
+            for at in range(each.type.num_fields)
+        ]
+
+
+def too_deep() -> TaskFailed:
+    return failed(
+        "user_code",
+        "output.columns",
+        f"a column is nested more than {types.MAX_DEPTH} levels deep",
+        "flatten it, or store the inner part as JSON text",
+    )
+
+
+def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
+    """TaskFailed where a column, or a field inside of one, has a secret in its name.
+
+    Names are in events, tables and markers. To mask one would be to rename the column.
+    """
+    for number, column in enumerate(columns, 1):
+        if any(redact(name) != name for name in types.names(column)):
+            raise failed(
+                "user_code",
+                "output.secret",
+                f"the name of column {number} of the output, or of a field in it, has a secret",
+                "name columns by what they hold: names are stored, and shown to everybody",
+            )
 
 
 def _own_metadata(schema: pa.Schema) -> dict[bytes, bytes]:

@@ -165,6 +165,7 @@ class Seat:
         if reason is not None:
             task.cancel()
             return
+        task.check_cluster()
         seen = task.progress()  # also where nobody shows it: Spark forgets what jobs took
         if self.shows_progress and seen is not None:
             self._control.progress(seen.percent, seen.text)

@@ -8,10 +8,11 @@ metadata, statistics) passes its `Redactor` first.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
@@ -24,6 +25,8 @@ from servo.contract.task import ErrorInfo
 MASK: Final = "***"
 MIN_LENGTH: Final = 4
 """Shorter values are found everywhere by accident, and are not masked."""
+MIN_CASELESS_LENGTH: Final = 8
+"""Shorter values may be a word in upper or lower case, and are masked as they are alone."""
 
 Scalar = str | int | bool | None
 
@@ -115,11 +118,13 @@ def _failed(code: str, message: str, hint: str) -> TaskFailed:
 
 
 class Redactor:
-    """Puts `***` in the place of every secret, as it is or in a usual disguise.
+    """Puts `***` in the place of every secret, as it is or in a usual encoding.
 
-    Known disguises: base64 (both alphabets, also in the middle of something longer),
-    URL-quoting, and escapes as Python's `repr` and JSON write them, up to twice. Of a
-    secret of several lines each line counts, since a log is read by lines.
+    Encodings: base64 (both alphabets) and base32, also in the middle of something longer;
+    hexadecimal; URL-quoting; HTML's escapes; escapes as Python's `repr` and JSON write them,
+    up to twice; UTF-16, as text or as `repr` shows it; backwards; and, of secrets that are
+    long enough not to be a word by accident, upper and lower case. Of a secret of several
+    lines each line counts, since a log is read by lines.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -127,12 +132,13 @@ class Redactor:
         found = sorted((f for f in forms if len(f) >= MIN_LENGTH), key=lambda f: (-len(f), f))
         self.longest = len(found[0]) if found else 0
         self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+        self._needles = _shortest(found)
 
     def __repr__(self) -> str:
         return "Redactor()"
 
     def __call__(self, text: str) -> str:
-        if self._pattern is None:
+        if self._pattern is None or not self._occurs(text):
             return text
         # Again until nothing is found: the mask and what is beside it may spell a secret.
         # Each time the text gets shorter, as no form is as short as the mask.
@@ -140,6 +146,14 @@ class Redactor:
         while count:
             text, count = self._pattern.subn(MASK, text)
         return text
+
+    def _occurs(self, text: str) -> bool:
+        """Whether there is anything to mask. Mostly there is not, and to look for each form by
+        itself is several times faster than the pattern, which tries all of them everywhere."""
+        for needle in self._needles:  # noqa: SIM110 - twice as fast as any()
+            if needle in text:
+                return True
+        return False
 
     def scalar(self, value: Scalar) -> Scalar:
         """A value of metadata; a number that is a secret becomes the mask."""
@@ -154,7 +168,13 @@ class Redactor:
         return {self(name): self.scalar(value) for name, value in values.items()}
 
 
-NO_REDACTION: Final = Redactor()
+def _shortest(forms: Sequence[str]) -> tuple[str, ...]:
+    """Of forms, the longest first, those that contain no other: where none is, no form is."""
+    needles: list[str] = []
+    for form in reversed(forms):
+        if not any(needle in form for needle in needles):
+            needles.append(form)
+    return tuple(needles)
 
 
 def _forms(value: str) -> set[str]:
@@ -164,7 +184,8 @@ def _forms(value: str) -> set[str]:
     plain = {part for part in parts if len(part) >= MIN_LENGTH}
     once = {form for part in plain for form in _escaped(part)}
     twice = {form for part in once - plain for form in _escaped(part)}
-    coded = {form for part in plain for form in (*_quoted(part), *_base64(part))}
+    encodings = (_quoted, _base64, _base32, _hexadecimal, _html, _utf16, _turned)
+    coded = {form for part in plain for encode in encodings for form in encode(part)}
     return plain | once | twice | coded
 
 
@@ -190,10 +211,56 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def _base64(text: str) -> Iterator[str]:
-    data = text.encode("utf-8", "surrogatepass")
+    data = _utf8(text)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(data).decode()
-        for lead, lost in ((0, 0), (1, 2), (2, 3)):
-            # Digits that are the secret's alone, whatever stands before and after it.
-            whole = (lead + len(data)) * 8 // 6
-            yield encode(bytes(lead) + data).decode()[lost:whole]
+        yield from _inside(data, encode, bits=6, group=3)
+
+
+def _base32(text: str) -> Iterator[str]:
+    data = _utf8(text)
+    for form in (base64.b32encode(data).decode(), *_inside(data, base64.b32encode, 5, 5)):
+        yield form
+        yield form.lower()
+
+
+def _inside(data: bytes, encode: Callable[[bytes], bytes], bits: int, group: int) -> Iterator[str]:
+    """The digits that are the secret's alone, whatever stands before and after it."""
+    for lead in range(group):
+        first = -(-lead * 8 // bits)
+        last = (lead + len(data)) * 8 // bits
+        yield encode(bytes(lead) + data).decode()[first:last]
+
+
+def _hexadecimal(text: str) -> Iterator[str]:
+    digits = _utf8(text).hex()
+    yield digits
+    yield digits.upper()
+
+
+def _html(text: str) -> Iterator[str]:
+    for escaped in (html.escape(text), html.escape(text, quote=False)):
+        yield escaped
+        yield escaped.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _utf16(text: str) -> Iterator[str]:
+    """Without the zero byte at an end: it depends on the order of the bytes."""
+    for codec in ("utf-16-le", "utf-16-be"):
+        data = text.encode(codec, "surrogatepass").strip(b"\0")
+        yield data.decode("latin-1")
+        yield repr(data)[2:-1]
+
+
+def _turned(text: str) -> Iterator[str]:
+    yield text[::-1]
+    if len(text) >= MIN_CASELESS_LENGTH:
+        yield text.upper()
+        yield text.lower()
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+NO_REDACTION: Final = Redactor()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 
 from arco.clock import Clock
@@ -22,8 +23,9 @@ from arco.dispatch.liveness import LivenessRecord, Progress, beat
 from arco.dispatch.queues.port import Delivery, Queue
 from arco.dispatch.reports import Reports
 from arco.errors import Denied, Error, Invalid
-from arco.orchestration.events import TaskFinished, TaskStarted
+from arco.orchestration.events import TaskStarted
 from arco.orchestration.limits import Timing
+from arco.orchestration.results import finished
 from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.storage import paths
 from arco.storage.outage import Outage
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 
 MAX_DELIVERIES = 5
 """A message that was delivered so often kills its workers, or is for none of them."""
+REMEMBERED = 10_000
+"""Attempts of its own that a worker remembers."""
 STOP_S = 5.0
 """How long a task that was told to stop gets before it is given up."""
 
@@ -90,6 +94,7 @@ class Worker:
         slots: int = 4,
         timing: Timing | None = None,
         is_stale: IsStale = lambda request: False,
+        is_over: IsStale = lambda request: False,
         cancelled: Cancelled = lambda runs: set(),
         drain_s: float = 30.0,
     ) -> None:
@@ -102,6 +107,9 @@ class Worker:
         self._slots = slots
         self._timing = (timing or Timing()).check()
         self._is_stale = is_stale
+        self._is_over = is_over
+        self._reported: OrderedDict[str, None] = OrderedDict()
+        """Attempts whose results this worker has put into the log, the newest last."""
         self._cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
@@ -202,8 +210,8 @@ class Worker:
             log.error("refused message %s: %s", delivery.message.name, error)
             self._queue.done([delivery])
             return
-        again = delivery.number > 1 or request.redelivery > 0
-        if again and self._is_stale(request):
+        if self._does_nothing(delivery, request):
+            log.info("message %s is of an attempt that is over", delivery.message.name)
             self._queue.done([delivery])
             return
         working = _Working(request, delivery, self._clock.monotonic())
@@ -224,6 +232,13 @@ class Worker:
             log.exception("the result of %s cannot be reported", request.asset)
             self._report(working, self._broken(request, error))
 
+    def _does_nothing(self, delivery: Delivery, request: TaskRequest) -> bool:
+        """Whether the attempt is over, so that nobody waits for what it would do."""
+        if request.attempt_id in self._reported:
+            return True
+        again = delivery.number > 1 or request.redelivery > 0
+        return self._is_stale(request) if again else self._is_over(request)
+
     def _run(self, working: _Working) -> TaskResult:
         """Always a result: an attempt without one would be said to be at work for ever."""
         try:
@@ -237,7 +252,7 @@ class Worker:
         return result
 
     def _report(self, working: _Working, result: TaskResult) -> None:
-        self._reports.submit([TaskFinished(result=result)], done=lambda: self._done(working))
+        self._reports.submit([finished(result)], done=lambda: self._done(working))
         working.reported = True
 
     def unreported(self) -> list[str]:
@@ -247,6 +262,9 @@ class Worker:
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""
+        self._reported[working.request.attempt_id] = None
+        if len(self._reported) > REMEMBERED:
+            self._reported.popitem(last=False)
         self._working.pop(working.request.attempt_id, None)
         try:
             self._queue.done([working.delivery])

@@ -261,6 +261,12 @@ class Asset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Fingerprint of what it does: its source, and its configuration."""
 
 
+def reference_targets(asset: Asset) -> tuple[str, ...]:
+    """The keys of the assets that its checks of kind `references` look values up in."""
+    targets = (str(c.params["asset"]) for c in asset.checks if c.kind == "references")
+    return tuple(dict.fromkeys(targets))
+
+
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     cron: str

@@ -38,6 +38,15 @@ class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     materializations: tuple[MaterializationRef, ...] = ()
     pii: tuple[str, ...] = ()
     """Its columns whose values are shown nowhere, in lower case."""
+    count: int = 0
+    """How many versions there are where the list holds only the first; 0 where it holds all."""
+    rows: int = 0
+    """Of all of them; this and the next three are given with `count` alone."""
+    bytes: int = 0
+    last: str = ""
+    """The partition of the last one."""
+    fingerprint: str = ""
+    """SHA-256 of the sorted ids of all of them, one to a line."""
 
 
 def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
@@ -135,6 +144,14 @@ class ColumnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max: str | None = None
 
 
+class ObjectRef(Struct, frozen=True, omit_defaults=True):
+    """An object of the workspace, with what proves that it is the right one."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
 class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version of a partition, as its writer saw it."""
 
@@ -147,12 +164,17 @@ class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt_id: str
     path: str
     files: tuple[str, ...] = ()
+    file_count: int = 0
+    """How many files there are where the list holds only the first; 0 where it holds all."""
     rows: int = 0
     bytes: int = 0
     schema: tuple[ColumnInfo, ...] = ()
     schema_hash: str = ""
     fingerprint: str = ""
     metadata: dict[str, str | int | bool | None] = {}
+    details: ObjectRef | None = None
+    """Where all of its result is, if that was truncated: the whole `OutputCommit` as JSON, in
+    the folder of the files, which lives as long as they do."""
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -274,6 +296,17 @@ class Lineage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unmapped: tuple[str, ...] = ()
 
 
+# -- results ------------------------------------------------------------------------------
+
+
+class Truncated(Struct, frozen=True, omit_defaults=True):
+    """A part of a result that was too large for one event, and holds only its beginning."""
+
+    part: str
+    kept: int
+    total: int
+
+
 class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a commit marker: all that whoever adopts the output must report of it."""
 
@@ -282,6 +315,7 @@ class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gate: Action = "continue"
     instead: MaterializationRef | None = None
     lineage: Lineage | None = None
+    truncated: tuple[Truncated, ...] = ()
 
 
 class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -303,3 +337,5 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorInfo | None = None
     usage: Usage = Usage()
     cost: Cost | None = None
+    truncated: tuple[Truncated, ...] = ()
+    """What of it is not here in full."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from servo.contract.keys import AssetKey
-from servo.contract.manifest import Asset
+from servo.contract.manifest import Asset, reference_targets
 from servo.errors import Invalid
 from servo.project import Problem
 from servo.rules.mappings import own_past
@@ -21,8 +21,7 @@ def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
 
 def _looked_up(asset: Asset) -> set[str]:
     """What only checks refer to; they say themselves what is wrong with it."""
-    found = {str(c.params["asset"]) for c in asset.checks if c.kind == "references"}
-    return found - {each.asset for each in asset.inputs if each.parameter}
+    return set(reference_targets(asset)) - {each.asset for each in asset.inputs if each.parameter}
 
 
 def _of_itself(asset: Asset) -> Iterator[Problem]:

@@ -466,3 +466,38 @@ def test_a_user_error_on_a_dead_driver_is_still_the_users(host: SparkHost) -> No
         with pytest.raises(Exception) as raised:
             task.session.range(3).collect()
         assert task.hurt(raised.value)
+
+
+def test_a_context_that_user_code_stopped_leaves_no_jvm_behind(host: SparkHost) -> None:
+    with pytest.raises(Exception) as caught, host.task("stops it") as task:
+        old = jvm(host)
+        assert task.session.range(3).count() == 3
+        context: Any = task.session.sparkContext
+        context._jsc.stop()
+        task.session.range(3).count()
+    failure = task.failure(caught.value)
+    assert failure is not None and failure.category == "infrastructure"
+    with host.task("next") as task:
+        assert task.session.range(3).count() == 3
+    assert jvm(host) != old
+    until(lambda: not is_running(old))
+
+
+def test_an_end_leaves_no_jvm_when_it_returns(host: SparkHost) -> None:
+    with host.task("last") as task:
+        assert task.session.range(3).count() == 3
+    old = jvm(host)
+    host.end()
+    assert not is_running(old)
+    with host.task("after all") as task:
+        assert task.session.range(3).count() == 3
+
+
+def jvm(host: SparkHost) -> int:
+    driver = host.driver()
+    assert isinstance(driver, JvmDriver) and driver.pid is not None
+    return driver.pid
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

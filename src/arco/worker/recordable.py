@@ -1,0 +1,53 @@
+"""Results that the log can take: bounded, with all of them beside the output's files.
+
+Called before the commit marker is created. The marker then holds the bounded result, so
+that whoever adopts the output reports the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec.structs import replace
+
+from arco.orchestration.results import UNRECORDED, UNRECORDED_HINT, TooLarge, bounded
+from arco.storage import paths
+from arco.storage.own import put_own
+from arco.storage.port import Store
+from arco.worker.failures import failed
+from servo.contract import canonical
+from servo.contract.task import ObjectRef, OutputCommit, TaskResult
+
+
+def recordable(store: Store, result: TaskResult) -> TaskResult:
+    """The result as it fits into one event. TaskFailed if nothing of that kind does."""
+    try:
+        cut = bounded(result)
+    except TooLarge as error:
+        raise failed(
+            "user_code",
+            UNRECORDED,
+            f"the output cannot be recorded: {error.message}",
+            UNRECORDED_HINT,
+        ) from None
+    if not cut.truncated or result.materialization is None or cut.materialization is None:
+        return cut
+    body = canonical.encode(commit_of(result))
+    digest = hashlib.sha256(body).hexdigest()
+    path = paths.output_details(result.materialization.path, digest)
+    put_own(store, path, body)
+    made = replace(cut.materialization, details=ObjectRef(path, digest, len(body)))
+    return replace(cut, materialization=made)
+
+
+def commit_of(result: TaskResult) -> OutputCommit:
+    """The body of the commit marker of a result that has an output."""
+    assert result.materialization is not None
+    return OutputCommit(
+        materialization=result.materialization,
+        checks=result.checks,
+        gate=result.gate,
+        instead=result.instead,
+        lineage=result.lineage,
+        truncated=result.truncated,
+    )
