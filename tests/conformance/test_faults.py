@@ -7,6 +7,7 @@ are flipped on the way are not for the port to notice: whoever reads verifies.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,6 +134,21 @@ def test_late_create_of_what_was_deleted_meanwhile_brings_it_back(
     store.delete("batch")
     assert proxy.release() in ([200], [201])
     assert store.get("batch").data == BODY
+
+
+def test_create_that_arrives_after_the_client_gave_up_is_there_whole(
+    network: tuple[Backend, Proxy], tmp_path: Path
+) -> None:
+    backend, proxy = network
+    options = {**backend.options, "timeout": "300ms"}
+    store = open_store(f"{backend.url}/faults/{tmp_path.name}", **options)
+    proxy.use(Rule("delay", op="put", delay_s=1.5, times=1))
+    created(store, "mine", BODY)
+    deadline = time.monotonic() + 60
+    while names(store) == []:
+        assert time.monotonic() < deadline, "it never arrived"
+    assert store.get("mine").data == BODY
+    assert proxy.faults.counts == {"delay": 1}
 
 
 def test_of_many_who_create_through_faults_none_replaces_another(

@@ -34,7 +34,7 @@ from tests.kit.flows import project
 from tests.linearizability import history
 from tests.linearizability.checker import Operation
 
-NAMESPACES = [f"ns{n}" for n in range(4)]
+NAMESPACES = ("ns0", "ns1")
 NAMES = ("n0", "n1", "n2")
 COLUMNS = ("c0", "c1")
 KEY_SETS = ("cities", "shops")
@@ -327,11 +327,16 @@ class Choice:
             given["keys"] = self._rng.sample(["a", "b", "c", "d"], self._rng.randint(1, 2))
         return f"keys {self._rng.choice(KEY_SETS)}", given
 
-    def after_run(self, output: Any) -> Given | None:
-        """What to do with a run that was read: cancel it, or ask for it again."""
-        if output == "not_found" or self._rng.random() < 0.4:
+    def after(self, given: Given, output: Any) -> Given | None:
+        """What to do next with the same key: cancel or retry a run, read an asset just changed."""
+        if self._rng.random() < 0.4:
             return None
-        return {"op": self._rng.choice(["cancel", "retry"]), "run_id": output[0]}
+        if given["op"] == "run" and output != "not_found":
+            return {"op": self._rng.choice(["cancel", "retry"]), "run_id": output[0]}
+        if "name" in given and given["op"] not in READS:
+            renamed = given["op"] == "rename_asset" and output == "ok"
+            return {"op": "get_asset", "name": given["new" if renamed else "name"]}
+        return None
 
 
 class Client:
@@ -355,17 +360,13 @@ class Client:
                 id = f"{self._name}-{self._count}"
                 key, given = self._choice.next(id)
                 output = self._perform(id, key, given)
-                if given["op"] == "run" and output is not None:
-                    self._follow(f"{id}f", key, output)
+                following = None if output is None else self._choice.after(given, output)
+                if following is not None:
+                    self._perform(f"{id}f", key, following)
 
     def _resume(self, operation: Operation) -> None:
         if operation.input["op"] in REPEATABLE and self._rng.random() < 0.6:
             self._finish(operation, again=True)
-
-    def _follow(self, id: str, key: str, output: Any) -> None:
-        given = self._choice.after_run(output)
-        if given is not None:
-            self._perform(id, key, given)
 
     def _perform(self, id: str, key: str, given: Given) -> Any:
         self._journal.call(id, key, given)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.linearizability import history
-from tests.linearizability.checker import Operation, Violation, violations
+from tests.linearizability.checker import Operation, Undecided, Violation, violations
 from tests.linearizability.models import Model
 
 CONTEXT = 12
@@ -15,11 +15,14 @@ CONTEXT = 12
 
 def check(operations: Sequence[Operation], file: Path) -> None:
     """Assert that a history is linearizable; write it to `file` if it is not."""
-    problems = violations(operations, Model())
+    try:
+        problems = [describe(operations, v) for v in violations(operations, Model())]
+    except Undecided as undecided:
+        problems = [str(undecided)]
     if problems:
         history.write(file, operations)
         hint = f"check it again with: python -m tests.linearizability {file}"
-        raise AssertionError("\n".join([*(describe(operations, p) for p in problems), hint]))
+        raise AssertionError("\n".join([*problems, hint]))
 
 
 def describe(operations: Sequence[Operation], violation: Violation) -> str:

@@ -38,7 +38,7 @@ from tests.linearizability.report import check
 
 SECONDS = float(os.environ.get("ARCO_STRESS_SECONDS", "60"))
 SEED = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
-OUTPUTS = 8
+OUTPUTS = 5
 CLIENT = "tests.linearizability.client"
 UNVERIFIED = r"/ledger/inbox/|/manifests/\d{20}\.json$"
 FAULTS = (

@@ -22,6 +22,7 @@ from arco.errors import Contended, Fenced, Unavailable
 from arco.log.manifest import RootManifest, decode
 from arco.state.gc import LEASE_TTL, Retention
 from arco.state.snapshot import AsOf
+from arco.state.system import OUTCOMES
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
@@ -189,6 +190,7 @@ class World:
 
     def check(self, *more: str) -> None:
         w = self.open()
+        w.committer.commit()  # what a process that was refused has appended
         logged = [entry.id for entry in read_log(w)]
         check_at_rest(w, [*self.acknowledged, *more], logged)
         check_kept(self.open())
@@ -299,6 +301,8 @@ def test_repeated_command_is_decided_once_whatever_the_clocks(
     else:
         assert (answer.event_id, answer.replayed) == (first.event_id, True)
     world.check(first.event_id)
+    outcome = world.open().snapshot().get(OUTCOMES, "key")
+    assert outcome is not None and outcome.event_id == first.event_id
 
 
 def test_floor_that_arrives_late_does_not_lower_it(world: World) -> None:

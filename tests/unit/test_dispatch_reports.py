@@ -12,7 +12,7 @@ from arco.catalog.events import AssetObserved
 from arco.clock import SystemClock
 from arco.dispatch import reports as module
 from arco.dispatch.reports import Reports
-from arco.errors import Denied, Unavailable
+from arco.errors import Denied, Unappended, Unavailable
 from arco.log.envelope import MAX_EVENT_BYTES, decode_batch
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
@@ -219,6 +219,24 @@ def test_fact_that_is_no_result_and_too_large_is_dropped_and_the_others_are_not(
     assert record.levelno == logging.ERROR
     assert "is dropped" in record.message
     assert len(record.message) < 500
+
+
+def test_batch_whose_outcome_is_unknown_keeps_its_name_whatever_fails_then(at: Setting) -> None:
+    at.reports.submit([fact("a")], urgent=False)
+
+    def lost_and_denied_since() -> None:
+        at.store.before("put", paths.INBOX, raising(Denied("injected")), times=6)
+        raise Unavailable("injected")
+
+    at.store.after("put", paths.INBOX, lost_and_denied_since)
+    with pytest.raises(Unappended):
+        at.reports.flush()
+    with pytest.raises(Denied):
+        at.reports.flush()
+    at.store._rules.clear()
+    at.reports.submit([fact("b")], urgent=False)
+    at.reports.flush()
+    assert at.batches() == [["a"], ["b"]]
 
 
 def test_event_larger_than_a_batch_blocks_nobody(at: Setting) -> None:

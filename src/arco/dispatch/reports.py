@@ -140,6 +140,8 @@ class Reports:
                     "report %s (%s) cannot be appended, and is dropped", event.id, event.type
                 )
             except BaseException:
+                if batch:  # what became of it before is as unknown as it was
+                    self._unknown = (batch, len(part))
                 self._put_back([each for some in [part, *parts] for each in some])
                 raise
             else:

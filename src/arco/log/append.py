@@ -20,7 +20,15 @@ from datetime import datetime
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Unappended, Unavailable
+from arco.errors import (
+    AlreadyExists,
+    Corrupt,
+    Error,
+    Invalid,
+    NotFound,
+    Unappended,
+    Unavailable,
+)
 from arco.log.envelope import (
     MAX_EVENT_BYTES,
     Batch,
@@ -160,22 +168,30 @@ class Ledger:
 
     def _put(self, name: str, raw: bytes) -> None:
         before = self._store_clock.moment()
-        for attempt in range(self._attempts):
-            try:
-                self._store.put(paths.inbox(name), raw)
-                if attempt == 0:
-                    self._store_clock.wrote(paths.inbox(name), before)
-                return
-            except AlreadyExists as error:
-                unknown: Exception = error
-            except Unavailable as error:
-                unknown = error
+        try:
+            self._store.put(paths.inbox(name), raw)
+        except (AlreadyExists, Unavailable) as error:
+            self._settle(name, raw, error)
+        else:
+            self._store_clock.wrote(paths.inbox(name), before)
+
+    def _settle(self, name: str, raw: bytes, unknown: Error) -> None:
+        """Put again, until it is known that the batch arrived.
+
+        From here on no error of the store says that it did not: the first put may have taken
+        effect, or may still.
+        """
+        for attempt in range(1, self._attempts):
             try:
                 if isinstance(unknown, AlreadyExists) and self._is_ours(name, raw):
                     return
-            except Unavailable as error:
+                self._clock.sleep(0.05 * 2 ** (attempt - 1))
+                self._store.put(paths.inbox(name), raw)
+                return
+            except Corrupt:
+                raise
+            except Error as error:
                 unknown = error
-            self._clock.sleep(0.05 * 2**attempt)
         raise Unappended(
             name,
             f"batch {name} may or may not have been appended: {unknown}",
