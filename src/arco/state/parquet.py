@@ -257,7 +257,7 @@ def _missing(ref: FileRef) -> Corrupt:
 
 def real_bytes(batch: pa.RecordBatch) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
-    return int(batch.nbytes) + COLUMN_BYTES * batch.num_columns
+    return int(batch.nbytes + COLUMN_BYTES * batch.num_columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
