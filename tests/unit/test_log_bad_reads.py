@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,7 +14,7 @@ from arco.log.commit import Committed, Nothing
 from arco.log.envelope import MAX_BATCH_BYTES
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
-from arco.storage.port import Object
+from arco.storage.port import Object, ObjectMeta
 from tests.kit.clocks import SimClock
 from tests.kit.model import read_log
 from tests.kit.workspace import NAME, TENANT, inbox_names, make_workspace
@@ -141,6 +141,32 @@ def test_nothing_is_committed_on_a_damaged_root_manifest(
         store.times = 0
         assert isinstance(fresh.committer.commit(), Committed)
     whole(w)
+
+
+class EmptyListing(BadReads):
+    """An error page in place of the next listing of a prefix."""
+
+    empty = ""
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        if prefix == self.empty:
+            self.empty = ""
+            return iter(())
+        return super().list(prefix, start_after)
+
+
+def test_one_empty_listing_hides_neither_the_head_nor_a_pin() -> None:
+    clock = SimClock()
+    store = EmptyListing(clock)
+    w = make_workspace(store, 1, clock=clock)
+    for n in range(4):
+        w.catalog.create_namespace(f"n{n}")
+    w.pins.pin("keep", 2, "for a reader")
+    store.empty = paths.PINS
+    assert [pin.generation for pin in w.pins.active()] == [2]
+    store.delete(paths.HINT)
+    store.empty = paths.MANIFESTS
+    assert make_workspace(store, 2, clock=clock).manifests.head().generation == 4
 
 
 # What strangers put into the inbox

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -38,8 +38,8 @@ from arco.log.manifest import (
     verified,
 )
 from arco.storage import paths
-from arco.storage.port import Mode, Store
-from arco.storage.seal import read_checked
+from arco.storage.port import Mode, ObjectMeta, Store
+from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import BOUND
 
 EPOCH = datetime(1970, 1, 1)
@@ -136,9 +136,12 @@ class Manifests:
 
     def listed(self, above: Head | None) -> Head | None:
         """The newest generation by a listing, which is what we do when in doubt."""
-        after = None if above is None else paths.root(above.generation)
         newest = None
-        for meta in self.store.list(paths.MANIFESTS, start_after=after):
+        if above is None:
+            listed: Iterable[ObjectMeta] = listed_surely(self.store, paths.MANIFESTS)
+        else:
+            listed = self.store.list(paths.MANIFESTS, paths.root(above.generation))
+        for meta in listed:
             generation = paths.root_generation(meta.path)
             if generation is None:
                 break  # digits sort before every other name in this folder

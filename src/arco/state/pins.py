@@ -17,7 +17,7 @@ from arco.log.head import Manifests
 from arco.log.manifest import decode_sealed, encode_sealed
 from arco.storage import paths
 from arco.storage.port import Mode, Store
-from arco.storage.seal import read_checked
+from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import StoreClock
 
 
@@ -74,7 +74,7 @@ class Pins:
         self._store.delete(paths.pin(name))
 
     def all(self) -> Iterator[Pin]:
-        for meta in self._store.list(paths.PINS):
+        for meta in listed_surely(self._store, paths.PINS):
             try:
                 yield read_pin(self._store, meta.path)
             except NotFound:

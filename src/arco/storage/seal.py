@@ -7,6 +7,8 @@ last member, `sha256`, is the checksum of the object without it. They stay plain
 A connection can cut, change or swap the bytes of a good object. So bytes that fail their
 check are read once more. An object is judged to be damaged only by two equal reads; two
 reads that differ say nothing about the object, and the reader should try again later.
+An error page in place of a listing may look like an empty one: where emptiness is a fact
+that something is decided upon, `listed_surely` asks twice.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from arco.errors import Corrupt, Unavailable
-from arco.storage.port import Object, Store
+from arco.storage.port import Object, ObjectMeta, Store
 
 T = TypeVar("T")
 
@@ -66,6 +68,11 @@ def reread(store: Store, first: Object, parse: Callable[[bytes], T]) -> T:
             f"two reads of {path} gave different bytes, both damaged",
             hint="the connection to the store is unreliable; try again",
         ) from None
+
+
+def listed_surely(store: Store, prefix: str, start_after: str | None = None) -> list[ObjectMeta]:
+    """A listing; an empty one is asked for again before it is believed."""
+    return list(store.list(prefix, start_after)) or list(store.list(prefix, start_after))
 
 
 def _digest(raw: bytes) -> bytes:
