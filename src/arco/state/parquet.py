@@ -125,7 +125,7 @@ class _Footer(NamedTuple):
 class Files:
     """Reads table files, and keeps what it read: they never change. Bounded by real bytes."""
 
-    def __init__(self, store: Store, *, budget_bytes: int = 48 << 20) -> None:
+    def __init__(self, store: Store, *, budget_bytes: int = 32 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
         self._used = 0
@@ -225,7 +225,7 @@ def _missing(ref: FileRef) -> Corrupt:
 
 def real_bytes(batch: pa.RecordBatch) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
-    return int(batch.nbytes) + COLUMN_BYTES * batch.num_columns
+    return int(batch.nbytes + COLUMN_BYTES * batch.num_columns)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -32,7 +32,7 @@ Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
 ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
-SWEEP = 256
+SWEEP = 128
 """After so many commits what was not looked at is dropped."""
 SETTLED = 1_000
 """So many changed rows of a bucket are worth turning into columns."""
