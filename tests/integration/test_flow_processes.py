@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from arco.app import Workspace
 from arco.engine import Engine
-from arco.errors import Error
+from arco.errors import Corrupt, Denied, Error
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.orchestration import states
 from arco.orchestration.events import AttemptLost, TaskFinished
@@ -27,6 +28,7 @@ from arco.orchestration.tables import TaskRow
 from arco.state.replay import read_log
 from tests.integration.flow_crew import PATIENT, QUICK, FlowCrew
 from tests.kit.flows import check_attempts, check_run, check_store, commit_all, tasks_of
+from tests.kit.outages import DownStore
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -349,6 +351,26 @@ def test_an_engine_that_is_stopped_says_so_and_leaves_a_run_that_goes_on(
     assert tasks_of(crew.open(), crew.run_id)["flow.one"].state == states.SUCCEEDED
 
     with engine_of(crew).running() as engine:
+        assert engine.wait(crew.run_id).state == states.RUN_SUCCEEDED
+    check_succeeded(crew)
+
+
+@pytest.mark.parametrize("error", [Denied, Corrupt])
+def test_an_engine_goes_on_after_an_outage_of_its_store(
+    assemble: Assemble, error: type[Error]
+) -> None:
+    crew = assemble(CHAIN)
+    w = crew.open()
+    store = DownStore(w.store)
+    engine = Engine(
+        Workspace(store, w.tenant, w.name), slots=2, cache=crew.folder / "cache", timing=BRISK
+    )
+    with engine.running():
+        crew.until(lambda: crew.first_process("one"), "the task's start")
+        store.error = error
+        crew.until(lambda: engine.orchestrator.outage.began, "the engine's notice")
+        (crew.folder / "go").touch()
+        store.error = None
         assert engine.wait(crew.run_id).state == states.RUN_SUCCEEDED
     check_succeeded(crew)
 

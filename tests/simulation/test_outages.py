@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
 
 import pytest
 
@@ -19,9 +18,7 @@ from arco.orchestration import states
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.outage import LONGEST_PAUSE_S, Outage
-from arco.storage.port import Store
 from tests.kit.clocks import SimClock
-from tests.kit.faulty import _Wrapper
 from tests.kit.flows import (
     CITY,
     CITY_ENDS,
@@ -36,39 +33,8 @@ from tests.kit.flows import (
     tasks_of,
     trigger,
 )
+from tests.kit.outages import DownStore, Fails, everything, reads, writes
 from tests.kit.workspace import clone, make_workspace
-
-T = TypeVar("T")
-Fails = Callable[[str, str], bool]
-READING = ("get", "get_range", "head", "list")
-
-
-class DownStore(_Wrapper):
-    """While `error` is set, calls that `fails` names raise it, without effect."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-        self.error: type[Error] | None = None
-        self.fails: Fails = lambda op, path: True
-        self.failures = 0
-
-    def _call(self, op: str, path: str, act: Callable[[], T]) -> T:
-        if self.error is not None and self.fails(op, path):
-            self.failures += 1
-            raise self.error(f"{op} {path}: injected")
-        return act()
-
-
-def everything(op: str, path: str) -> bool:
-    return True
-
-
-def writes(op: str, path: str) -> bool:
-    return op not in READING
-
-
-def reads(op: str, path: str) -> bool:
-    return op in READING
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arco.cli.allocator import use_little_memory
 from arco.cli.options import command
 from arco.cli.session import Session
 
@@ -35,8 +36,6 @@ def compact(
     before is committed. Any number of these may run on one workspace, and each
     may be killed at any time.
     """
-    from arco.cli.allocator import use_little_memory
-
     use_little_memory()
     workspace = session.open()
     stop = threading.Event()

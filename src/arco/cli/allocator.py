@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 
 ARENAS = 2
 _M_ARENA_MAX = -8
 
 
 def use_little_memory() -> None:
-    """Call it before threads are started. Where the C library is not glibc, only Arrow heeds."""
-    import pyarrow as pa
+    """Call it before Arrow is imported and threads are started.
 
-    pa.set_memory_pool(pa.system_memory_pool())
+    Where the C library is not glibc, only Arrow heeds it.
+    """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arco.cli.allocator import use_little_memory
 from arco.cli.options import command
 from arco.cli.session import Session
 from arco.errors import Invalid, Unavailable
@@ -65,10 +66,9 @@ def orchestrator(
     The queue lives in the workspace's store. Any number of orchestrators and workers
     may run on one workspace, and each may be killed at any time.
     """
-    from arco.cli.allocator import use_little_memory
+    use_little_memory()
     from arco.orchestration.limits import Limits
 
-    use_little_memory()
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     limits = Limits(
@@ -117,10 +117,9 @@ def worker(
     SIGTERM and Ctrl-C drain: nothing new is taken, what runs may finish, and what does
     not finish in time is handed back for another attempt.
     """
-    from arco.cli.allocator import use_little_memory
+    use_little_memory()
     from arco.dispatch.reports import DRAIN_S
 
-    use_little_memory()
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = _until_told()

@@ -128,7 +128,7 @@ class _Footer(NamedTuple):
 class Files:
     """Reads table files, and keeps what it read: they never change. Bounded by real bytes."""
 
-    def __init__(self, store: Store, *, budget_bytes: int = 48 << 20) -> None:
+    def __init__(self, store: Store, *, budget_bytes: int = 32 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
         self._used = 0

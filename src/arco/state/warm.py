@@ -39,7 +39,7 @@ LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
 ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
-SWEEP = 256
+SWEEP = 128
 """After so many commits what was not looked at is dropped."""
 SETTLED = 1_000
 """So many changed rows of a bucket are worth turning into columns."""
