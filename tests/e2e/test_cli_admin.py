@@ -270,3 +270,14 @@ def test_rejected_batch_is_shown_and_requeued_once_it_can_be_read(servo: Servo) 
     servo.text("admin", "compact", "--once")
     assert names(servo.json("catalog", "namespace", "list")["namespaces"], "namespace") == ["late"]
     assert names(servo.json("admin", "rejected")["rejected"], "name") == ["broken"]
+    # A bad read rejected it, and another process committed it all the same.
+    workspace.store.put(paths.rejection("mended"), seal(msgspec.json.encode(rejection)))
+    workspace.store.put(paths.rejected_object("mended"), body)
+    taken = encode_batch(
+        Batch(batch="b", events=[workspace.ledger.event(NamespaceCreated(namespace="twice"))])
+    )
+    workspace.store.put(paths.inbox("b"), taken)
+    assert "still lies" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
+    servo.text("admin", "compact", "--once")
+    assert "all the same" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
+    assert names(servo.json("admin", "rejected")["rejected"], "name") == ["broken"]

@@ -159,6 +159,20 @@ def test_already_exists_for_ones_own_batch_is_success(at: Setting) -> None:
     assert at.logged() == list(receipt.event_ids)
 
 
+def test_existence_that_is_told_and_not_true_acknowledges_nothing(at: Setting) -> None:
+    """S3 says so while another create of the same key is under way, which may yet fail."""
+
+    def conflict() -> None:
+        raise AlreadyExists("injected: a conflicting operation is in progress")
+
+    at.hooks.fail("put", paths.INBOX)
+    at.hooks.before("put", paths.INBOX, conflict)
+    receipt = at.writer.ledger.append([FACT])
+    assert inbox_names(at.memory) == [receipt.batch]
+    at.other.committer.commit()
+    assert at.logged() == list(receipt.event_ids)
+
+
 def test_another_batch_under_the_same_name_is_corrupt(at: Setting) -> None:
     name = at.other.ledger.append([FACT]).batch
     with pytest.raises(Corrupt, match=name):

@@ -9,7 +9,7 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
-from arco.errors import Corrupt, Unavailable
+from arco.errors import Corrupt, Denied, Error, Unavailable
 from arco.log.commit import Committed, Nothing
 from arco.log.envelope import MAX_BATCH_BYTES
 from arco.storage import paths
@@ -100,6 +100,54 @@ def test_one_bad_read_of_a_batch_loses_no_event(
     whole(w)
 
 
+@pytest.mark.parametrize("kind", ["empty", "half", "error page"])
+def test_batch_whose_size_is_not_the_listed_one_is_never_rejected(
+    w: Workspace, store: BadReads, kind: str
+) -> None:
+    """A proxy that fails for a second gives the same wrong answer twice."""
+    bad, good = w.ledger.append([FACT]), w.ledger.append([FACT])
+    store.damage(paths.inbox(bad.batch), CHANGES[kind], times=2)
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert outcome.head.manifest.consumed == (good.batch,)
+    store.damage(paths.inbox(bad.batch), CHANGES[kind], times=2)
+    with pytest.raises(Unavailable, match="are listed"):
+        w.committer.commit()
+    assert isinstance(w.committer.commit(), Committed)
+    assert len(read_log(w)) == 4
+    whole(w)
+
+
+def test_late_copy_that_is_read_badly_is_no_rejection(w: Workspace, store: BadReads) -> None:
+    path = paths.inbox(w.ledger.append([FACT]).batch)
+    raw = store.get(path).data
+    w.committer.commit()
+    w.catalog.create_namespace("later")
+    store.put(path, raw)
+    store.damage(path, lambda data: b"x" * len(data), times=2)
+    assert isinstance(w.committer.commit(), Nothing)
+    assert inbox_names(store) == []
+    assert len(read_log(w)) == 4
+
+
+class DeniedReads(BadReads):
+    def get(self, path: str) -> Object:
+        if path.endswith("private.json"):
+            raise Denied("injected")
+        return super().get(path)
+
+
+def test_object_that_may_not_be_read_stops_nobody() -> None:
+    store = DeniedReads(SimClock())
+    w = make_workspace(store, 1, clock=store._clock)
+    store.put(paths.inbox("0-private"), b"rubbish")
+    receipt = w.ledger.append([FACT])
+    outcome = w.committer.commit()
+    assert isinstance(outcome, Committed)
+    assert outcome.head.manifest.consumed == (receipt.batch,)
+    assert isinstance(w.committer.commit(), Nothing)
+
+
 def test_batch_that_reads_differently_each_time_waits_and_is_not_rejected(
     w: Workspace, store: BadReads
 ) -> None:
@@ -162,6 +210,9 @@ def test_one_empty_listing_hides_neither_the_head_nor_a_pin() -> None:
     for n in range(4):
         w.catalog.create_namespace(f"n{n}")
     w.pins.pin("keep", 2, "for a reader")
+    w.manifests.raise_floor(2)
+    store.empty = paths.FLOORS
+    assert w.manifests.floor() == 2
     store.empty = paths.PINS
     assert [pin.generation for pin in w.pins.active()] == [2]
     store.delete(paths.HINT)
@@ -206,12 +257,16 @@ def test_odd_names_stop_nobody(w: Workspace, store: BadReads, names: list[str]) 
 
 
 class Uncopyable(BadReads):
+    error: Error
+
     def copy(self, source: str, target: str) -> None:
-        raise Corrupt("injected: this object cannot be copied")
+        raise self.error
 
 
-def test_object_that_cannot_be_set_aside_stops_nobody() -> None:
+@pytest.mark.parametrize("error", [Corrupt("injected"), Unavailable("too large"), Denied("no")])
+def test_object_that_cannot_be_set_aside_stops_nobody(error: Error) -> None:
     store = Uncopyable(SimClock())
+    store.error = error
     w = make_workspace(store, 1, clock=store._clock)
     store.put(paths.inbox("bad"), b"rubbish")
     receipt = w.ledger.append([FACT])

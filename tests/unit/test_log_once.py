@@ -166,7 +166,7 @@ def test_process_with_a_wrong_clock_appends_and_does_not_commit(by: timedelta) -
 def test_command_of_a_process_with_a_wrong_clock_is_left_to_the_others() -> None:
     at = Setting()
     wrong = skewed(at, DAY)
-    with pytest.raises(ClockSkew):
+    with pytest.raises(ClockSkew, match="another process will decide it"):
         wrong.catalog.create_namespace("sales")
     at.w.committer.commit()
     assert at.w.read_catalog().namespace("sales").assets == 0

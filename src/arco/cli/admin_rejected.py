@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from arco.cli.options import command
 from arco.cli.session import Session
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound
+from arco.errors import Conflict, Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
     from arco.app import Workspace
@@ -117,6 +116,26 @@ def _body(workspace: Workspace, rejection: Rejection) -> bytes:
     return workspace.store.get_range(paths.rejected_object(rejection.key), 0, length)
 
 
+def _is_in_the_log(workspace: Workspace, rejection: Rejection) -> bool:
+    """Whether a commit consumed a batch that another process had rejected."""
+    from arco.storage import paths
+
+    names = {paths.inbox_name(meta.path) for meta in workspace.store.list(paths.INBOX)}
+    head = workspace.manifests.head()  # after the look at the inbox
+    if rejection.name in names and rejection.name not in head.manifest.pending_cleanup:
+        raise Conflict(
+            f"{rejection.name} still lies in the inbox", hint="let it be committed, then look again"
+        )
+    return bool(workspace.projector.consumed(head, [rejection.name]))
+
+
+def _forget(workspace: Workspace, rejection: Rejection) -> None:
+    from arco.storage import paths
+
+    workspace.store.delete(paths.rejection(rejection.key))
+    workspace.store.delete(paths.rejected_object(rejection.key))
+
+
 def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> None:
     """Put first, then delete: a batch that is put twice under one name is taken once."""
     import msgspec
@@ -124,6 +143,8 @@ def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> No
     from arco.cli import render
     from arco.log.envelope import decode_batch, encode_batch
     from arco.storage import paths
+    from arco.storage.own import put_own
+    from arco.storage.port import Mode
 
     body = _body(workspace, rejection)
     try:
@@ -137,12 +158,16 @@ def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> No
             f"{rejection.name} still cannot be read: {error.message}",
             hint="fix the program that wrote it, and have it append the events again",
         ) from None
+    if _is_in_the_log(workspace, rejection):
+        _forget(workspace, rejection)
+        raise Conflict(
+            f"batch {rejection.name} is in the log all the same: the read was bad that rejected it",
+            hint="there is nothing to do; the rejected object was removed",
+        )
     # Under its old name a commit may still take it for the rejected one, and delete it.
     again = msgspec.structs.replace(batch, batch=f"{batch.batch}-1")
-    with contextlib.suppress(AlreadyExists):
-        workspace.store.put(paths.inbox(again.batch), encode_batch(again))
-    workspace.store.delete(paths.rejection(rejection.key))
-    workspace.store.delete(paths.rejected_object(rejection.key))
+    put_own(workspace.store, paths.inbox(again.batch), encode_batch(again), mode=Mode.CREATE)
+    _forget(workspace, rejection)
     if session.json:
         render.document(
             {"requeued": rejection.key, "name": again.batch, "events": len(batch.events)}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import Error, Invalid, Unappended
+from arco.errors import Error, Invalid
 from arco.log.append import Ledger
 from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload, encode_payload
 from arco.orchestration.events import TaskFinished
@@ -113,20 +113,16 @@ class Reports:
         """Append, in halves where the log refuses the whole; what is left if that fails waits."""
         names: list[str] = []
         parts = [taken]
-        batch = self._unknown[0] if self._unknown is not None else ""
+        again = self._unknown[0] if self._unknown is not None else ""
         self._unknown = None
         while parts:
             part = parts.pop(0)
             events = [event for event, _ in part]
+            batch, again = again or self._ledger.new_batch(), ""
             try:
-                names.append(self._ledger.append(events, batch=batch, notify=False).batch)
-                batch = ""
-            except Unappended as error:
-                self._unknown = (error.batch, len(part))
-                self._put_back([each for some in [part, *parts] for each in some])
-                raise
+                self._ledger.append(events, batch=batch, notify=False)
+                names.append(batch)
             except Invalid as refused:
-                batch = ""
                 if len(part) > 1:
                     half = len(part) // 2
                     parts[:0] = [part[:half], part[half:]]
@@ -140,8 +136,7 @@ class Reports:
                     "report %s (%s) cannot be appended, and is dropped", event.id, event.type
                 )
             except BaseException:
-                if batch:  # what became of it before is as unknown as it was
-                    self._unknown = (batch, len(part))
+                self._unknown = (batch, len(part))  # whatever failed, it may have arrived
                 self._put_back([each for some in [part, *parts] for each in some])
                 raise
             else:

@@ -136,6 +136,10 @@ class Ledger:
             traceparent=traceparent,
         )
 
+    def new_batch(self) -> str:
+        """A name for a batch, for a caller that may have to append it more than once."""
+        return self._ids()
+
     def append(
         self, events: Sequence[Event | Payload], *, batch: str = "", notify: bool = True
     ) -> Receipt:
@@ -200,12 +204,16 @@ class Ledger:
         ) from unknown
 
     def _is_ours(self, name: str, raw: bytes) -> bool:
-        """Whether an earlier put of this batch arrived: it lies there, or was consumed."""
+        """Whether an earlier put of this batch lies in the inbox.
+
+        If it does not, it was consumed, or it never was there: to put it again is right
+        in both cases, because a commit takes it once.
+        """
         try:
             if self._store.get(paths.inbox(name)).data == raw:
                 return True
             if self._store.get(paths.inbox(name)).data == raw:  # the first read may be bad
                 return True
         except NotFound:
-            return True
+            return False
         raise Corrupt(f"another batch is called {name}", hint="check the source of randomness")

@@ -142,6 +142,7 @@ class Committer:
         self._manifests = publisher.manifests
         self._inbox = inbox
         self._projector = projector
+        self._clock = publisher.clock
         self._store_clock = publisher.store_clock
         self._ids = ids
         # One commit at a time in this process: whoever waits here finds its batch
@@ -207,13 +208,16 @@ class Committer:
 
     def _once(self, head: Head, taken: Taken) -> Taken:
         """Without the batches that an earlier commit has consumed: those are leftovers."""
-        again = self._projector.consumed(head, [batch.name for batch in taken.batches])
+        names = [batch.name for batch in taken.batches]
+        names += [rejection.name for rejection in taken.rejections]
+        again = self._projector.consumed(head, names)
         if not again:
             return taken
         log.warning("%d batches arrived again after they were consumed: %s", len(again), again)
         return msgspec.structs.replace(
             taken,
             batches=[batch for batch in taken.batches if batch.name not in again],
+            rejections=[bad for bad in taken.rejections if bad.name not in again],
             leftovers=tuple(sorted({*taken.leftovers, *again})),
         )
 
@@ -236,7 +240,7 @@ class Committer:
             path = segment.path
             files.insert(0, lambda: (path, raw))
         # One file is made while the disk or the network has others.
-        each(self._store, lambda make: put_own(self._store, *make()), files)
+        each(self._store, lambda make: put_own(self._store, *make(), self._clock), files)
         return _Attempt(head.manifest.position, head.generation, taken, events, segment, projection)
 
     def _positioned(self, head: Head, taken: Taken, now: datetime) -> list[Recorded]:

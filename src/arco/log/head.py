@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Corrupt, NotFound
+from arco.errors import AlreadyExists, Corrupt, Error, NotFound
 from arco.log.manifest import (
     FORMAT,
     DomainManifest,
@@ -252,10 +252,11 @@ class Manifests:
         with contextlib.suppress(AlreadyExists):
             self.store.put(paths.floor(generation), floor)
         for number in below[:-1]:  # one stays, for whoever lists while this goes on
-            self.store.delete(paths.floor(number))
+            with contextlib.suppress(Error):
+                self.store.delete(paths.floor(number))
 
     def _floors(self) -> Iterator[int]:
-        for meta in self.store.list(paths.FLOORS):
+        for meta in listed_surely(self.store, paths.FLOORS):
             if (generation := paths.floor_generation(meta.path)) is not None:
                 yield generation
 

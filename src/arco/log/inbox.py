@@ -17,7 +17,15 @@ from datetime import datetime
 
 import msgspec
 
-from arco.errors import AlreadyExists, Corrupt, Error, Invalid, NotFound, Unavailable
+from arco.errors import (
+    AlreadyExists,
+    Corrupt,
+    Denied,
+    Error,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from arco.log.envelope import MAX_BATCH_BYTES, Event, EventTypes, Payload, decode_batch
 from arco.log.head import Head
 from arco.log.manifest import decode_sealed
@@ -80,6 +88,7 @@ class Inbox:
         self._types = types
         self._store_clock = store_clock
         self._limits = limits or Limits()
+        self._complaints: set[str] = set()
 
     def take(self, head: Head, names: Sequence[str] = ()) -> Taken:
         """Read unconsumed batches. The head must have been read before this is called.
@@ -139,24 +148,51 @@ class Inbox:
         try:
             if meta.size > MAX_BATCH_BYTES:
                 raise Corrupt(f"{meta.size} bytes; the limit is {MAX_BATCH_BYTES}")
-            events = read_checked(self._store, meta.path, lambda raw: self._decode(head, name, raw))
+            events = self._events(head, name, meta)
         except NotFound:
             return None  # another committer took and deleted it: our head is stale
         except Unavailable as error:
             return error  # it waits for the next commit; the others need not
-        except Invalid:
-            log.warning("%r lies in the inbox and cannot be the name of a batch", meta.path)
-            return None
         except Corrupt as error:
             return self._set_aside(_rejection(name, meta, error.message))
+        except (Invalid, Denied) as error:
+            self._complain(name, f"cannot be read: {error}")
+            return None
         return ReceivedBatch(name, meta.last_modified, events)
+
+    def _events(self, head: Head, name: str, meta: ObjectMeta) -> Events:
+        """The events of a batch. Raises Unavailable if what was read is not the object.
+
+        The listing knows its size: an empty answer and an error page are bad reads, however
+        often they come, and not a bad object.
+        """
+        size = -1
+
+        def parse(raw: bytes) -> Events:
+            nonlocal size
+            size = len(raw)
+            return self._decode(head, name, raw)
+
+        try:
+            return read_checked(self._store, meta.path, parse)
+        except Corrupt:
+            if size == meta.size:
+                raise
+            message = f"{meta.path}: {size} bytes were read, and {meta.size} are listed"
+            raise Unavailable(message, hint="the connection to the store is unreliable") from None
+
+    def _complain(self, name: str, problem: str) -> None:
+        """Log once for each object, however often it is met."""
+        if name not in self._complaints and len(self._complaints) < 1_000:
+            self._complaints.add(name)
+            log.error("%r in the inbox %s; it stays there, and stops nobody", name[:200], problem)
 
     def _decode(self, head: Head, name: str, raw: bytes) -> Events:
         batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id, name)
         decode = self._types.decode
         return [(e, decode(e.type, e.version, e.data)) for e in batch.events]
 
-    def _set_aside(self, rejection: Rejection) -> Rejection | Unavailable | None:
+    def _set_aside(self, rejection: Rejection) -> Rejection | None:
         """Copy a rejected object. One that cannot be copied stays, and stops nobody."""
         try:
             self._store.copy(paths.inbox(rejection.name), paths.rejected_object(rejection.key))
@@ -166,10 +202,8 @@ class Inbox:
                 self._store.put(paths.rejection(rejection.key), record)
         except NotFound:
             return None  # another committer has set it aside
-        except Unavailable as error:
-            return error
         except Error as error:
-            log.error("%r in the inbox cannot be set aside: %s", rejection.name[:200], error)
+            self._complain(rejection.name, f"cannot be set aside: {error}")
             return None
         return rejection
 

@@ -122,7 +122,7 @@ class Hint(msgspec.Struct, frozen=True):
     """Where to start looking for the head. Never authoritative."""
 
     generation: int
-    sha256: str
+    root_sha256: str
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -151,8 +151,17 @@ def encode_sealed(manifest: msgspec.Struct) -> bytes:
 
 
 def decode_sealed(raw: bytes, cls: type[T], path: str) -> T:
-    """Verify and parse. Raises Unreadable if newer, Corrupt if broken."""
-    return decode(unseal(raw, path), cls, path)
+    """Verify and parse. Raises Unreadable if of another format, Corrupt if broken."""
+    try:
+        body = unseal(raw, path)
+    except Corrupt:
+        if raw.endswith(b"}") and b'"format":1,' in raw:
+            raise Unreadable(
+                f"{path} is of format 1; this program reads format {FORMAT}",
+                hint="make a new workspace: format 1 was never released",
+            ) from None
+        raise
+    return decode(body, cls, path)
 
 
 def decode(raw: bytes, cls: type[T], path: str) -> T:

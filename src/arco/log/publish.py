@@ -71,7 +71,7 @@ class Publisher:
     ) -> None:
         self.store = store
         self.manifests = manifests
-        self._clock = clock
+        self.clock = clock
         self._ids = ids
         self.store_clock = store_clock
         self._rng = rng or random.Random()
@@ -80,7 +80,7 @@ class Publisher:
 
     def begin(self) -> Began:
         """Start the clock that decides when an attempt is too old."""
-        return (self._clock.monotonic(), self._clock.now())
+        return (self.clock.monotonic(), self.clock.now())
 
     def publish(
         self, propose: Callable[[Head], Proposal | None], began: Began | None = None
@@ -102,7 +102,7 @@ class Publisher:
             if created is not None:
                 self._settle(created, began)
                 return created
-            self._clock.sleep(self._rng.uniform(0, 0.002 * 2 ** min(attempt, 7)))
+            self.clock.sleep(self._rng.uniform(0, 0.002 * 2 ** min(attempt, 7)))
         raise Contended(
             f"lost {self._attempts} races for the next generation in a row",
             hint="try again; fewer compactors on one workspace would help",
@@ -144,7 +144,7 @@ class Publisher:
             numbered = msgspec.structs.replace(manifest, generation=generation)
             raw = encode(numbered)
             ref = Ref(paths.domain(name, generation, self._ids()), sha256(raw), len(raw))
-            put_own(self.store, ref.path, raw)
+            put_own(self.store, ref.path, raw, self.clock)
             self.manifests.remember(ref, numbered)
             return name, ref
 
@@ -157,8 +157,8 @@ class Publisher:
         """
         limit = self.manifests.age_gate / 10
         return (
-            self._clock.monotonic() - began[0] > limit.total_seconds()
-            or self._clock.now() - began[1] > limit
+            self.clock.monotonic() - began[0] > limit.total_seconds()
+            or self.clock.now() - began[1] > limit
         )
 
     def _put_root(self, root: RootManifest, raw: bytes) -> bool:
@@ -177,7 +177,7 @@ class Publisher:
                 unknown, found = error, None
             if found is not None:
                 return found.manifest.commit_id == root.commit_id
-            self._clock.sleep(0.02 * 2**attempt)
+            self.clock.sleep(0.02 * 2**attempt)
         raise Unavailable(
             f"generation {root.generation} (commit {root.commit_id}) may or may not exist: "
             f"{unknown}",

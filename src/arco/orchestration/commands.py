@@ -10,7 +10,7 @@ import msgspec
 
 from arco.catalog.tables import ASSET_NAMES
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Corrupt, Invalid, NotFound, Refused
+from arco.errors import Invalid, NotFound, Refused
 from arco.log.envelope import MAX_BATCH_BYTES, encode_payload
 from arco.orchestration.controllers.cancellation import chunks_of
 from arco.orchestration.events import (
@@ -41,7 +41,7 @@ from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.storage import paths
 from arco.storage.own import put_own
-from arco.storage.port import Store
+from arco.storage.port import Mode, Store
 from servo.contract import canonical
 from servo.contract.keys import AssetKey
 from servo.contract.manifest import Asset, Manifest, encode_manifest
@@ -473,11 +473,4 @@ def _deployed(
 
 def _put_by_digest(store: Store, path: str, data: bytes) -> None:
     """Create an object whose name is its digest; one that is there must be the same."""
-    try:
-        store.put(path, data)
-    except AlreadyExists:
-        if store.get(path).data != data:
-            raise Corrupt(
-                f"{path} holds other bytes than its name says",
-                hint="remove it, and deploy again",
-            ) from None
+    put_own(store, path, data, mode=Mode.CREATE)

@@ -29,7 +29,7 @@ from datetime import timedelta
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Conflict, Corrupt, NotFound
+from arco.errors import Conflict, Corrupt, NotFound
 from arco.log.head import Head, Manifests
 from arco.log.manifest import Floor, Hint, encode_sealed, sha256, verified
 from arco.state.parquet import Files
@@ -37,6 +37,7 @@ from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
+from arco.storage.own import put_own
 from arco.storage.parallel import each
 from arco.storage.port import Mode, Store
 
@@ -207,8 +208,4 @@ def _finish(source: Store, head: Head, target: Store) -> None:
 
 def _create(target: Store, path: str, raw: bytes) -> None:
     """Create, or find the very same bytes there."""
-    try:
-        target.put(path, raw)
-    except AlreadyExists:
-        if target.get(path).data != raw:
-            raise Corrupt(f"{target.url}/{path} holds something else") from None
+    put_own(target, path, raw, mode=Mode.CREATE)

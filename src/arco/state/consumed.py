@@ -47,7 +47,9 @@ class ConsumedBatches:
         return {name for name in names if self._holds(ref, name)}
 
     def _whole(self, ref: FileRef) -> frozenset[str]:
-        if ref.path not in self._names:
+        if ref.path in self._names:
+            self._names.move_to_end(ref.path)
+        else:
             self.remember(ref.path, self._files.table(ref).column(BATCHES.key[0]).to_pylist())
         return self._names[ref.path]
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from arco.errors import Error, NotFound
+from arco.errors import Corrupt, Error, NotFound
 from arco.log import segment
 from arco.log.head import Head, Manifests, genesis
-from arco.log.manifest import FileRef, Hint, Ref, SegmentRef, sha256
+from arco.log.manifest import FileRef, Hint, Ref, SegmentRef, verified
 from arco.state import parquet
 from arco.state.doubled import EventIds, event_ids
 from arco.state.parquet import Files
@@ -34,6 +34,7 @@ from arco.state.table import Table, bucket_of, shard_text
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import ObjectMeta, Store
+from arco.storage.seal import read_checked
 
 PORTION_FILES = 64
 PORTION_BYTES = 64 << 20
@@ -209,7 +210,7 @@ class Checker:
         if hint.generation > newest:
             self._error("hint", paths.HINT, f"points at generation {hint.generation}, not there")
         for head in kept:
-            if head.generation == hint.generation and head.sha256 != hint.sha256:
+            if head.generation == hint.generation and head.sha256 != hint.root_sha256:
                 message = f"has other bytes than {paths.HINT} says: one of them was changed"
                 self._error("hint", paths.root(head.generation), message)
 
@@ -303,14 +304,14 @@ class Checker:
                 if size != ref.bytes:
                     self._error("size", ref.path, f"has {size} bytes, not {ref.bytes}")
                 return None
-            raw = self._store.get(ref.path).data
+            return read_checked(
+                self._store, ref.path, lambda raw: verified(raw, ref.sha256, ref.path)
+            )
         except NotFound:
             self._error("missing_file", ref.path, "is missing")
-            return None
-        if sha256(raw) != ref.sha256:
+        except Corrupt:
             self._error("checksum", ref.path, "its bytes are not those that were written")
-            return None
-        return raw
+        return None
 
     def _check_rows(self, table: Table[Any], ref: FileRef, rows: pa.Table) -> None:
         if table is SEGMENTS:

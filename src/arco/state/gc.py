@@ -109,7 +109,7 @@ class Collector:
     ) -> GcReport:
         if dry_run:
             return self._collect(retention or Retention(), True, progress)
-        # Two at once would only delete the same, but one could put back the floor.
+        # Two at once would only do the same work twice.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
                 raise Contended("another gc is under way", hint="try again when it has ended")

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from arco.errors import Conflict, Corrupt, Refused
+from arco.errors import ClockSkew, Conflict, Corrupt, Refused
 from arco.log.append import Ledger
 from arco.log.commit import Committer
 from arco.log.envelope import Event, Payload, Recorded
-from arco.log.head import Manifests
+from arco.log.head import Head, Manifests
 from arco.state.fold import Chain, fold
 from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
@@ -84,9 +84,19 @@ class Tier1:
         event = self._ledger.event(payload, idempotency_key=idempotency_key, actor=actor)
         self._refuse_if_hopeless(before, event, payload)
         receipt = self._ledger.append([event, *along])
-        head = self._committer.commit_batch(receipt.batch, before.generation)
+        head = self._commit(receipt.batch, before.generation)
         after = Snapshot(self._manifests, self._files, head)
         return self._answer(after, payload, event.key, event.id)
+
+    def _commit(self, batch: str, since: int) -> Head:
+        try:
+            return self._committer.commit_batch(batch, since)
+        except ClockSkew as error:
+            raise ClockSkew(
+                f"the command is in the inbox (batch {batch}), and another process will decide "
+                f"it: {error.message}",
+                hint="set the clock, and look what became of the command before you repeat it",
+            ) from error
 
     def _remembered(self, at: Snapshot, key: str) -> bool:
         """Whether the fold knows a key; one that it has forgotten is as good as new."""

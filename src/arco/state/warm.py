@@ -117,6 +117,8 @@ class Warm:
         self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
+        self._too_large: set[tuple[Table[Any], int]] = set()
+        """Buckets that would take most of the budget: their rows are looked up, always."""
         self._empty: dict[Table[Any], pa.RecordBatch] = {}
 
     def reset(self) -> None:
@@ -125,6 +127,7 @@ class Warm:
         self._tables = {}
         self._buckets.clear()
         self._looks.clear()
+        self._too_large.clear()
 
     def advance(self, domains: Domains, position: int) -> None:
         """Bring what is loaded from the generation it is at to another, newer one."""
@@ -161,7 +164,12 @@ class Warm:
 
     def _drop(self, table: Table[Any]) -> None:
         for at in [at for at in self._buckets if at[0] is table]:
-            del self._buckets[at]
+            self._forget(at)
+
+    def _forget(self, at: tuple[Table[Any], int]) -> _Bucket:
+        """Drop a bucket; its rows are looked up one by one again before it is loaded."""
+        self._looks.pop(at, None)
+        return self._buckets.pop(at)
 
     def apply(self, changes: Changes, domains: Domains, position: int) -> None:
         """Take over what this process itself has just committed on top of this state."""
@@ -189,6 +197,8 @@ class Warm:
 
     def _is_large(self, table: Table[Any], number: int) -> bool:
         """Whether a bucket is not worth loading yet."""
+        if (table, number) in self._too_large:
+            return True
         self._looks[table, number] += 1
         if self._looks[table, number] > LOOKS:
             return False
@@ -215,6 +225,8 @@ class Warm:
         if found is None:
             found = _Bucket(table, self._load(table, number))
             self._loaded += found.nbytes
+            if found.nbytes > self._budget // 2:
+                self._too_large.add(at)
             if self._loaded > self._budget:
                 self._shrink()  # what goes is in the files; the fold has taken what it needs
             self._buckets[at] = found
@@ -245,7 +257,7 @@ class Warm:
         old = self._commits - SWEEP
         for at, bucket in list(self._buckets.items()):
             if bucket.used_at <= old:
-                del self._buckets[at]
+                self._forget(at)
             elif len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 4):
                 self._buckets[at] = self._consolidated(at[0], bucket)
 
@@ -258,8 +270,7 @@ class Warm:
                 self._buckets[at] = self._consolidated(at[0], bucket)
         total = sum(bucket.nbytes for bucket in self._buckets.values())
         while total > self._budget and self._buckets:
-            _, dropped = self._buckets.popitem(last=False)
-            total -= dropped.nbytes
+            total -= self._forget(next(iter(self._buckets))).nbytes
         self._loaded = total
 
     def _consolidated(self, table: Table[Any], bucket: _Bucket) -> _Bucket:

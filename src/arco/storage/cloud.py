@@ -141,8 +141,25 @@ class CloudStore:
         try:
             # In one request, always: only that is atomic and can carry the condition.
             obstore.put(client, key, data, mode=how, use_multipart=False)
+        except exceptions.AlreadyExistsError as error:
+            self._confirm(path)
+            raise _mapped(error, path) from error
         except Exception as error:
             raise _mapped(error, path) from error
+
+    def _confirm(self, path: str) -> None:
+        """Raise Unavailable unless the object is there.
+
+        S3 answers a create with a conflict, which obstore reports as existence, while
+        another conditional request for the same key is under way: that one may still fail.
+        """
+        try:
+            self.head(path)
+        except NotFound:
+            raise Unavailable(
+                f"{path}: another create is under way, or it was deleted since",
+                hint="look whether it is there, and try again",
+            ) from None
 
     def head(self, path: str) -> ObjectMeta:
         key = self._key(path)

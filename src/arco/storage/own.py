@@ -1,33 +1,40 @@
-"""Putting an object that nobody else can put: its path carries a nonce of ours."""
+"""Putting an object whose path says what it holds: it carries a nonce of ours, or a digest."""
 
 from __future__ import annotations
 
+from arco.clock import Clock, SystemClock
 from arco.errors import AlreadyExists, Corrupt, NotFound, Unavailable
 from arco.storage.port import Mode, Store
 
-ATTEMPTS = 4
+ATTEMPTS = 5
+PAUSE_S = 0.05
+"""Before the second attempt; each further pause is twice as long."""
 
 
-def put_own(store: Store, path: str, data: bytes) -> None:
-    """Create an object under a path that only we write.
+def put_own(
+    store: Store, path: str, data: bytes, clock: Clock | None = None, mode: Mode = Mode.FRESH
+) -> None:
+    """Create an object under a path under which nobody puts other bytes.
 
-    A client that repeats a put whose response was lost is told AlreadyExists for its
-    own bytes. So what is there is read back, and counts if it is what we wanted to put:
-    what its writer can read after an Unavailable is durable, or it could not be read.
+    After a put whose response was lost, what is there is read back, and counts if it is
+    what we wanted to put: what its writer can read after an Unavailable is durable, or it
+    could not be read. `mode` is CREATE where others may put the same object meanwhile.
     """
+    clock = clock or SystemClock()
     for attempt in range(ATTEMPTS):
         try:
-            store.put(path, data, Mode.FRESH)
+            store.put(path, data, mode)
             return
         except (AlreadyExists, Unavailable) as error:
             try:
-                found = store.get(path).data
+                if data in (store.get(path).data, store.get(path).data):
+                    return
             except (NotFound, Unavailable):
                 if attempt == ATTEMPTS - 1:
                     raise error from None
+                clock.sleep(PAUSE_S * 2**attempt)
                 continue
-            if found != data:
-                raise Corrupt(
-                    f"{path} holds something else", hint="check the source of randomness"
-                ) from None
-            return
+            raise Corrupt(
+                f"{path} holds something else",
+                hint="remove it if its name is a digest; else check the source of randomness",
+            ) from None

@@ -248,7 +248,7 @@ class ObjectStoreQueue:
             # FRESH: after a power cut nobody works on it, claimed or not.
             self._store.put(key.claim, body, Mode.FRESH)
         except AlreadyExists:
-            # It may be ours: a client that lost the answer asks again by itself.
+            # It may be ours: an earlier try, whose answer was lost.
             if not self._is_ours(key, nonce):
                 return None
         except Unavailable:
