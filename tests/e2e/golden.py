@@ -14,6 +14,7 @@ _PATTERNS = [
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "2026-01-01 00:00:00Z"),
     (re.compile(r"col_[0-9a-f]{16}"), "col_" + "0" * 16),
     (re.compile(r"\b[0-9a-f]{64}\b"), "0" * 64),
+    (re.compile(r"(?m)(^|key +)[0-9a-f]{16}(?=  broken|$)"), r"\g<1>" + "0" * 16),
     (re.compile(r" *\b\d+(\.\d)? (B|KiB|MiB)\b"), " <size>"),
     (re.compile(r" +bytes\b"), " bytes"),
     (re.compile(r" *\b\d+\.\d s\b"), " <time>"),

@@ -5,6 +5,7 @@ That both engines give the same rows is tested in tests/property/test_state_engi
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arco.app import Workspace, chain
-from arco.errors import Invalid
+from arco.errors import AlreadyExists, Invalid
 from arco.log.commit import Committed
 from arco.log.envelope import Batch, encode_batch
 from arco.spark.rebuild import SparkEngine
@@ -53,10 +54,12 @@ def fill(workspace: Workspace, seed: int, steps: int) -> None:
     while events:
         size = rng.randint(1, 60)
         part, events = events[:size], events[size:]
-        raw = encode_batch(Batch(batch="b", events=part))
+        number += 1
+        name = f"{seed:04d}-{number:06d}"
+        raw = encode_batch(Batch(batch=name, events=part))
         for _ in range(rng.choice((1, 1, 2))):
-            workspace.store.put(paths.inbox(f"{seed:04d}-{number:06d}"), raw)
-            number += 1
+            with contextlib.suppress(AlreadyExists):
+                workspace.store.put(paths.inbox(name), raw)
             if rng.random() < 0.7:
                 workspace.committer.commit()
         if rng.random() < 0.2:
