@@ -13,6 +13,7 @@ import itertools
 import random
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pyarrow.parquet as pq
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from arco.app import Workspace
 from arco.log.commit import Committed
 from arco.log.envelope import Batch, Event, encode_batch
+from arco.state import warm as warm_module
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -188,12 +190,15 @@ def test_warm_state_equals_the_files_after_every_commit(
     budget = data.draw(st.sampled_from([0, 3_000, 1 << 20]), label="budget")
     w = make_workspace(warm_budget_bytes=budget, cache_budget_bytes=budget)
     other = make_workspace(w.store, seed=9, clock=w.clock)
-    for number, part in enumerate(cut(data, planned(w, drawn), "commits")):
-        put_batch(w, f"b{number}", part)
-        drain(data.draw(st.sampled_from([w, other]), label="committer"))
-        if data.draw(st.booleans(), label="merge"):
-            other.merger.merge(everything=True)
-        check_warm(w)
+    forgetful = data.draw(st.booleans(), label="forgetful")
+    swept = {"SWEEP": 2, "LARGE": 0, "SETTLED": 0, "LOOKS": 10**6} if forgetful else {"SWEEP": 128}
+    with mock.patch.multiple(warm_module, **swept):
+        for number, part in enumerate(cut(data, planned(w, drawn), "commits")):
+            put_batch(w, f"b{number}", part)
+            drain(data.draw(st.sampled_from([w, other]), label="committer"))
+            if data.draw(st.booleans(), label="merge"):
+                other.merger.merge(everything=True)
+            check_warm(w)
 
 
 def check_warm(w: Workspace) -> None:

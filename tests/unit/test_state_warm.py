@@ -7,7 +7,7 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated, NamespaceDropped, NamespaceUpdated
 from arco.catalog.tables import NAMESPACES
-from arco.errors import Corrupt, Unavailable
+from arco.errors import Corrupt, Refused, Unavailable
 from arco.state import warm as warm_module
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
@@ -115,6 +115,21 @@ def test_what_no_commit_looks_at_any_more_is_dropped_and_comes_back(
         sizes.append(sum(len(bucket.changed) for bucket in buckets))
     assert max(sizes) == max(sizes[:12])
     assert at.do(at.a, NamespaceCreated(namespace="n0")) == "refused"
+    check_against_model(at.a)
+
+
+def test_a_large_bucket_whose_rows_are_not_found_keeps_only_hashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module, "SWEEP", 8)
+    monkeypatch.setattr(warm_module, "LARGE", 4)
+    at = Pair()
+    for n in range(32):  # of one namespace: their rows lie in one bucket
+        at.a.catalog.create_asset(f"sales.a{n}") if n else at.a.catalog.create_namespace("sales")
+    kinds = {type(bucket).__name__ for bucket in at.a.projector._warm._buckets.values()}
+    assert "_Index" in kinds
+    with pytest.raises(Refused):
+        at.a.catalog.create_asset("sales.a1")
     check_against_model(at.a)
 
 

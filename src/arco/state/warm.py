@@ -10,8 +10,10 @@ A large bucket (a run of many tasks, an asset of many partitions) is loaded only
 number of looks. Until then each row is looked up in the files: a process that commits one
 command, or a few reports, does not read all rows beside those that it changes.
 
-What is kept follows what goes on, not what went on: every `SWEEP` commits the buckets that
-none of them looked at are dropped, and rows that have changed go back into columns.
+What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that
+none of them looked at are dropped, and rows that have changed go back into columns. Of a
+large bucket whose rows were hardly found (an asset's versions, which are all new) the hashes
+of the keys remain: what is not among them is new, and the rest is looked up in the files.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +43,8 @@ ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
 SWEEP = 128
 """After so many commits what was not looked at is dropped."""
+LARGE = 4_096
+"""A bucket of so many rows is worth reducing to the hashes of its keys."""
 SETTLED = 1_000
 """So many changed rows of a bucket are worth turning into columns."""
 
@@ -61,6 +65,7 @@ class _Bucket:
         "_versions",
         "batch",
         "changed",
+        "hits",
         "used_at",
     )
 
@@ -69,6 +74,8 @@ class _Bucket:
         self.changed: dict[Key, Versioned[Any]] = {}
         self.used_at = 0
         """The number of the commit that last looked at it."""
+        self.hits = 0
+        """How many looks have found a row, since the last sweep."""
         self._nbytes = 0
         if batch.num_rows == 0:  # as most are while a table is young
             self._places, self._hashes = array("I"), array("I")
@@ -101,6 +108,34 @@ class _Bucket:
     def versioned(self, at: int) -> Versioned[Any]:
         return self._versions[at], self._row_at(at)
 
+    def index(self) -> _Index:
+        """The bucket without its rows, all of which are in files by now."""
+        return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
+
+
+class _Index:
+    """The hashes of a bucket's keys, and the rows that were looked up or changed since."""
+
+    __slots__ = ("_hashes", "changed", "hits", "used_at")
+
+    def __init__(self, hashes: Iterable[int], used_at: int) -> None:
+        self._hashes = array("I", sorted(hashes))
+        self.changed: dict[Key, Versioned[Any]] = {}
+        self.hits = 0
+        self.used_at = used_at
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * len(self._hashes) + ROW_BYTES * len(self.changed)
+
+    def may_hold(self, key: Key) -> bool:
+        wanted = _hash(key)
+        at = bisect_left(self._hashes, wanted)
+        return at < len(self._hashes) and self._hashes[at] == wanted
+
+    def index(self) -> _Index:
+        return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
+
 
 def _hash(key: Key) -> int:
     return hash(key) & 0xFFFF_FFFF
@@ -114,7 +149,7 @@ class Warm:
         self._commits = 0
         self._position = 0
         self._tables: dict[str, TableManifest] = {}
-        self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket | _Index] = OrderedDict()
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
         self._too_large: set[tuple[Table[Any], int]] = set()
@@ -166,7 +201,7 @@ class Warm:
         for at in [at for at in self._buckets if at[0] is table]:
             self._forget(at)
 
-    def _forget(self, at: tuple[Table[Any], int]) -> _Bucket:
+    def _forget(self, at: tuple[Table[Any], int]) -> _Bucket | _Index:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
         self._looks.pop(at, None)
         return self._buckets.pop(at)
@@ -191,8 +226,18 @@ class Warm:
             return self._look_up(table, key)
         bucket = self._bucket(table, number)
         found = bucket.changed.get(key)
-        if found is None and (at := bucket.find(key)) >= 0:
-            found = bucket.changed[key] = bucket.versioned(at)  # the next look costs nothing
+        if found is None and isinstance(bucket, _Index):
+            if not bucket.may_hold(key):
+                return None
+            if bucket.hits < LOOKS:
+                found = self._look_up(table, key)
+            else:
+                bucket = self._whole(table, number)
+        if found is None and isinstance(bucket, _Bucket) and (at := bucket.find(key)) >= 0:
+            found = bucket.versioned(at)
+        if found is not None:
+            bucket.changed[key] = found  # the next look costs nothing
+            bucket.hits += 1
         return found
 
     def _is_large(self, table: Table[Any], number: int) -> bool:
@@ -209,7 +254,8 @@ class Warm:
         return None if versioned[1] is None else versioned
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
-        bucket = self._bucket(table, table.bucket(shard))
+        bucket = self._whole(table, table.bucket(shard))
+        bucket.hits += LOOKS  # all rows are needed
         found: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
             versioned = bucket.versioned(at)
@@ -219,7 +265,16 @@ class Warm:
                 found[key] = versioned
         yield from found.items()
 
-    def _bucket(self, table: Table[Any], number: int) -> _Bucket:
+    def _whole(self, table: Table[Any], number: int) -> _Bucket:
+        """A bucket with all of its rows."""
+        bucket = self._bucket(table, number)
+        if isinstance(bucket, _Index):
+            del self._buckets[table, number]
+            bucket = self._bucket(table, number)
+        assert isinstance(bucket, _Bucket)
+        return bucket
+
+    def _bucket(self, table: Table[Any], number: int) -> _Bucket | _Index:
         at = (table, number)
         found = self._buckets.get(at)
         if found is None:
@@ -258,8 +313,19 @@ class Warm:
         for at, bucket in list(self._buckets.items()):
             if bucket.used_at <= old:
                 self._forget(at)
-            elif len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 4):
-                self._buckets[at] = self._consolidated(at[0], bucket)
+            else:
+                self._buckets[at] = self._settled(at[0], bucket)
+                self._buckets[at].hits = 0
+
+    def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
+        if isinstance(bucket, _Index):
+            return bucket.index()
+        rows = bucket.batch.num_rows
+        if bucket.hits < LOOKS and rows + len(bucket.changed) > LARGE:
+            return bucket.index()
+        if len(bucket.changed) > max(SETTLED, rows // 16):
+            return self._consolidated(table, bucket)
+        return bucket
 
     def _shrink(self) -> None:
         total = self._loaded = sum(bucket.nbytes for bucket in self._buckets.values())
@@ -273,8 +339,10 @@ class Warm:
             total -= self._forget(next(iter(self._buckets))).nbytes
         self._loaded = total
 
-    def _consolidated(self, table: Table[Any], bucket: _Bucket) -> _Bucket:
+    def _consolidated(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
         """Changed rows turned into columns: a tenth of the memory, a slower look."""
+        if isinstance(bucket, _Index):
+            return bucket.index()
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
         settled = _Bucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
         settled.used_at = bucket.used_at
