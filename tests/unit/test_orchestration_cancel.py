@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arco.app import Workspace
+from arco.cli.runs import _settled
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.orchestration import states
 from arco.orchestration.board import Board, Changes
@@ -232,6 +233,36 @@ def test_small_run_ends_with_the_command_although_nobody_orchestrates(force: boo
         worker.committer.commit()
     site.process(2).orchestration.cancel(RUN, force=force)
     assert site.run_state() == states.RUN_CANCELLED
+
+
+def every_to_every(count: int) -> Dag:
+    """Two rows of tasks; each of the second waits for all of the first."""
+    return ((Node(),) * count) + (Node(tuple(range(count))),) * count
+
+
+def test_small_run_with_many_edges_ends_with_the_command() -> None:
+    dag = every_to_every(30)
+    site = Site(len(dag), dag)
+    site.process(2).orchestration.cancel(RUN)
+    assert site.run_state() == states.RUN_CANCELLED
+
+
+def test_largest_cancellation_of_a_small_run_is_one_batch() -> None:
+    dag = every_to_every(CANCELLED_AT_ONCE // 2)
+    site = Site(len(dag), dag)
+    site.process(2).orchestration.cancel(RUN)
+    assert site.run_state() == states.RUN_CANCELLED
+
+
+def test_cancelled_run_with_tasks_at_workers_alone_is_not_waited_for() -> None:
+    site = Site(2)
+    worker = site.process(5)
+    worker.ledger.append([Attempt("t00").started()])
+    worker.orchestration.cancel(RUN)
+    before = site.clock.now()
+    row = _settled(site.process(2), RUN)
+    assert (row.state, row.tasks_cancelled) == (states.RUN_CANCELLING, 1)
+    assert site.clock.now() == before
 
 
 def test_large_run_ends_when_an_orchestrator_comes() -> None:

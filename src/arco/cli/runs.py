@@ -281,12 +281,13 @@ def cancel(
 
 
 def _settled(workspace: Workspace, run_id: str) -> RunRow:
-    """A run that was cancelled; without an orchestrator, this process ends its tasks."""
-    from arco.orchestration.commands import CANCELLED_AT_ONCE
+    """A run that was cancelled; without an orchestrator, this process ends what waits in it."""
+    from arco.orchestration.controllers.cancellation import waits
     from arco.orchestration.states import RUN_CANCELLING
 
-    row = first = workspace.read_orchestration().run(run_id)
-    if row.tasks_total <= CANCELLED_AT_ONCE:
+    reader = workspace.read_orchestration()
+    row = first = reader.run(run_id)
+    if row.state != RUN_CANCELLING or not any(map(waits, reader.tasks(run_id))):
         return row
     for _ in range(ORCHESTRATOR_WAITS):
         if row.state != RUN_CANCELLING or row.tasks_done > first.tasks_done:
