@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,11 +43,22 @@ FORCED = RunCancelRequested(run_id=RUN, force=True, in_steps=True)
 TIMING = Timing()
 
 
+class BusyClock(SimClock):
+    """While one process sleeps, another does something."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.meanwhile is not None:
+            self.meanwhile()
+
+
 class Site:
     """A store with one run of many tasks, and processes that come to it cold."""
 
     def __init__(self, tasks: int, dag: Dag | None = None) -> None:
-        self.clock = SimClock()
+        self.clock = BusyClock()
         self.store = MemoryStore(self.clock)
         first = self.process(1)
         first.ledger.append([triggered(tasks), *plan(dag or (Node(),) * tasks, chunks=10)])
@@ -288,3 +300,37 @@ def test_large_run_is_ended_by_whoever_asks_where_nobody_orchestrates() -> None:
     board = Board()
     board.load(site.process(3).snapshot())
     assert board.runs == {}
+
+
+def test_report_of_a_worker_is_not_taken_for_an_orchestrator() -> None:
+    site = Site(2 * CHUNK_ROWS)
+    worker = site.process(5)
+    worker.ledger.append([Attempt("t00").started()])
+    OrchestratorProcess(site.store, site.clock, 7).step()  # and dies before the cancellation
+    site.clock.sleep(1)
+    workspace = site.process(2)
+    workspace.orchestration.cancel(RUN)
+
+    def report_late() -> None:
+        site.clock.meanwhile = None
+        worker.ledger.append([Attempt("t00").cancelled()])
+        worker.committer.commit()
+
+    site.clock.meanwhile = report_late
+    assert _settled(workspace, RUN).state == states.RUN_CANCELLED
+
+
+def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
+    site = Site(3 * CHUNK_ROWS)
+    orchestrator = OrchestratorProcess(site.store, site.clock, 7)
+    orchestrator.step()
+    site.clock.sleep(6)
+    workspace = site.process(2)
+    workspace.orchestration.cancel(RUN)
+    site.clock.meanwhile = orchestrator.step
+    assert _settled(workspace, RUN).state == states.RUN_CANCELLING
+    site.clock.meanwhile = None
+    for _ in range(5):
+        site.clock.sleep(1)
+        orchestrator.step()
+    assert site.run_state() == states.RUN_CANCELLED

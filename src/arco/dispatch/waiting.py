@@ -75,6 +75,21 @@ def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Signs, now: datetime) 
     ]
 
 
+def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
+    """Whether a process that serves the run has given a sign of life since then.
+
+    Both times are the store's own.
+    """
+    signs = [sign.at for sign in orchestrator_signs(store) if _serves(sign.record, run)]
+    if run.pool:
+        signs += [sign.at for sign in worker_signs(store) if sign.record.worker_id == run.pool]
+    return any(since is None or at > since for at in signs)
+
+
+def _serves(orchestrator: OrchestratorRecord, run: RunRow) -> bool:
+    return not run.pool or run.run_id in orchestrator.adopted
+
+
 def outages(run: RunRow, signs: Signs) -> list[tuple[str, PastOutage]]:
     """By process: the last outage of its store, if that was during the run."""
     records = [(s.record.name, s.record.outage) for s in signs.orchestrators]
