@@ -50,7 +50,10 @@ def orchestrator(
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
     max_in_flight: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Tasks with workers or queued, at most.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of tasks that are queued or running."
+        ),
     ] = 512,
     tenant_max: Annotated[
         int, typer.Option(min=0, metavar="N", help="The same for each tenant; 0: no limit.")
