@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from msgspec.structs import replace
 
 from arco.dispatch.queues.objectstore import contents
 from arco.dispatch.waiting import Waiting, look, outages, waiting
 from arco.errors import Denied
+from arco.orchestration import states
 from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.tables import TaskRow
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from servo.contract.task import TaskRequest
@@ -127,6 +130,39 @@ def test_a_task_to_be_tried_again_is_waited_for_until_its_time() -> None:
     [reason] = at.reasons()
     assert reason.what == "retry"
     assert reason.text.startswith("1 task to be tried again, the first at 20")
+
+
+def in_state(state: str, count: int) -> list[TaskRow]:
+    at = Setting("city.alone")
+    reader = OrchestrationReader(at.crowd.fresh().snapshot())
+    [task] = reader.tasks(at.run_id)
+    return [replace(task, state=state, retry_not_before=at.clock.now())] * count
+
+
+def cancelling(*tasks: TaskRow) -> list[Waiting]:
+    """What a run with these tasks waits for, a minute after its cancellation."""
+    at = Setting("city.alone")
+    run = OrchestrationReader(at.crowd.fresh().snapshot()).run(at.run_id)
+    run = replace(run, state=states.RUN_CANCELLING, cancel_requested_at=at.clock.now())
+    at.clock.sleep(60)
+    at.crowd.orchestrator().step()
+    signs = look(at.store, run, tasks)
+    return waiting(run, tasks, signs, at.clock.now())
+
+
+def test_a_run_that_is_being_cancelled_waits_for_its_tasks_to_end() -> None:
+    ready, retried = in_state(states.READY, 1_200), in_state(states.RETRY_WAIT, 34)
+    sent = in_state(states.DISPATCHED, 2)
+    ended = in_state(states.CANCELLED, 9)
+    [reason] = cancelling(*ready, *retried, *sent, *ended)
+    assert (reason.what, reason.tasks) == ("cancellation", 1_236)
+    assert reason.text == "1,234 tasks still to be cancelled, 2 tasks told to stop"
+
+
+def test_a_run_that_is_being_cancelled_waits_for_workers_to_stop() -> None:
+    assert [reason.text for reason in cancelling(*in_state(states.DISPATCHED, 1))] == [
+        "1 task told to stop"
+    ]
 
 
 def test_a_run_of_a_process_that_is_gone_waits_for_that_process() -> None:

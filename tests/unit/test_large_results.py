@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import random
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from arco.execution.tables import MATERIALIZATIONS, SCHEMAS
 from arco.lineage.tables import COLUMNS, EXECUTIONS
-from arco.log.envelope import MAX_EVENT_BYTES, encode_payload
+from arco.log.envelope import (
+    MAX_EVENT_BYTES,
+    EventTypes,
+    Payload,
+    encode_payload,
+    make_event,
+)
 from arco.orchestration import results, states
-from arco.orchestration.events import TaskFinished
+from arco.orchestration.events import RunCancelRequested, TaskFinished
 from arco.orchestration.results import (
     EVENT_BYTES,
     READ_VERSIONS,
@@ -354,3 +361,53 @@ def test_metadata_beyond_its_limits_is_refused_before_anything_is_written(
     assert problem(result) == ("failed", "user_code", "output.metadata")
     assert result.error is not None and said in result.error.message and result.error.hint
     assert bench.objects("data/") == []
+
+
+# -- beside programs of the version before -----------------------------------------------
+
+
+class EarlierFinished(Payload, frozen=True, kw_only=True):
+    """`TaskFinished` as it was before results were packed."""
+
+    TYPE: ClassVar[str] = TaskFinished.TYPE
+    result: TaskResult
+
+
+class EarlierCancel(Payload, frozen=True, kw_only=True):
+    """`RunCancelRequested` as it was before tasks ended in steps."""
+
+    TYPE: ClassVar[str] = RunCancelRequested.TYPE
+    run_id: str
+    force: bool = False
+    reason: str = ""
+
+
+EARLIER = EventTypes([EarlierFinished, EarlierCancel])
+NEWER = EventTypes([TaskFinished, RunCancelRequested])
+
+
+def read_by(types: EventTypes, payload: Payload) -> Payload | None:
+    event = make_event(
+        payload, id="E", time=datetime(2026, 1, 1), source="t", tenant="t", workspace="w"
+    )
+    return types.decode(event.type, event.version, event.data)
+
+
+def test_small_result_is_read_by_the_version_before() -> None:
+    small = finished(make_result())
+    assert read_by(EARLIER, small) == EarlierFinished(result=small.result)
+    assert read_by(NEWER, small) == small
+
+
+def test_packed_result_is_left_to_programs_that_can_unpack_it() -> None:
+    large = finished(make_result(schema=columns(WIDE)))
+    assert large.packed
+    assert read_by(EARLIER, large) is None
+    assert read_by(NEWER, large) == large
+
+
+def test_cancellation_in_steps_is_left_to_programs_that_know_steps() -> None:
+    plain = RunCancelRequested(run_id="run1", reason="enough")
+    assert read_by(EARLIER, plain) == EarlierCancel(run_id="run1", reason="enough")
+    assert read_by(NEWER, plain) == plain
+    assert read_by(EARLIER, replace(plain, in_steps=True)) is None

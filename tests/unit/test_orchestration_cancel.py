@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from arco.app import Workspace
+from arco.cli.runs import _settled
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.orchestration import states
 from arco.orchestration.board import Board, Changes
@@ -41,11 +43,22 @@ FORCED = RunCancelRequested(run_id=RUN, force=True, in_steps=True)
 TIMING = Timing()
 
 
+class BusyClock(SimClock):
+    """While one process sleeps, another does something."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.meanwhile is not None:
+            self.meanwhile()
+
+
 class Site:
     """A store with one run of many tasks, and processes that come to it cold."""
 
     def __init__(self, tasks: int, dag: Dag | None = None) -> None:
-        self.clock = SimClock()
+        self.clock = BusyClock()
         self.store = MemoryStore(self.clock)
         first = self.process(1)
         first.ledger.append([triggered(tasks), *plan(dag or (Node(),) * tasks, chunks=10)])
@@ -234,6 +247,36 @@ def test_small_run_ends_with_the_command_although_nobody_orchestrates(force: boo
     assert site.run_state() == states.RUN_CANCELLED
 
 
+def every_to_every(count: int) -> Dag:
+    """Two rows of tasks; each of the second waits for all of the first."""
+    return ((Node(),) * count) + (Node(tuple(range(count))),) * count
+
+
+def test_small_run_with_many_edges_ends_with_the_command() -> None:
+    dag = every_to_every(30)
+    site = Site(len(dag), dag)
+    site.process(2).orchestration.cancel(RUN)
+    assert site.run_state() == states.RUN_CANCELLED
+
+
+def test_largest_cancellation_of_a_small_run_is_one_batch() -> None:
+    dag = every_to_every(CANCELLED_AT_ONCE // 2)
+    site = Site(len(dag), dag)
+    site.process(2).orchestration.cancel(RUN)
+    assert site.run_state() == states.RUN_CANCELLED
+
+
+def test_cancelled_run_with_tasks_at_workers_alone_is_not_waited_for() -> None:
+    site = Site(2)
+    worker = site.process(5)
+    worker.ledger.append([Attempt("t00").started()])
+    worker.orchestration.cancel(RUN)
+    before = site.clock.now()
+    row = _settled(site.process(2), RUN)
+    assert (row.state, row.tasks_cancelled) == (states.RUN_CANCELLING, 1)
+    assert site.clock.now() == before
+
+
 def test_large_run_ends_when_an_orchestrator_comes() -> None:
     site = Site(CANCELLED_AT_ONCE + 1)
     site.process(2).orchestration.cancel(RUN)
@@ -257,3 +300,37 @@ def test_large_run_is_ended_by_whoever_asks_where_nobody_orchestrates() -> None:
     board = Board()
     board.load(site.process(3).snapshot())
     assert board.runs == {}
+
+
+def test_report_of_a_worker_is_not_taken_for_an_orchestrator() -> None:
+    site = Site(2 * CHUNK_ROWS)
+    worker = site.process(5)
+    worker.ledger.append([Attempt("t00").started()])
+    OrchestratorProcess(site.store, site.clock, 7).step()  # and dies before the cancellation
+    site.clock.sleep(1)
+    workspace = site.process(2)
+    workspace.orchestration.cancel(RUN)
+
+    def report_late() -> None:
+        site.clock.meanwhile = None
+        worker.ledger.append([Attempt("t00").cancelled()])
+        worker.committer.commit()
+
+    site.clock.meanwhile = report_late
+    assert _settled(workspace, RUN).state == states.RUN_CANCELLED
+
+
+def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
+    site = Site(3 * CHUNK_ROWS)
+    orchestrator = OrchestratorProcess(site.store, site.clock, 7)
+    orchestrator.step()
+    site.clock.sleep(6)
+    workspace = site.process(2)
+    workspace.orchestration.cancel(RUN)
+    site.clock.meanwhile = orchestrator.step
+    assert _settled(workspace, RUN).state == states.RUN_CANCELLING
+    site.clock.meanwhile = None
+    for _ in range(5):
+        site.clock.sleep(1)
+        orchestrator.step()
+    assert site.run_state() == states.RUN_CANCELLED

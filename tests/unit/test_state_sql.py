@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,7 +23,8 @@ from arco.errors import Corrupt, Invalid, Unavailable
 from arco.log.manifest import ColumnSpec
 from arco.state.project import with_table
 from arco.state.snapshot import Generation
-from arco.state.sql import SqlEngine, SqlLimits
+from arco.state.sql import IDLE_PROCESSES, SqlEngine, SqlLimits
+from arco.state.sqlprocess import Query, SqlProcess
 
 
 @pytest.fixture
@@ -366,7 +368,47 @@ def test_queries_at_once_have_a_process_each(workspace: Workspace, engine: SqlEn
     with ThreadPoolExecutor(3) as pool:
         sums = list(pool.map(lambda n: ask(workspace, engine, f"SELECT {n} + 1"), range(6)))
     assert sums == [[(n + 1,)] for n in range(6)]
-    assert 1 <= len(engine._idle) <= 3
+    assert 1 <= len(engine._idle) <= IDLE_PROCESSES
+
+
+def test_processes_beyond_the_first_idle_ones_are_ended(engine: SqlEngine) -> None:
+    with contextlib.ExitStack() as stack:
+        used = [stack.enter_context(engine._process(SqlLimits())) for _ in range(3)]
+    assert len(engine._idle) == IDLE_PROCESSES
+    assert {process for process in used if process.alive} == set(engine._idle)
+
+
+class Hoarder(SqlProcess):
+    """A process that keeps what its queries have freed."""
+
+    kept_mib = 0
+
+    def _memory(self) -> int:
+        return (200 + self.kept_mib) << 20
+
+
+def test_memory_of_a_query_is_counted_from_the_start_of_its_process() -> None:
+    query, limits = Query("SELECT 1", []), SqlLimits(memory_mib=256)
+    with contextlib.closing(Hoarder()) as process:
+        process.run(query, limits)
+        process.kept_mib = 250
+        process.run(query, limits)
+        process.kept_mib = 260
+        with pytest.raises(Invalid, match="more than 256 MiB of memory"):
+            process.run(query, limits)
+
+
+def test_process_that_keeps_much_memory_is_not_used_again(workspace: Workspace) -> None:
+    process = Hoarder()
+    snapshot = workspace.snapshot()
+    with workspace.sql(process=process) as engine:
+        engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=1024))
+        process.kept_mib = 300
+        engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=1024))
+        assert engine._idle == [process]
+        engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=256))
+        assert not process.alive
+        assert process not in engine._idle
 
 
 def test_types_survive_the_way_from_the_process(workspace: Workspace, engine: SqlEngine) -> None:

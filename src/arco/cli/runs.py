@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SHORT = 8
 """So much of a run's id, from its end, names it for people."""
 
-ORCHESTRATOR_WAITS = 100
-"""So many tenths of a second an orchestrator has to begin with a cancellation."""
+ORCHESTRATOR_WAIT_S = 10.0
+"""How long an orchestrator has for a sign of life after a cancellation."""
 
 app = group("runs", "Runs: what goes on, and what happened.")
 
@@ -281,18 +281,21 @@ def cancel(
 
 
 def _settled(workspace: Workspace, run_id: str) -> RunRow:
-    """A run that was cancelled; without an orchestrator, this process ends its tasks."""
-    from arco.orchestration.commands import CANCELLED_AT_ONCE
+    """A run that was cancelled; without an orchestrator, this process ends what waits in it."""
+    from arco.dispatch.waiting import has_server
+    from arco.orchestration.controllers.cancellation import waits
     from arco.orchestration.states import RUN_CANCELLING
 
-    row = first = workspace.read_orchestration().run(run_id)
-    if row.tasks_total <= CANCELLED_AT_ONCE:
+    reader, clock = workspace.read_orchestration(), workspace.clock
+    row = reader.run(run_id)
+    if row.state != RUN_CANCELLING or not any(map(waits, reader.tasks(run_id))):
         return row
-    for _ in range(ORCHESTRATOR_WAITS):
-        if row.state != RUN_CANCELLING or row.tasks_done > first.tasks_done:
-            return row
-        workspace.clock.sleep(0.1)
+    until = clock.monotonic() + ORCHESTRATOR_WAIT_S
+    while clock.monotonic() < until:
+        clock.sleep(0.1)
         row = workspace.read_orchestration().run(run_id)
+        if row.state != RUN_CANCELLING or has_server(workspace.store, row, row.cancel_requested_at):
+            return row
     workspace.orchestration.finish_cancel(run_id)
     return workspace.read_orchestration().run(run_id)
 

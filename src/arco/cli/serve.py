@@ -18,6 +18,7 @@ from arco.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from arco.orchestration.limits import Timing
+    from arco.spark.host import SparkHost
 
 Interval = Annotated[
     float, typer.Option(min=0.01, metavar="S", help="How often to look when nothing wakes it.")
@@ -49,7 +50,10 @@ def orchestrator(
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
     max_in_flight: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Tasks with workers or queued, at most.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of tasks that are queued or running."
+        ),
     ] = 512,
     tenant_max: Annotated[
         int, typer.Option(min=0, metavar="N", help="The same for each tenant; 0: no limit.")
@@ -144,9 +148,16 @@ def worker(
     made.run(stop)
     ended.set()
     reporting.join(2 * DRAIN_S)  # a call of the store may hang
-    workspace.spark().end()
-    _raise_if_unreported(worker_id, made.unreported())
+    _end_spark(workspace.spark(), worker_id, made.unreported())
     _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
+
+
+def _end_spark(spark: SparkHost, worker_id: str, unreported: list[str]) -> None:
+    """Results that the store did not take are told, whatever becomes of Spark."""
+    try:
+        spark.end()
+    finally:
+        _raise_if_unreported(worker_id, unreported)
 
 
 def _raise_if_unreported(worker_id: str, attempts: list[str]) -> None:

@@ -32,7 +32,7 @@ BATCH_BYTES = 4 << 20
 DRAIN_S = 10.0
 """How long reports are tried at the end of a process whose store fails."""
 Done = Callable[[], None]
-Waiting = tuple[Event, Done | None]
+PendingReport = tuple[Event, Done | None]
 
 
 class Reports:
@@ -42,7 +42,7 @@ class Reports:
         self._linger_s = linger_s
         self._condition = threading.Condition()
         self._flushing = threading.RLock()
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingReport] = []
         self._since = 0.0
         self._urgent = False
         self._unknown: tuple[str, int] | None = None
@@ -98,7 +98,7 @@ class Reports:
                 names += self._append(taken)
         return names
 
-    def _take(self) -> list[Waiting]:
+    def _take(self) -> list[PendingReport]:
         with self._condition:
             if self._unknown is not None:
                 count = self._unknown[1]
@@ -109,7 +109,7 @@ class Reports:
                 self._urgent = False
             return taken
 
-    def _append(self, taken: list[Waiting]) -> list[str]:
+    def _append(self, taken: list[PendingReport]) -> list[str]:
         """Append, in halves where the log refuses the whole; what is left if that fails waits."""
         names: list[str] = []
         parts = [taken]
@@ -145,7 +145,7 @@ class Reports:
                 _call(done)
         return names
 
-    def _put_back(self, taken: list[Waiting]) -> None:
+    def _put_back(self, taken: list[PendingReport]) -> None:
         with self._condition:
             self._waiting = taken + self._waiting
             self._urgent = True
@@ -222,7 +222,7 @@ def _call(done: Done | None) -> None:
         log.exception("what was to happen after a report did not")
 
 
-def _first(waiting: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+def _first(waiting: list[PendingReport]) -> tuple[list[PendingReport], list[PendingReport]]:
     """As many as go into one batch, and the rest. One goes always, however large."""
     size = 0
     for i, (event, _) in enumerate(waiting):

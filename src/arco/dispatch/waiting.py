@@ -26,6 +26,7 @@ from arco.dispatch.liveness import (
 )
 from arco.dispatch.queues.objectstore import Contents, contents
 from arco.orchestration import states
+from arco.orchestration.controllers.cancellation import waits
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.storage.outage import PastOutage
 from arco.storage.port import Store
@@ -40,7 +41,7 @@ DEFAULT_HEARTBEAT_S = 5.0
 
 class Waiting(msgspec.Struct, frozen=True):
     what: str
-    """orchestrator, process, worker, queue, limits or retry"""
+    """orchestrator, process, worker, queue, limits, retry or cancellation"""
     text: str
     since: datetime | None = None
     tasks: int = 0
@@ -66,13 +67,31 @@ def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Signs, now: datetime) 
     if run.state not in states.RUN_ACTIVE:
         return []
     unserved = _server(run, signs, now)
+    silent = _silent_workers(tasks, signs, now)
+    if run.state == states.RUN_CANCELLING:  # nothing of it is sent any more
+        return [*unserved, *silent, *_cancelling(run, tasks, now)]
     return [
         *unserved,
-        *_silent_workers(tasks, signs, now),
+        *silent,
         *([] if unserved else _unsent(tasks, now)),
         *([] if run.pool else _unclaimed(tasks, signs, now)),
         *_retries(tasks),
     ]
+
+
+def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
+    """Whether a process that serves the run has given a sign of life since then.
+
+    Both times are the store's own.
+    """
+    signs = [sign.at for sign in orchestrator_signs(store) if _serves(sign.record, run)]
+    if run.pool:
+        signs += [sign.at for sign in worker_signs(store) if sign.record.worker_id == run.pool]
+    return any(since is None or at > since for at in signs)
+
+
+def _serves(orchestrator: OrchestratorRecord, run: RunRow) -> bool:
+    return not run.pool or run.run_id in orchestrator.adopted
 
 
 def outages(run: RunRow, signs: Signs) -> list[tuple[str, PastOutage]]:
@@ -186,6 +205,18 @@ def _retries(tasks: Sequence[TaskRow]) -> list[Waiting]:
         return []
     text = f"{_count(len(due))} to be tried again, the first at {_time(min(due))}"
     return [Waiting("retry", text, tasks=len(due))]
+
+
+def _cancelling(run: RunRow, tasks: Sequence[TaskRow], now: datetime) -> list[Waiting]:
+    stopping = sum(task.state in states.IN_FLIGHT for task in tasks)
+    left = sum(map(waits, tasks))
+    if not (left or stopping) or not _is_older(run.cancel_requested_at, now):
+        return []
+    parts = [f"{_count(left)} still to be cancelled"] if left else []
+    parts += [f"{_count(stopping)} told to stop"] if stopping else []
+    return [
+        Waiting("cancellation", ", ".join(parts), run.cancel_requested_at, left + stopping),
+    ]
 
 
 def _is_older(at: datetime | None, now: datetime) -> bool:

@@ -5,7 +5,8 @@ events, the batch's own name, and a checksum. An *event* is an envelope
 (CloudEvents' attributes and ours) around `data`, whose shape is known from `type` and `version`.
 
 Evolution: fields are only ever added, with defaults, and the version goes up.
-One struct therefore reads every version up to its own. Types and versions that
+One struct therefore reads every version up to its own, and an event has the lowest
+version that can read it. Types and versions that
 this program does not know stay in the log and are skipped by the fold.
 """
 
@@ -40,6 +41,15 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     TYPE: ClassVar[str] = ""
     VERSION: ClassVar[int] = 1
     COMMAND: ClassVar[bool] = False
+
+    @property
+    def lowest_version(self) -> int:
+        """The lowest version that reads this payload rightly: the one it is written with.
+
+        A reader skips versions above its own. A payload that has none of the newer fields
+        is therefore written with the older version, which programs of before still read.
+        """
+        return self.VERSION
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -210,7 +220,7 @@ def make_event(
     return Event(
         id=id,
         type=payload.TYPE,
-        version=payload.VERSION,
+        version=payload.lowest_version,
         time=time if time.tzinfo else time.replace(tzinfo=UTC),
         source=source,
         tenant_id=tenant,

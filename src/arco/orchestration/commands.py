@@ -292,7 +292,7 @@ class OrchestrationCommands:
         event = RunCancelRequested(run_id=row.run_id, force=force, reason=reason, in_steps=True)
         along: list[TasksCancelled] = []
         if row.tasks_total <= CANCELLED_AT_ONCE:
-            along = _tasks_cancelled(row.run_id, reader.tasks(row.run_id), force=force)[:1]
+            along = _tasks_cancelled(row.run_id, reader.tasks(row.run_id), force=force)
         return self._tier1.execute(event, actor=self._actor, along=along)
 
     def finish_cancel(self, run_id: str) -> None:

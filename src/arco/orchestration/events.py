@@ -126,6 +126,10 @@ class RunCancelRequested(Command, frozen=True, kw_only=True):
     """Only the run's row changes here; `TasksCancelled` facts end its tasks, some at a time.
     Without it, as in version 1, this one fact ends all tasks that wait."""
 
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.in_steps else 1
+
 
 class TasksCancelled(Payload, frozen=True, kw_only=True):
     """Tasks of a run that is being cancelled do not run any more.
@@ -166,6 +170,10 @@ class TaskFinished(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Of a large result its columns, checks and lineage, as base64 of deflated JSON."""
     parts: dict[str, int] = {}
     """What is packed, and how many there are of it: for people who read the log."""
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.packed else 1
 
 
 class TimerFired(Payload, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from arco.spark import cached
@@ -176,12 +177,15 @@ class JvmDriver:
             threading.Thread(target=self._end_process, name="spark-end", daemon=True).start()
 
     def end(self) -> None:
-        if self.alive():
-            with contextlib.suppress(Exception):
-                self.stop()
-        bury()
+        """A JVM that does not answer, as in an endless collection of garbage, is killed."""
+        _within(END_S, self._stop_if_alive)
         self._discarded = True
         self._end_process()
+        bury()
+
+    def _stop_if_alive(self) -> None:
+        if self.alive():
+            self.stop()
 
     def _end_process(self) -> None:
         """With time for the JVM to remove its temporary files, but not much."""
@@ -194,6 +198,18 @@ class JvmDriver:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _within(seconds: float, act: Callable[[], None]) -> None:
+    """Act, and wait so long for it at most. That it failed is not told."""
+
+    def quietly() -> None:
+        with contextlib.suppress(Exception):
+            act()
+
+    thread = threading.Thread(target=quietly, name="spark-stop", daemon=True)
+    thread.start()
+    thread.join(seconds)
 
 
 def _watch(settings: SparkSettings) -> ClusterWatch:
@@ -309,7 +325,7 @@ class ConnectDriver:
         self.stop()
 
     def end(self) -> None:
-        self.stop()
+        _within(END_S, self.stop)
 
 
 def _give_up_sooner(session: Any) -> None:

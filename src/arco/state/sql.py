@@ -28,6 +28,8 @@ from arco.storage.parallel import each
 
 __all__ = ["SqlEngine", "SqlLimits", "SqlResult"]
 
+IDLE_PROCESSES = 2
+"""So many are kept for the next queries; each has some 200 MiB."""
 DUCKDB_SHARE = 0.8
 """How much of a query's memory DuckDB may manage: it reports that itself, in words."""
 
@@ -77,7 +79,7 @@ class SqlEngine:
         _check_text(sql)
         known = {**self._declared, **snapshot.tables()}
         tables = _named(known, sql)
-        with self._process() as process:
+        with self._process(limits) as process:
             self._fetch(snapshot, tables)
             views = [self._view(name, manifest) for name, manifest in tables.items()]
             setup = [*views, *self._lock_down(tables, limits)]
@@ -91,18 +93,30 @@ class SqlEngine:
         return SqlResult(table.slice(0, limits.rows), more, snapshot.generation)
 
     @contextmanager
-    def _process(self) -> Iterator[SqlProcess]:
+    def _process(self, limits: SqlLimits) -> Iterator[SqlProcess]:
         """A process that nobody uses. It starts while the files are fetched."""
-        with self._lock:
-            process = self._idle.pop() if self._idle else None
-        if process is None or not process.alive:
-            process = SqlProcess()
+        process = self._take(limits)
         try:
             yield process
         finally:
-            if process.alive:
-                with self._lock:
+            self._give_back(process, limits)
+
+    def _take(self, limits: SqlLimits) -> SqlProcess:
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        if process is not None and process.has_room(limits):
+            return process
+        if process is not None:
+            process.close()
+        return SqlProcess()
+
+    def _give_back(self, process: SqlProcess, limits: SqlLimits) -> None:
+        if process.has_room(limits):
+            with self._lock:
+                if len(self._idle) < IDLE_PROCESSES:
                     self._idle.append(process)
+                    return
+        process.close()
 
     def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
         wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]

@@ -64,6 +64,8 @@ class SqlProcess:
         self._answers = os.fdopen(reading, "rb", buffering=0)
         self._buffer = bytearray()
         self._ready = False
+        self._base = 0
+        """What it has in memory before the first query."""
         environment = {k: v for k in KEPT_VARIABLES if (v := os.environ.get(k)) is not None}
         try:
             self._child = subprocess.Popen(
@@ -85,6 +87,12 @@ class SqlProcess:
     @property
     def alive(self) -> bool:
         return self._child.poll() is None
+
+    def has_room(self, limits: SqlLimits) -> bool:
+        """Whether it can run another query: an allocator may keep what earlier ones have freed."""
+        if not self.alive:
+            return False
+        return not self._ready or self._memory() <= self._base + limits.memory_mib * MIB // 2
 
     def run(self, query: Query, limits: SqlLimits) -> bytes:
         """The result as an Arrow IPC stream, with one row more than the limit if there is one.
@@ -120,11 +128,12 @@ class SqlProcess:
                     hint="the machine is busy; try again",
                 )
         assert frame[0] == sqlframes.READY
+        self._base = self._memory()
         self._ready = True
 
     def _ask(self, query: Query, limits: SqlLimits) -> bytes:
         memory = limits.memory_mib * MIB
-        allowed = self._memory() + memory
+        allowed = self._base + memory
         deadline = self._clock.monotonic() + limits.timeout_s
         self._send(
             {
@@ -146,7 +155,6 @@ class SqlProcess:
                     raise _too_much_memory(limits)
             kind, payload = frame
             if kind == sqlframes.DONE:
-                self._retire_if_large(allowed - memory // 2)
                 return b"".join(parts)
             if kind == sqlframes.FAILED:
                 raise _refusal(json.loads(payload), limits)
@@ -184,11 +192,6 @@ class SqlProcess:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return 0
-
-    def _retire_if_large(self, limit: int) -> None:
-        """An allocator may keep what a query has freed: then the next one starts anew."""
-        if self._memory() > limit:
-            self.close()
 
     def _ended(self) -> Exception:
         code = self._child.wait()

@@ -61,13 +61,14 @@ def end_waiting(board: Board) -> list[CancelTasks]:
         left = run.tasks_total - run.tasks_done
         if left <= board.in_flight_in.get(run.run_id, 0):
             continue  # all that is left is with workers
-        waiting = filter(_waits, board.tasks[run.run_id].values())
+        waiting = filter(waits, board.tasks[run.run_id].values())
         for task_ids in chunks_of(waiting):
             return [CancelTasks(run.run_id, task_ids)]
     return []
 
 
-def _waits(task: TaskRow) -> bool:
+def waits(task: TaskRow) -> bool:
+    """Whether a task has not ended, and is with no worker."""
     return task.state not in states.TERMINAL and task.state not in states.IN_FLIGHT
 
 

@@ -1,0 +1,65 @@
+"""The end of Spark: bounded, whatever state its JVM is in."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from arco.cli.serve import _end_spark
+from arco.errors import Unavailable
+from arco.spark import driver as drivers
+from arco.spark.driver import JvmDriver
+from arco.spark.host import SparkHost
+
+
+class HungContext:
+    """A context whose JVM takes calls, and answers none."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self._jsc = self
+
+    def sc(self) -> Any:
+        self.released.wait(60)
+        raise ConnectionError("the JVM is gone")
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[JvmDriver]:
+    monkeypatch.setattr(drivers, "END_S", 0.2)
+    context = HungContext()
+    driver = JvmDriver.__new__(JvmDriver)
+    driver._context, driver._discarded = context, False
+    with subprocess.Popen(["sleep", "60"]) as process:
+        driver._process = process
+        yield driver
+        context.released.set()
+        process.kill()
+
+
+def test_jvm_that_does_not_answer_is_ended_all_the_same(hung: JvmDriver) -> None:
+    ending = threading.Thread(target=hung.end, daemon=True)
+    began = time.monotonic()
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive(), f"it still waits after {time.monotonic() - began:.0f} s"
+    assert hung.exit_status() is not None
+    assert not hung.alive()
+
+
+class BrokenHost:
+    def end(self) -> None:
+        raise RuntimeError("no end")
+
+
+def test_results_that_were_not_reported_are_told_although_spark_does_not_end() -> None:
+    spark = cast("SparkHost", BrokenHost())
+    with pytest.raises(Unavailable, match="did not take the results of a1"):
+        _end_spark(spark, "w1", ["a1"])
+    with pytest.raises(RuntimeError, match="no end"):
+        _end_spark(spark, "w1", [])
