@@ -1,11 +1,28 @@
-"""How often an orchestrator looks."""
+"""How often an orchestrator looks, and what it does while a part of its store fails."""
 
 from __future__ import annotations
 
+import pytest
+
 from arco.dispatch.orchestrator import IDLE
+from arco.errors import Denied, Error, Unavailable
+from arco.orchestration import states
+from arco.orchestration.tables import RUNS
+from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
-from tests.kit.flows import CITY, TIMING, OrchestratorProcess, deploy, trigger
+from tests.kit.flows import (
+    CITY,
+    CITY_ENDS,
+    TIMING,
+    EngineProcess,
+    OrchestratorProcess,
+    WorkerProcess,
+    check_run,
+    deploy,
+    tasks_of,
+    trigger,
+)
 from tests.kit.hooks import HookStore
 from tests.kit.workspace import make_workspace
 
@@ -38,3 +55,121 @@ def test_an_orchestrator_that_is_told_of_a_batch_looks_often_again() -> None:
     process.workspace.catalog.create_namespace("shop")
     process.orchestrator._round(())
     assert process.orchestrator._pause_s() == TIMING.interval_s
+
+
+# -- a queue that fails --------------------------------------------------------------------
+
+
+class Refusing:
+    """A run of which some tasks were sent, and a store that takes no more messages."""
+
+    def __init__(self, error: Error) -> None:
+        self.clock = SimClock()
+        self.memory = MemoryStore(self.clock)
+        self.store = HookStore(self.memory)
+        self.error: Error | None = None
+        self.store.before("put", paths.QUEUE, self._refuse, times=10_000)
+        self.client = make_workspace(self.memory, 1, clock=self.clock)
+        deploy(self.client, CITY)
+        self.run_id = trigger(self.client)
+        self.process = OrchestratorProcess(self.store, self.clock, 2)
+        self.worker = WorkerProcess(self.memory, self.clock, 3)
+        self.round()
+        self.error = error
+
+    def _refuse(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def round(self) -> float:
+        pause_s = self.process.orchestrator._round(["names"])
+        self.clock.sleep(1)
+        return pause_s
+
+    def ends(self) -> set[str]:
+        tasks = tasks_of(self.client, self.run_id)
+        return {key for key, task in tasks.items() if task.state in states.TERMINAL}
+
+    def run_state(self) -> str:
+        row = self.client.snapshot().get(RUNS, self.run_id)
+        assert row is not None
+        return row.state
+
+
+REFUSALS = pytest.mark.parametrize("error", [Denied("403"), Unavailable("SlowDown")])
+
+
+@REFUSALS
+def test_results_are_committed_while_the_queue_takes_nothing(error: Error) -> None:
+    at = Refusing(error)
+    at.worker.step()
+    pauses = [at.round() for _ in range(10)]
+    assert all(pauses)
+    assert at.ends() == {"city.top", "city.alone"}
+    assert list(at.memory.list(paths.INBOX)) == []
+    at.error = None
+    assert at.round() == 0.0
+    assert at.process.orchestrator.outage.error is None
+    while at.run_state() in states.RUN_ACTIVE:
+        at.worker.step()
+        at.round()
+    check_run(at.client, at.run_id, states.RUN_FAILED, CITY_ENDS)
+
+
+@REFUSALS
+def test_orchestrator_whose_queue_takes_nothing_is_seen_to_be_alive(error: Error) -> None:
+    at = Refusing(error)
+    at.worker.step()
+    signs = set()
+    for _ in range(20):
+        at.round()
+        signs |= {meta.last_modified for meta in at.memory.list(paths.ORCHESTRATORS)}
+    assert len(signs) > 2
+
+
+@REFUSALS
+def test_cancelled_run_ends_while_the_queue_takes_nothing(error: Error) -> None:
+    at = Refusing(error)
+    at.worker.step()
+    at.client.orchestration.cancel(at.run_id)
+    for _ in range(10):
+        at.round()
+    assert at.run_state() == states.RUN_CANCELLED
+
+
+def test_queue_that_cannot_be_listed_keeps_nothing_from_being_done() -> None:
+    at = Refusing(Denied("403"))
+    at.error = None
+    at.store.before("list", paths.QUEUE, _denied, times=10_000)
+    at.round()
+    at.clock.sleep(2 * TIMING.redeliver_after_s)
+    now = at.clock.now()
+    assert at.round() > 0.0
+    assert [meta.last_modified >= now for meta in at.memory.list(paths.ORCHESTRATORS)] == [True]
+    at.worker.step()
+    at.round()
+    assert at.ends() >= {"city.top", "city.alone"}
+
+
+def _denied() -> None:
+    raise Denied("403")
+
+
+def test_hurry_whose_queue_fails_is_noted_and_leaves_its_batches_to_the_commit() -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    client = make_workspace(store, 1, clock=clock)
+    deploy(client, CITY)
+    run_id = trigger(client, "city.alone", "city.after")
+    engine = EngineProcess(store, clock, 2)
+    orchestrator, put = engine.orchestrator, engine.queue.put
+    assert orchestrator._round(["names"]) == 0.0
+    engine.worker.worker.work(*engine.queue.take(1, 0.0))
+    engine.queue.put = lambda messages: _denied()  # type: ignore[method-assign]
+    assert orchestrator._round(()) > 0.0
+    assert orchestrator.outage.error is not None
+    engine.queue.put = put  # type: ignore[method-assign]
+    assert orchestrator._round(["names"]) == 0.0
+    assert orchestrator.outage.error is None
+    assert tasks_of(client, run_id)["city.alone"].state == states.SUCCEEDED
+    assert len(engine.queue.take(1, 0.0)) == 1

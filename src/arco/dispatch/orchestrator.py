@@ -25,6 +25,8 @@ away, commits failed, the machine slept) everybody is given their time again.
 
 Errors of the store, expired credentials included, end the loop only before its first
 complete tick. After that it waits, and goes on when they are over (`storage/outage.py`).
+A queue that fails keeps nothing else from being done: results are committed, cancelled
+runs end, and what could not be sent is still ready at the next tick.
 While runs are active each complete tick may leave a sign of life (`liveness.py`).
 """
 
@@ -164,6 +166,8 @@ class Orchestrator:
         """Whether the store fails, and since when."""
         self._setback: Error | None = None
         """What failed in the last tick although the rest of it went on."""
+        self._queue_error: Error | None = None
+        """What the queue failed with in the last round, if it did."""
         self._unsent: dict[str, _Unsent] = {}
         """Attempts that could not be sent, by their ids."""
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
@@ -194,12 +198,13 @@ class Orchestrator:
         try:
             if not (names or self._commits or self._commit_in_s() <= 0):
                 self.hurry()
-                return 0.0
+                return 0.0 if self._queue_error is None else self.outage.failed(self._queue_error)
             self.tick(names)
         except Error as error:
             return self.outage.failed(error)
-        if self._setback is not None:
-            return self.outage.failed(self._setback)
+        failed = self._setback or self._queue_error
+        if failed is not None:
+            return self.outage.failed(failed)
         self.outage.passed()
         return 0.0
 
@@ -231,6 +236,7 @@ class Orchestrator:
 
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""
+        self._queue_error = None
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         self._send_ahead()
         return batches
@@ -456,7 +462,11 @@ class Orchestrator:
         if not tasks:
             return set()
         names = {_name(task, task.redelivery): task.attempt_id for task in tasks}
-        held = self._queue.held(names.keys())
+        try:
+            held = self._queue.held(names.keys())
+        except Error as error:  # nothing is gone because we cannot look
+            self._queue_error = error
+            return set()
         return {attempt for name, attempt in names.items() if name not in held}
 
     # -- performing ----------------------------------------------------------------------
@@ -550,11 +560,21 @@ class Orchestrator:
                     queue_name=name,
                 )
             )
-        if not messages:
+        if not messages or not self._put(messages):
             return
-        self._queue.put(messages)
         self._sent |= {e.attempt_id: (e.run_id, e.task_id, now) for e in sent}
         self._reports.submit(sent, urgent=False)
+
+    def _put(self, messages: Sequence[Message]) -> bool:
+        """Whether the queue has them. One that fails is left alone for the rest of the round."""
+        if self._queue_error is not None:
+            return False
+        try:
+            self._queue.put(messages)
+        except Error as error:
+            self._queue_error = error
+            return False
+        return True
 
     def _may_pass(self, task: TaskRow, error: Exception) -> bool:
         """Whether what keeps a task from being sent may be over soon; if so, note to try again."""
