@@ -7,9 +7,11 @@ import pytest
 from arco.dispatch.orchestrator import IDLE
 from arco.errors import Denied, Error, Unavailable
 from arco.orchestration import states
+from arco.orchestration.events import TaskFinished
 from arco.orchestration.tables import RUNS
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
+from servo.contract.task import ErrorInfo, TaskResult
 from tests.kit.clocks import SimClock
 from tests.kit.flows import (
     CITY,
@@ -173,3 +175,55 @@ def test_hurry_whose_queue_fails_is_noted_and_leaves_its_batches_to_the_commit()
     assert orchestrator.outage.error is None
     assert tasks_of(client, run_id)["city.alone"].state == states.SUCCEEDED
     assert len(engine.queue.take(1, 0.0)) == 1
+
+
+# -- runs of others ------------------------------------------------------------------------
+
+
+class Foreign:
+    """A run of an engine that is gone, and an orchestrator that is about to adopt it."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.store = MemoryStore(self.clock)
+        self.client = make_workspace(self.store, 1, clock=self.clock)
+        deploy(self.client, CITY)
+        self.run_id = trigger(self.client, pool="gone")
+        self.process = OrchestratorProcess(self.store, self.clock, 2)
+        self.worker = WorkerProcess(self.store, self.clock, 3)
+        self.process.step()
+        assert list(self.process.board.others) == [self.run_id]
+        self.process.orchestrator.adopt(self.run_id)
+
+    def finish(self) -> None:
+        for _ in range(100):
+            self.process.step()
+            self.worker.step()
+            self.clock.sleep(1)
+
+
+def test_run_that_is_reported_on_while_it_is_adopted_is_served_with_all_its_tasks() -> None:
+    at = Foreign()
+    task = tasks_of(at.client, at.run_id)["city.alone"]
+    result = TaskResult(
+        run_id=at.run_id,
+        task_id=task.task_id,
+        attempt=task.attempt,
+        attempt_id=task.attempt_id,
+        outcome="failed",
+        worker_id="gone",
+        error=ErrorInfo(category="user_code", code="user_code.ValueError", message="no way"),
+    )
+    at.client.ledger.append([TaskFinished(result=result)])
+    at.finish()
+    ends = CITY_ENDS | {"city.alone": states.FAILED, "city.after": states.SKIPPED}
+    check_run(at.client, at.run_id, states.RUN_FAILED, ends)
+
+
+def test_run_that_is_cancelled_while_it_is_adopted_ends() -> None:
+    at = Foreign()
+    at.client.orchestration.cancel(at.run_id)
+    at.finish()
+    row = at.client.snapshot().get(RUNS, at.run_id)
+    assert row is not None and row.state == states.RUN_CANCELLED
+    assert at.process.board.others == {}

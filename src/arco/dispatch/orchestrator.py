@@ -451,7 +451,7 @@ class Orchestrator:
         self._signal.wake()
 
     def _take_adopted(self, head: Head) -> None:
-        taken = self._adopted & self.board.others.keys()
+        taken = [id for id, run in self.board.others.items() if self.board.serves(run)]
         if taken and self.board.generation == head.generation:
             snapshot = Snapshot(self._manifests, self._files, head)
             for run_id in sorted(taken):
