@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from arco.dispatch.liveness import LivenessRecord, beat
 from arco.dispatch.orchestrator import IDLE
 from arco.errors import Denied, Error, Unavailable
 from arco.orchestration import states
 from arco.orchestration.events import TaskFinished
 from arco.orchestration.tables import RUNS
+from arco.orchestration.window import ASSUMED_SLOTS
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from servo.contract.task import ErrorInfo, TaskResult
@@ -227,3 +229,56 @@ def test_run_that_is_cancelled_while_it_is_adopted_ends() -> None:
     row = at.client.snapshot().get(RUNS, at.run_id)
     assert row is not None and row.state == states.RUN_CANCELLED
     assert at.process.board.others == {}
+
+
+# -- workers that are gone -----------------------------------------------------------------
+
+MANY = "from servo import asset\n" + "\n".join(
+    f"@asset(namespace='many')\ndef a{number}() -> None: ..." for number in range(100)
+)
+
+
+def test_dead_workers_add_nothing_to_what_is_sent_after_a_restart_or_a_pause() -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    client = make_workspace(store, 1, clock=clock)
+    for number in range(14):
+        beat(store, LivenessRecord(f"dead{number}", 3, {}, slots=4))
+    clock.sleep(3_600)
+    deploy(client, MANY)
+    process = OrchestratorProcess(store, clock, 2)
+    for _ in range(2):
+        run_id = trigger(client)
+        for _ in range(4):
+            process.step()
+            clock.sleep(3)
+        assert len(process.board.in_flight) == 2 * ASSUMED_SLOTS
+        client.orchestration.cancel(run_id, force=True)
+        for _ in range(10):
+            process.step()
+            clock.sleep(1)
+        assert process.board.runs == {}
+        clock.sleep(600)
+
+
+def test_workers_that_went_during_a_pause_add_nothing_to_what_is_sent_after_it() -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    client = make_workspace(store, 1, clock=clock)
+    deploy(client, MANY)
+    process = OrchestratorProcess(store, clock, 2)
+    run_id = trigger(client)
+    for number in range(4):
+        beat(store, LivenessRecord("large", number, {}, slots=40))
+        process.step()
+        clock.sleep(3)
+    assert len(process.board.in_flight) == 80
+    client.orchestration.cancel(run_id, force=True)
+    for _ in range(10):
+        process.step()
+        clock.sleep(10)
+    store.delete(paths.liveness("large"))
+    trigger(client)
+    process.step()
+    process.step()
+    assert len(process.board.in_flight) == 2 * ASSUMED_SLOTS

@@ -56,6 +56,15 @@ def test_slots_of_other_queues_do_not_count_where_a_queue_has_one_worker() -> No
     assert window.limits(Board()).max_in_flight == 4
 
 
+def test_window_that_forgets_is_as_it_began() -> None:
+    for own, size in [(0, 2 * ASSUMED_SLOTS), (2, 4)]:
+        window = Window(Limits(), TIMING, slots=own)
+        window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+        window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
+        window.forget()
+        assert window.limits(Board()).max_in_flight == size
+
+
 def test_what_ended_fades_from_look_to_look() -> None:
     window = Window(Limits(), TIMING, slots=2)
     window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])

@@ -83,6 +83,7 @@ from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.outage import Outage
 from arco.storage.port import Store
+from arco.storage.store_clock import StoreClock
 from arco.worker.envelope import EnvelopeSigner
 from servo.contract.identity import dispatch_name
 from servo.contract.task import ErrorInfo, TaskResult
@@ -114,6 +115,7 @@ class Orchestrator:
         clock: Clock,
         signal: Signal,
         types: EventTypes,
+        store_clock: StoreClock,
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
@@ -138,7 +140,8 @@ class Orchestrator:
         self._timing = (timing or Timing()).check()
         self._window = Window(limits or Limits(), self._timing, slots)
         self._store = store
-        self._watch = Watch(store, clock)
+        self._store_clock = store_clock
+        self._watch = self._new_watch()
         self._watching_since = datetime.min
         self._watched_at = datetime.min
         """The last look that had a fresh board beside it."""
@@ -382,12 +385,16 @@ class Orchestrator:
     def _look(self) -> Mapping[str, Alive] | None:
         """The workers, if it is time to look at what changes slowly."""
         ticks, now = self._clock.monotonic(), self._clock.now()
+        paused = now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2)
         watched = self.board.in_flight or (self.board.others and not self._pool)
+        if paused and not watched:
+            self._window.forget()
         if not watched or ticks - self._asked_at < self._timing.heartbeat_s / 2:
             return None
         self._asked_at = ticks
-        if now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2):
-            self._watch = Watch(self._store, self._clock)
+        if paused:
+            self._watch = self._new_watch()
+            self._window.forget()
             self._watching_since = now
         try:
             alive = self._watch.look()
@@ -396,6 +403,10 @@ class Orchestrator:
         except Error as error:  # nobody is dead because we cannot look
             self._setback = error
             return None
+
+    def _new_watch(self) -> Watch:
+        silent_s = self._timing.zombie_after_s
+        return Watch(self._store, self._clock, self._store_clock, silent_s)
 
     def _beat(self) -> None:
         """Leave a sign of life while there are runs to serve, and remove it after the last."""
