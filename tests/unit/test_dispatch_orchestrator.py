@@ -6,10 +6,11 @@ import pytest
 
 from arco.dispatch.liveness import LivenessRecord, beat
 from arco.dispatch.orchestrator import IDLE
+from arco.dispatch.unsent import DAMAGE_S, SEND_AGAIN_S
 from arco.errors import Denied, Error, Unavailable
 from arco.orchestration import states
 from arco.orchestration.events import TaskFinished
-from arco.orchestration.tables import RUNS
+from arco.orchestration.tables import RUNS, RunRow
 from arco.orchestration.window import ASSUMED_SLOTS
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
@@ -282,3 +283,60 @@ def test_workers_that_went_during_a_pause_add_nothing_to_what_is_sent_after_it()
     process.step()
     process.step()
     assert len(process.board.in_flight) == 2 * ASSUMED_SLOTS
+
+
+# -- runs whose plan is gone ---------------------------------------------------------------
+
+
+class Planless:
+    """An urgent run of many tasks whose plan is gone."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.memory = MemoryStore(self.clock)
+        self.store = HookStore(self.memory)
+        self.client = make_workspace(self.memory, 1, clock=self.clock)
+        deploy(self.client, MANY)
+        self.run_id = trigger(self.client, priority=5)
+        row = self.row()
+        self.plan = paths.plan(row.plan_id)
+        self.kept = self.memory.get(self.plan).data
+        self.memory.delete(self.plan)
+        self.process = OrchestratorProcess(self.store, self.clock, 2)
+
+    def row(self) -> RunRow:
+        row = self.client.snapshot().get(RUNS, self.run_id)
+        assert row is not None
+        return row
+
+    def steps(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.process.step()
+            self.clock.sleep(1)
+
+
+def test_run_whose_plan_is_gone_ends_when_its_time_is_over_however_many_tasks_it_has() -> None:
+    at = Planless()
+    at.steps(int(DAMAGE_S) - 1)
+    assert at.row().tasks_failed == 0
+    at.steps(12)
+    assert (at.row().state, at.row().tasks_failed) == (states.RUN_FAILED, 100)
+
+
+def test_run_whose_plan_is_gone_takes_no_place_of_others_and_is_looked_at_rarely() -> None:
+    at = Planless()
+    other = trigger(at.client)
+    at.steps(3)
+    assert {run_id for run_id, _ in at.process.board.in_flight} == {other}
+    assert len(at.process.board.in_flight) == 2 * ASSUMED_SLOTS
+    at.steps(10)
+    assert at.store.count("get", at.plan) <= 13 / SEND_AGAIN_S + 1
+
+
+def test_run_whose_plan_comes_back_is_sent() -> None:
+    at = Planless()
+    at.steps(int(DAMAGE_S) - 5)
+    at.memory.put(at.plan, at.kept)
+    at.steps(6)
+    assert len(at.process.board.in_flight) == 2 * ASSUMED_SLOTS
+    assert len(at.process.orchestrator._unsent) == 0
