@@ -390,6 +390,7 @@ class Workspace:
             self.clock,
             self.signal,
             self.types,
+            self.store_clock,
             limits=limits,
             timing=timing,
             pool=pool,

@@ -133,6 +133,17 @@ def test_ended_claim_is_delivered_again_with_greater_numbers(site: Site) -> None
     assert len(numbers) >= 3
 
 
+def test_claims_that_ended_by_themselves_are_counted_and_released_ones_are_not(site: Site) -> None:
+    ann, bob = site.open("ann"), site.open("bob")
+    ann.put([message("a")])
+    for _ in range(3):
+        ann.release(taken(ann))
+    [fourth] = taken(ann)
+    assert (fourth.number, fourth.lost) == (4, 0)
+    fifth = after_the_claim(site, bob)[0]
+    assert (fifth.number, fifth.lost) == (5, 1)
+
+
 def test_worker_that_lost_sight_of_a_delivery_gets_it_again(site: Site) -> None:
     ann = site.open("ann")
     ann.put([message("a")])

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pytest
 
 from arco.dispatch.liveness import LivenessRecord, Progress, Watch, beat, records
-from arco.errors import Unavailable
+from arco.errors import ClockSkew, Unavailable
 from arco.orchestration.controllers.zombies import Alive
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
+from arco.storage.store_clock import StoreClock
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
 
 START = datetime(2026, 1, 1)
+SILENT_S = 30.0
 BUSY = {"attempt-1": Progress("run", "task", 50, "half way")}
 
 
@@ -21,7 +24,10 @@ class Setting:
         self.clock = SimClock(START)
         self.memory = MemoryStore(SimClock(datetime(1999, 1, 1)))
         self.store = HookStore(self.memory)
-        self.watch = Watch(self.store, self.clock)
+        self.store_clock = StoreClock(self.memory, self.clock)
+        with suppress(ClockSkew):
+            self.store_clock.measure()
+        self.watch = Watch(self.store, self.clock, self.store_clock, SILENT_S)
 
     def beat(self, worker: str, number: int, attempts: dict[str, Progress] | None = None) -> None:
         """On the store's clock, which is wrong and moves on its own."""
@@ -52,6 +58,20 @@ def test_next_beat_replaces_the_one_before(at: Setting) -> None:
 def test_change_is_dated_by_the_clock_of_whoever_looks(at: Setting) -> None:
     at.beat("ann", 1, BUSY)
     assert at.watch.look() == {"ann": Alive(START, frozenset(BUSY), 4)}
+
+
+def test_slots_of_an_old_record_count_once_it_is_seen_to_change(at: Setting) -> None:
+    at.beat("ann", 1, BUSY)
+    at.clock.sleep(2 * SILENT_S)
+    at.memory._clock.sleep(2 * SILENT_S)
+    at.beat("bob", 1)
+    now = at.clock.now()
+    assert at.watch.look() == {
+        "ann": Alive(now, frozenset(BUSY), 0),
+        "bob": Alive(now, frozenset(), 4),
+    }
+    at.beat("ann", 2, BUSY)
+    assert at.watch.look()["ann"] == Alive(now, frozenset(BUSY), 4)
 
 
 def test_silence_grows_until_the_next_beat(at: Setting) -> None:

@@ -8,7 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from arco.orchestration.board import Board, TaskKey
-from arco.orchestration.controllers.ready_dispatch import Turn, dispatch_ahead, ready_dispatch
+from arco.orchestration.controllers.ready_dispatch import (
+    Later,
+    Turn,
+    dispatch_ahead,
+    ready_dispatch,
+)
 from arco.orchestration.controllers.zombies import Alive
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.window import ASSUMED_SLOTS, Window, live_slots, window_size
@@ -56,6 +61,15 @@ def test_slots_of_other_queues_do_not_count_where_a_queue_has_one_worker() -> No
     assert window.limits(Board()).max_in_flight == 4
 
 
+def test_window_that_forgets_is_as_it_began() -> None:
+    for own, size in [(0, 2 * ASSUMED_SLOTS), (2, 4)]:
+        window = Window(Limits(), TIMING, slots=own)
+        window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+        window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
+        window.forget()
+        assert window.limits(Board()).max_in_flight == size
+
+
 def test_what_ended_fades_from_look_to_look() -> None:
     window = Window(Limits(), TIMING, slots=2)
     window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
@@ -90,6 +104,21 @@ def test_end_that_was_appended_makes_room_before_it_is_committed() -> None:
     sent: dict[str, TaskKey] = {Attempt("t01").id: (RUN, "t01")}
     for ended, going in [((), []), ([(RUN, "t00")], ["t02"]), ([(RUN, "t01")], ["t02"])]:
         sending, _ = ready_dispatch(board, Limits(max_in_flight=2), Turn(), sent, ended)
+        assert [action.task_id for action in sending] == going
+
+
+def test_what_cannot_be_sent_now_takes_no_place() -> None:
+    f = started_run((Node(),) * 4)
+    board = board_of(f)
+    limits, tasks = Limits(max_in_flight=2), list(board.tasks[RUN].values())
+    for later, going in [
+        (Later(), ["t00", "t01"]),
+        (Later(tasks=frozenset({(RUN, "t00"), (RUN, "t02")})), ["t01", "t03"]),
+        (Later(runs=frozenset({RUN})), []),
+    ]:
+        sending, _ = ready_dispatch(board, limits, Turn(), later=later)
+        assert [action.task_id for action in sending] == going
+        sending = dispatch_ahead(board, limits, Turn(), {}, (), tasks, later)
         assert [action.task_id for action in sending] == going
 
 

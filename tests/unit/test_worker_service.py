@@ -11,12 +11,24 @@ from arco.clock import Clock, SystemClock
 from arco.dispatch.queues.memory import MemoryQueue
 from arco.dispatch.queues.port import Delivery, Message
 from arco.errors import Corrupt, Denied, Error, Unavailable
+from arco.orchestration import states
 from arco.orchestration.limits import Timing
+from arco.orchestration.tables import TaskRow
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
-from arco.worker.service import Worker
+from arco.worker.service import MAX_DELIVERIES, Worker
 from servo.contract.task import CodeRef, TaskRequest, TaskResult
+from tests.kit.clocks import SimClock
+from tests.kit.flows import (
+    CITY,
+    TIMING,
+    OrchestratorProcess,
+    WorkerProcess,
+    deploy,
+    tasks_of,
+    trigger,
+)
 from tests.kit.hooks import HookStore
 from tests.kit.workspace import make_workspace
 
@@ -204,6 +216,81 @@ def test_a_message_whose_task_cannot_be_looked_up_is_given_back() -> None:
     [third] = busy.queue.take(1, 0.0)
     assert third == Delivery(Message("m", b"{}"), 3)
     assert busy.worker.progress() == {}
+
+
+class Trying:
+    """A worker with one task to take, on a clock that is moved by hand; look-ups can fail."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        store = MemoryStore(self.clock)
+        client = make_workspace(store, 1, clock=self.clock)
+        deploy(client, CITY)
+        self.run_id = trigger(client, "city.alone")
+        self.orchestrator = OrchestratorProcess(store, self.clock, 2)
+        self.orchestrator.step()
+        self.process = WorkerProcess(store, self.clock, 3)
+        self.fails_until = 0.0
+        self.tries = 0
+        self.worker = self.process.worker
+        self._look_up = self.worker._is_stale
+        self.worker._is_stale = self.worker._is_over = self._is_stale
+
+    def _is_stale(self, request: TaskRequest) -> bool:
+        self.tries += 1
+        if self.clock.monotonic() < self.fails_until:
+            raise Unavailable("503")
+        return self._look_up(request)
+
+    def fail_for(self, seconds: float) -> None:
+        self.fails_until = self.clock.monotonic() + seconds
+
+    def take(self) -> None:
+        self.clock.sleep(self.worker._take_one(threading.Event()))
+
+    def task(self) -> TaskRow:
+        self.process.flush()
+        self.orchestrator.step()
+        return tasks_of(self.orchestrator.workspace, self.run_id)["city.alone"]
+
+
+def test_a_task_that_could_not_be_looked_up_for_long_runs_in_the_end() -> None:
+    at = Trying()
+    at.fail_for(2 * MAX_DELIVERIES * TIMING.claim_s)
+    while not at.process.executor.ran and at.clock.monotonic() < at.fails_until + TIMING.claim_s:
+        at.take()
+    task = at.task()
+    assert (task.state, task.attempt) == (states.SUCCEEDED, 1)
+
+
+def test_a_short_failure_of_the_look_up_costs_no_delivery() -> None:
+    at = Trying()
+    at.fail_for(TIMING.claim_s / 4)
+    at.take()
+    assert at.tries > 2
+    assert len(at.process.executor.ran) == 1
+    assert at.task().state == states.SUCCEEDED
+
+
+def test_a_worker_that_is_to_stop_gives_back_what_it_cannot_look_up() -> None:
+    at = Trying()
+    at.fail_for(TIMING.claim_s)
+    at.worker._stop.set()
+    at.take()
+    assert at.tries == 1
+    assert [(d.number, d.lost) for d in at.process.queue.take(1, 0)] == [(2, 0)]
+
+
+def test_a_message_that_was_lost_too_often_is_undeliverable() -> None:
+    at = Trying()
+    for _ in range(MAX_DELIVERIES):
+        while not at.process.queue.take(1, 0):
+            at.clock.sleep(TIMING.claim_s / 2)
+    while at.process.reports.due_in_s != 0.0:
+        at.clock.sleep(TIMING.claim_s / 2)
+        at.take()
+    assert at.process.executor.ran == []
+    assert at.task().error_code == "infrastructure.undeliverable"
 
 
 def test_a_worker_ends_and_names_what_the_store_did_not_take() -> None:

@@ -10,7 +10,7 @@ a process which died stays, and tells since when it has been silent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -21,6 +21,7 @@ from arco.orchestration.controllers.zombies import Alive
 from arco.storage import paths
 from arco.storage.outage import PastOutage
 from arco.storage.port import Mode, ObjectMeta, Store
+from arco.storage.store_clock import StoreClock
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,11 +107,20 @@ def _read(store: Store, path: str, decoder: msgspec.json.Decoder[R]) -> R | None
 
 
 class Watch:
-    """Sees records change, and remembers when, by its own clock."""
+    """Sees records change, and remembers when, by its own clock.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    A record that it sees for the first time may be that of a worker which died long ago.
+    Nobody is declared dead for that; but its slots count only if it is no older than
+    `silent_s`, by the store's clock, or once it is seen to change.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, store_clock: StoreClock, silent_s: float
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._store_clock = store_clock
+        self._silent = timedelta(seconds=silent_s)
         self._seen: dict[str, tuple[tuple[datetime, int], Alive]] = {}
 
     def look(self) -> dict[str, Alive]:
@@ -125,7 +135,10 @@ class Watch:
                 continue
             record = _read(self._store, meta.path, _records)
             if record is not None:
-                alive = Alive(now, frozenset(record.attempts), record.slots)
-                seen[worker] = (state, alive)
+                slots = record.slots if known is not None or self._is_recent(meta) else 0
+                seen[worker] = (state, Alive(now, frozenset(record.attempts), slots))
         self._seen = seen
         return {worker: alive for worker, (_, alive) in seen.items()}
+
+    def _is_recent(self, meta: ObjectMeta) -> bool:
+        return self._store_clock.estimate() - meta.last_modified <= self._silent

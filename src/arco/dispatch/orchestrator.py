@@ -25,6 +25,8 @@ away, commits failed, the machine slept) everybody is given their time again.
 
 Errors of the store, expired credentials included, end the loop only before its first
 complete tick. After that it waits, and goes on when they are over (`storage/outage.py`).
+A queue that fails keeps nothing else from being done: results are committed, cancelled
+runs end, and what could not be sent is still ready at the next tick.
 While runs are active each complete tick may leave a sign of life (`liveness.py`).
 """
 
@@ -36,7 +38,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from arco.clock import Clock
 from arco.dispatch.ahead import Ahead
@@ -44,8 +45,9 @@ from arco.dispatch.liveness import OrchestratorRecord, Watch, beat_orchestrator
 from arco.dispatch.queues.port import Message, Queue
 from arco.dispatch.reports import Reports
 from arco.dispatch.requests import Requests
+from arco.dispatch.unsent import Unsent
 from arco.dispatch.versions import CommittedVersions
-from arco.errors import Corrupt, Denied, Error, NotFound, Unavailable, Unreadable
+from arco.errors import Error, Unreadable
 from arco.log.append import Signal
 from arco.log.commit import Committed, Committer
 from arco.log.envelope import EventTypes, Payload
@@ -62,7 +64,12 @@ from arco.orchestration.actions import (
 from arco.orchestration.board import Board, Changes, TaskKey
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
-from arco.orchestration.controllers.ready_dispatch import Turn, dispatch_ahead, ready_dispatch
+from arco.orchestration.controllers.ready_dispatch import (
+    Later,
+    Turn,
+    dispatch_ahead,
+    ready_dispatch,
+)
 from arco.orchestration.controllers.timers import next_due, timers
 from arco.orchestration.controllers.zombies import Alive, zombies
 from arco.orchestration.events import (
@@ -73,7 +80,7 @@ from arco.orchestration.events import (
     TimerFired,
 )
 from arco.orchestration.limits import Limits, Timing
-from arco.orchestration.tables import TaskRow
+from arco.orchestration.tables import RunRow, TaskRow
 from arco.orchestration.window import Window
 from arco.state.parquet import Files
 from arco.state.project import StateProjector
@@ -81,9 +88,10 @@ from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.outage import Outage
 from arco.storage.port import Store
+from arco.storage.store_clock import StoreClock
 from arco.worker.envelope import EnvelopeSigner
 from servo.contract.identity import dispatch_name
-from servo.contract.task import ErrorInfo, TaskResult
+from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +99,6 @@ HASTE = 128
 """With more tasks than this in flight nobody waits for the next one: the commit will do."""
 IDLE = 4
 """With nothing to do, the time between two looks grows to so many intervals."""
-SEND_AGAIN_S = 2.0
-"""How long a task waits that could not be sent."""
-DAMAGE_S = 30.0
-"""A task whose plan is damaged or missing for so long has failed: it was no passing fault."""
 
 
 class Orchestrator:
@@ -112,6 +116,7 @@ class Orchestrator:
         clock: Clock,
         signal: Signal,
         types: EventTypes,
+        store_clock: StoreClock,
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
@@ -136,7 +141,8 @@ class Orchestrator:
         self._timing = (timing or Timing()).check()
         self._window = Window(limits or Limits(), self._timing, slots)
         self._store = store
-        self._watch = Watch(store, clock)
+        self._store_clock = store_clock
+        self._watch = self._new_watch()
         self._watching_since = datetime.min
         self._watched_at = datetime.min
         """The last look that had a fresh board beside it."""
@@ -164,8 +170,9 @@ class Orchestrator:
         """Whether the store fails, and since when."""
         self._setback: Error | None = None
         """What failed in the last tick although the rest of it went on."""
-        self._unsent: dict[str, _Unsent] = {}
-        """Attempts that could not be sent, by their ids."""
+        self._queue_error: Error | None = None
+        """What the queue failed with in the last round, if it did."""
+        self._unsent = Unsent(clock)
         self.interrupt: Callable[[str], None] = lambda attempt_id: None
         """Tells a worker of this process to stop an attempt."""
         self.on_board: Callable[[Board], None] = lambda board: None
@@ -194,12 +201,13 @@ class Orchestrator:
         try:
             if not (names or self._commits or self._commit_in_s() <= 0):
                 self.hurry()
-                return 0.0
+                return 0.0 if self._queue_error is None else self.outage.failed(self._queue_error)
             self.tick(names)
         except Error as error:
             return self.outage.failed(error)
-        if self._setback is not None:
-            return self.outage.failed(self._setback)
+        failed = self._setback or self._queue_error
+        if failed is not None:
+            return self.outage.failed(failed)
         self.outage.passed()
         return 0.0
 
@@ -231,6 +239,7 @@ class Orchestrator:
 
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""
+        self._queue_error = None
         batches = self._reports.flush() if self._reports.due_in_s == 0.0 else []
         self._send_ahead()
         return batches
@@ -281,7 +290,7 @@ class Orchestrator:
         if board.generation != before:
             self._sent = {a: at for a, at in self._sent.items() if self._is_awaited(a, *at[:2])}
             self._window.saw_flight(flight, self._flight())
-            self._unsent = {a: u for a, u in self._unsent.items() if self._is_awaited(a, *u[:2])}
+            self._unsent.keep(board.runs.keys(), self._is_awaited)
             self._adopted -= active - {*board.runs, *board.others}
             _calling_back(lambda: self.on_board(board))
 
@@ -320,32 +329,38 @@ class Orchestrator:
         ended = self._ahead.ended()
         if len(self._flight() - ended) > HASTE:
             return
-        limits, sent = self._window.limits(self.board), self._sent_keys()
-        if self._others_wait():
-            sending, self._turn = ready_dispatch(self.board, limits, self._turn, sent, ended)
+        board, turn, later = self.board, self._turn, self._unsent.later()
+        limits, sent = self._window.limits(board), self._sent_keys()
+        if self._others_wait(later):
+            sending, self._turn = ready_dispatch(board, limits, turn, sent, ended, later)
         else:
             ready = self._ahead.ready()
-            sending = dispatch_ahead(self.board, limits, self._turn, sent, ended, ready)
+            sending = dispatch_ahead(board, limits, turn, sent, ended, ready, later)
         if sending:
             self._send(sending)
 
-    def _others_wait(self) -> bool:
-        """Whether the board has tasks that are ready and were not sent."""
+    def _others_wait(self, later: Later) -> bool:
+        """Whether the board has tasks that are ready, were not sent, and may go now."""
         if not self.board.ready:
             return False
         sent = Counter(at[0] for a, at in self._sent.items() if self._is_ready(a, *at[:2]))
+        sent.update(run_id for run_id, task_id in later.tasks if self._is_listed(run_id, task_id))
         ready: Counter[str] = Counter()
         for runs in self.board.ready.values():
             ready.update({run_id: len(orders) for run_id, orders in runs.items()})
         return any(
             count > sent[run_id]
             for run_id, count in ready.items()
-            if self.board.runs[run_id].state != states.RUN_CANCELLING
+            if run_id not in later.runs and self.board.runs[run_id].state != states.RUN_CANCELLING
         )
 
     def _is_ready(self, attempt_id: str, run_id: str, task_id: str) -> bool:
         task = self.board.task(run_id, task_id)
         return task is not None and task.state == states.READY and task.attempt_id == attempt_id
+
+    def _is_listed(self, run_id: str, task_id: str) -> bool:
+        task = self.board.task(run_id, task_id)
+        return task is not None and task.state == states.READY
 
     # -- deciding ------------------------------------------------------------------------
 
@@ -360,7 +375,8 @@ class Orchestrator:
             self._forget_unanswered()
         self._note_first_seen(now)
         limits = self._window.limits(board)
-        sending, self._turn = ready_dispatch(board, limits, self._turn, self._sent_keys())
+        sent, later = self._sent_keys(), self._unsent.later()
+        sending, self._turn = ready_dispatch(board, limits, self._turn, sent, later=later)
         actions: list[Action] = [*sending, *end_waiting(board)]
         stopping = cancellation(board, now, self._timing, self._first_seen)
         actions += [action for action in stopping if fresh or isinstance(action, Interrupt)]
@@ -376,12 +392,16 @@ class Orchestrator:
     def _look(self) -> Mapping[str, Alive] | None:
         """The workers, if it is time to look at what changes slowly."""
         ticks, now = self._clock.monotonic(), self._clock.now()
+        paused = now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2)
         watched = self.board.in_flight or (self.board.others and not self._pool)
+        if paused and not watched:
+            self._window.forget()
         if not watched or ticks - self._asked_at < self._timing.heartbeat_s / 2:
             return None
         self._asked_at = ticks
-        if now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2):
-            self._watch = Watch(self._store, self._clock)
+        if paused:
+            self._watch = self._new_watch()
+            self._window.forget()
             self._watching_since = now
         try:
             alive = self._watch.look()
@@ -390,6 +410,10 @@ class Orchestrator:
         except Error as error:  # nobody is dead because we cannot look
             self._setback = error
             return None
+
+    def _new_watch(self) -> Watch:
+        silent_s = self._timing.zombie_after_s
+        return Watch(self._store, self._clock, self._store_clock, silent_s)
 
     def _beat(self) -> None:
         """Leave a sign of life while there are runs to serve, and remove it after the last."""
@@ -445,7 +469,7 @@ class Orchestrator:
         self._signal.wake()
 
     def _take_adopted(self, head: Head) -> None:
-        taken = self._adopted & self.board.others.keys()
+        taken = [id for id, run in self.board.others.items() if self.board.serves(run)]
         if taken and self.board.generation == head.generation:
             snapshot = Snapshot(self._manifests, self._files, head)
             for run_id in sorted(taken):
@@ -456,7 +480,11 @@ class Orchestrator:
         if not tasks:
             return set()
         names = {_name(task, task.redelivery): task.attempt_id for task in tasks}
-        held = self._queue.held(names.keys())
+        try:
+            held = self._queue.held(names.keys())
+        except Error as error:  # nothing is gone because we cannot look
+            self._queue_error = error
+            return set()
         return {attempt for name, attempt in names.items() if name not in held}
 
     # -- performing ----------------------------------------------------------------------
@@ -526,18 +554,8 @@ class Orchestrator:
             task = self._ahead.task(action.run_id, action.task_id)
             if run is None or task is None or task.attempt_id != action.attempt_id:
                 continue
-            unsent = self._unsent.get(action.attempt_id)
-            if unsent is not None and now < unsent.again_at:
-                continue
-            try:
-                request = self._requests.build(
-                    run, task, self._ahead.task, action.redelivery, versions
-                )
-            except (Error, LookupError) as error:
-                if self._may_pass(task, error):
-                    continue
-                self._reports.submit([_unsendable(task, error)])
-                self._sent[action.attempt_id] = (action.run_id, action.task_id, now)
+            request = self._request(run, task, action.redelivery, versions)
+            if request is None:
                 continue
             name = _name(task, action.redelivery)
             messages.append(Message(name, self._signer.seal(request, ttl), task.priority))
@@ -550,35 +568,43 @@ class Orchestrator:
                     queue_name=name,
                 )
             )
-        if not messages:
+        if not messages or not self._put(messages):
             return
-        self._queue.put(messages)
         self._sent |= {e.attempt_id: (e.run_id, e.task_id, now) for e in sent}
         self._reports.submit(sent, urgent=False)
 
-    def _may_pass(self, task: TaskRow, error: Exception) -> bool:
-        """Whether what keeps a task from being sent may be over soon; if so, note to try again."""
-        now = self._clock.monotonic()
-        before = self._unsent.get(task.attempt_id)
-        since = now if before is None else before.since
-        damaged = isinstance(error, Corrupt | NotFound) and now - since < DAMAGE_S
-        if not (damaged or isinstance(error, Unavailable | Denied)):
+    def _put(self, messages: Sequence[Message]) -> bool:
+        """Whether the queue has them. One that fails is left alone for the rest of the round."""
+        if self._queue_error is not None:
             return False
-        if before is None:
-            log.warning("%s will be sent later: %s", task.asset_key, error)
-        self._unsent[task.attempt_id] = _Unsent(
-            task.run_id, task.task_id, since, now + SEND_AGAIN_S
-        )
+        try:
+            self._queue.put(messages)
+        except Error as error:
+            self._queue_error = error
+            return False
         return True
 
-
-class _Unsent(NamedTuple):
-    """An attempt that could not be sent, by the monotonic clock."""
-
-    run_id: str
-    task_id: str
-    since: float
-    again_at: float
+    def _request(
+        self, run: RunRow, task: TaskRow, redelivery: int, versions: CommittedVersions
+    ) -> TaskRequest | None:
+        """What a worker gets; None if it cannot be built now. If it never can, the task fails."""
+        unsent = self._unsent
+        if unsent.waits(task):
+            return None
+        may_pass = unsent.run_may_pass
+        try:
+            self._requests.load(run)
+            unsent.run_passed(task)
+            may_pass = unsent.task_may_pass
+            request = self._requests.build(run, task, self._ahead.task, redelivery, versions)
+        except (Error, LookupError) as error:
+            if not may_pass(task, error):
+                self._reports.submit([_unsendable(task, error)])
+                now = self._clock.monotonic()
+                self._sent[task.attempt_id] = (task.run_id, task.task_id, now)
+            return None
+        unsent.task_passed(task)
+        return request
 
 
 def _calling_back(call: Callable[[], None]) -> None:

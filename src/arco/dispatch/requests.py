@@ -56,6 +56,10 @@ class Requests:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"{paths.plan(plan_id)} is no plan: {error}") from None
 
+    def load(self, run: RunRow) -> None:
+        """Have at hand what the requests of all its tasks need. Raises what reading raises."""
+        self._assets(self._plan(run.plan_id).spec.manifest)
+
     def build(
         self,
         run: RunRow,

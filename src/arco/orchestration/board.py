@@ -37,7 +37,7 @@ class Board:
         self.runs: dict[str, RunRow] = {}
         """Active runs that are served here."""
         self.others: dict[str, RunRow] = {}
-        """Active runs that somebody else serves."""
+        """Active runs that somebody else serves, or that were not adopted yet."""
         self.tasks: dict[str, dict[str, TaskRow]] = {}
         """Their tasks."""
         self.ready: dict[str, dict[str, list[Order]]] = {}
@@ -117,7 +117,9 @@ class Board:
     # -- rows ----------------------------------------------------------------------------
 
     def _put_run(self, row: RunRow) -> None:
-        if row.state in states.RUN_ACTIVE and not self.serves(row):
+        """A run of others stays theirs until `adopt`: its tasks are not on the board."""
+        foreign = row.run_id in self.others or not self.serves(row)
+        if row.state in states.RUN_ACTIVE and foreign:
             self.others[row.run_id] = row
             return
         self.others.pop(row.run_id, None)

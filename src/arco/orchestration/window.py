@@ -44,6 +44,10 @@ class Window:
         if not self._own:
             self._slots = live_slots(alive.values(), now, self._silent)
 
+    def forget(self) -> None:
+        """Nobody has looked for so long that what was seen says nothing about now."""
+        self._slots, self._ended = self._own, 0.0
+
     def saw_flight(self, before: Collection[TaskKey], after: Collection[TaskKey]) -> None:
         """What was with the queue or a worker at the last look, and what is now."""
         ended = sum(key not in after for key in before)

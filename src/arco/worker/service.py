@@ -37,9 +37,12 @@ from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 log = logging.getLogger(__name__)
 
 MAX_DELIVERIES = 5
-"""A message that was delivered so often kills its workers, or is for none of them."""
+"""A message that was lost so often kills its workers; one that so many released, because they
+cannot open it, is for none of them."""
 REMEMBERED = 10_000
 """Attempts of its own that a worker remembers."""
+PATIENCE_S = 0.25
+"""How soon a slot that waits for the store takes notice that the worker is to stop."""
 STOP_S = 5.0
 """How long a task that was told to stop gets before it is given up."""
 
@@ -123,6 +126,7 @@ class Worker:
         self._was_busy = False
         self._ended = threading.Event()
         self._taking = Outage(clock, "queue", patient=True)
+        self._looking = Outage(clock, "look-up of tasks", patient=True)
         self._beating = Outage(clock, "heartbeat", patient=True)
         self.tasks_done = 0
 
@@ -219,7 +223,7 @@ class Worker:
             return  # busy with it: the claim ends by itself if that comes to nothing
         # After a delivery that led to nothing, it must be known who died of it this time.
         self._reports.submit([self._started(request)], urgent=delivery.number > 1)
-        if delivery.number > MAX_DELIVERIES:
+        if delivery.lost >= MAX_DELIVERIES:
             self._report(working, self._undeliverable(request))
             return
         result = self._run(working)
@@ -237,7 +241,33 @@ class Worker:
         if request.attempt_id in self._reported:
             return True
         again = delivery.number > 1 or request.redelivery > 0
-        return self._is_stale(request) if again else self._is_over(request)
+        return self._looked_up(self._is_stale if again else self._is_over, request)
+
+    def _looked_up(self, look_up: IsStale, request: TaskRequest) -> bool:
+        """Look until the store answers, as long as the claim is certainly held.
+
+        A message that was released at each failure would gather claims all through an outage.
+        """
+        deadline = self._clock.monotonic() + self._timing.claim_s / 2
+        while True:
+            try:
+                found = look_up(request)
+                self._looking.passed()
+                return found
+            except Error as error:
+                pause_s = self._looking.failed(error)
+                if self._clock.monotonic() + pause_s > deadline or not self._waited(pause_s):
+                    raise
+
+    def _waited(self, seconds: float) -> bool:
+        """Wait; False as soon as the worker is to stop."""
+        until = self._clock.monotonic() + seconds
+        while not self._stop.is_set():
+            left = until - self._clock.monotonic()
+            if left < 0.001:  # a clock may not be able to sleep less
+                return True
+            self._clock.sleep(min(PATIENCE_S, left))
+        return False
 
     def _run(self, working: _Working) -> TaskResult:
         """Always a result: an attempt without one would be said to be at work for ever."""

@@ -18,6 +18,7 @@ class MemoryQueue:
         self._waiting: list[tuple[int, int, str]] = []
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
         self._claims: dict[str, tuple[int, float]] = {}
         """By name: the delivery that holds it, and until when."""
         self._count = 0
@@ -66,6 +67,7 @@ class MemoryQueue:
                 self._messages.pop(name, None)
                 self._claims.pop(name, None)
                 self._deliveries.pop(name, None)
+                self._lost.pop(name, None)
 
     def held(self, names: Collection[str]) -> set[str]:
         with self._condition:
@@ -86,7 +88,7 @@ class MemoryQueue:
                 continue  # withdrawn since
             number = self._deliveries[name] = self._deliveries.get(name, 0) + 1
             self._claims[name] = (number, until)
-            found.append(Delivery(message, number))
+            found.append(Delivery(message, number, self._lost.get(name, 0)))
         return found
 
     def _expire(self) -> None:
@@ -97,6 +99,7 @@ class MemoryQueue:
         for name, (_, until) in list(self._claims.items()):
             if until < now:
                 del self._claims[name]
+                self._lost[name] = self._lost.get(name, 0) + 1
                 self._wait(self._messages[name])
 
     def _is_claimed(self, delivery: Delivery) -> bool:

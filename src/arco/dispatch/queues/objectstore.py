@@ -15,7 +15,7 @@ The claim with the greatest number is the one that counts.
   which deletes the message first and its claims then, and removes its claim again.
 - *renew* overwrites the claim. A listing shows that by its time, or by its size, which
   changes too: some stores' times are whole seconds.
-- *release* overwrites the claim with nothing: an empty claim has ended.
+- *release* overwrites the claim with nothing: an empty claim has ended, and was not lost.
 - A claim that was not seen to change for `claim_s`, by the monotonic clock of whoever
   looks, has ended too: clocks that differ do no harm. Delivery n + 1 may be created, by
   one of those who try. That goes for a worker's own claims as well: it may have lost sight
@@ -44,6 +44,7 @@ import contextlib
 import random
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -91,6 +92,14 @@ class _Key(NamedTuple):
     @property
     def claim(self) -> str:
         return f"{CLAIMS}{self.file}.{self.number:06d}.json"
+
+
+class _Candidate(NamedTuple):
+    """A delivery that may be claimed."""
+
+    key: _Key
+    lost: int
+    """How many claims of its message have ended by themselves."""
 
 
 class _Seen(NamedTuple):
@@ -155,7 +164,7 @@ class ObjectStoreQueue:
         self._poll_s = poll_s
         self._max_poll_s = max_poll_s
         self._lock = threading.Lock()
-        self._candidates: list[_Key] = []
+        self._candidates: list[_Candidate] = []
         """Messages that were listed and not tried yet; the next one is the last."""
         self._seen: dict[str, _Seen] = {}
         """Claims, by the files of their messages."""
@@ -226,7 +235,7 @@ class ObjectStoreQueue:
                 raise
         return found
 
-    def _next(self) -> _Key | None:
+    def _next(self) -> _Candidate | None:
         now = self._clock.monotonic()
         with self._lock:
             if now > self._fresh_until:
@@ -240,7 +249,8 @@ class ObjectStoreQueue:
                 self._misses = 0
                 self._candidates.clear()
 
-    def _claim(self, key: _Key) -> Delivery | None:
+    def _claim(self, candidate: _Candidate) -> Delivery | None:
+        key = candidate.key
         nonce = self._ids()
         body = msgspec.json.encode(Claim(self._worker, nonce))
         since = self._clock.monotonic()
@@ -266,7 +276,8 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        return Delivery(Message(_name(key.file), message, _priority(key.file)), key.number)
+        named = Message(_name(key.file), message, _priority(key.file))
+        return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
         """Whether a create without a clear answer took effect. If nobody can say, the claim
@@ -357,19 +368,22 @@ class ObjectStoreQueue:
         seen: dict[str, _Seen] = {}
         alone: dict[str, list[str]] = {}
         """The paths of claims whose message was not listed (yet)."""
-        candidates: list[tuple[_Key, datetime]] = []
+        unreleased: Counter[str] = Counter()
+        candidates: list[tuple[_Candidate, datetime]] = []
         last = ""
         for meta in self._store.list(paths.QUEUE):
             if claim := _CLAIM.fullmatch(meta.path):
                 file = claim[1]
                 seen[file] = self._compared(before.get(file), int(claim[2]), meta)
+                unreleased[file] += meta.size > 0
                 alone.setdefault(file, []).append(meta.path)
             elif message := _MESSAGE.fullmatch(meta.path):
                 file = message[1]
                 alone.pop(file, None)
                 if file not in seen or self._has_ended(seen[file], now):
                     number = seen[file].number + 1 if file in seen else 1
-                    candidates.append((_Key(file, number), meta.last_modified))
+                    candidate = _Candidate(_Key(file, number), unreleased[file])
+                    candidates.append((candidate, meta.last_modified))
                 if len(candidates) == LOOK_AHEAD:
                     last = file
                     break
@@ -398,16 +412,16 @@ class ObjectStoreQueue:
         counts = key.file in seen and seen[key.file].number == key.number
         return not counts and self._clock.monotonic() - own.since > self._claim_s
 
-    def _in_order(self, candidates: list[tuple[_Key, datetime]]) -> list[_Key]:
+    def _in_order(self, candidates: list[tuple[_Candidate, datetime]]) -> list[_Candidate]:
         """The most urgent last, and the oldest of those; which of one second differs between
         workers."""
         self._rng.shuffle(candidates)
 
-        def place(candidate: tuple[_Key, datetime]) -> tuple[str, datetime]:
-            key, modified = candidate
-            return key.file[:4], modified.replace(microsecond=0)
+        def place(listed: tuple[_Candidate, datetime]) -> tuple[str, datetime]:
+            candidate, modified = listed
+            return candidate.key.file[:4], modified.replace(microsecond=0)
 
-        return [key for key, _ in sorted(candidates, key=place, reverse=True)]
+        return [candidate for candidate, _ in sorted(candidates, key=place, reverse=True)]
 
     def _sweep(self, alone: dict[str, list[str]], now: float) -> None:
         """Delete claims without a message, unless somebody may be about to."""

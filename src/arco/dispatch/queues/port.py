@@ -43,6 +43,8 @@ class Delivery(Struct, frozen=True):
     message: Message
     number: int
     """1 for the first; greater each time that a claim ended without an answer."""
+    lost: int = 0
+    """How many claims before this one ended by themselves: nobody released them."""
 
 
 class Queue(Protocol):

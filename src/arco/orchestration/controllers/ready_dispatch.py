@@ -44,12 +44,26 @@ class Turn(Struct, frozen=True):
     """By tenant: the run that was served last."""
 
 
+class Later(Struct, frozen=True):
+    """What cannot be sent now although it is ready. It takes nobody's place."""
+
+    runs: frozenset[str] = frozenset()
+    tasks: frozenset[TaskKey] = frozenset()
+
+    def has(self, run_id: str, task_id: str) -> bool:
+        return run_id in self.runs or (run_id, task_id) in self.tasks
+
+
+NOTHING = Later()
+
+
 def ready_dispatch(
     board: Board,
     limits: Limits,
     turn: Turn,
     sent: Mapping[str, TaskKey] | None = None,
     ended: Collection[TaskKey] = (),
+    later: Later = NOTHING,
 ) -> tuple[list[Enqueue], Turn]:
     """The attempts to send now, in order.
 
@@ -63,7 +77,7 @@ def ready_dispatch(
         return [], turn
     gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
-    backlog = _backlog(board, gone, free + 1)
+    backlog = _backlog(board, gone, later, free + 1)
     picks, turn = _share(backlog, flying, free, limits, turn)
     return [_enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
@@ -75,12 +89,15 @@ def dispatch_ahead(
     sent: Mapping[str, TaskKey],
     ended: Collection[TaskKey],
     ready: Iterable[TaskRow],
+    later: Later = NOTHING,
 ) -> list[Enqueue]:
     """The same for tasks that are ready by reports which the board does not show yet."""
     tasks = {
         (task.run_id, task.task_id): task
         for task in ready
-        if task.attempt_id not in sent and _is_served(board, task.run_id)
+        if task.attempt_id not in sent
+        and _is_served(board, task.run_id)
+        and not later.has(task.run_id, task.task_id)
     }
     flying = in_flight(board, sent, ended)
     free = limits.max_in_flight - sum(flying.values())
@@ -110,14 +127,15 @@ def in_flight(
     return counts
 
 
-def _backlog(board: Board, gone: Collection[TaskKey], limit: int) -> Backlog:
-    """The first tasks of each run that are ready and have not gone."""
+def _backlog(board: Board, gone: set[TaskKey], later: Later, limit: int) -> Backlog:
+    """The first tasks of each run that are ready, have not gone, and may go now."""
+    passed_over = gone | later.tasks
     backlog: Backlog = {}
     for tenant, runs in board.ready.items():
         for run_id, orders in runs.items():
-            if not _is_served(board, run_id):
+            if run_id in later.runs or not _is_served(board, run_id):
                 continue
-            waiting = (order for order in orders if (run_id, order[2]) not in gone)
+            waiting = (order for order in orders if (run_id, order[2]) not in passed_over)
             if first := list(itertools.islice(waiting, limit)):
                 backlog.setdefault(tenant, {})[_run_order(board, run_id)] = first
     return backlog

@@ -1,0 +1,99 @@
+"""What is ready and could not be sent: when to try again, and when to give it up.
+
+A task cannot be sent while its request cannot be built. If the run's plan or manifest is the
+cause, that holds for every task of the run: one try is enough for all of them, and their
+time begins with it. Otherwise it is the task's own, as where an input is missing.
+
+    Unavailable, Denied    tried again, however long it takes
+    Corrupt, NotFound      tried again for `DAMAGE_S`: stores have passing faults
+    anything else          given up at once
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from arco.clock import Clock
+from arco.errors import Corrupt, Denied, NotFound, Unavailable
+from arco.orchestration.controllers.ready_dispatch import Later
+from arco.orchestration.tables import TaskRow
+
+log = logging.getLogger(__name__)
+
+SEND_AGAIN_S = 2.0
+"""How long a task waits that could not be sent."""
+DAMAGE_S = 30.0
+"""What is damaged or missing for so long was no passing fault."""
+
+
+class _Hindered(NamedTuple):
+    """A run, or one attempt, by the monotonic clock."""
+
+    run_id: str
+    task_id: str
+    since: float
+    again_at: float
+
+
+class Unsent:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._runs: dict[str, _Hindered] = {}
+        self._attempts: dict[str, _Hindered] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs) + len(self._attempts)
+
+    def run_may_pass(self, task: TaskRow, error: Exception) -> bool:
+        """Whether what keeps all tasks of a run from being sent may be over soon."""
+        return self._may_pass(self._runs, task.run_id, f"run {task.run_id}", task, error)
+
+    def task_may_pass(self, task: TaskRow, error: Exception) -> bool:
+        """The same for what keeps only this one."""
+        return self._may_pass(self._attempts, task.attempt_id, task.asset_key, task, error)
+
+    def _may_pass(
+        self, those: dict[str, _Hindered], id: str, name: str, task: TaskRow, error: Exception
+    ) -> bool:
+        now = self._clock.monotonic()
+        before = those.get(id)
+        since = now if before is None else before.since
+        damaged = isinstance(error, Corrupt | NotFound) and now - since < DAMAGE_S
+        if not (damaged or isinstance(error, Unavailable | Denied)):
+            return False
+        if before is None:
+            log.warning("%s will be sent later: %s", name, error)
+        those[id] = _Hindered(task.run_id, task.task_id, since, now + SEND_AGAIN_S)
+        return True
+
+    def run_passed(self, task: TaskRow) -> None:
+        self._runs.pop(task.run_id, None)
+
+    def task_passed(self, task: TaskRow) -> None:
+        self._attempts.pop(task.attempt_id, None)
+
+    def waits(self, task: TaskRow) -> bool:
+        """Whether it is too early to try again."""
+        hindered = (self._runs.get(task.run_id), self._attempts.get(task.attempt_id))
+        now = self._clock.monotonic()
+        return any(each is not None and now < each.again_at for each in hindered)
+
+    def later(self) -> Later:
+        """What is not to be tried yet."""
+        now = self._clock.monotonic()
+        attempts = self._attempts.values()
+        return Later(
+            frozenset(run_id for run_id, each in self._runs.items() if now < each.again_at),
+            frozenset((each.run_id, each.task_id) for each in attempts if now < each.again_at),
+        )
+
+    def keep(self, runs: Collection[str], is_awaited: Callable[[str, str, str], bool]) -> None:
+        """Forget runs that have ended, and attempts of which nobody waits to be sent."""
+        self._runs = {id: each for id, each in self._runs.items() if id in runs}
+        self._attempts = {
+            id: each
+            for id, each in self._attempts.items()
+            if is_awaited(id, each.run_id, each.task_id)
+        }
