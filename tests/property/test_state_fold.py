@@ -191,7 +191,9 @@ def test_warm_state_equals_the_files_after_every_commit(
     w = make_workspace(warm_budget_bytes=budget, cache_budget_bytes=budget)
     other = make_workspace(w.store, seed=9, clock=w.clock)
     forgetful = data.draw(st.booleans(), label="forgetful")
-    swept = {"SWEEP": 2, "LARGE": 0, "SETTLED": 0, "LOOKS": 10**6} if forgetful else {"SWEEP": 128}
+    swept: dict[str, Any] = {"SWEEP": 128}
+    if forgetful:
+        swept = {"SWEEP": 2, "LARGE": 0, "SETTLED": 0, "LOOKS": 10**6}
     with mock.patch.multiple(warm_module, **swept):
         for number, part in enumerate(cut(data, planned(w, drawn), "commits")):
             put_batch(w, f"b{number}", part)
