@@ -13,7 +13,7 @@ import pytest
 
 from arco.errors import AlreadyExists, Invalid, NotFound, Unavailable
 from arco.state.gc import Retention
-from arco.storage import paths
+from arco.storage import localfiles, paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode
 from arco.storage.scoped import ScopedStore
@@ -297,3 +297,16 @@ def test_gc_and_commits_touch_nothing_beyond_a_link(tmp_path: Path, outside: Pat
     assert tree(outside) == before
     assert list(w.store.list(paths.REJECTED)) == []
     assert w.fsck().clean
+
+
+def test_file_that_is_replaced_while_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a/x", b"bytes")
+    places = iter([f"{tmp_path}/a/.nfs0001", f"{tmp_path}/a/.nfs0002"])
+    real = localfiles._place_of
+    monkeypatch.setattr(
+        localfiles, "_place_of", lambda fd, place: next(places, None) or real(fd, place)
+    )
+    assert store.get("a/x").data == b"bytes"

@@ -22,19 +22,29 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _HERE
 NAMELESS = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _NAMED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
+_OPENINGS = 5
+
 fsync = os.fsync
 
 
 def open_here(place: str, flags: int) -> int:
-    """Open a file or a directory, given without links. NotADirectoryError if links lead there."""
-    fd = os.open(place, flags)
-    try:
-        if _place_of(fd, place) == place:
+    """Open a file or a directory, given without links. NotADirectoryError if links lead there.
+
+    A file that is replaced while it is opened has another name in the same directory on
+    some file systems (`.nfs…`): then it is opened again.
+    """
+    for _ in range(_OPENINGS):
+        fd = os.open(place, flags)
+        try:
+            actual = _place_of(fd, place)
+        except BaseException:
+            os.close(fd)
+            raise
+        if actual == place:
             return fd
-    except BaseException:
         os.close(fd)
-        raise
-    os.close(fd)
+        if actual.rpartition("/")[0] != place.rpartition("/")[0]:
+            break
     raise NotADirectoryError(errno.ENOTDIR, "a symbolic link is on the way", place)
 
 
