@@ -415,7 +415,7 @@ def test_restore_from_nothing_is_not_found(at: Setting) -> None:
 def test_backup_cut_short_is_no_backup_and_the_next_one_finishes_it(at: Setting) -> None:
     backup = MemoryStore(at.clock)
     failing = HookStore(backup)
-    failing.fail("put", paths.MANIFESTS)
+    failing.fail("put", paths.MANIFESTS, times=5)
     with pytest.raises(Error):
         at.w.backup(failing)
     assert make_workspace(backup, 5, clock=at.clock).manifests.head().generation == 0

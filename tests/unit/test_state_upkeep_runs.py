@@ -152,14 +152,14 @@ def test_nothing_is_published_before_all_that_it_refers_to_is_there(
 ) -> None:
     backup, target = MemoryStore(at.clock), MemoryStore(at.clock)
     failing = HookStore(backup)
-    failing.fail("put", prefix)
+    failing.fail("put", prefix, times=5)
     with pytest.raises(Error):
         at.w.backup(failing, data=True)
     assert at.fresh(backup, 5).manifests.head().generation == 0
     at.w.backup(failing, data=True)
 
     failing = HookStore(target)
-    failing.fail("put", prefix)
+    failing.fail("put", prefix, times=5)
     with pytest.raises(Error):
         at.fresh(failing, 6).restore(backup)
     assert at.fresh(target, 7).manifests.head().generation == 0

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import AlreadyExists, Corrupt, Error, NotFound
+from arco.errors import Corrupt, Error, NotFound
 from arco.log.manifest import (
     FORMAT,
     DomainManifest,
@@ -38,6 +38,7 @@ from arco.log.manifest import (
     verified,
 )
 from arco.storage import paths
+from arco.storage.own import put_own
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import BOUND
@@ -249,8 +250,7 @@ class Manifests:
         if generation <= max(below, default=1):
             return
         floor = encode_sealed(Floor(generation))
-        with contextlib.suppress(AlreadyExists):
-            self.store.put(paths.floor(generation), floor)
+        put_own(self.store, paths.floor(generation), floor, self.clock, Mode.CREATE)
         for number in below[:-1]:  # one stays, for whoever lists while this goes on
             with contextlib.suppress(Error):
                 self.store.delete(paths.floor(number))

@@ -18,7 +18,6 @@ from datetime import datetime
 import msgspec
 
 from arco.errors import (
-    AlreadyExists,
     Corrupt,
     Denied,
     Error,
@@ -30,8 +29,9 @@ from arco.log.envelope import MAX_BATCH_BYTES, Event, EventTypes, Payload, decod
 from arco.log.head import Head
 from arco.log.manifest import decode_sealed
 from arco.storage import paths
+from arco.storage.own import put_own
 from arco.storage.parallel import each
-from arco.storage.port import ObjectMeta, Store
+from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import read_checked, seal
 from arco.storage.store_clock import StoreClock
 
@@ -196,10 +196,10 @@ class Inbox:
         """Copy a rejected object. One that cannot be copied stays, and stops nobody."""
         try:
             self._store.copy(paths.inbox(rejection.name), paths.rejected_object(rejection.key))
-            # An attempt before this one may have set it aside already.
-            with contextlib.suppress(AlreadyExists):
-                record = seal(msgspec.json.encode(rejection))
-                self._store.put(paths.rejection(rejection.key), record)
+            record = seal(msgspec.json.encode(rejection))
+            # An attempt before this one may have set it aside already, for another reason.
+            with contextlib.suppress(Corrupt):
+                put_own(self._store, paths.rejection(rejection.key), record, mode=Mode.CREATE)
         except NotFound:
             return None  # another committer has set it aside
         except Error as error:

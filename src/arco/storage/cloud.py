@@ -6,7 +6,9 @@ A create is sent once. The client underneath would send it again when the respon
 lost; by then the object may rightly be gone (a batch that was consumed, a claim that was
 given up), and the second create would succeed. So a create whose response is lost is
 Unavailable, "unknown", and the caller, who knows an id by which to recognise its own,
-decides. Everything else may be repeated, and is.
+decides. Everything else may be repeated, and is. S3 answers a create with a conflict,
+which comes here as AlreadyExists, also while another create of the same key is under way,
+which may yet fail: whoever relies on the object being there reads it.
 
 Not every server lists in the order of the keys' bytes: some S3-compatible ones
 and Azure accounts with hierarchical namespaces walk a tree, where `a/b` comes
@@ -141,25 +143,8 @@ class CloudStore:
         try:
             # In one request, always: only that is atomic and can carry the condition.
             obstore.put(client, key, data, mode=how, use_multipart=False)
-        except exceptions.AlreadyExistsError as error:
-            self._confirm(path)
-            raise _mapped(error, path) from error
         except Exception as error:
             raise _mapped(error, path) from error
-
-    def _confirm(self, path: str) -> None:
-        """Raise Unavailable unless the object is there.
-
-        S3 answers a create with a conflict, which obstore reports as existence, while
-        another conditional request for the same key is under way: that one may still fail.
-        """
-        try:
-            self.head(path)
-        except NotFound:
-            raise Unavailable(
-                f"{path}: another create is under way, or it was deleted since",
-                hint="look whether it is there, and try again",
-            ) from None
 
     def head(self, path: str) -> ObjectMeta:
         key = self._key(path)

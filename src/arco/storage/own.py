@@ -27,11 +27,12 @@ def put_own(
             return
         except (AlreadyExists, Unavailable) as error:
             try:
-                if data in (store.get(path).data, store.get(path).data):
-                    return
-            except (NotFound, Unavailable):
+                if store.get(path).data == data or store.get(path).data == data:
+                    return  # the first read may have been a bad one
+            except (NotFound, Unavailable) as unread:
                 if attempt == ATTEMPTS - 1:
-                    raise error from None
+                    message = f"{path} may or may not have been put: {error}; {unread}"
+                    raise Unavailable(message, hint="try again") from None
                 clock.sleep(PAUSE_S * 2**attempt)
                 continue
             raise Corrupt(

@@ -11,6 +11,8 @@ What every backend promises, and the conformance suite checks:
 - Reads and listings see every write that returned before they began.
 - `list` yields paths in ascending order of their UTF-8 bytes.
 - `delete` of an absent object succeeds.
+- `AlreadyExists` does not promise that the object can be read now: it may have been
+  deleted since, or belong to a create that is still under way.
 - `Unavailable` from a write means *unknown*: it may have taken effect. The process whose
   write it was may look: an object that it can read, or that "exists already", is durable.
   A store that cannot be sure raises `Unavailable` again.

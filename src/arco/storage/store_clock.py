@@ -71,6 +71,8 @@ class StoreClock:
         self.bound = bound
         self._lock = threading.Lock()
         self._latest: _Measurement | None = None
+        self._difference = timedelta()
+        """The last one that was measured, however large."""
         self._writes: OrderedDict[str, tuple[Moment, Moment]] = OrderedDict()
 
     def now(self) -> datetime:
@@ -82,8 +84,7 @@ class StoreClock:
 
     def estimate(self) -> datetime:
         """The store's time as far as it is known without asking. Decides nothing for good."""
-        latest = self._latest
-        return self._clock.now() + (timedelta() if latest is None else latest.offset)
+        return self._clock.now() + self._difference
 
     def measure(self) -> datetime:
         """The store's time, measured now."""
@@ -132,6 +133,7 @@ class StoreClock:
 
     def _record(self, before: Moment, after: Moment, stamp: datetime) -> _Measurement:
         measured = _Measurement(after, _offset(before, after, stamp))
+        self._difference = measured.offset
         # One beyond the bound is not kept: as soon as the clock is right, work goes on.
         self._latest = measured if abs(measured.offset) <= self.bound else None
         return measured
