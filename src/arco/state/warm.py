@@ -41,11 +41,11 @@ LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
 ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
-SWEEP = 128
+SWEEP = 48
 """After so many commits what was not looked at is dropped."""
 LARGE = 4_096
 """A bucket of so many rows is worth reducing to the hashes of its keys."""
-SETTLED = 1_000
+SETTLED = 250
 """So many changed rows of a bucket are worth turning into columns."""
 
 
@@ -308,7 +308,10 @@ class Warm:
         return () if manifest is None else manifest.base + manifest.l0
 
     def _sweep(self) -> None:
-        """Drop what nobody looked at for a while, and settle what has changed."""
+        """Drop what nobody looked at for a while, and settle what has changed.
+
+        What that frees lies scattered between what stays: the allocator is told to give it back.
+        """
         old = self._commits - SWEEP
         for at, bucket in list(self._buckets.items()):
             if bucket.used_at <= old:
@@ -316,6 +319,7 @@ class Warm:
             else:
                 self._buckets[at] = self._settled(at[0], bucket)
                 self._buckets[at].hits = 0
+        pa.default_memory_pool().release_unused()
 
     def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
         if isinstance(bucket, _Index):
