@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from arco.clock import Clock
 from arco.log.head import Head, Manifests
 from arco.log.manifest import FileRef, L0Limits, TableManifest
@@ -103,6 +105,8 @@ class Merger:
                 log.info("somebody else is merging")
                 return None
             swaps = [self._rewrite(table, head, due) for table, due in todo]
+            # Whole tables passed through memory: what that leaves free goes back.
+            pa.default_memory_pool().release_unused()
             return self._publisher.publish(lambda head: self._propose(head, swaps), began)
 
     def _due(self, table: Table[Any], head: Head, everything: bool) -> Plan | None:
