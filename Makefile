@@ -6,12 +6,12 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
 WORKERS ?= 2
-BENCHMARKS := append commit read rebuild plan scale workers fairness cancel lineage pipeline
+BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size lineage pipeline
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1
 
-.PHONY: setup java test archive lint format bench peers overhead checks demo clean
+.PHONY: setup java test test-deep archive lint format bench peers overhead checks cli demo clean
 
 setup: .venv/.installed java
 
@@ -34,13 +34,21 @@ java:
 	  || { echo "installing Java, which Spark needs"; \
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
-# Spark starts in half the time with an archive of its classes, which is made beside the lint.
-test: setup
-	@$(PY) -m arco.spark.archive > /dev/null & $(MAKE) --no-print-directory lint && wait
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+# Lint runs beside the tests: many of them wait for processes, and leave a core free.
+# Spark starts in half the time with an archive of its classes, which comes first.
+test: archive
+	@$(MAKE) --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
+	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \
+	[ $$tested = 0 ] && [ $$linted = 0 ]
+
+# The same tests with larger numbers (tests/kit/depth.py): more seconds of stress, more seeds
+# and examples, and a second Spark cluster. It takes about an hour.
+test-deep: archive
+	ARCO_TEST_DEEP=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup --timeout 1800
 
 archive: setup
-	@$(PY) -m arco.spark.archive
+	@$(PY) -m arco.spark.archive > /dev/null
 
 lint: setup
 	@.venv/bin/ruff check .
@@ -55,7 +63,8 @@ format: setup
 bench: setup
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
 
-# The peers that `benchmarks/overhead.py` compares with, in environments of their own.
+# The peers that `benchmarks/overhead.py`, `checks.py` and `cli.py` compare with, in environments of their
+# own; the scripts that they run are in `benchmarks/peers`.
 # Prefect 3.9.0 asks for a certifi that registries may not have yet; any will do.
 peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/dagster
@@ -72,8 +81,11 @@ overhead: setup peers
 checks: setup peers
 	@$(PY) -m benchmarks.checks
 
+cli: setup peers
+	@$(PY) -m benchmarks.cli
+
 demo: setup
-	@$(PY) -m arco.cli.demo
+	@$(PY) examples/demo.py
 
 clean:
 	rm -rf .venv .tools .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

@@ -55,13 +55,13 @@ class Cancelled:
     def __init__(self, store: Path, asset: str, tasks: int, done_first: int) -> None:
         self._store = store
         workspace = opened(store)
-        self._position = workspace.snapshot().position
+        self._position = workspace.read.snapshot().position
         request = PlanRequest(selection=(f"flow.{asset}",), force=True, max_tasks=tasks)
-        self.run_id = workspace.orchestration.trigger(request).run_id
+        self.run_id = workspace.commands.orchestration.trigger(request).run_id
         self._until(lambda row: row.tasks_succeeded >= done_first)
         began, now = time.perf_counter(), datetime.now(UTC)
         cold = opened(store)
-        generation = cold.orchestration.cancel(self.run_id).generation
+        generation = cold.commands.orchestration.cancel(self.run_id).generation
         self.command_s = time.perf_counter() - began
         committed = cold.manifests.read(generation).manifest.published_at.replace(tzinfo=UTC)
         row = self._until(lambda row: row.finished_at is not None)
@@ -74,7 +74,7 @@ class Cancelled:
         assert callable(reached)
         workspace = opened(self._store)
         while True:
-            row = workspace.snapshot().get(RUNS, self.run_id)
+            row = workspace.read.snapshot().get(RUNS, self.run_id)
             if row is not None and reached(row):
                 return row
             time.sleep(0.02)
@@ -84,7 +84,9 @@ class Cancelled:
         workspace = opened(self._store)
         times = [
             recorded.event.time
-            for recorded in read_log(workspace.snapshot(), workspace.types, first=self._position)
+            for recorded in read_log(
+                workspace.read.snapshot(), workspace.core.types, first=self._position
+            )
             if isinstance(recorded.payload, DispatchEnqueued)
             and recorded.payload.run_id == self.run_id
         ]
@@ -93,7 +95,7 @@ class Cancelled:
 
 def measure(at: Path, sizes: dict[str, int], rounds: int) -> dict[str, list[Cancelled]]:
     store = at / "store"
-    opened(store).orchestration.deploy(*project(source(sizes["large"], sizes["small"])))
+    opened(store).commands.orchestration.deploy(*project(source(sizes["large"], sizes["small"])))
     crew = [start(store, "orchestrator"), start(store, "worker", "--slots", str(SLOTS))]
     results: dict[str, list[Cancelled]] = {name: [] for name in sizes}
     try:

@@ -23,7 +23,7 @@ if __package__ in (None, ""):
 
 from arco.spark.session import open_session
 from arco.storage.local import LocalStore
-from arco.worker.checks import Around, Subject, evaluate
+from arco.worker.checks import CheckContext, Subject, evaluate
 from benchmarks.workload import arguments, folder, progress, report, timed
 from servo.check import (
     accepted_values,
@@ -101,7 +101,7 @@ class Shop:
 
     def evaluate(self, ref: InputRef) -> tuple[CheckResult, ...]:
         subject = Subject.read(self.store, ref)
-        around = Around(self.store, references=(self.customers,), frame=self._frame)
+        around = CheckContext(self.store, references=(self.customers,), frame=self._frame)
         found = evaluate(checks(self.rows), subject, around)
         assert all(each.passed for each in found), [each for each in found if not each.passed]
         return found
@@ -115,7 +115,7 @@ def peer(root: Path, rows: int, rounds: int, memory: str, *, persist: bool) -> l
 
     `persist`, which is its default, has Spark cache the frame.
     """
-    script = Path(__file__).with_name("peer_gx.py")
+    script = Path(__file__).with_name("peers") / "gx_checks.py"
     given = {
         "orders": f"{root}/data/shop.orders",
         "customers": f"{root}/data/shop.customers",

@@ -98,7 +98,7 @@ def insert_all(at: Path, number: int, batches: int, ready: Any) -> None:
 def compact(at: Path, ready: Any, finished: Any) -> None:
     stop = threading.Event()
     workspace = open_workspace(at)
-    compactor = workspace.compactor(stop, interval_s=0.01)
+    compactor = workspace.upkeep.compactor(stop, interval_s=0.01)
     workspace.ledger.append(observations(asset_ids(1), 1, 0))
     compactor.drain()  # what a process does once: pyarrow looks for pandas on its first array
     ready.wait()
@@ -130,7 +130,7 @@ def arco_rate(at: Path, batches: int) -> float:
     began = time.perf_counter()
     for process in producers:
         process.join()
-    while workspace.snapshot().position < total + 1:
+    while workspace.read.snapshot().position < total + 1:
         time.sleep(0.002)
     elapsed = time.perf_counter() - began
     finished.set()
@@ -166,7 +166,7 @@ def throughput(at: Path, rounds: int, batches: int) -> dict[str, object]:
 def commit_once(workspace: Workspace, ids: list[str], count: int, seed: int) -> float:
     workspace.ledger.append(observations(ids, count, seed))
     seconds, _ = timed(workspace.committer.commit)
-    workspace.merger.merge()
+    workspace.upkeep.merger.merge()
     return seconds
 
 
@@ -191,15 +191,15 @@ def growth(at: Path, rounds: int, small: int, large: int) -> dict[str, object]:
 def compact_and_weigh(at: Path, total: int, weight: Any) -> None:
     workspace = open_workspace(at)
     stop = threading.Event()
-    compactor = workspace.compactor(stop, interval_s=0.01, merge_interval_s=0.2)
+    compactor = workspace.upkeep.compactor(stop, interval_s=0.01, merge_interval_s=0.2)
     running = threading.Thread(target=compactor.run)
     running.start()
-    while workspace.snapshot().position < total:
+    while workspace.read.snapshot().position < total:
         time.sleep(0.1)
     stop.set()
     running.join()
     before = peak_rss_mib()
-    workspace.merger.merge(everything=True)  # so few large commits are not due for one
+    workspace.upkeep.merger.merge(everything=True)  # so few large commits are not due for one
     merged = sum(kind == "merge" for kind in _kinds(workspace))
     weight.value = peak_rss_mib()
     progress(f"{before:.0f} MiB before the last of {merged} merges")

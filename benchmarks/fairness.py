@@ -72,7 +72,7 @@ class Scene:
         self._workspace = Workspace.open(f"file://{store}", "default", "main")
 
     def deploy(self, large: int) -> None:
-        self._workspace.orchestration.deploy(*project(source(large)))
+        self._workspace.commands.orchestration.deploy(*project(source(large)))
 
     def waits(self, large: Choice, small: Choice, settle_s: float) -> list[float]:
         """From ready to started, in seconds, of each task of the small run."""
@@ -81,8 +81,8 @@ class Scene:
         run_id = self._trigger(small)
         self._ended(run_id)
         done = self._row(behind).tasks_succeeded
-        tasks = self._workspace.read_orchestration().tasks(run_id)
-        self._workspace.orchestration.cancel(behind)
+        tasks = self._workspace.read.orchestration().tasks(run_id)
+        self._workspace.commands.orchestration.cancel(behind)
         self._ended(behind)
         waits = [
             (task.started_at - task.ready_at).total_seconds()
@@ -103,10 +103,10 @@ class Scene:
             force=True,
             max_tasks=50_000,
         )
-        return self._workspace.orchestration.trigger(request).run_id
+        return self._workspace.commands.orchestration.trigger(request).run_id
 
     def _row(self, run_id: str) -> RunRow:
-        row = self._workspace.snapshot().get(RUNS, run_id)
+        row = self._workspace.read.snapshot().get(RUNS, run_id)
         assert row is not None
         return row
 

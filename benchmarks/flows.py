@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.orchestration.plan import PlanRequest
 from arco.worker.artifact import pack
 from servo.contract.manifest import Manifest
@@ -86,11 +86,11 @@ def sink() -> None:
 """
 
 
-def run(engine: Engine, mark: Path | None = None, selection: str = "*") -> Measured:
+def run(engine: LocalEngine, mark: Path | None = None, selection: str = "*") -> Measured:
     """Trigger a selection, and wait for its success."""
     started = time.time()
     request = PlanRequest(selection=(selection,), force=True, max_tasks=50_000)
-    triggered = engine.workspace.orchestration.trigger(request)
+    triggered = engine.workspace.commands.orchestration.trigger(request)
     row = engine.wait(triggered.run_id)
     wall = time.time() - started
     if row.state != "SUCCEEDED":
@@ -100,11 +100,11 @@ def run(engine: Engine, mark: Path | None = None, selection: str = "*") -> Measu
 
 
 @contextlib.contextmanager
-def engine(folder: Path, text: str, *, slots: int = 4) -> Iterator[Engine]:
+def engine(folder: Path, text: str, *, slots: int = 4) -> Iterator[LocalEngine]:
     """A running engine on a local disk, with a project deployed."""
     workspace = Workspace.open(f"file://{folder}/store", "bench", "main")
-    workspace.orchestration.deploy(*project(text))
-    with Engine(workspace, slots=slots).running() as made:
+    workspace.commands.orchestration.deploy(*project(text))
+    with LocalEngine(workspace, slots=slots).running() as made:
         yield made
 
 

@@ -1,6 +1,6 @@
 """Seconds per no-op task, against Dagster and Prefect.
 
-The peers' scripts lie beside the project in `../shared/bench`, and run in environments
+The scripts of the peers are in `benchmarks/peers`, and run in environments
 of their own under `.peers/` (`make peers`). All measure from the trigger to the run's
 success, with definitions loaded before; ours is on a local disk, with fsync. The
 first run of a process is a warm-up for each side that can have one: the peers start a
@@ -23,22 +23,30 @@ from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if sys.argv[1:2] == ["--ours"]:
+    from arco.worker.slots import slot_host
+
+    slot_host().start()  # as `servo run` does, beside its own imports
 
 from benchmarks.flows import Shape, measure
 from benchmarks.workload import arguments, folder, progress, report
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".peers"
-SCRIPTS = ROOT.parent / "shared" / "bench"
 
 
 def peer(
     name: str, script: str, *given: str, env: dict[str, str] | None = None
 ) -> dict[str, float]:
     python = PEERS / name / "bin" / "python"
-    command = [str(python), str(SCRIPTS / script), *given]
+    command = [str(python), "-m", f"benchmarks.peers.{script}", *given]
     done = subprocess.run(
-        command, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
@@ -121,18 +129,18 @@ def compare(at: Path, url: str, rounds: int, n: int, only: str | None) -> dict[s
     for _ in range(rounds):
         if only != "prefect":
             for mode in ("ephemeral", "sqlite"):
-                found = peer("dagster", "peer_dagster.py", "--mode", mode, "-n", str(n))
+                found = peer("dagster", "dagster_graph", "--mode", mode, "-n", str(n))
                 note(f"dagster_{mode}_ms", found["per_task_ms"])
                 note(f"dagster_{mode}_first_s", found["first"])
         found = ours("fan", n, at)
         note("servo_fan_ms", found["per_task_ms"])
         note("servo_first_s", found["first"])
         if only != "dagster":
-            found = peer("prefect", "peer_prefect.py", "--shape", "fan", "-n", str(n), env=prefect)
+            found = peer("prefect", "prefect_graph", "--shape", "fan", "-n", str(n), env=prefect)
             note("prefect_fan_ms", found["per_task_ms"])
             note("servo_chain_ms", ours("chain", 100, at)["per_task_ms"])
             given = ("--shape", "chain", "-n", "100")
-            found = peer("prefect", "peer_prefect.py", *given, env=prefect)
+            found = peer("prefect", "prefect_graph", *given, env=prefect)
             note("prefect_chain_ms", found["per_task_ms"])
     middle = {name: round(statistics.median(values), 3) for name, values in got.items()}
     return {**ratios(middle), **middle}

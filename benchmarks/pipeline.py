@@ -37,7 +37,7 @@ import duckdb
 import msgspec
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.orchestration.plan import PlanRequest
 from arco.worker.artifact import pack
 from benchmarks.flows import project
@@ -68,9 +68,9 @@ def example(checked: bool) -> tuple[Manifest, bytes]:
 def servo_shop(at: Path, size: Size, slots: int, *, checked: bool) -> dict[str, Any]:
     """The example through Servo; its first asset once before, so that all is warm."""
     workspace = Workspace.open(f"file://{at}/store", "bench", "main")
-    workspace.orchestration.deploy(*example(checked))
+    workspace.commands.orchestration.deploy(*example(checked))
     days = f"date={size.dates[0]}..{size.dates[-1]}"
-    with Engine(workspace, slots=slots).running() as engine:
+    with LocalEngine(workspace, slots=slots).running() as engine:
         ended(engine, PlanRequest(selection=("raw.products",), config=size.config))
         request = PlanRequest(
             selection=("*",), partitions=(days, "month=2025-01"), config=size.config, force=True
@@ -95,9 +95,9 @@ def plain_shop(at: Path, size: Size, threads: int) -> dict[str, Any]:
     return {"seconds": seconds, "sums": sums_of(folders(at / "out"))}
 
 
-def ended(engine: Engine, request: PlanRequest) -> int:
+def ended(engine: LocalEngine, request: PlanRequest) -> int:
     """Trigger and wait; how many tasks it had. Anything but success is an error."""
-    triggered = engine.workspace.orchestration.trigger(request)
+    triggered = engine.workspace.commands.orchestration.trigger(request)
     row = engine.wait(triggered.run_id)
     if row.state != "SUCCEEDED":
         raise RuntimeError(f"run {row.run_id} ended {row.state}")
@@ -158,9 +158,9 @@ def tiny_source() -> str:
 
 def tiny_servo(at: Path, slots: int, repeats: int) -> dict[str, Any]:
     workspace = Workspace.open(f"file://{at}/store", "bench", "main")
-    workspace.orchestration.deploy(*project(tiny_source()))
+    workspace.commands.orchestration.deploy(*project(tiny_source()))
     every = PlanRequest(selection=("*",), exclude=("tiny.root",), force=True)
-    with Engine(workspace, slots=slots).running() as engine:
+    with LocalEngine(workspace, slots=slots).running() as engine:
         ended(engine, PlanRequest(selection=("tiny.root",)))
         ended(engine, every)
         return {"seconds": [_timed(lambda: ended(engine, every)) / TINY for _ in range(repeats)]}

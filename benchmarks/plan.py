@@ -17,7 +17,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from arco.orchestration.plan import Current, PlanRequest, PlanSpec, spec_fingerprint
+from arco.orchestration.plan import CurrentVersion, PlanRequest, PlanSpec, spec_fingerprint
 from arco.orchestration.planner import plan
 from benchmarks.workload import arguments, asset_ids, progress, report, timed
 from servo.contract.manifest import Asset, Code, Input, Manifest, TimeDimension, Window
@@ -34,12 +34,14 @@ class Materialized:
         keys = [asset.key for asset in manifest.assets]
         self._ids = dict(zip(keys, asset_ids(len(keys)), strict=True))
         self._versions = asset_ids(count, seed=2)
-        self._current: dict[str, dict[str, Current]] = {made: {} for made in self._ids.values()}
+        self._current: dict[str, dict[str, CurrentVersion]] = {
+            made: {} for made in self._ids.values()
+        }
 
     def asset_id(self, key: str) -> str:
         return self._ids[key]
 
-    def current(self, asset_id: str) -> Mapping[str, Current]:
+    def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         return self._current[asset_id]
 
     def dynamic_keys(self, name: str) -> list[str]:
@@ -49,7 +51,7 @@ class Materialized:
         """One more stage of the plan: whatever now has a fingerprint."""
         for number, task in enumerate(spec.tasks):
             if task.fingerprint:
-                self._current[task.asset_id][task.partition] = Current(
+                self._current[task.asset_id][task.partition] = CurrentVersion(
                     materialization_id=self._versions[number],
                     path=f"data/{task.asset}/{task.partition}",
                     fingerprint=task.fingerprint,

@@ -57,7 +57,7 @@ def cold(at: Path, keys: list[str]) -> tuple[float, float]:
     amounts, requests = [], []
     for key in keys:
         workspace, meter = counted(at)
-        assert workspace.snapshot().get(ASSET_STATS, key) is not None
+        assert workspace.read.snapshot().get(ASSET_STATS, key) is not None
         amounts.append(meter.bytes)
         requests.append(meter.requests)
     return statistics.median(amounts), statistics.median(requests)
@@ -69,7 +69,7 @@ def measure(at: Path, small: int, large: int, rounds: int) -> dict[str, object]:
     for size in ids:
         workspace = open_workspace(at / f"rows-{size}")
         fill(workspace, ids[size])
-        snapshots[size] = workspace.snapshot()
+        snapshots[size] = workspace.read.snapshot()
     found = warm(snapshots, ids, rounds)
     amount, requests = cold(at / f"rows-{large}", random.Random(5).choices(ids[large], k=21))
     table = sum(ref.bytes for ref in snapshots[large].manifest(ASSET_STATS).files())

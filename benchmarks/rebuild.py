@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from arco.app import Workspace, chain
-from arco.spark.rebuild import SparkEngine
+from arco.spark.rebuild import SparkRebuildEngine
 from arco.spark.session import open_session
 from benchmarks.workload import (
     arguments,
@@ -34,7 +34,7 @@ def main() -> None:
     rounds = 1 if given.quick else given.rounds
     with folder(given.dir) as at:
         workspaces = {events: fill(at / str(events), events) for events in (small, large)}
-        engine = SparkEngine(chain, open_session())
+        engine = SparkRebuildEngine(chain, open_session())
         measure(engine, workspaces[small], small)
         taken: dict[int, list[float]] = {small: [], large: []}
         for _ in range(rounds):
@@ -60,14 +60,14 @@ def fill(at: Path, events: int) -> Workspace:
         if start % (10 * BATCH) == 0:
             drain(workspace)
     drain(workspace)
-    workspace.merger.merge(everything=True)
+    workspace.upkeep.merger.merge(everything=True)
     progress(f"a log of {events:,} events")
     return workspace
 
 
-def measure(engine: SparkEngine, workspace: Workspace, events: int) -> float:
+def measure(engine: SparkRebuildEngine, workspace: Workspace, events: int) -> float:
     """Seconds per event; the result is checked against the live state, too."""
-    seconds, rebuilt = timed(workspace.rebuild, engine, publish=False)
+    seconds, rebuilt = timed(workspace.upkeep.rebuild, engine, publish=False)
     assert rebuilt.same and rebuilt.events == events, rebuilt
     progress(f"{events:,} events: {seconds / events * 1e6:.1f} µs each")
     return seconds / events

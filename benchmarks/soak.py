@@ -57,17 +57,17 @@ class Soak:
         self.store = at / "store"
         self.concurrent = concurrent
         self.workspace = Workspace.open(f"file://{self.store}", "default", "main")
-        self.workspace.orchestration.deploy(*project(source()))
+        self.workspace.commands.orchestration.deploy(*project(source()))
         self.open: list[str] = []
         self.done = 0
 
     def fill(self) -> None:
         while len(self.open) < self.concurrent:
             request = PlanRequest(selection=("*",), force=True)
-            self.open.append(self.workspace.orchestration.trigger(request).run_id)
+            self.open.append(self.workspace.commands.orchestration.trigger(request).run_id)
 
     def reap(self) -> None:
-        snapshot = self.workspace.snapshot()
+        snapshot = self.workspace.read.snapshot()
         for run_id in list(self.open):
             row = snapshot.get(RUNS, run_id)
             if row is not None and row.finished_at is not None:

@@ -46,7 +46,7 @@ def start(store: Path, *given: str) -> subprocess.Popen[bytes]:
 def measure(at: Path, workers: int, n: int, rounds: int) -> list[float]:
     store = at / "store"
     workspace = Workspace.open(f"file://{store}", "default", "main")
-    workspace.orchestration.deploy(*project(source(n)))
+    workspace.commands.orchestration.deploy(*project(source(n)))
     crew = [start(store, "orchestrator")]
     crew += [start(store, "worker", "--slots", "1") for _ in range(workers)]
     try:
@@ -69,9 +69,9 @@ def measure(at: Path, workers: int, n: int, rounds: int) -> list[float]:
 def once(workspace: Workspace) -> float:
     request = PlanRequest(selection=("*",), force=True)
     began = time.perf_counter()
-    run_id = workspace.orchestration.trigger(request).run_id
+    run_id = workspace.commands.orchestration.trigger(request).run_id
     while True:
-        row = workspace.snapshot().get(RUNS, run_id)
+        row = workspace.read.snapshot().get(RUNS, run_id)
         if row is not None and row.finished_at is not None:
             if row.state != "SUCCEEDED":
                 raise RuntimeError(f"run {run_id} ended {row.state}")

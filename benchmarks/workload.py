@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -103,7 +103,7 @@ def fill(workspace: Workspace, ids: Sequence[str]) -> None:
     for start in range(0, len(ids), FILL_BATCH):
         workspace.ledger.append([observed(i, rng) for i in ids[start : start + FILL_BATCH]])
         drain(workspace)
-    workspace.merger.merge(everything=True)
+    workspace.upkeep.merger.merge(everything=True)
     progress(f"{len(ids):,} rows in {time.perf_counter() - began:.1f} s")
 
 
@@ -141,6 +141,9 @@ class CountingStore:
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         self._store.put(path, data, mode)
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        self._store.put_parts(path, parts)
 
     def head(self, path: str) -> ObjectMeta:
         self.requests += 1

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit.backends import Servers
+from tests.kit.depth import examples
 
 # A commit costs milliseconds, and a machine under test is busy: time limits for
 # single examples would only find out how busy.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("default", deadline=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=_SLOW, max_examples=examples(50)
+)
 settings.register_profile("ci", parent=settings.get_profile("default"), print_blob=True)
-settings.register_profile("deep", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )

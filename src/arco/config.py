@@ -5,6 +5,9 @@
     tenant = "acme"
     name = "prod"
 
+    [project]
+    name = "shop"                    # of the code in this folder; "main" if it is not given
+
     [spark]                          # see `arco.spark.settings`
     master = "spark://host:7077"
 
@@ -13,13 +16,15 @@
 
 Each value of `[workspace]` is taken from the first of the three that has it. The others are
 in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
+
+A section is taken from the nearest file that has it, in this folder or above: folders of
+several projects may have a file each, below one that names their workspace.
 """
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +33,25 @@ import msgspec
 from arco.errors import Invalid
 from arco.spark.settings import SparkSettings
 from arco.spark.settings import parse as parse_spark
+from servo.contract.keys import check_name
+from servo.contract.manifest import DEFAULT_PROJECT
+from servo.suggest import did_you_mean
 
 FILE = "arco.toml"
 TENANT = "default"
 WORKSPACE = "main"
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ConfigSource(msgspec.Struct, frozen=True):
     """What one source says; None where it is silent."""
 
     store: str | None = None
     tenant: str | None = None
     workspace: str | None = None
 
-    def over(self, other: Settings) -> Settings:
+    def over(self, other: ConfigSource) -> ConfigSource:
         """These, and what `other` says where these are silent."""
-        return Settings(
+        return ConfigSource(
             self.store or other.store,
             self.tenant or other.tenant,
             self.workspace or other.workspace,
@@ -60,10 +68,10 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def directory(self) -> Path | None:
         """Where the store is, if that is on this machine's disk."""
-        scheme, found, rest = self.store.partition("://")
-        if found and scheme != "file":
+        scheme, separator, rest = self.store.partition("://")
+        if separator and scheme != "file":
             return None
-        return Path(rest if found else self.store)
+        return Path(rest if separator else self.store)
 
 
 class _WorkspaceSection(msgspec.Struct, frozen=True):
@@ -76,10 +84,15 @@ class _CostsSection(msgspec.Struct, frozen=True):
     pricing: str | None = None
 
 
-class _File(msgspec.Struct, frozen=True):
-    workspace: _WorkspaceSection = _WorkspaceSection()
-    spark: dict[str, Any] = {}
-    costs: _CostsSection = _CostsSection()
+class _ProjectSection(msgspec.Struct, frozen=True):
+    name: str | None = None
+
+
+class _ConfigFile(msgspec.Struct, frozen=True):
+    workspace: _WorkspaceSection | None = None
+    project: _ProjectSection | None = None
+    spark: dict[str, Any] | None = None
+    costs: _CostsSection | None = None
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -89,91 +102,113 @@ class Running(msgspec.Struct, frozen=True):
     pricing: Path | None = None
 
 
-def resolve(options: Settings, env: Mapping[str, str], directory: Path) -> Config:
+def resolve(options: ConfigSource, env: Mapping[str, str], directory: Path) -> Config:
     """Option over environment over file. Raises Invalid if nothing names a store."""
-    path = find_file(directory)
-    from_file = Settings() if path is None else read_file(path)
+    path, section = _nearest(directory, "workspace")
+    from_file = _settings(path, section) if path is not None else ConfigSource()
     settings = options.over(from_env(env)).over(from_file)
     if settings.store is None:
+        path = path or find_file(directory)
         raise Invalid(
-            "no store was named",
+            "no store is configured",
             hint=f"give --store, set ARCO_STORE, or write `store = ...` under [workspace] "
             f"in {FILE if path is None else path}",
         )
     return Config(settings.store, settings.tenant or TENANT, settings.workspace or WORKSPACE)
 
 
+def resolve_project(directory: Path) -> str:
+    """The name of the project whose code is in a folder. Raises Invalid for a bad name."""
+    path, section = _nearest(directory, "project")
+    if section is None or section.name is None:
+        return DEFAULT_PROJECT
+    try:
+        return check_name(section.name, "project")
+    except Invalid as error:
+        raise Invalid(f"{path}: [project] name: {error.message}", hint=error.hint) from None
+
+
 def resolve_running(env: Mapping[str, str], directory: Path) -> Running:
-    """What the nearest file says of Spark and of prices, and the environment of Spark."""
-    path = find_file(directory)
-    found = _File() if path is None else parse(path.read_text("utf-8"), str(path))
+    """What the nearest files say of Spark and of prices, and the environment of Spark."""
+    spark_path, section = _nearest(directory, "spark")
     given = {
         name: env[variable]
         for name, variable in (("master", "ARCO_SPARK_MASTER"), ("remote", "ARCO_SPARK_REMOTE"))
         if env.get(variable)
     }
-    spark = parse_spark({**found.spark, **given}, f"[spark] of {path or 'the environment'}")
-    if path is None or found.costs.pricing is None:
+    where = f"[spark] of {spark_path or 'the environment'}"
+    spark = parse_spark({**(section or {}), **given}, where)
+    path, costs = _nearest(directory, "costs")
+    if path is None or costs.pricing is None:
         return Running(spark)
-    return Running(spark, path.parent / Path(found.costs.pricing).expanduser())
+    return Running(spark, path.parent / Path(costs.pricing).expanduser())
 
 
-def from_env(env: Mapping[str, str]) -> Settings:
+def _nearest(directory: Path, section: str) -> tuple[Path | None, Any]:
+    """A section of the nearest file that has it, and that file."""
+    for path in find_files(directory):
+        if (value := getattr(parse(path.read_text("utf-8"), str(path)), section)) is not None:
+            return path, value
+    return None, None
+
+
+def from_env(env: Mapping[str, str]) -> ConfigSource:
     """ARCO_STORE, ARCO_TENANT and ARCO_WORKSPACE; an empty one is not set."""
     names = ("ARCO_STORE", "ARCO_TENANT", "ARCO_WORKSPACE")
-    return Settings(*(env.get(name) or None for name in names))
+    return ConfigSource(*(env.get(name) or None for name in names))
 
 
 def find_file(directory: Path) -> Path | None:
     """The nearest `arco.toml`, here or above."""
+    return next(find_files(directory), None)
+
+
+def find_files(directory: Path) -> Iterator[Path]:
+    """Every `arco.toml`, here and above, the nearest first."""
     for folder in (directory, *directory.parents):
         if (path := folder / FILE).is_file():
-            return path
-    return None
+            yield path
 
 
-def read_file(path: Path) -> Settings:
-    """Parse a file. Raises Invalid for what it does not know, and says what was meant."""
-    section = parse(path.read_text("utf-8"), str(path)).workspace
+def _settings(path: Path, section: _WorkspaceSection) -> ConfigSource:
     store = section.store
     if store is not None and "://" not in store:
         store = str(path.parent / Path(store).expanduser())
-    return Settings(store, section.tenant, section.name)
+    return ConfigSource(store, section.tenant, section.name)
 
 
-def parse(text: str, path: str) -> _File:
+def parse(text: str, path: str) -> _ConfigFile:
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"{path} is not TOML: {error}") from None
-    _check_keys(found, _File, path, "")
+    _check_keys(table, _ConfigFile, path, "")
     sections: dict[str, type[msgspec.Struct]] = {
         "workspace": _WorkspaceSection,
+        "project": _ProjectSection,
         "costs": _CostsSection,
     }
     for name, section in sections.items():
-        if isinstance(found.get(name), dict):
-            _check_keys(found[name], section, path, f" in [{name}]")
+        if isinstance(table.get(name), dict):
+            _check_keys(table[name], section, path, f" in [{name}]")
     try:
-        return msgspec.convert(found, _File)
+        return msgspec.convert(table, _ConfigFile)
     except msgspec.ValidationError as error:
         raise Invalid(f"{path}: {error}") from None
 
 
-def _check_keys(found: Iterable[str], cls: type[msgspec.Struct], path: str, where: str) -> None:
-    known = cls.__struct_fields__
-    for key in found:
-        if key not in known:
-            raise Invalid(f"{path}: unknown key {key!r}{where}", hint=_meant(key, known))
-
-
-def _meant(key: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+def _check_keys(keys: Iterable[str], cls: type[msgspec.Struct], path: str, where: str) -> None:
+    allowed = cls.__struct_fields__
+    for key in keys:
+        if key not in allowed:
+            raise Invalid(
+                f"{path}: unknown key {key!r}{where}",
+                hint=did_you_mean(key, allowed) or f"known: {', '.join(allowed)}",
+            )
 
 
 def render(config: Config) -> str:
-    """The text of an `arco.toml` that `read_file` reads back."""
+    """The text of an `arco.toml` that `resolve` reads back."""
     values: dict[str, Any] = {
         "store": config.store,
         "tenant": config.tenant,

@@ -11,15 +11,17 @@ from pathlib import Path
 
 from arco.app import Workspace
 from arco.errors import Error
+from arco.machine import machine
 from arco.orchestration import states
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import RUNS, RunRow
 from arco.storage.outage import Outage
+from arco.worker.slots import slot_host
 
 log = logging.getLogger(__name__)
 
 
-class Engine:
+class LocalEngine:
     """Runs what is triggered in a workspace, with a queue in memory."""
 
     def __init__(
@@ -33,6 +35,7 @@ class Engine:
         private: bool = False,
     ) -> None:
         """A private one serves only runs that are triggered for its `pool`."""
+        slot_host().start()  # which takes longer than to plan
         self.workspace = workspace
         timing = timing or Timing()
         self._stop = threading.Event()
@@ -41,36 +44,49 @@ class Engine:
         self._failed: BaseException | None = None
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="servo-")
         folder = cache or Path(self._temporary.name if self._temporary else "")
-        reports, queue = workspace.reports(timing), workspace.memory_queue(timing)
+        runtime = workspace.runtime
+        reports, queue = runtime.reports(timing), runtime.memory_queue(timing)
         self._reports = reports
-        signer = workspace.signer()
+        signer = runtime.signer()
         worker_id = f"local-{workspace.ids().lower()}"
         self.pool = worker_id if private else ""
-        self.orchestrator = workspace.orchestrator(
-            queue, reports, signer, limits=limits, timing=timing, pool=self.pool, slots=slots
+        self.worker = runtime.worker(
+            worker_id,
+            queue,
+            reports,
+            signer,
+            folder,
+            slots=slots,
+            memory_mib=machine().memory_bytes >> 20,
+            timing=timing,
+            beats_always=private,
         )
-        self.worker = workspace.worker(
-            worker_id, queue, reports, signer, folder, slots=slots, timing=timing
+        self.orchestrator = runtime.orchestrator(
+            queue,
+            reports,
+            signer,
+            limits=limits,
+            timing=timing,
+            pool=self.pool,
+            slots=slots,
+            interrupt=self.worker.interrupt,
+            on_board=lambda board: self._tell(),
         )
-        self.worker.beats_always = private
-        self.orchestrator.interrupt = self.worker.interrupt
         self._changed = threading.Condition()
         self._seen = 0
-        self.orchestrator.on_board = lambda board: self._tell()
-        self._merging = workspace.compactor(self._stop)
         self._reading = Outage(workspace.clock, "run")
         self._threads: list[threading.Thread] = []
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Engine]:
+    def running(self) -> Iterator[LocalEngine]:
         """Run on threads of its own until the block ends; then finish what is under way."""
         targets = {
             "orchestrator": lambda: self.orchestrator.run(self._stop),
             "worker": lambda: self.worker.run(self._stop_worker),
-            "merger": self._merge,
+            "merger": lambda: self.workspace.upkeep.merge_loop().run(self._stop),
         }
-        self.workspace.publisher.tidy_aside()
-        self.workspace.warm_spark()  # which takes longer than to plan
+        self.workspace.writer.publisher.cleanup.start()
+        self.workspace.runtime.warm_spark()  # which takes longer than to plan
         for name, target in targets.items():
             thread = threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
             thread.start()
@@ -79,11 +95,6 @@ class Engine:
             yield self
         finally:
             self.stop()
-
-    def _merge(self) -> None:
-        self._merging.merge_until_stopped()
-        if self._merging.failed is not None:
-            raise self._merging.failed
 
     def stop(self) -> None:
         self._stop_worker.set()
@@ -96,14 +107,14 @@ class Engine:
             if thread.name == "worker":
                 thread.join()
         self._stop.set()
-        self.workspace.signal.wake()
+        self.workspace.writer.signal.wake()
         for thread in self._threads:
             thread.join()
         self._ended.set()
         self._tell()
         if left := self.worker.unreported():
-            log.error("the store did not take the results of %s", ", ".join(left[:10]))
-        self.workspace.publisher.tidied()
+            log.error("the store did not accept the results of %s", ", ".join(left[:10]))
+        self.workspace.writer.publisher.cleanup.finish()
         if self._temporary is not None:
             self._temporary.cleanup()
         if self._failed is not None:
@@ -123,7 +134,7 @@ class Engine:
         if self._failed is not None:
             raise Error(
                 f"the engine stopped: {self._failed}",
-                hint="the run goes on with `servo runs resume`, once that is mended",
+                hint="fix the cause, then continue the run with `servo runs resume`",
             ) from self._failed
 
     @property
@@ -148,7 +159,7 @@ class Engine:
     def _row(self, run_id: str) -> RunRow | None:
         """A run; None while the store fails."""
         try:
-            row = self.workspace.snapshot().get(RUNS, run_id)
+            row = self.workspace.read.snapshot().get(RUNS, run_id)
         except Error as error:
             self._changed_or(self._reading.failed(error))
             return None
@@ -169,6 +180,6 @@ class Engine:
             if stopped:
                 raise Error(
                     f"the engine was stopped before run {run_id} had ended",
-                    hint="it goes on where another orchestrator and a worker run",
+                    hint="the run continues when an orchestrator and a worker are running",
                 )
             self.wait_for_change(poll_s)

@@ -27,12 +27,13 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    get_args,
     overload,
 )
 
 from servo.check import CheckDefinition
 from servo.context import AssetIn
-from servo.contract.manifest import Check, Code, ColumnDef, Gating, Resources, Retention
+from servo.contract.manifest import Check, Code, ColumnDef, Extra, Gating, Resources, Retention
 from servo.duration import Duration
 from servo.mapping import PartitionMapping
 from servo.partition import Partitions
@@ -53,7 +54,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Settings(TypedDict, total=False):
+class CommonSettings(TypedDict, total=False):
     """What `asset` and `sql_asset` take."""
 
     namespace: str
@@ -73,11 +74,14 @@ class Settings(TypedDict, total=False):
     io: Mapping[str, str]
     """How the output is written, for the worker: format, compression, and the like."""
     resources: Resources
-    """CPUs, memory, priority and pool."""
+    """CPUs, memory and priority."""
     secrets: Mapping[str, str]
     """By name, a reference: `env:NAME`, `file:/path`. Read with `ctx.secret(name)`."""
     columns: Sequence[ColumnDef]
-    """As `column(...)` makes them."""
+    """As `column(...)` makes them. The output is compared with them: a missing column, another
+    type, or a null where `nullable=False` fails the check `columns`."""
+    extra: Extra
+    """Columns that `columns` does not name: "allow" (unless given), "warn", or "refuse"."""
     retention: Retention
     """Which older versions of a partition `servo gc` leaves; all of them unless given."""
     deps: Sequence[Dependency]
@@ -88,7 +92,7 @@ class Settings(TypedDict, total=False):
     """The key that this asset had; its history goes on."""
 
 
-class AssetSettings(Settings, total=False):
+class AssetSettings(CommonSettings, total=False):
     name: str
     """The function's name unless given."""
 
@@ -167,7 +171,7 @@ class SqlAssetDefinition(Declaration):
     kind = "sql"
 
     def __init__(
-        self, name: str, sql: str, inputs: Mapping[str, PartitionMapping], settings: Settings
+        self, name: str, sql: str, inputs: Mapping[str, PartitionMapping], settings: CommonSettings
     ) -> None:
         super().__init__({"name": name, **settings}, code_of_caller(name), caller().f_globals)
         self.sql: Final = sql
@@ -218,7 +222,7 @@ def sql_asset(
     sql: str,
     *,
     inputs: Mapping[str, PartitionMapping] | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[CommonSettings],
 ) -> SqlAssetDefinition:
     """Declare a query as an asset: `SELECT … FROM {{ ref("sales.orders") }}`.
 
@@ -256,11 +260,13 @@ def column(
 
 
 def _check_settings(settings: AssetSettings) -> None:
-    known = AssetSettings.__annotations__
+    allowed = AssetSettings.__annotations__
     for name, value in settings.items():
-        if name not in known:
-            misdeclared(f"unknown argument {name!r}", hint=did_you_mean(name, known))
+        if name not in allowed:
+            misdeclared(f"unknown argument {name!r}", hint=did_you_mean(name, allowed))
         if name in _ITEMS:
             expect_each(value, _ITEMS[name], name)
         elif name in _TYPES:
             expect(value, _TYPES[name], name)
+        elif name == "extra" and value not in get_args(Extra):
+            misdeclared(f"extra is {value!r}", hint='"allow", "warn" or "refuse"')

@@ -57,15 +57,15 @@ class CheckDefinition:
 
     def __init__(self, function: CheckFunction, options: CheckOptions) -> None:
         functools.update_wrapper(self, function)
-        made = _make("python", (), {}, {"name": function.__name__, **options})
+        check = _make("python", (), {}, {"name": function.__name__, **options})
         self.check: Final = Check(
-            kind=made.kind,
-            name=made.name,
-            params=made.params,
-            severity=made.severity,
-            phase=made.phase,
+            kind=check.kind,
+            name=check.name,
+            params=check.params,
+            severity=check.severity,
+            phase=check.phase,
             code=code_of(function),
-            timeout_s=made.timeout_s,
+            timeout_s=check.timeout_s,
         )
 
     def __call__(self, data: AssetIn) -> Verdict:
@@ -157,7 +157,7 @@ def row_count_change(
 ) -> Check:
     """Rows against the partition's version before: (-10, 50) is a tenth fewer to half more.
 
-    It passes where there is nothing to compare with: no version before, or no rows in it.
+    It passes if there is no previous version, or if that has no rows.
     """
     bounds = _bounds(min_percent, max_percent, "row_count_change")
     params: Params = {f"{name}_percent": value for name, value in bounds.items()}
@@ -169,7 +169,7 @@ def references(column: str, target: str, **options: Unpack[CheckOptions]) -> Che
     expect(target, str, "target")
     asset, _, target_column = target.rpartition(".")
     if asset.count(".") != 1 or not target_column:
-        misdeclared(f"references({column!r}): {target!r} is no namespace.asset.column")
+        misdeclared(f"references({column!r}): {target!r} is not namespace.asset.column")
     return _make("references", (column,), {"asset": asset, "column": target_column}, options)
 
 
@@ -203,7 +203,7 @@ def _make(
 
 def _bounds(least: Bound | None, most: Bound | None, kind: str) -> dict[str, str]:
     if least is None and most is None:
-        misdeclared(f"{kind} has neither a least nor a greatest value")
+        misdeclared(f"{kind} needs a minimum, a maximum, or both")
     pairs = (("min", least), ("max", most))
     return {name: _text(value, kind) for name, value in pairs if value is not None}
 

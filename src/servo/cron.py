@@ -36,14 +36,14 @@ def check_cron(text: str) -> str:
 
 
 def _check_part(part: str, what: str, least: int, most: int, text: str) -> None:
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         raise Invalid(f"cron {text!r}: {part!r} is not a {what}", hint="write *, 5, 1-5, */10")
-    first, last, step = (None if group is None else int(group) for group in found.groups())
+    first, last, step = (None if group is None else int(group) for group in match.groups())
     for number in (first, last):
         if number is not None and not least <= number <= most:
             raise Invalid(f"cron {text!r}: the {what} {number} is not in {least} to {most}")
     if first is not None and last is not None and first > last:
-        raise Invalid(f"cron {text!r}: the {what} {part!r} runs backwards")
+        raise Invalid(f"cron {text!r}: the {what} {part!r} ends before it starts")
     if step == 0:
         raise Invalid(f"cron {text!r}: the {what} {part!r} has a step of 0")

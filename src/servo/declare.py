@@ -26,10 +26,12 @@ from servo.contract.manifest import (
     Code,
     Dimension,
     Input,
+    Resources,
     Schedule,
     SecretRef,
     Sensor,
 )
+from servo.contract.template import calls
 from servo.duration import seconds
 from servo.errors import Invalid
 from servo.mapping import ByDimension, PartitionMapping, identity
@@ -42,10 +44,8 @@ from servo.suggest import did_you_mean
 T = TypeVar("T")
 
 _SPARK = re.compile(r"\bpyspark\b|\.spark\b")
-_TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_CALL = re.compile(r"""\s*(\w+)\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*""")
 _CALLS: Final = (
-    '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are known'
+    '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are supported'
 )
 
 
@@ -81,9 +81,10 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         timeout_s=keep(partial(_timeout, definition), 0),
         freshness=None if freshness is None else freshness.wire(),
         io=dict(settings.get("io", {})),
-        resources=settings.get("resources", _DEFAULT.resources),
+        resources=keep(partial(_resources, definition), _DEFAULT.resources),
         secrets=dict(_secrets(definition, keep)),
         columns=tuple(settings.get("columns", ())),
+        extra=settings.get("extra", "allow"),
         retention=settings.get("retention", _DEFAULT.retention),
         engine=_engine(definition),
         config=dict(settings.get("config", {})),
@@ -139,10 +140,10 @@ def _engine(definition: AnyAsset) -> Literal["", "spark"]:
         return "spark"
     inputs = "|".join(each.parameter for each in definition.signature.inputs)
     try:
-        found = _SPARK.search(definition.source)
-        if found is None and inputs:
-            found = re.search(rf"\b(?:{inputs})\.read\(\)", definition.source)
-        return "spark" if found else ""
+        match = _SPARK.search(definition.source)
+        if match is None and inputs:
+            match = re.search(rf"\b(?:{inputs})\.read\(\)", definition.source)
+        return "spark" if match else ""
     except Invalid:  # the fingerprint of the same source has said so
         return ""
 
@@ -174,14 +175,14 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
 
 def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
     """What checks look values up in comes first, though its data is not passed."""
-    known = {definition.key, *(each.asset for each in inputs)}
+    keys = {definition.key, *(each.asset for each in inputs)}
     targets = [
         str(check.params["asset"])
         for check in definition.settings.get("checks", ())
         if isinstance(check, Check) and check.kind == "references"
     ]
     added = [Input(asset=key, mapping=AllUpstream()) for key in dict.fromkeys(targets)]
-    return (*inputs, *(each for each in added if each.asset not in known))
+    return (*inputs, *(each for each in added if each.asset not in keys))
 
 
 def _input(declared: AssetIn, namespace: str) -> Input:
@@ -220,18 +221,15 @@ def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
     """What the query reads; what else it asks for must be there."""
     dimensions = [dimension.name for dimension in _dimensions(definition)]
     asked = {"partition": dimensions, "config": [*definition.settings.get("config", {})]}
-    for template in _TEMPLATE.finditer(definition.sql):
-        found = _CALL.fullmatch(template[1])
-        function = "" if found is None else found[1]
-        argument = "" if found is None else found[2] or found[3] or ""
+    for function, argument, start, stop in calls(definition.sql):
         if function == "ref":
             yield argument
         elif function not in asked:
-            flaws.append(Flaw(f"the query has {template[0]!r}", _CALLS))
+            flaws.append(Flaw(f"the query has {definition.sql[start:stop]!r}", _CALLS))
         elif argument not in asked[function]:
             what = "dimension" if function == "partition" else "config value"
             hint = did_you_mean(argument, asked[function])
-            flaws.append(Flaw(f"the query asks for the unknown {what} {argument!r}", hint))
+            flaws.append(Flaw(f"the query uses the unknown {what} {argument!r}", hint))
 
 
 def _key(text: str, namespace: str) -> str:
@@ -275,6 +273,14 @@ def _transform(definition: AnyAsset) -> str:
     if isinstance(definition, SqlAssetDefinition):
         return transform_fingerprint("sql", definition.sql, config)
     return transform_fingerprint("python", definition.source, config)
+
+
+def _resources(definition: AnyAsset) -> Resources:
+    resources: Resources = definition.settings.get("resources", _DEFAULT.resources)
+    for name, value in msgspec.structs.asdict(resources).items():
+        if type(value) is not int:
+            raise Invalid(f"Resources: {name}={value!r} is not a whole number")
+    return resources
 
 
 def _typed(asset: Asset) -> None:

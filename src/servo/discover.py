@@ -24,7 +24,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from servo.asset import AssetDefinition, SqlAssetDefinition
-from servo.contract.manifest import Manifest
+from servo.contract.manifest import DEFAULT_PROJECT, Manifest
 from servo.declare import declare, declare_schedule, declare_sensor
 from servo.errors import Invalid, Misdeclared
 from servo.project import Problem, Project
@@ -52,12 +52,14 @@ def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
     names = sorted(set(modules)) if modules is not None else sorted(_modules(base))
     problems: list[Problem] = []
     with _lock, _importing_from(base):
-        found = _collect(list(_load(names, root, base, problems)))
-        _read_sources(found)
-    return _project(root, base, found, problems)
+        definitions = _collect(list(_load(names, root, base, problems)))
+        _read_sources(definitions)
+    return _project(root, base, definitions, problems)
 
 
-def build_manifest(project: Project, artifact: str = "") -> Manifest:
+def build_manifest(
+    project: Project, artifact: str = "", *, name: str = DEFAULT_PROJECT
+) -> Manifest:
     """The project as data; Invalid, with every problem, if it has any."""
     problems = validate(project)
     if problems:
@@ -73,6 +75,7 @@ def build_manifest(project: Project, artifact: str = "") -> Manifest:
         schedules=tuple(sorted(schedules, key=lambda schedule: schedule.name)),
         sensors=tuple(sorted(sensors, key=lambda sensor: sensor.name)),
         root=project.imports,
+        project=name,
     )
 
 
@@ -155,10 +158,11 @@ def _importing_from(base: Path) -> Iterator[None]:
 def _forget(base: Path) -> dict[str, ModuleType]:
     """Remove, and return, what has been imported from this folder."""
     linecache.clearcache()
-    found = {name: module for name, module in sys.modules.items() if _is_under(module, base)}
-    for name in found:
+    imported = sys.modules.copy()  # another thread may import something meanwhile
+    modules = {name: module for name, module in imported.items() if _is_under(module, base)}
+    for name in modules:
         del sys.modules[name]
-    return found
+    return modules
 
 
 def _is_under(module: ModuleType, base: Path) -> bool:
@@ -205,11 +209,11 @@ _HINTS = {
 
 def _import_problem(name: str, error: BaseException, root: Path, base: Path) -> Problem:
     file, line = _place(name, error, base)
-    shown = Path(file)
-    if shown.is_relative_to(root):
-        shown = shown.relative_to(root)
+    path = Path(file)
+    if path.is_relative_to(root):
+        path = path.relative_to(root)
     hint = getattr(error, "hint", "") or _HINTS.get(type(error).__name__, "")
-    return Problem(shown.as_posix(), line, _message(name, error), hint)
+    return Problem(path.as_posix(), line, _message(name, error), hint)
 
 
 def _message(name: str, error: BaseException) -> str:
@@ -262,23 +266,25 @@ def _collect(modules: Sequence[ModuleType]) -> list[_Found]:
     for module in modules:
         for name, value in vars(module).items():
             if isinstance(value, _DEFINITIONS):
-                found = _Found(value, module.__name__, name)
-                best[id(value)] = min(found, best.get(id(value), found), key=lambda f: f.rank)
+                definition = _Found(value, module.__name__, name)
+                best[id(value)] = min(
+                    definition, best.get(id(value), definition), key=lambda f: f.rank
+                )
     return list(best.values())
 
 
-def _read_sources(found: Sequence[_Found]) -> None:
+def _read_sources(definitions: Sequence[_Found]) -> None:
     """Read the texts now, while the files are those that were imported."""
-    for each in found:
+    for each in definitions:
         if isinstance(each.value, AssetDefinition):
             with suppress(Invalid):  # to be reported by `validate`
                 _ = each.value.source
 
 
 def _project(
-    root: Path, base: Path, found: Sequence[_Found], problems: Sequence[Problem]
+    root: Path, base: Path, definitions: Sequence[_Found], problems: Sequence[Problem]
 ) -> Project:
-    values = [each.value for each in sorted(found, key=lambda f: (f.module, f.name))]
+    values = [each.value for each in sorted(definitions, key=lambda f: (f.module, f.name))]
     return Project(
         root,
         imports=base.relative_to(root).as_posix() if base != root else "",
@@ -286,5 +292,5 @@ def _project(
         schedules=[v for v in values if isinstance(v, ScheduleDefinition)],
         sensors=[v for v in values if isinstance(v, SensorDefinition)],
         problems=problems,
-        places={id(each.value): (each.module, each.name) for each in found},
+        places={id(each.value): (each.module, each.name) for each in definitions},
     )

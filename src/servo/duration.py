@@ -31,8 +31,8 @@ def _count(value: Duration) -> int | None:
         return whole if timedelta(seconds=whole) == value else None
     if type(value) is int:
         return value
-    found = _TEXT.fullmatch(value) if isinstance(value, str) and value else None
-    if found is None:
+    match = _TEXT.fullmatch(value) if isinstance(value, str) and value else None
+    if match is None:
         return None
-    parts = zip(found.groups(default="0"), _UNITS.values(), strict=True)
+    parts = zip(match.groups(default="0"), _UNITS.values(), strict=True)
     return sum(int(number) * unit for number, unit in parts)

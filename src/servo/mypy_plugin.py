@@ -71,12 +71,12 @@ def _functions(statements: Iterable[Statement]) -> Iterator[FuncDef]:
 
 def _keep_texts(types: Iterable[Type]) -> bool:
     """Whether there was one."""
-    found = False
+    has_args = False
     for each in types:
         if isinstance(each, UnboundType) and each.name.rpartition(".")[2] == "AssetIn":
             each.args = tuple(_as_literal(argument) for argument in each.args)
-            found = found or bool(each.args)
-    return found
+            has_args = has_args or bool(each.args)
+    return has_args
 
 
 def _as_literal(argument: Type) -> Type:

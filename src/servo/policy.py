@@ -22,7 +22,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     """How often, and when, a failed attempt is made again.
 
     `delay` comes before the second attempt, and doubles up to `max_delay`.
-    Transient, infrastructure and time-out failures are retried; `retry_on` adds
+    Transient, infrastructure and timeout failures are retried; `retry_on` adds
     categories or exception classes, `never_on` removes them.
     """
 
@@ -42,8 +42,8 @@ class Retry(Struct, frozen=True, kw_only=True):
         if policy.delay_s > policy.max_delay_s:
             misdeclared(f"Retry: the delay {self.delay!r} exceeds max_delay {self.max_delay!r}")
 
-    def wire(self) -> wire.Retry:
-        return wire.Retry(
+    def wire(self) -> wire.RetrySpec:
+        return wire.RetrySpec(
             max_attempts=self.max_attempts,
             delay_s=seconds(self.delay, "delay"),
             max_delay_s=seconds(self.max_delay, "max_delay"),
@@ -67,9 +67,9 @@ class Freshness(Struct, frozen=True, kw_only=True):
         except Invalid as error:
             misdeclared(f"Freshness: {error.message}", hint=error.hint)
 
-    def wire(self) -> wire.Freshness:
+    def wire(self) -> wire.FreshnessSpec:
         cron = check_cron(self.cron) if self.cron else ""
-        return wire.Freshness(max_age_s=seconds(self.max_age, "max_age"), cron=cron)
+        return wire.FreshnessSpec(max_age_s=seconds(self.max_age, "max_age"), cron=cron)
 
 
 def _error_name(error: ErrorName) -> str:

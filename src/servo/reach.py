@@ -84,7 +84,7 @@ def _root(scope: Mapping[str, Any]) -> Path | None:
     return below.parents[len(parts) - 1]
 
 
-class _Source(NamedTuple):
+class _ModuleSource(NamedTuple):
     """A module of the project as a whole."""
 
     name: str
@@ -108,11 +108,11 @@ class _Walk:
 
     def rest(self) -> list[Described]:
         """A text and its references for each number from 1; it grows while it is read."""
-        found, at = [], 1
+        children, at = [], 1
         while at < len(self._waiting):
-            found.append(self._node(self._waiting[at]))
+            children.append(self._node(self._waiting[at]))
             at += 1
-        return found
+        return children
 
     def _number(self, key: object, value: Any) -> list[Described]:
         if key not in self._numbers:
@@ -221,7 +221,7 @@ class _Walk:
         name, file = module.__name__, getattr(module, "__file__", None)
         if file is None or not self._is_own(file, name):
             return ["outside", name]
-        return self._number(file, _Source(name, Path(file)))
+        return self._number(file, _ModuleSource(name, Path(file)))
 
     def _is_own(self, file: str, module: object) -> bool:
         """Whether a file is of the project, and not of a library inside its folder."""
@@ -240,7 +240,7 @@ class _Walk:
     # -- code -----------------------------------------------------------------------------
 
     def _node(self, value: Any) -> Described:
-        if isinstance(value, _Source):
+        if isinstance(value, _ModuleSource):
             return self._source_node(value)
         return self._class_node(value) if isinstance(value, type) else self._function_node(value)
 
@@ -283,7 +283,7 @@ class _Walk:
         }
         return [kind.__qualname__, bases, held]
 
-    def _source_node(self, source: _Source) -> Described:
+    def _source_node(self, source: _ModuleSource) -> Described:
         text = _text(str(source.file))
         code = _compiled(text)
         package = source.name
@@ -328,7 +328,7 @@ class _Walk:
         for name in _all_imported(code, package):
             file = self._file(name)
             if file is not None:
-                number = self._number(str(file), _Source(name, file))
+                number = self._number(str(file), _ModuleSource(name, file))
                 refs[f"import {len(refs)}"] = number
         return refs
 
@@ -412,11 +412,11 @@ def _class(text: str, qualname: str) -> tuple[tuple[str, ...], CodeType]:
 
 
 def _classes(text: str, qualname: str) -> list[ast.ClassDef]:
-    found: list[ast.AST] = [_tree(text)]
+    nodes: list[ast.AST] = [_tree(text)]
     for part in qualname.split("."):
         if part != "<locals>":
-            found = [node for parent in found for node in _scopes(parent) if node.name == part]
-    return [node for node in found if isinstance(node, ast.ClassDef)]
+            nodes = [node for parent in nodes for node in _scopes(parent) if node.name == part]
+    return [node for node in nodes if isinstance(node, ast.ClassDef)]
 
 
 def _lines(text: str, node: ast.ClassDef) -> str:
@@ -435,12 +435,12 @@ def _scopes(parent: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef 
 def _lambdas(code: CodeType) -> str:
     """Those that begin in the line of this one: Python does not say which it is."""
     text = _text(code.co_filename)
-    found = [
+    sources = [
         ast.get_source_segment(text, node) or ""
         for node in ast.walk(_tree(text))
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno
     ]
-    return "\n".join(found)
+    return "\n".join(sources)
 
 
 # -- what code names ----------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _flaws_of_kind(function: Callable[..., Any]) -> list[Flaw]:
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return [Flaw(f"{function.__name__} is async", "write a plain function: `def`")]
     if inspect.isgeneratorfunction(function):
-        return [Flaw(f"{function.__name__} is a generator", "return the whole of the data")]
+        return [Flaw(f"{function.__name__} is a generator", "return all of the data")]
     return []
 
 
@@ -99,8 +99,11 @@ def _refused(name: str, annotation: Any) -> Flaw:
     if annotation is AssetIn:
         hint = f'write {name}: AssetIn["namespace.name"]'
         return Flaw(f"parameter {name!r} does not say which asset it reads", hint)
-    shown = getattr(annotation, "__name__", repr(annotation))
-    return Flaw(f"parameter {name!r} is of type {shown}, which nobody can pass", _HINT)
+    type_name = getattr(annotation, "__name__", repr(annotation))
+    return Flaw(
+        f"parameter {name!r} is of type {type_name}, which is neither an input nor the context",
+        _HINT,
+    )
 
 
 _HINT = 'write AssetIn["namespace.name"] or AssetContext; settings go into config='

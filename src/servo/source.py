@@ -40,9 +40,9 @@ def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
 
 def expect(value: object, types: type | tuple[type, ...], what: str) -> None:
     """Refuse a value of another type; annotations alone do not keep it out."""
-    wanted = types if isinstance(types, tuple) else (types,)
-    if not isinstance(value, wanted):
-        names = " or ".join(each.__name__ for each in wanted)
+    expected = types if isinstance(types, tuple) else (types,)
+    if not isinstance(value, expected):
+        names = " or ".join(each.__name__ for each in expected)
         misdeclared(f"{what} is {value!r}, not a {names}")
 
 

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the known word that is nearest, or nothing."""
-    near = difflib.get_close_matches(word, sorted(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the known word that is nearest, whatever its case; or nothing."""
+    by_lower = {each.lower(): each for each in sorted(candidates)}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -15,6 +15,7 @@ from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
 from servo.rules.partitions import partitions_are_sound
+from servo.rules.resources import resources_are_sound
 from servo.rules.timing import schedules_are_sound, sensors_are_sound
 
 Rule: TypeAlias = Callable[[Sequence[Asset]], Iterable[Problem]]
@@ -31,12 +32,28 @@ RULES: Final[tuple[Rule, ...]] = (
     columns_are_named_once,
     lineage_leads_somewhere,
     checks_name_columns,
+    resources_are_sound,
 )
+
+
+ACROSS: Final[tuple[Rule, ...]] = (
+    no_cycles,
+    mappings_fit,
+    checks_name_columns,
+)
+"""The rules that look at what an asset reads."""
 
 
 def validate(project: Project) -> list[Problem]:
     """All problems, those of importing included, in the order of files and lines."""
     return sorted({*project.problems, *_asset_problems(project), *_timing_problems(project)})
+
+
+def validate_across(assets: Sequence[Asset], foreign: Sequence[Asset]) -> list[Problem]:
+    """Problems of assets with those of other projects that they read, directly or not."""
+    own = {asset.key for asset in assets}
+    problems = {problem for rule in ACROSS for problem in rule([*assets, *foreign])}
+    return sorted(p for p in problems if p.asset in own or p.message.startswith("cycle"))
 
 
 def _asset_problems(project: Project) -> Iterator[Problem]:

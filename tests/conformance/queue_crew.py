@@ -7,8 +7,8 @@ import os
 import time
 
 from arco.clock import Clock, SystemClock
-from arco.dispatch.queues.objectstore import READY, ObjectStoreQueue
 from arco.storage.port import Store
+from arco.transport.queues.objectstore import READY, ObjectStoreQueue
 from tests.conformance.crew import DEADLINE_S, Place, wait_for_all
 
 HELD = "test/held"

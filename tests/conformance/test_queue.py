@@ -16,10 +16,10 @@ from typing import NamedTuple
 import pytest
 
 from arco.clock import Clock, SystemClock
-from arco.dispatch.queues.memory import MemoryQueue
-from arco.dispatch.queues.port import Delivery, Message, Queue
 from arco.errors import Invalid, NotFound
 from arco.storage.port import Store
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.port import Delivery, Message, Queue
 from tests.conformance.conftest import CREW
 from tests.conformance.crew import DEADLINE_S, Place
 from tests.conformance.queue_crew import HELD, open_queue, take_and_hang, work_off

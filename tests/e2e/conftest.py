@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,13 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved, Column
+from tests.kit import forkserver
 
 
 class Servo:
     """Runs commands against one store, in a directory that has no `arco.toml`."""
 
-    def __init__(self, directory: Path, cache: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.store = directory / "lake"
         kept = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
@@ -28,11 +31,10 @@ class Servo:
             "ARCO_STORE": str(self.store),
             "ARCO_ACTOR": "tester",
             "COLUMNS": "80",
-            # Compiled once for all of the processes that the tests start.
-            "PYTHONPYCACHEPREFIX": str(cache),
         }
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """A command as a shell starts it, with pipes."""
         command = [sys.executable, "-m", "arco.cli", *arguments]
         return subprocess.Popen(
             command,
@@ -45,9 +47,30 @@ class Servo:
         )
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        with self.start(*arguments, stdin=subprocess.PIPE) as process:
-            out, err = process.communicate(stdin, timeout=400)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        """A command in a process that was forked: it did its imports already."""
+        with ExitStack() as stack:
+            given, out, err = (
+                stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+                for _ in range(3)
+            )
+            given.write(stdin)
+            given.seek(0)
+            process = forkserver.shared().start(
+                "arco.cli",
+                *arguments,
+                env=self.env,
+                cwd=self.directory,
+                stdin=given,
+                stdout=out,
+                stderr=err,
+            )
+            try:
+                code = process.wait(400)
+            finally:
+                process.kill()
+            for each in (out, err):
+                each.seek(0)
+            return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
     def text(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """What a command prints for people."""
@@ -71,29 +94,24 @@ class Servo:
         return Workspace.open(str(self.store), "default", "main", actor="tester")
 
 
-@pytest.fixture(scope="session")
-def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp().parent / "pycache"
-
-
 @pytest.fixture
-def servo(tmp_path: Path, pycache: Path) -> Servo:
-    made = Servo(tmp_path, pycache)
+def servo(tmp_path: Path) -> Servo:
+    made = Servo(tmp_path)
     made.store.mkdir()
     return made
 
 
 @pytest.fixture(scope="module")
-def populated(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Servo:
+def populated(tmp_path_factory: pytest.TempPathFactory) -> Servo:
     """A workspace to read: two namespaces, two assets, an observation, a refusal."""
-    made = Servo(tmp_path_factory.mktemp("populated"), pycache)
+    made = Servo(tmp_path_factory.mktemp("populated"))
     made.store.mkdir()
     populate(made.open())
     return made
 
 
 def populate(workspace: Workspace) -> None:
-    catalog = workspace.catalog
+    catalog = workspace.commands.catalog
     catalog.create_namespace("sales", owners=["ana"], tags={"tier": "gold"}, description="Sold")
     columns = [Column(name="id", type="bigint", nullable=False), Column(name="mail", type="string")]
     orders = catalog.create_asset("sales.orders", columns=columns, owners=["ana"])

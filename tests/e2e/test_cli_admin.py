@@ -9,14 +9,16 @@ import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated
+from arco.log.commit import publish
 from arco.log.envelope import Batch, encode_batch
+from arco.log.head import Head
 from arco.log.inbox import Rejection
-from arco.log.manifest import TableManifest
 from arco.log.publish import Proposal
-from arco.state.project import with_table
 from arco.storage import paths
 from arco.storage.seal import seal
 from tests.e2e.conftest import Servo, names, populate
+from tests.kit.spark_cluster import jvm_options
+from tests.kit.workspace import emptied
 
 
 def test_init_says_what_it_checked_and_saves_the_choice(servo: Servo) -> None:
@@ -81,7 +83,7 @@ def test_sql_answers_in_json_and_from_stdin(populated: Servo) -> None:
 
 def test_sql_says_that_there_is_more(populated: Servo) -> None:
     text = populated.text("admin", "sql", "SELECT * FROM range(10)", "--limit", "3")
-    assert "there are more rows: this is the first 3 rows; see --limit" in text
+    assert "there are more rows; this is the first 3 rows. See --limit" in text
     found = populated.json("admin", "sql", "SELECT * FROM range(10)", "--limit", "3")
     assert (len(found["rows"]), found["truncated"]) == (3, True)
 
@@ -113,7 +115,8 @@ def test_fsck_is_clean_until_a_file_is_damaged(servo: Servo) -> None:
     populate(servo.open())
     assert servo.text("admin", "fsck").startswith("clean: 5 generations")
     assert servo.json("admin", "fsck", "--quick")["clean"] is True
-    damaged = next(servo.store.glob("default/main/state/catalog/assets/l0/*.parquet"))
+    servo.text("admin", "merge", "--all")
+    damaged = next(servo.store.glob("default/main/state/catalog/assets/base/*.parquet"))
     damaged.chmod(0o644)
     raw = bytearray(damaged.read_bytes())
     raw[len(raw) // 2] ^= 1
@@ -128,20 +131,10 @@ def test_fsck_is_clean_until_a_file_is_damaged(servo: Servo) -> None:
 def lose_the_assets(workspace: Workspace) -> None:
     """Publish a generation whose table of assets is empty, as a bug might."""
 
-    def propose(head: object) -> Proposal:
-        found = workspace.manifests.head()
-        catalog = workspace.manifests.domains(found)["catalog"]
-        old = catalog.tables["assets"]
-        empty = TableManifest(old.columns, old.key, old.shard)
-        return Proposal(
-            kind="rebuild",
-            domains={"catalog": with_table(catalog, "assets", empty)},
-            position=found.manifest.position,
-            log_time=found.manifest.log_time,
-            pending=found.manifest.pending_cleanup,
-        )
+    def propose(head: Head) -> Proposal:
+        return emptied(workspace, head, ["catalog.assets"], "rebuild")
 
-    workspace.publisher.publish(propose)
+    publish(workspace.writer.publisher.begin(), propose)
 
 
 def test_rebuild_finds_a_difference_and_repairs_it(servo: Servo) -> None:
@@ -156,7 +149,7 @@ def test_rebuild_finds_a_difference_and_repairs_it(servo: Servo) -> None:
     assert found["published"] is None
     text = servo.text("admin", "rebuild")
     assert "published the rebuilt state as generation 7" in text
-    assert "the same, row for row" in servo.text("admin", "rebuild", "--check")
+    assert "all rows are equal" in servo.text("admin", "rebuild", "--check")
 
 
 def test_rebuild_on_spark_needs_java(servo: Servo) -> None:
@@ -169,8 +162,10 @@ def test_rebuild_on_spark_needs_java(servo: Servo) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_rebuild_on_spark_agrees(servo: Servo) -> None:
     populate(servo.open())
+    servo.env["JDK_JAVA_OPTIONS"] = jvm_options()
     done = servo.run(
         *("admin", "rebuild", "--engine", "spark", "--master", "local[1]", "--check", "--json")
     )
@@ -181,7 +176,7 @@ def test_rebuild_on_spark_agrees(servo: Servo) -> None:
 
 def test_gc_shows_first_and_removes_only_when_told(servo: Servo) -> None:
     populate(servo.open())
-    orphan = servo.store / "default/main/state/catalog/assets/l0/orphan.parquet"
+    orphan = servo.store / "default/main/state/changes/orphan.parquet"
     orphan.write_bytes(b"x" * 2048)
     month_ago = orphan.stat().st_mtime - 30 * 86_400
     os.utime(orphan, (month_ago, month_ago))
@@ -240,7 +235,7 @@ def test_pins_come_and_go(servo: Servo) -> None:
     assert (made["name"], made["generation"], made["reason"]) == ("keep", 2, "audit")
     (listed,) = servo.json("admin", "pins")["pins"]
     assert listed == made | {"active": True}
-    assert servo.text("admin", "unpin", "keep") == "released keep\n"
+    assert servo.text("admin", "unpin", "keep") == "removed pin keep\n"
     assert servo.text("admin", "pins") == "there are no pins\n"
     assert servo.error("admin", "unpin", "keep", code=3)["hint"] == "there are no pins"
     assert servo.error("admin", "pin", "x", "99", "--reason", "y", code=3)
@@ -277,7 +272,10 @@ def test_rejected_batch_is_shown_and_requeued_once_it_can_be_read(servo: Servo) 
         Batch(batch="b", events=[workspace.ledger.event(NamespaceCreated(namespace="twice"))])
     )
     workspace.store.put(paths.inbox("b"), taken)
-    assert "still lies" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
+    assert (
+        "is still in the inbox"
+        in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
+    )
     servo.text("admin", "compact", "--once")
     assert "all the same" in servo.error("admin", "rejected", "b", "--requeue", code=5)["message"]
     assert names(servo.json("admin", "rejected")["rejected"], "name") == ["broken"]

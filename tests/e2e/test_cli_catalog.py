@@ -71,7 +71,7 @@ def test_idempotency_key_makes_a_command_happen_once(servo: Servo) -> None:
     first, second = servo.json(*create), servo.json(*create)
     assert (first["replayed"], second["replayed"]) == (False, True)
     assert first["event_id"] == second["event_id"]
-    assert servo.open().snapshot().position == 1
+    assert servo.open().read.snapshot().position == 1
     other = ("catalog", "namespace", "create", "other", "--idempotency-key", "k1")
     assert "another request" in servo.error(*other, code=5)["message"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from arco.cli.costs import amount, duration
@@ -36,8 +34,8 @@ SUMMED = ("tasks", "attempts", "cpu_ms", "memory_kib_ms", "bytes_read", "bytes_w
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Servo:
-    servo = Servo(tmp_path_factory.mktemp("costs"), pycache)
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Servo:
+    servo = Servo(tmp_path_factory.mktemp("costs"))
     servo.store.mkdir()
     folder = servo.directory / "project"
     folder.mkdir()
@@ -75,7 +73,7 @@ def test_usage_is_there_without_prices_and_the_way_to_give_them(shop: Servo) -> 
     text = shop.text("costs")
     assert "shop.orders" in text and "total" in text
     assert 'pricing = "pricing.toml"' in text
-    assert "1 attempt failed, and cost all the same" in text
+    assert "1 attempt failed; their cost is included" in text
     found = shop.json("costs")["total"]
     assert (found["cost_nanos"], found["unpriced_attempts"]) == ({}, 3)
 

@@ -15,13 +15,13 @@ from tests.e2e.conftest import Servo
         (("admin", "log", "show", "x"), 2, "Invalid value for 'POSITION'", "servo admin log show"),
         (("admin", "sql"), 2, "give one SELECT, or --tables", "SELECT"),
         (("admin", "sql", "SELECT * FROM catalog.nope"), 2, "does not exist", "catalog.assets"),
-        (("admin", "fsck", "--store", "s4://x"), 2, "'s4://x' names no store", "s3://"),
+        (("admin", "fsck", "--store", "s4://x"), 2, "'s4://x' is not the URL of a store", "s3://"),
         (("admin", "fsck", "--store", "nowhere"), 3, "there is no store at", "servo admin init"),
         (("admin", "fsck", "--tenant", "A/B"), 2, "'A/B' cannot name a tenant", "a-z"),
         (("admin", "snapshot", "--as-of", "x"), 2, "'x' is not a time", "2h"),
         (("admin", "snapshot", "--as-of", "1h", "-g", "1"), 2, "exclude each other", "one of them"),
-        (("admin", "rollback", "1", "--reason", " "), 2, "the reason is empty", "say why"),
-        (("admin", "backup", "s4://x"), 2, "names no store", "s3://"),
+        (("admin", "rollback", "1", "--reason", " "), 2, "the reason is empty", "--reason"),
+        (("admin", "backup", "s4://x"), 2, "is not the URL of a store", "s3://"),
         (("catalog", "asset", "create", "x"), 2, "'x' is not an asset key", "namespace.name"),
         (("catalog", "asset", "create", "a.b", "--column", "c"), 2, "is not a column", "name:type"),
         (("catalog", "asset", "update", "a.b"), 2, "nothing to change", "--owner"),
@@ -46,7 +46,7 @@ def test_mistake_is_explained_to_people_in_two_lines(servo: Servo) -> None:
 def test_missing_store_says_what_to_do(servo: Servo) -> None:
     del servo.env["ARCO_STORE"]
     error = servo.error("admin", "snapshot", code=2)
-    assert error["message"] == "no store was named"
+    assert error["message"] == "no store is configured"
     assert "--store" in error["hint"]
 
 

@@ -95,20 +95,20 @@ def test_code_becomes_data_and_is_not_made_again(servo: Servo) -> None:
         "runs", "logs", first["run_id"], "--task", "shop.orders", "-p", "date=2025-01-02"
     )
     assert "fetching 2025-01-02" in log
-    shown = servo.text("runs", "show", first["run_id"][-8:])
+    shown = servo.text("runs", "show", first["run_id"][:10])
     assert "6 succeeded" in shown
     listed = servo.json("runs", "list")["runs"]
     assert [run["state"] for run in listed] == ["SUCCEEDED"] * 3
 
     workspace = servo.open()
-    asset_id = workspace.read_orchestration().deployed_assets()["shop.totals"].asset_id
-    rows = workspace.read_execution().partitions(asset_id)
+    asset_id = workspace.read.orchestration().deployed_assets()["shop.totals"].asset_id
+    rows = workspace.read.execution().partitions(asset_id)
     assert [(row.partition_key, row.version) for row in rows] == [
         ("date=d:2025-01-01", 2),
         ("date=d:2025-01-02", 2),
         ("date=d:2025-01-03", 2),
     ]
-    assert not workspace.fsck().findings
+    assert not workspace.upkeep.fsck().findings
     assert (
         servo.json("catalog", "asset", "show", "shop.orders")["description"] == "Orders of a day."
     )
@@ -135,13 +135,13 @@ def test_an_asset_keeps_its_id_and_its_data_under_a_new_name(servo: Servo) -> No
     deploy(servo, SHOP)
     days = ("-p", "date=2025-01-01")
     servo.json("run", "*", *days)
-    before = servo.open().read_orchestration().deployed_assets()["shop.orders"].asset_id
+    before = servo.open().read.orchestration().deployed_assets()["shop.orders"].asset_id
     renamed = SHOP.replace(
         "@asset(partitions=DAYS)\ndef orders",
         '@asset(partitions=DAYS, renamed_from="orders")\ndef sold',
     ).replace('orders: AssetIn["orders",', 'orders: AssetIn["sold",')
     assert deploy(servo, renamed)["renamed"] == ["shop.orders -> shop.sold"]
-    assets = servo.open().read_orchestration().deployed_assets()
+    assets = servo.open().read.orchestration().deployed_assets()
     assert assets["shop.sold"].asset_id == before
     assert "shop.orders" not in assets
     assert servo.json("catalog", "asset", "show", "shop.sold")["asset_id"] == before
@@ -264,7 +264,7 @@ def test_bad_requests_are_refused_and_change_nothing(
 def test_a_damaged_artifact_fails_the_task_and_says_so(servo: Servo) -> None:
     deploy(servo, SHOP)
     workspace = servo.open()
-    current = workspace.read_orchestration().current_deployment()
+    current = workspace.read.orchestration().current_deployment()
     assert current is not None
     artifact = servo.store / "default" / "main" / paths.artifact(current.artifact)
     artifact.write_bytes(artifact.read_bytes()[:-1] + b"!")
@@ -321,7 +321,7 @@ def test_remote_work_is_done_by_workers_and_can_be_cancelled(servo: Servo) -> No
         servo.text("runs", "cancel", run_id, "--reason", "changed my mind")
         workspace = servo.open()
         for _ in range(1_200):
-            row = workspace.snapshot().get(RUNS, run_id)
+            row = workspace.read.snapshot().get(RUNS, run_id)
             if row is not None and row.finished_at is not None:
                 break
             time.sleep(0.05)
@@ -400,11 +400,11 @@ def test_the_example_project_runs(servo: Servo) -> None:
 
 ONCE = """
 import pathlib, time
-from servo import asset
+from servo import Retry, asset
 NAMESPACE = "once"
 STARTED = pathlib.Path("STARTED")
 
-@asset
+@asset(retry=Retry(delay=1))
 def sleepy() -> None:
     if not STARTED.exists():
         STARTED.write_text("yes")
@@ -487,8 +487,8 @@ def test_partition_keys_with_blanks_and_the_empty_key_can_be_asked_for(servo: Se
         done = servo.json("run", "n.part", "-p", f"k={key}")
         assert (done["state"], done["tasks_succeeded"]) == ("SUCCEEDED", 1)
     workspace = servo.open()
-    asset_id = workspace.read_orchestration().deployed_assets()["n.part"].asset_id
-    rows = workspace.read_execution().partitions(asset_id)
+    asset_id = workspace.read.orchestration().deployed_assets()["n.part"].asset_id
+    rows = workspace.read.execution().partitions(asset_id)
     assert [row.version for row in rows] == [1, 1, 1, 1]
 
 

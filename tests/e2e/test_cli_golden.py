@@ -145,9 +145,11 @@ def type_all(terminal: Terminal, lines: str) -> None:
 
 
 def prepare(workspace: Workspace, facts: Sequence[AssetObserved] = ()) -> None:
-    workspace.catalog.create_namespace("sales", owners=["ana"])
-    orders = workspace.catalog.create_asset("sales.orders", tags={"tier": "gold"})
-    workspace.catalog.update_asset("sales.orders", owners=["ana", "bo"], description="All of them")
+    workspace.commands.catalog.create_namespace("sales", owners=["ana"])
+    orders = workspace.commands.catalog.create_asset("sales.orders", tags={"tier": "gold"})
+    workspace.commands.catalog.update_asset(
+        "sales.orders", owners=["ana", "bo"], description="All of them"
+    )
     fact = AssetObserved(asset_id=orders.event_id, row_count=1200, size_bytes=64_000)
     workspace.ledger.append([fact])
     workspace.committer.commit()

@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import sys
-import arco.cli.app
-from arco.cli.allocator import use_little_memory
+from arco.cli import deferral
+deferral.defer()
+from arco.cli import app
 assert "pyarrow" not in sys.modules
-use_little_memory()
+assert app.run(["admin", "compact", "--once", "--store", sys.argv[1]]) == 3
 import pyarrow as pa
 print(pa.default_memory_pool().backend_name)
 """
 
 
-def test_a_command_chooses_the_allocator_before_arrow_is_loaded() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+def test_a_command_chooses_the_allocator_before_arrow_is_loaded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "none")], capture_output=True, text=True
+    )
     assert done.stdout == "system\n", done.stderr

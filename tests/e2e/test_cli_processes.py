@@ -64,7 +64,7 @@ def test_follow_shows_events_as_they_come_and_ends_quietly(servo: Servo) -> None
     populate(workspace)
     process = servo.start("admin", "log", "tail", "-n", "1", "--follow", "--interval", "0.05")
     assert len(lines_until(process, "asset_observed")) == 1
-    workspace.catalog.create_namespace("news")
+    workspace.commands.catalog.create_namespace("news")
     assert "namespace=news" in lines_until(process, "namespace_created")[-1]
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == ("", "")

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.execution.tables import QUARANTINE, QuarantineRow
 from arco.orchestration.plan import PlanRequest
 from arco.spark.settings import SparkSettings
@@ -65,11 +65,11 @@ def test_personal_columns_end_in_the_raw_layer() -> None:
 class Ran:
     """The shop after its runs: good days, a bad one, that one again, and one spoilt later."""
 
-    def __init__(self, engine: Engine, store: Path) -> None:
+    def __init__(self, engine: LocalEngine, store: Path) -> None:
         self._engine = engine
         self._store = store / "test" / "main"
         self.workspace = engine.workspace
-        self.workspace.orchestration.deploy(*manifest())
+        self.workspace.commands.orchestration.deploy(*manifest())
         self.good = self.run("*", "2025-01-01..2025-01-03")
         self.month_before = self.current("marts.monthly_revenue")
         self.bad = self.run("*", "2025-01-04")
@@ -85,9 +85,9 @@ class Ran:
             partitions=(f"date={days}", "month=2025-01"),
             config={**SIZE, **config},
         )
-        triggered = self.workspace.orchestration.trigger(request)
+        triggered = self.workspace.commands.orchestration.trigger(request)
         row = self._engine.wait(triggered.run_id)
-        tasks = self.workspace.read_orchestration().tasks(row.run_id)
+        tasks = self.workspace.read.orchestration().tasks(row.run_id)
         assert row.state == "SUCCEEDED", [
             (task.asset_key, task.partition_key, task.error_message) for task in tasks
         ]
@@ -98,12 +98,12 @@ class Ran:
 
     def current(self, asset: str) -> dict[str, str]:
         """The folder of each partition's current version, by its key."""
-        row = self.workspace.read_orchestration().deployed_assets()[asset]
-        found = self.workspace.read_execution().partitions(row.asset_id)
+        row = self.workspace.read.orchestration().deployed_assets()[asset]
+        found = self.workspace.read.execution().partitions(row.asset_id)
         return {_key(each.partition_key): each.path for each in found}
 
     def held(self) -> list[QuarantineRow]:
-        rows = self.workspace.snapshot().all(QUARANTINE)
+        rows = self.workspace.read.snapshot().all(QUARANTINE)
         return sorted(rows, key=lambda row: row.held_at)
 
     def table(self, asset: str) -> str:
@@ -144,7 +144,7 @@ def _key(partition: str) -> str:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     store = tmp_path_factory.mktemp("shop")
     workspace = Workspace.open(f"file://{store}", "test", "main", spark=FAST)
-    with Engine(workspace, slots=2).running() as engine:
+    with LocalEngine(workspace, slots=2).running() as engine:
         yield Ran(engine, store)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,9 +16,11 @@ import msgspec
 from arco.log.commit import Committed
 from arco.state.replay import read_log
 from tests.integration.roles import NAMESPACES, Setup
+from tests.kit import forkserver
 from tests.kit.invariants import check_chain, check_snapshot
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
 
 
 class Member:
@@ -42,8 +44,9 @@ class Member:
         self._ready = Path(self._setup.folder) / f"ready-{name}"
         raw = msgspec.json.encode(self._setup).decode()
         with open(self._log, "a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, self.role, name, raw],
+            self._process = forkserver.shared().start(
+                *(self._module, self.role, name, raw),
+                env=os.environ,
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
@@ -80,7 +83,7 @@ def at_work(setup: Setup, roles: dict[str, int]) -> Iterator[list[Member]]:
     """A crew on a new workspace; told to stop, and waited for, at the end."""
     workspace = setup.open()
     for namespace in NAMESPACES:
-        workspace.catalog.create_namespace(namespace)
+        workspace.commands.catalog.create_namespace(namespace)
     members = [Member(setup, role, n) for role, count in roles.items() for n in range(count)]
     with stopped_at_the_end(setup, members):
         yield members
@@ -112,16 +115,31 @@ def kill_now_and_then(
     seconds: float,
     rng: random.Random,
     every_s: tuple[float, float] = (0.3, 1.5),
+    at_least: int = 1,
 ) -> None:
-    """kill -9, at random instants, one after the other, each started again at once."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    """kill -9, at random instants, one after the other, each started again at once.
+
+    It goes on until there were `at_least` so many: a busy machine starts processes slowly.
+    """
+    start, kills = time.monotonic(), 0
+    while time.monotonic() < start + seconds or kills < at_least:
+        assert time.monotonic() < start + seconds + PATIENCE_S, f"only {kills} processes got ready"
         let_work(setup, members, rng.uniform(*every_s))
         ready = [member for member in members if member.ready]
         if ready:
             victim = rng.choice(ready)
             victim.kill()
             victim.start()
+            kills += 1
+
+
+def let_commit(setup: Setup, members: list[Member], generations: int) -> None:
+    """Let them go on until there are so many generations, at the pace of a busy machine."""
+    workspace = setup.open()
+    start = time.monotonic()
+    while workspace.read.snapshot().generation < generations:
+        assert time.monotonic() < start + PATIENCE_S, "next to nothing was committed"
+        let_work(setup, members, 0.5)
 
 
 def check_violations(setup: Setup) -> None:
@@ -135,8 +153,8 @@ def check_whole(setup: Setup) -> dict[str, int]:
     workspace = setup.open()
     while isinstance(workspace.committer.commit(), Committed):
         pass
-    snapshot = workspace.snapshot()
-    logged = Counter(r.event.id for r in read_log(snapshot, workspace.types))
+    snapshot = workspace.read.snapshot()
+    logged = Counter(r.event.id for r in read_log(snapshot, workspace.core.types))
     acknowledged = setup.acknowledged()
     lost = [event for event in acknowledged if event not in logged]
     twice = [event for event, count in logged.items() if count > 1]
@@ -144,9 +162,9 @@ def check_whole(setup: Setup) -> dict[str, int]:
     assert not twice, f"{len(twice)} events are in the log twice: {twice[:5]}"
     check_snapshot(snapshot)
     check_chain(workspace)
-    report = workspace.fsck()
+    report = workspace.upkeep.fsck()
     assert report.clean, [f for f in report.findings if f.severity == "error"][:10]
-    rebuilt = workspace.rebuild(publish=False)
+    rebuilt = workspace.upkeep.rebuild(publish=False)
     assert rebuilt.same, rebuilt.differences
     return {
         "acknowledged": len(acknowledged),

@@ -17,7 +17,9 @@ from typing import Self
 
 from arco.app import Workspace
 from arco.orchestration.tables import RunRow
+from tests.kit import forkserver
 from tests.kit.flows import deploy, end_of, tasks_of, trigger
+from tests.kit.forkserver import Forked
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"interval": 0.1, "heartbeat": 0.5, "zombie-after": 4, "claim": 6}
@@ -43,6 +45,11 @@ FOLDER = Path({folder!r})
 again = Retry(max_attempts=9, delay="1s", max_delay="1s")
 
 
+def worker():
+    """The process of this task's worker: it has started the slot host, which forked the slot."""
+    return int(Path(f"/proc/{{os.getppid()}}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def first(name):
     """Whether nobody came here before; who comes first leaves its number."""
     try:
@@ -50,7 +57,7 @@ def first(name):
     except FileExistsError:
         return False
     with file:
-        file.write(str(os.getpid()))
+        file.write(str(worker()))
     return True
 '''
 
@@ -61,13 +68,25 @@ class Process:
     def __init__(self, crew: FlowCrew, role: str, number: int, *arguments: str) -> None:
         self.role = role
         self.log = crew.folder / f"{role}-{number}.log"
-        command = [sys.executable, "-m", "arco.cli", role, *arguments]
-        if crew.unprivileged:
-            command = [sys.executable, "-c", UNPRIVILEGED, *command]
+        self._process: subprocess.Popen[bytes] | Forked
         with open(self.log, "w") as log:
-            self._process = subprocess.Popen(
-                command, cwd=crew.folder, env=crew.env, stdout=log, stderr=log
-            )
+            if crew.unprivileged:
+                command = [sys.executable, "-m", "arco.cli", role, *arguments]
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", UNPRIVILEGED, *command],
+                    cwd=crew.folder,
+                    env=crew.env,
+                    stdout=log,
+                    stderr=log,
+                )
+            else:
+                self._process = forkserver.shared().start(
+                    *("arco.cli", role, *arguments),
+                    env=crew.env,
+                    cwd=crew.folder,
+                    stdout=log,
+                    stderr=log,
+                )
 
     @property
     def pid(self) -> int:
@@ -99,16 +118,14 @@ class Process:
 class FlowCrew:
     """A project, deployed to a workspace of its own, and the processes that run it."""
 
-    def __init__(
-        self, folder: Path, pycache: Path, assets: str, *, unprivileged: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, assets: str, *, unprivileged: bool = False) -> None:
         """With `unprivileged`, the modes of files are respected even by root's processes."""
         self.folder = folder
         self.unprivileged = unprivileged
         self.url = f"file://{folder}/lake"
         kept = ("PATH", "HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
-        self.env |= {"ARCO_STORE": self.url, "PYTHONPYCACHEPREFIX": str(pycache)}
+        self.env |= {"ARCO_STORE": self.url}
         self.processes: list[Process] = []
         self._started = 0
         self.workspace = self.open()

@@ -26,9 +26,9 @@ from arco.catalog.events import AssetCreated, AssetObserved, Column
 from arco.clock import SystemClock
 from arco.errors import Conflict, Corrupt, Error, Fenced, Unavailable
 from arco.log.envelope import Payload
-from arco.state.gc import Retention
 from arco.state.snapshot import Snapshot
 from tests.kit.invariants import check_snapshot
+from tests.kit.keeping import keeping
 
 NAMESPACES = ("north", "south")
 PASSING = (Unavailable, Conflict, Fenced)
@@ -94,7 +94,7 @@ def compactor(setup: Setup, name: str) -> None:
     stop = threading.Event()
     workspace = setup.open()
     threading.Thread(target=_watch, args=(setup, stop), daemon=True).start()
-    workspace.compactor(stop, interval_s=0.05, merge_interval_s=0.2).run()
+    workspace.upkeep.compactor(stop, interval_s=0.05, merge_interval_s=0.2).run()
 
 
 def _watch(setup: Setup, stop: threading.Event) -> None:
@@ -107,15 +107,19 @@ def merger(setup: Setup, name: str) -> None:
     workspace = setup.open()
     rng = random.Random(name)
     while not setup.stopped():
-        _trying(lambda: workspace.merger.merge(everything=rng.random() < 0.3))
+        _trying(lambda: workspace.upkeep.merger.merge(everything=rng.random() < 0.3))
         workspace.clock.sleep(rng.uniform(0, 0.3))
 
 
 def collector(setup: Setup, name: str) -> None:
     workspace = setup.open(collects=True)
-    retention = Retention(generations=timedelta(0), at_least=2, rejected=timedelta(0))
+    retention = keeping(
+        generations=timedelta(0),
+        at_least=2,
+        rejected=timedelta(0),
+    )
     while not setup.stopped():
-        _trying(lambda: workspace.gc(retention, dry_run=False))
+        _trying(lambda: workspace.upkeep.gc(retention, dry_run=False))
         workspace.clock.sleep(0.3)
 
 
@@ -140,7 +144,7 @@ def reader(setup: Setup, name: str) -> None:
 
 def _open(workspace: Workspace) -> Snapshot | None:
     try:
-        return workspace.snapshot()
+        return workspace.read.snapshot()
     except PASSING:
         return None
 
@@ -165,7 +169,7 @@ ROLES = {role.__name__: role for role in (writer, compactor, merger, collector, 
 def main() -> int:
     role, name, raw = sys.argv[1:]
     setup = msgspec.convert(json.loads(raw), Setup)
-    setup.open().snapshot()
+    setup.open().read.snapshot()
     (Path(setup.folder) / f"ready-{name}").touch()
     try:
         ROLES[role](setup, name)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco.storage.local import LocalStore
-from arco.worker.checks import Around, Subject, duck, evaluate
+from arco.worker.checks import CheckContext, Subject, duck, evaluate
 from arco.worker.failures import Interrupted, TaskFailed
 from servo.check import expression, in_range, matches, not_null, references, schema_is, unique
 from servo.contract.manifest import Check
@@ -70,7 +70,7 @@ class Lake:
         context = self.session.sparkContext
         given = {"store": self.near, "frame": self.frame, **around}
         given.setdefault("cancel", lambda: context.cancelJobsWithTag(TAG))
-        return list(evaluate(checks, Subject.read(self.near, ref), Around(**given)))
+        return list(evaluate(checks, Subject.read(self.near, ref), CheckContext(**given)))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_spark_is_asked_only_where_it_is_needed(lake: Lake, orders: InputRef) ->
     found = lake.results(orders, unique("id"), expression("abs(price) = price OR price IS NULL"))
     assert [(each.method, each.failing) for each in found] == [("duckdb", 0), ("spark", 1)]
     assert json.loads(found[1].sample[0]) == {"id": 2, "Price": -1.0, "email": "c"}
-    assert found[1].message == "1 of 3 rows do not fulfil abs(price) = price OR price IS NULL"
+    assert found[1].message == "abs(price) = price OR price IS NULL is not true in 1 of 3 rows"
 
 
 def test_distant_data_that_is_large_stays_where_it_is(
@@ -162,7 +162,7 @@ def test_what_spark_cannot_read_is_misconfigured(
         lake.results(orders, given)
     info = caught.value.info
     assert (info.category, info.code) == ("configuration", "checks.invalid")
-    assert info.message.startswith(f"shop.orders: the check {given.name!r} cannot be read: ")
+    assert info.message.startswith(f"shop.orders: the check {given.name!r} is not valid: ")
     assert message.lower() in info.message.lower()
     assert "\n" not in info.message
 

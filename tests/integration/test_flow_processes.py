@@ -7,7 +7,6 @@ system's. One test at a time: each is a handful of processes.
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 import time
@@ -18,15 +17,16 @@ from pathlib import Path
 import pytest
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.errors import Corrupt, Denied, Error
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
-from arco.orchestration import states
 from arco.orchestration.events import AttemptLost, TaskFinished
 from arco.orchestration.limits import Timing
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import TaskRow
 from arco.state.replay import read_log
 from tests.integration.flow_crew import PATIENT, QUICK, FlowCrew
+from tests.kit.depth import KILL_SEED
 from tests.kit.flows import check_attempts, check_run, check_store, commit_all, tasks_of
 from tests.kit.outages import DownStore
 
@@ -36,16 +36,15 @@ Assemble = Callable[[str], FlowCrew]
 
 
 @pytest.fixture
-def assemble(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assemble]:
-    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
+def assemble(tmp_path: Path) -> Iterator[Assemble]:
     with ExitStack() as stack:
-        yield lambda assets: stack.enter_context(FlowCrew(tmp_path, pycache, assets))
+        yield lambda assets: stack.enter_context(FlowCrew(tmp_path, assets))
 
 
 def check_succeeded(crew: FlowCrew) -> dict[str, TaskRow]:
     w = crew.open()
-    ends = dict.fromkeys(tasks_of(w, crew.run_id), states.SUCCEEDED)
-    tasks = check_run(w, crew.run_id, states.RUN_SUCCEEDED, ends, late=True)
+    ends = dict.fromkeys(tasks_of(w, crew.run_id), TaskState.SUCCEEDED)
+    tasks = check_run(w, crew.run_id, RunState.SUCCEEDED, ends, late=True)
     check_attempts(w, crew.run_id)
     check_store(w)
     return tasks
@@ -56,7 +55,7 @@ def failures(crew: FlowCrew) -> dict[str, set[str]]:
     w = crew.open()
     assets = {task.task_id: key for key, task in tasks_of(w, crew.run_id).items()}
     found: dict[str, set[str]] = {key: set() for key in assets.values()}
-    for recorded in read_log(w.snapshot(), w.types):
+    for recorded in read_log(w.read.snapshot(), w.core.types):
         match recorded.payload:
             case TaskFinished(result=result) if result.error is not None:
                 found[assets[result.task_id]].add(result.error.code)
@@ -68,7 +67,7 @@ def failures(crew: FlowCrew) -> dict[str, set[str]]:
 SLOW = """
 @asset(namespace="flow", retry=again)
 def slow() -> None:
-    while first("slow") or os.getpid() == int((FOLDER / "slow.started").read_text()):
+    while first("slow") or worker() == int((FOLDER / "slow.started").read_text()):
         time.sleep(0.05)
 
 
@@ -102,9 +101,8 @@ def fan(count: int) -> str:
 
 
 def test_an_orchestrator_that_is_killed_again_and_again_does_no_harm(assemble: Assemble) -> None:
-    seed = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
-    print(f"replay with ARCO_KILL_SEED={seed}")
-    rng = random.Random(seed)
+    print(f"replay with ARCO_KILL_SEED={KILL_SEED}")
+    rng = random.Random(KILL_SEED)
     crew = assemble(fan(40))
     for _ in range(2):
         crew.start("worker", PATIENT, "--slots", "2")
@@ -175,17 +173,14 @@ def test_a_worker_that_is_told_to_stop_finishes_or_hands_back_what_it_has(
     assert attempts == {"flow.short": 1, "flow.endless": 2, "flow.stuck": 2, "flow.then": 1}
 
 
-def test_processes_go_on_after_the_store_has_denied_access(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
-    with FlowCrew(tmp_path, pycache, fan(40), unprivileged=True) as crew:
+def test_processes_go_on_after_the_store_has_denied_access(tmp_path: Path) -> None:
+    with FlowCrew(tmp_path, fan(40), unprivileged=True) as crew:
         orchestrator = crew.start("orchestrator", PATIENT)
         worker = crew.start("worker", PATIENT, "--slots", "2")
 
         def done() -> int:
             ends = [task.state for task in tasks_of(crew.workspace, crew.run_id).values()]
-            return ends.count(states.SUCCEEDED)
+            return ends.count(TaskState.SUCCEEDED)
 
         crew.until(lambda: done() > 4, "the first tasks")
         crew.make_writable(False)
@@ -193,7 +188,7 @@ def test_processes_go_on_after_the_store_has_denied_access(
             lambda: all("Permission denied" in p.log.read_text() for p in (orchestrator, worker)),
             "the processes' words about it",
         )
-        silent = "waiting: no orchestrator has been alive since"
+        silent = "waiting: no orchestrator has been running since"
         crew.until(lambda: silent in crew.servo("runs", "show", crew.run_id), "what is shown")
         shown = json.loads(crew.servo("runs", "show", crew.run_id, "--json"))
         assert "orchestrator" in {reason["what"] for reason in shown["waiting"]}
@@ -208,10 +203,7 @@ def test_processes_go_on_after_the_store_has_denied_access(
             assert process.terminate() == 0, process.log.read_text()
 
 
-def test_a_worker_ends_although_the_store_takes_no_reports(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
+def test_a_worker_ends_although_the_store_takes_no_reports(tmp_path: Path) -> None:
     assets = """
 @asset(namespace="flow", retry=again)
 def one() -> None:
@@ -219,7 +211,7 @@ def one() -> None:
     while not (FOLDER / "go").exists():
         time.sleep(0.02)
 """
-    with FlowCrew(tmp_path, pycache, assets, unprivileged=True) as crew:
+    with FlowCrew(tmp_path, assets, unprivileged=True) as crew:
         crew.start("orchestrator", PATIENT)
         worker = crew.start("worker", PATIENT, "--drain", "1")
         crew.until(lambda: crew.first_process("one"), "the task's start")
@@ -227,7 +219,7 @@ def one() -> None:
         (crew.folder / "go").touch()
         crew.drop(worker)
         assert worker.terminate() == 6
-        assert "did not take the results of flow.one attempt 1" in worker.log.read_text()
+        assert "did not accept the results of flow.one attempt 1" in worker.log.read_text()
         crew.make_writable(True)
         crew.start("worker", QUICK)
         crew.start("orchestrator", QUICK)  # which does not wait for the dead one for long
@@ -237,10 +229,9 @@ def one() -> None:
 
 @pytest.mark.parametrize("role", ["orchestrator", "worker"])
 def test_a_process_that_is_denied_access_at_its_start_says_so_at_once(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, role: str
+    tmp_path: Path, role: str
 ) -> None:
-    pycache = tmp_path_factory.getbasetemp().parent / "pycache"
-    with FlowCrew(tmp_path, pycache, SLOW, unprivileged=True) as crew:
+    with FlowCrew(tmp_path, SLOW, unprivileged=True) as crew:
         (crew.folder / "lake").chmod(0)
         process = crew.start(role, PATIENT)
         crew.drop(process)
@@ -288,10 +279,10 @@ def test_a_run_of_remote_workers_is_cancelled(assemble: Assemble) -> None:
     crew.servo("runs", "cancel", crew.run_id, "--reason", "enough")
     crew.until(crew.ended, "the end of the run")
     w = crew.open()
-    ends = dict.fromkeys(tasks_of(w, crew.run_id), states.CANCELLED)
-    check_run(w, crew.run_id, states.RUN_CANCELLED, ends)
+    ends = dict.fromkeys(tasks_of(w, crew.run_id), TaskState.CANCELLED)
+    check_run(w, crew.run_id, RunState.CANCELLED, ends)
     assert "lost" not in set().union(*failures(crew).values()), "they stopped by themselves"
-    snapshot = w.snapshot()
+    snapshot = w.read.snapshot()
     assert (snapshot.all(MATERIALIZATIONS), snapshot.all(PARTITIONS)) == ([], [])
     check_store(w)
 
@@ -323,8 +314,8 @@ BRISK = Timing(
 )
 
 
-def engine_of(crew: FlowCrew) -> Engine:
-    return Engine(crew.open(), slots=2, cache=crew.folder / "cache", timing=BRISK)
+def engine_of(crew: FlowCrew) -> LocalEngine:
+    return LocalEngine(crew.open(), slots=2, cache=crew.folder / "cache", timing=BRISK)
 
 
 def test_an_engine_that_is_stopped_says_so_and_leaves_a_run_that_goes_on(
@@ -333,7 +324,7 @@ def test_an_engine_that_is_stopped_says_so_and_leaves_a_run_that_goes_on(
     crew = assemble(CHAIN)
     said: list[str] = []
 
-    def wait(engine: Engine) -> None:
+    def wait(engine: LocalEngine) -> None:
         try:
             said.append(engine.wait(crew.run_id).state)
         except Error as error:
@@ -348,10 +339,10 @@ def test_an_engine_that_is_stopped_says_so_and_leaves_a_run_that_goes_on(
     waiter.join(timeout=60)
     assert not waiter.is_alive()
     assert said == [f"the engine was stopped before run {crew.run_id} had ended"]
-    assert tasks_of(crew.open(), crew.run_id)["flow.one"].state == states.SUCCEEDED
+    assert tasks_of(crew.open(), crew.run_id)["flow.one"].state == TaskState.SUCCEEDED
 
     with engine_of(crew).running() as engine:
-        assert engine.wait(crew.run_id).state == states.RUN_SUCCEEDED
+        assert engine.wait(crew.run_id).state == RunState.SUCCEEDED
     check_succeeded(crew)
 
 
@@ -362,7 +353,7 @@ def test_an_engine_goes_on_after_an_outage_of_its_store(
     crew = assemble(CHAIN)
     w = crew.open()
     store = DownStore(w.store)
-    engine = Engine(
+    engine = LocalEngine(
         Workspace(store, w.tenant, w.name), slots=2, cache=crew.folder / "cache", timing=BRISK
     )
     with engine.running():
@@ -371,7 +362,7 @@ def test_an_engine_goes_on_after_an_outage_of_its_store(
         crew.until(lambda: engine.orchestrator.outage.began, "the engine's notice")
         (crew.folder / "go").touch()
         store.error = None
-        assert engine.wait(crew.run_id).state == states.RUN_SUCCEEDED
+        assert engine.wait(crew.run_id).state == RunState.SUCCEEDED
     check_succeeded(crew)
 
 
@@ -392,4 +383,4 @@ def test_an_engine_whose_orchestrator_fails_still_reports_what_was_done(
         (crew.folder / "go").touch()
     w = crew.open()
     commit_all(w)
-    assert tasks_of(w, crew.run_id)["flow.one"].state == states.SUCCEEDED
+    assert tasks_of(w, crew.run_id)["flow.one"].state == TaskState.SUCCEEDED

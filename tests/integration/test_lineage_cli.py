@@ -43,7 +43,7 @@ def report(daily_totals: AssetIn["daily_totals"]) -> pa.Table:
 @pytest.fixture(scope="module")
 def servo(tmp_path_factory: pytest.TempPathFactory) -> Servo:
     at = tmp_path_factory.mktemp("lineage")
-    servo = Servo(at, at / "pycache")
+    servo = Servo(at)
     folder = servo.directory / "project"
     folder.mkdir()
     (folder / "shop.py").write_text(SHOP)

@@ -74,7 +74,7 @@ def consume_and_forget(w: Workspace) -> Callable[[], None]:
 
     def act() -> None:
         commit_all(w)
-        w.catalog.create_namespace(f"further_{next(numbers)}")
+        w.commands.catalog.create_namespace(f"further_{next(numbers)}")
 
     return act
 
@@ -90,7 +90,7 @@ def check_whole(site: Site, acknowledged: list[str]) -> None:
     commit_all(w)
     assert [meta.path for meta in w.store.list(paths.REJECTED)] == []
     check_at_rest(w, acknowledged, [entry.id for entry in read_log(w)])
-    assert w.rebuild(publish=False).same
+    assert w.upkeep.rebuild(publish=False).same
 
 
 def settled(act: Callable[[], T]) -> T:
@@ -108,7 +108,7 @@ def settled(act: Callable[[], T]) -> T:
 
 def test_append_whose_response_is_lost_is_logged_once(site: Site) -> None:
     writer, compactor = site.far(), site.near()
-    compactor.catalog.create_namespace("first")
+    compactor.commands.catalog.create_namespace("first")
     site.proxy.use(
         Rule("drop", op="put", path=INBOX, times=1, action=consume_and_forget(compactor))
     )
@@ -123,7 +123,7 @@ def test_command_whose_response_is_lost_is_applied_and_logged_once(site: Site) -
     site.proxy.use(
         Rule("drop", op="put", path=INBOX, times=1, action=consume_and_forget(compactor))
     )
-    done = settled(lambda: client.catalog.create_namespace("lost", idempotency_key="once"))
+    done = settled(lambda: client.commands.catalog.create_namespace("lost", idempotency_key="once"))
     check_whole(site, [done.event_id])
     assert len(entries(site.near(), "lost")) == 1
 
@@ -145,7 +145,7 @@ def test_every_response_to_a_commit_can_be_lost_once(site: Site) -> None:
     """Segment, table files, manifests, root, hint, deletions: each in its turn."""
     acknowledged: list[str] = []
     for number in range(40):
-        commands, name = site.far().catalog, f"n{number}"
+        commands, name = site.far().commands.catalog, f"n{number}"
         site.proxy.use(Rule("drop", path="^(?!.*/inbox/)", op="put", skip=number, times=1))
         act = functools.partial(commands.create_namespace, name, idempotency_key=name)
         acknowledged.append(settled(act).event_id)
@@ -179,7 +179,7 @@ def test_batch_that_arrives_after_many_commits_by_a_new_process_is_recognised(si
     consume = consume_and_forget(compactor)
     for _ in range(30):
         consume()
-    compactor.merger.merge(everything=True)
+    compactor.upkeep.merger.merge(everything=True)
     site.proxy.release()
     commit_all(site.near())
     check_whole(site, list(receipt.event_ids))
@@ -188,35 +188,35 @@ def test_batch_that_arrives_after_many_commits_by_a_new_process_is_recognised(si
 
 def test_late_batch_of_a_command_that_was_rolled_back_does_not_bring_it_back(site: Site) -> None:
     client, operator = site.far(), site.near()
-    operator.catalog.create_namespace("sales")
-    before = operator.snapshot().generation
+    operator.commands.catalog.create_namespace("sales")
+    before = operator.read.snapshot().generation
     site.proxy.use(Rule("repeat", op="put", path=INBOX, times=1))
-    client.catalog.create_asset("sales.mistake")
+    client.commands.catalog.create_asset("sales.mistake")
     consume_and_forget(operator)()
-    operator.rollback(before, reason="test")
+    operator.upkeep.rollback(before, reason="test")
     assert site.proxy.release() in ([200], [201])
     commit_all(operator)
-    operator.catalog.create_namespace("afterwards")
+    operator.commands.catalog.create_namespace("afterwards")
     w = site.near()
-    assert [row.name for row in w.read_catalog().assets("sales")] == []
+    assert [row.name for row in w.read.catalog().assets("sales")] == []
     assert len([e for e in read_log(w) if e.data.get("name") == "mistake"]) == 1
     # Not `check_whole`: the model of the tests' kit knows no rollbacks.
-    check_snapshot(w.snapshot())
+    check_snapshot(w.read.snapshot())
     check_chain(w)
     check_fsck(w)
-    assert w.rebuild(publish=False).same
+    assert w.upkeep.rebuild(publish=False).same
 
 
 def test_late_manifest_changes_nothing(site: Site) -> None:
-    site.near().catalog.create_namespace("first")
+    site.near().commands.catalog.create_namespace("first")
     client = site.far()
     site.proxy.use(Rule("repeat", op="put", path="/manifests/"))
-    done = client.catalog.create_namespace("second")
+    done = client.commands.catalog.create_namespace("second")
     site.proxy.use()
-    after = [site.near().catalog.create_namespace(f"third_{n}").event_id for n in range(3)]
+    after = [site.near().commands.catalog.create_namespace(f"third_{n}").event_id for n in range(3)]
     site.proxy.release()
     check_whole(site, [done.event_id, *after])
-    names = [row.namespace for row in site.near().read_catalog().namespaces()]
+    names = [row.namespace for row in site.near().read.catalog().namespaces()]
     assert names == ["first", "second", "third_0", "third_1", "third_2"]
 
 
@@ -250,7 +250,9 @@ def test_flipped_bit_in_a_batch_is_noticed(site: Site) -> None:
 @pytest.mark.parametrize("skip", range(3))
 @pytest.mark.parametrize("rule", SPOILT.values(), ids=SPOILT)
 def test_bad_read_of_a_root_manifest_breaks_nothing(site: Site, rule: Rule, skip: int) -> None:
-    acknowledged = [site.near().catalog.create_namespace(f"n{n}").event_id for n in range(3)]
+    acknowledged = [
+        site.near().commands.catalog.create_namespace(f"n{n}").event_id for n in range(3)
+    ]
     acknowledged += site.near().ledger.append([NamespaceCreated(namespace="last")]).event_ids
     site.proxy.use(rule._replace(path=ROOT, skip=skip))
     settled(lambda: commit_all(site.far()))
@@ -258,7 +260,9 @@ def test_bad_read_of_a_root_manifest_breaks_nothing(site: Site, rule: Rule, skip
 
 
 def test_flipped_bit_in_a_root_manifest_is_never_committed_upon(site: Site) -> None:
-    acknowledged = [site.near().catalog.create_namespace(f"n{n}").event_id for n in range(3)]
+    acknowledged = [
+        site.near().commands.catalog.create_namespace(f"n{n}").event_id for n in range(3)
+    ]
     for n in range(24):
         acknowledged += site.near().ledger.append([NamespaceCreated(namespace=f"f{n}")]).event_ids
         site.proxy.use(Rule("flip", op="get", path=ROOT, skip=n % 2, times=1), seed=n)
@@ -269,15 +273,15 @@ def test_flipped_bit_in_a_root_manifest_is_never_committed_upon(site: Site) -> N
 def test_reader_on_a_bad_line_sees_right_rows_or_an_error(site: Site) -> None:
     w = site.near()
     for n in range(6):
-        w.catalog.create_namespace(f"n{n}", description=json.dumps([n] * 50))
-    expected = w.read_catalog().namespaces()
+        w.commands.catalog.create_namespace(f"n{n}", description=json.dumps([n] * 50))
+    expected = w.read.catalog().namespaces()
     outcomes: list[bool] = []
     for seed in range(12):
         site.proxy.use(
             Rule("flip", op="get", rate=0.06), Rule("shorten", op="get", rate=0.04), seed=seed
         )
         try:
-            rows = site.far().read_catalog().namespaces()
+            rows = site.far().read.catalog().namespaces()
         except (Corrupt, Unavailable, NotFound, AlreadyExists):
             outcomes.append(False)
             continue

@@ -13,13 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.depth import deep_only
+
 ALONE = Path(__file__).parent / "alone"
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", sorted(path.stem for path in ALONE.glob("spark_*.py")))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.stem, marks=[deep_only] if path.stem == "spark_cluster" else [])
+        for path in sorted(ALONE.glob("spark_*.py"))
+    ],
+)
 def test_in_a_process_of_its_own(name: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(

@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco.clock import SystemClock
+from arco.columns import types
 from arco.errors import Invalid
-from arco.spark import types
-from arco.spark.failed import TaskFailed
 from arco.spark.host import SparkHost, SparkTask
 from arco.spark.location import spark_url
 from arco.spark.read import read_frame
-from arco.spark.relation import File, Folder, relation
+from arco.spark.relation import DataFile, VersionFolder, relation
 from arco.spark.write import write_frame
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.scoped import ScopedStore
+from arco.tasks.failure import TaskFailed
 from arco.worker.footers import columns_of
 from arco.worker.output import summed_up, tables_of, write
 from arco.worker.secrets import Redactor
@@ -133,10 +133,10 @@ def test_files_that_are_known_are_not_looked_for(task: SparkTask, store: ScopedS
     folders = []
     for i in range(2):
         path = put(store, pa.table({"x": [i, i]}), n=i).path
-        files = [File(spark_url(store, m.path), m.size, 0) for m in store.list(f"{path}/")]
-        folders.append(Folder(spark_url(store, path), (i,), tuple(files)))
+        files = [DataFile(spark_url(store, m.path), m.size, 0) for m in store.list(f"{path}/")]
+        folders.append(VersionFolder(spark_url(store, path), (i,), tuple(files)))
     fields = [types.field("x", "long")], [types.field("n", "long")]
-    ghost = Folder(spark_url(store, "nowhere"), (2,), ())
+    ghost = VersionFolder(spark_url(store, "nowhere"), (2,), ())
     frame = relation(task.session, *fields, [*folders, ghost], {}, listed=True)
     assert rows(frame.groupBy("n").count()) == [{"n": 0, "count": 2}, {"n": 1, "count": 2}]
 
@@ -209,14 +209,14 @@ def test_what_is_missing_is_named_and_never_an_empty_frame(
     gone = MaterializationRef(partition="p=i:2", materialization_id="m", path="data/up/2/m")
     for ref, texts in (
         (asset(), ["sales.up"]),
-        (asset(there, gone), ["sales.up", "'p=i:2'", "data/up/2/m"]),
+        (asset(there, gone), ["sales.up", "[p=2] is damaged", "data/up/2/m"]),
     ):
         with pytest.raises(TaskFailed) as caught:
             read_frame(task, store, ref)
         assert (caught.value.info.category, caught.value.info.code) == ("input", "input.missing")
         assert all(text in caught.value.info.message for text in texts)
     store.put("data/up/2/m/part-0.parquet", b"no parquet")
-    with pytest.raises(TaskFailed, match=r"part-0\.parquet is no readable"):
+    with pytest.raises(TaskFailed, match=r"part-0\.parquet is not a readable"):
         read_frame(task, store, asset(gone))
 
 
@@ -397,7 +397,7 @@ def test_options_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("SELECT 1 AS a, 2 AS a", "two columns are called 'a'"),
+        ("SELECT 1 AS a, 2 AS a", "two columns have the name 'a'"),
         ("SELECT 1 AS a, 2 AS A", "'a' and 'A' differ only in case"),
         ("SELECT 1 AS a, NULL AS b", "'b' is of type void"),
         ("SELECT ARRAY() AS b", r"'b\[\]' is of type void"),

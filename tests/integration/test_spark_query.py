@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from arco.spark.failed import TaskFailed
 from arco.spark.host import SparkHost, SparkTask
-from arco.spark.query import Query
+from arco.spark.query import TaskQuery
 from arco.spark.read import HasSession
+from arco.tasks.failure import TaskFailed
 from tests.kit.spark_task import StandIn, spark_host, spark_task
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -39,7 +39,7 @@ def inputs(task: SparkTask) -> dict[str, Any]:
 
 def failure(task: HasSession, sql: str, inputs: dict[str, Any], **given: Any) -> Any:
     with pytest.raises(TaskFailed) as caught:
-        Query(sql, file="shop/marts.py", line=7, **given).run(task, inputs)
+        TaskQuery(sql, file="shop/marts.py", line=7, **given).run(task, inputs)
     return caught.value.info
 
 
@@ -60,7 +60,7 @@ def test_refs_are_tables_and_templates_are_literals(
     FROM orders o LEFT ANTI JOIN other USING (id)
     WHERE day = {{ partition("date") }} AND id < {{ config("limit") }};
     """
-    query = Query(
+    query = TaskQuery(
         sql,
         partition="date=d:2025-01-15,region=s:it%27s%20%5C%20%22",
         config={"label": "a'b\\c\n{{x}}", "limit": 3, "none": None},
@@ -79,7 +79,7 @@ def test_every_kind_of_query_runs(task: SparkTask, inputs: dict[str, Any], conne
         ("(SELECT 1) UNION ALL SELECT 2 ; -- the end", 2),
         ("WITH a AS (SELECT 1 AS x, 2 AS x) SELECT * FROM a -- the end", 1),
     ):
-        assert Query(sql).run(stand_in, inputs).count() == count
+        assert TaskQuery(sql).run(stand_in, inputs).count() == count
 
 
 @pytest.mark.parametrize("connect", [False, True])
@@ -115,7 +115,7 @@ def test_what_begins_like_a_query_and_writes_is_refused(
 ) -> None:
     target = tmp_path / "written"
     info = failure(StandIn(task.session, connect=connect), sql.format(target), inputs)
-    assert (info.code, "no query" in info.message) == ("sql.invalid", True)
+    assert (info.code, "not a query" in info.message) == ("sql.invalid", True)
     assert not target.exists()
 
 
@@ -171,7 +171,7 @@ def test_errors_that_come_with_the_rows_point_there_too(
     task: SparkTask, inputs: dict[str, Any]
 ) -> None:
     sql = "SELECT id,\n  10 / (id - 1) AS x FROM {{ ref('sales.orders') }}"
-    query = Query(sql, file="shop/marts.py", line=7)
+    query = TaskQuery(sql, file="shop/marts.py", line=7)
     frame = query.run(task, inputs)
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as caught:
         frame.collect()

@@ -17,9 +17,10 @@ from arco.app import Workspace, chain
 from arco.errors import AlreadyExists, Invalid
 from arco.log.commit import Committed
 from arco.log.envelope import Batch, encode_batch
-from arco.spark.rebuild import SparkEngine
+from arco.spark.rebuild import SparkRebuildEngine
 from arco.spark.session import open_session
 from arco.storage import paths
+from tests.kit.depth import scaled
 from tests.kit.histories import history, random_draw
 from tests.kit.invariants import check_snapshot
 from tests.kit.model import check_against_model
@@ -63,20 +64,20 @@ def fill(workspace: Workspace, seed: int, steps: int) -> None:
             if rng.random() < 0.7:
                 workspace.committer.commit()
         if rng.random() < 0.2:
-            workspace.merger.merge(everything=True)
+            workspace.upkeep.merger.merge(everything=True)
     while isinstance(workspace.committer.commit(), Committed):
         pass
 
 
 def test_spark_leaves_out_what_was_rolled_back(session: SparkSession, tmp_path: Path) -> None:
     workspace = Workspace.open(str(tmp_path), "acme", "prod")
-    fill(workspace, 4, 100)
-    kept = workspace.snapshot().generation
-    fill(workspace, 5, 100)
-    workspace.rollback(kept, reason="a test")
-    fill(workspace, 6, 50)
-    spark = workspace.rebuild(SparkEngine(chain, session), publish=False)
-    embedded = workspace.rebuild(publish=False)
+    fill(workspace, 4, scaled(50, 100))
+    kept = workspace.read.snapshot().generation
+    fill(workspace, 5, scaled(50, 100))
+    workspace.upkeep.rollback(kept, reason="a test")
+    fill(workspace, 6, scaled(25, 50))
+    spark = workspace.upkeep.rebuild(SparkRebuildEngine(chain, session), publish=False)
+    embedded = workspace.upkeep.rebuild(publish=False)
     assert spark.same and embedded.same, (spark.differences, embedded.differences)
 
 
@@ -84,26 +85,26 @@ def test_spark_repairs_a_state_that_is_not_the_fold_of_its_log(
     session: SparkSession, tmp_path: Path
 ) -> None:
     workspace = Workspace.open(str(tmp_path), "acme", "prod")
-    fill(workspace, 7, 200)
+    fill(workspace, 7, scaled(100, 200))
     sabotage(workspace)
-    repaired = workspace.rebuild(SparkEngine(chain, session))
-    assert not repaired.same and repaired.published == workspace.snapshot().generation
-    check_snapshot(workspace.snapshot())
+    repaired = workspace.upkeep.rebuild(SparkRebuildEngine(chain, session))
+    assert not repaired.same and repaired.published == workspace.read.snapshot().generation
+    check_snapshot(workspace.read.snapshot())
     check_against_model(workspace)
-    assert workspace.fsck().clean
-    assert workspace.rebuild(publish=False).same
+    assert workspace.upkeep.fsck().clean
+    assert workspace.upkeep.rebuild(publish=False).same
 
 
 def test_spark_rebuilds_a_workspace_on_s3_without_any_connector(session: SparkSession) -> None:
     with seaweedfs() as backend:
         workspace = Workspace.open(backend.url, "acme", "prod", options=backend.options)
-        fill(workspace, 8, 60)
-        spark = workspace.rebuild(SparkEngine(chain, session), publish=False)
+        fill(workspace, 8, scaled(30, 60))
+        spark = workspace.upkeep.rebuild(SparkRebuildEngine(chain, session), publish=False)
         assert spark.same and spark.events > 0, spark.differences
 
 
 def test_spark_refuses_a_store_that_only_this_process_has(session: SparkSession) -> None:
     workspace = make_workspace()
-    fill(workspace, 9, 5)
+    fill(workspace, 9, scaled(2, 5))
     with pytest.raises(Invalid, match="memory"):
-        workspace.rebuild(SparkEngine(chain, session), publish=False)
+        workspace.upkeep.rebuild(SparkRebuildEngine(chain, session), publish=False)

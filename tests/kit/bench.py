@@ -1,18 +1,32 @@
-"""An executor over a store in memory, and a project to deploy to it."""
+"""An executor over a store, and a project to deploy to it."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import random
+import sys
 import textwrap
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arco.clock import SystemClock
+from arco.app import Workspace
+from arco.clock import Clock, SystemClock
+from arco.errors import NotFound
 from arco.storage import paths
-from arco.storage.memory import MemoryStore
+from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Store
+from arco.transport.task_envelope import EnvelopeSigner
 from arco.worker.artifact import ArtifactCache, digest, pack
+from arco.worker.attempt import Attempt, Shared
 from arco.worker.execute import Executor
+from arco.worker.loader import Loader
+from arco.worker.log_parts import RunLogs
+from arco.worker.secrets import NO_SECRETS
+from arco.worker.stopping import Stopping
+from arco.worker.supervise import Control
 from servo.contract.identity import attempt_id
 from servo.contract.task import CodeRef, Materialization, TaskRequest, TaskResult
 from tests.kit.workspace import seeded_ulids
@@ -31,9 +45,6 @@ class NoControl:
     def cancelled(self) -> bool:
         return False
 
-    def timed_out(self) -> bool:
-        return False
-
     def progress(self, percent: int, message: str) -> None:
         pass
 
@@ -43,17 +54,89 @@ class Switch(NoControl):
 
     def __init__(self) -> None:
         self.stop = False
-        self.late = False
         self.reports: list[tuple[int, str]] = []
 
     def cancelled(self) -> bool:
         return self.stop
 
-    def timed_out(self) -> bool:
-        return self.late
-
     def progress(self, percent: int, message: str) -> None:
         self.reports.append((percent, message))
+
+
+class NoProcess:
+    """An attempt's process, where nobody looks at what becomes of it."""
+
+    def logger(self, name: str) -> logging.Logger:
+        return logging.Logger(name)
+
+    def progress(self, percent: int, text: str) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def own_changes(self) -> Iterator[None]:
+        yield
+
+    def loaded(self) -> None:
+        pass
+
+    def called(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """What is imported meanwhile from new places is forgotten, and so are the places."""
+    path, modules = list(sys.path), dict(sys.modules)
+    try:
+        yield
+    finally:
+        new = tuple(place for place in sys.path if place not in path)
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+            if any(str(place).startswith(new) for place in places if new):
+                del sys.modules[name]
+        sys.modules.update(modules)
+
+
+def attempt_here(
+    request: TaskRequest, store: Store, clock: Clock, artifacts: ArtifactCache
+) -> TaskResult:
+    """An attempt in this process, for stores that no other one can open."""
+    shared = Shared(
+        store=store,
+        clock=clock,
+        ids=seeded_ulids(clock, random.randrange(1 << 30)),
+        worker_id="w1",
+        target_file_bytes=1 << 20,
+        process=NoProcess(),
+    )
+    loader, stopping = Loader(artifacts.folder(request.code.artifact)), Stopping(request.timeout_s)
+    with stopping.listening(), importing():
+        return Attempt(shared, request, stopping, loader, NO_SECRETS).run()
+
+
+class HereExecutor:
+    """Runs tasks in this process, one at a time."""
+
+    def __init__(self, workspace: Workspace, signer: EnvelopeSigner, cache: Path) -> None:
+        self._workspace = workspace
+        self._signer = signer
+        self._artifacts = ArtifactCache(workspace.store, cache)
+
+    def open(self, raw: bytes) -> TaskRequest:
+        w = self._workspace
+        return self._signer.open(raw, tenant=w.tenant, workspace=w.name)
+
+    def run(self, request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
+        w = self._workspace
+        return attempt_here(request, w.store, w.clock, self._artifacts)
+
+    def end_idle(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class Bench:
@@ -62,7 +145,7 @@ class Bench:
     def __init__(self, folder: Path, store: Store | None = None, **settings: Any) -> None:
         self.folder = folder
         self.clock = SystemClock()
-        self.plain = MemoryStore(self.clock)
+        self.plain: Store = LocalStore(folder / "store")
         self.store = store or self.plain
         self.artifact = ""
         settings.setdefault("signer", None)
@@ -78,6 +161,7 @@ class Bench:
             "w1",
             **settings,
         )
+        weakref.finalize(self, self.executor.close)
 
     def deploy(self, source: str, **files: str) -> Bench:
         project = self.folder / f"project-{random.randbytes(4).hex()}"
@@ -112,8 +196,17 @@ class Bench:
     def run(self, name: str = "f", control: Any = None, **changes: Any) -> TaskResult:
         return self.executor.run(self.request(name, **changes), control or Switch())
 
+    def run_here(self, name: str = "f", **changes: Any) -> TaskResult:
+        """An attempt in this process, for stores that no other one can open."""
+        artifacts = ArtifactCache(self.plain, self.folder / "cache")
+        return attempt_here(self.request(name, **changes), self.store, self.clock, artifacts)
+
     def log(self, run: str = "r1", task: str = "t1", attempt: int = 1) -> str:
-        return self.plain.get(paths.attempt_log(run, task, attempt)).data.decode()
+        """What an attempt has logged; NotFound if nothing."""
+        texts = [log.text for log in RunLogs(self.plain, run).new([task]) if log.attempt == attempt]
+        if not texts:
+            raise NotFound(f"attempt {attempt} of {run} {task} has no log")
+        return texts[0]
 
     def listed(self, prefix: str) -> list[str]:
         """Of the store that tasks write to."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
@@ -24,48 +24,51 @@ class Crash(BaseException):
     """The process dies here. Not an Exception: no handler for errors may survive it."""
 
 
-class _Wrapper:
+class StoreWrapper:
     """Every call of the port passes through `_call`, and is logged as (op, path)."""
 
     parallelism = 1
 
     def __init__(self, inner: Store) -> None:
-        self._inner = inner
+        self.inner = inner
         self.calls: list[tuple[str, str]] = []
 
     @property
     def url(self) -> str:
-        return self._inner.url
+        return self.inner.url
 
     def get(self, path: str) -> Object:
-        return self._call("get", path, lambda: self._inner.get(path))
+        return self._call("get", path, lambda: self.inner.get(path))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        return self._call("get_range", path, lambda: self._inner.get_range(path, start, length))
+        return self._call("get_range", path, lambda: self.inner.get_range(path, start, length))
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
-        return self._call("put", path, lambda: self._inner.put(path, data, mode))
+        return self._call("put", path, lambda: self.inner.put(path, data, mode))
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        return self._call("put", path, lambda: self.inner.put_parts(path, parts))
 
     def head(self, path: str) -> ObjectMeta:
-        return self._call("head", path, lambda: self._inner.head(path))
+        return self._call("head", path, lambda: self.inner.head(path))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        return self._call("list", prefix, lambda: self._inner.list(prefix, start_after))
+        return self._call("list", prefix, lambda: self.inner.list(prefix, start_after))
 
     def delete(self, path: str) -> None:
-        return self._call("delete", path, lambda: self._inner.delete(path))
+        return self._call("delete", path, lambda: self.inner.delete(path))
 
     def copy(self, source: str, target: str) -> None:
-        return self._call("copy", source, lambda: self._inner.copy(source, target))
+        return self._call("copy", source, lambda: self.inner.copy(source, target))
 
     def sign(self, path: str, expiry: timedelta) -> str:
-        return self._call("sign", path, lambda: self._inner.sign(path, expiry))
+        return self._call("sign", path, lambda: self.inner.sign(path, expiry))
 
     def _call(self, op: str, path: str, act: Callable[[], T]) -> T:
         raise NotImplementedError
 
 
-class FaultyStore(_Wrapper):
+class FaultyStore(StoreWrapper):
     """Fails at random: before the effect, or after it, as when the response is lost.
 
     `error_rate` and `lost_response_rate` are the shares of calls, out of 1. With
@@ -118,7 +121,7 @@ class _Waiting(NamedTuple):
     act: Callable[[], None]
 
 
-class UnreliableStore(_Wrapper):
+class UnreliableStore(StoreWrapper):
     """A store behind a network where the faults of `tests.kit.faults` happen.
 
     What a client library detects by itself is an error here: a body that ends
@@ -154,7 +157,7 @@ class UnreliableStore(_Wrapper):
 
     def get(self, path: str) -> Object:
         fault = self._begin("get", path)
-        whole = self._through("get", path, fault, lambda: self._inner.get(path))
+        whole = self._through("get", path, fault, lambda: self.inner.get(path))
         if fault is None:
             return whole
         data = fault.damage(whole.data)
@@ -162,7 +165,7 @@ class UnreliableStore(_Wrapper):
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         fault = self._begin("get", path)
-        data = self._through("get", path, fault, lambda: self._inner.get_range(path, start, length))
+        data = self._through("get", path, fault, lambda: self.inner.get_range(path, start, length))
         damaged = data if fault is None else fault.damage(data)
         if len(damaged) != length or (fault is not None and fault.kind == "page"):
             raise Unavailable(f"get {path}: injected, {len(damaged)} bytes for {length}")
@@ -170,7 +173,7 @@ class UnreliableStore(_Wrapper):
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         def act() -> None:
-            self._inner.put(path, data, mode)
+            self.inner.put(path, data, mode)
             self._written[path] = self._clock.now()
 
         self._call("put", path, act)
@@ -179,7 +182,7 @@ class UnreliableStore(_Wrapper):
         fault = self._begin("list", prefix)
         if fault is not None and fault.kind in ("shorten", "flip", "page"):
             raise Unavailable(f"list {prefix}: injected, a listing that cannot be parsed")
-        listed = self._through("list", prefix, fault, lambda: self._inner.list(prefix, start_after))
+        listed = self._through("list", prefix, fault, lambda: self.inner.list(prefix, start_after))
         if fault is None or fault.kind != "hide":
             return listed
         return self._without_new(listed, fault.rule.delay_s)
@@ -247,7 +250,7 @@ def _error(rule: Rule, message: str) -> Error:
     return Denied(message) if rule.status in (401, 403) else Unavailable(message)
 
 
-class CrashStore(_Wrapper):
+class CrashStore(StoreWrapper):
     """Dies at call number `at`, counted from 1, before or after its effect.
 
     A dead process makes no more calls, so every later one raises `Crash` too,

@@ -19,6 +19,7 @@ import functools
 import hashlib
 import itertools
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,27 +27,30 @@ from typing import Any
 
 from arco.app import Workspace
 from arco.clock import Clock
-from arco.dispatch.queues.memory import MemoryQueue
-from arco.dispatch.queues.port import Delivery, Queue
 from arco.errors import Conflict, Fenced, Unavailable
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.log.commit import Committed
 from arco.orchestration import states
 from arco.orchestration.board import Board
+from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.events import AttemptLost, TaskFinished
 from arco.orchestration.limits import Timing
 from arco.orchestration.plan import PlanRequest
-from arco.orchestration.tables import DISPATCH_OUTBOX, RUNS, TASKS, TIMERS, RunRow, TaskRow
+from arco.orchestration.states import TaskState
+from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow
 from arco.state.replay import read_log
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.port import Delivery, Queue
+from arco.transport.reports import Reports
+from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
 from arco.worker.artifact import pack
 from arco.worker.commit import commit_output, committed
-from arco.worker.envelope import EnvelopeKey, EnvelopeSigner
-from arco.worker.interrupt import Control
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
+from arco.worker.supervise import Control
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import Manifest
 from servo.contract.task import ErrorInfo, Materialization, OutputCommit, TaskRequest, TaskResult
@@ -93,13 +97,13 @@ def after(alone: AssetIn["city.alone"]) -> None: ...
 """
 
 CITY_ENDS = {
-    "city.top": states.SUCCEEDED,
-    "city.left": states.SUCCEEDED,
-    "city.right": states.FAILED,
-    "city.bottom": states.SKIPPED,
-    "city.flaky": states.SUCCEEDED,
-    "city.alone": states.SUCCEEDED,
-    "city.after": states.SUCCEEDED,
+    "city.top": TaskState.SUCCEEDED,
+    "city.left": TaskState.SUCCEEDED,
+    "city.right": TaskState.FAILED,
+    "city.bottom": TaskState.SKIPPED,
+    "city.flaky": TaskState.SUCCEEDED,
+    "city.alone": TaskState.SUCCEEDED,
+    "city.after": TaskState.SUCCEEDED,
 }
 CITY_ATTEMPTS = dict.fromkeys(CITY_ENDS, 1) | {"city.flaky": 3, "city.bottom": 0}
 """How many attempts each takes where nothing but user code fails."""
@@ -111,9 +115,17 @@ KEYS = (EnvelopeKey("test", b"t" * 32),)
 TIMING = Timing(linger_s=0.0)
 
 
-@functools.cache
 def project(text: str) -> tuple[Manifest, bytes]:
     """A module's manifest and artifact, as `servo deploy` makes them."""
+    with _discovering:  # two threads would import modules of the same name
+        return _project(text)
+
+
+_discovering = threading.Lock()
+
+
+@functools.cache
+def _project(text: str) -> tuple[Manifest, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "flow.py").write_text(text)
@@ -122,12 +134,12 @@ def project(text: str) -> tuple[Manifest, bytes]:
 
 
 def deploy(w: Workspace, text: str) -> None:
-    w.orchestration.deploy(*project(text))
+    w.commands.orchestration.deploy(*project(text))
 
 
 def trigger(w: Workspace, *selection: str, **settings: Any) -> str:
     request = PlanRequest(selection=selection or ("*",), force=True)
-    return w.orchestration.trigger(request, **settings).run_id
+    return w.commands.orchestration.trigger(request, **settings).run_id
 
 
 # -- an executor without user code ---------------------------------------------------------
@@ -181,8 +193,11 @@ class ScriptedExecutor:
             )
             return self._result(request, outcome="failed", error=info)
 
-    def abandon(self, attempt_id: str) -> bool:
-        return False
+    def end_idle(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def _run(self, request: TaskRequest, control: Control) -> TaskResult:
         if request.attempt > 1 or request.redelivery > 0:
@@ -243,10 +258,18 @@ class OrchestratorProcess:
         **settings: Any,
     ) -> None:
         self.workspace = w = make_workspace(store, seed, clock=clock, **settings)
-        self.queue = queue or w.store_queue(f"o{seed}", timing)
-        self.reports = w.reports(timing)
-        signer = EnvelopeSigner(KEYS, clock)
-        self.orchestrator = w.orchestrator(self.queue, self.reports, signer, timing=timing)
+        self.queue = queue or w.runtime.store_queue(f"o{seed}", timing)
+        self.reports = w.runtime.reports(timing)
+        self.interrupt: Callable[[str], None] = lambda attempt_id: None
+        self.on_board: Callable[[Board], None] = lambda board: None
+        self.orchestrator = w.runtime.orchestrator(
+            self.queue,
+            self.reports,
+            EnvelopeSigner(KEYS, clock),
+            timing=timing,
+            interrupt=lambda attempt_id: self.interrupt(attempt_id),
+            on_board=lambda board: self.on_board(board),
+        )
 
     @property
     def board(self) -> Board:
@@ -270,16 +293,20 @@ class WorkerProcess:
         script: Script = city_script,
         queue: Queue | None = None,
         timing: Timing = TIMING,
+        executor: Callable[[Workspace], Any] | None = None,
+        workspace: Workspace | None = None,
+        reports: Reports | None = None,
     ) -> None:
-        self.workspace = w = make_workspace(store, seed, clock=clock)
+        """`workspace` and `reports` are those of the process that it shares with others."""
+        self.workspace = w = workspace or make_workspace(store, seed, clock=clock)
         self.worker_id = f"w{seed}"
-        self.queue = queue or w.store_queue(self.worker_id, timing)
-        self.reports = w.reports(timing)
+        self.queue = queue or w.runtime.store_queue(self.worker_id, timing)
+        self.reports = reports or w.runtime.reports(timing)
         self.executor = ScriptedExecutor(w, self.worker_id, script)
-        staleness = Staleness(w.snapshot, clock)
+        staleness = Staleness(w.read.snapshot, clock)
         self.worker = Worker(
             self.worker_id,
-            self.executor,  # type: ignore[arg-type]
+            self.executor if executor is None else executor(w),  # type: ignore[arg-type]
             self.queue,
             self.reports,
             w.store,
@@ -287,7 +314,7 @@ class WorkerProcess:
             timing=timing,
             is_stale=staleness.is_stale,
             is_over=staleness.is_over,
-            cancelled=w._cancelled,
+            cancelled=Cancellations(w.store, w.read.snapshot).among,
         )
 
     def step(self) -> int:
@@ -327,14 +354,11 @@ class EngineProcess(OrchestratorProcess):
 
     def __init__(self, store: Store, clock: Clock, seed: int) -> None:
         super().__init__(store, clock, seed, queue=MemoryQueue(clock, TIMING.claim_s))
-        self.worker = WorkerProcess(store, clock, seed, queue=self.queue)
-        self.worker.workspace = self.workspace
-        self.worker.reports = self.worker.worker._reports = self.reports
-        self.executor = self.worker.executor = ScriptedExecutor(
-            self.workspace, self.worker.worker_id, city_script
+        self.worker = WorkerProcess(
+            store, clock, seed, queue=self.queue, workspace=self.workspace, reports=self.reports
         )
-        self.worker.worker._executor = self.executor  # type: ignore[assignment]
-        self.orchestrator.interrupt = self.worker.worker.interrupt
+        self.executor = self.worker.executor
+        self.interrupt = self.worker.worker.interrupt
         self._steps = 0
 
     def step(self) -> int:
@@ -364,7 +388,7 @@ class Crowd:
         self.orchestrators: list[OrchestratorProcess] = []
         self.workers: list[WorkerProcess] = []
         self._seeds = itertools.count(10)
-        self._looking = make_workspace(store, 9, clock=clock)
+        self.looking = make_workspace(store, 9, clock=clock)
 
     def orchestrator(self, store: Store | None = None, **settings: Any) -> OrchestratorProcess:
         made = OrchestratorProcess(store or self.store, self.clock, next(self._seeds), **settings)
@@ -422,11 +446,11 @@ class Crowd:
         boards = [o.board for o in self.orchestrators]
         if any(self.run_id in board.runs for board in boards):
             return False  # the cheap answer
-        return end_of(self._looking, self.run_id) is not None
+        return end_of(self.looking, self.run_id) is not None
 
     def describe(self) -> str:
-        row = self._looking.snapshot().get(RUNS, self.run_id)
-        tasks = tasks_of(self._looking, self.run_id)
+        row = self.looking.read.snapshot().get(RUNS, self.run_id)
+        tasks = tasks_of(self.looking, self.run_id)
         found = {key: (t.state, t.attempt, t.error_message) for key, t in tasks.items()}
         return f"{row and row.state} {found} {queued(self.store)}"
 
@@ -439,12 +463,12 @@ class Crowd:
 
 def end_of(w: Workspace, run_id: str) -> RunRow | None:
     """The row of a run that has ended."""
-    row = w.snapshot().get(RUNS, run_id)
+    row = w.read.snapshot().get(RUNS, run_id)
     return row if row is not None and row.state not in states.RUN_ACTIVE else None
 
 
 def tasks_of(w: Workspace, run_id: str) -> dict[str, TaskRow]:
-    return {row.asset_key: row for row in w.snapshot().rows(TASKS, run_id)}
+    return {row.asset_key: row for row in w.read.snapshot().rows(TASKS, run_id)}
 
 
 def commit_all(w: Workspace) -> None:
@@ -460,22 +484,20 @@ def check_run(
     With `late`, results may have been recorded that came after their task had ended.
     """
     commit_all(w)
-    s = w.snapshot()
+    s = w.read.snapshot()
     run = s.get(RUNS, run_id)
     assert run is not None and run.state == state, run
     tasks = tasks_of(w, run_id)
     assert {key: task.state for key, task in tasks.items()} == dict(ends)
     _check_outputs(w, s, run_id, tasks, late)
-    timers = [t for t in s.rows(TIMERS, run_id) if t.state == "SCHEDULED"]
-    open_ = [d for d in s.rows(DISPATCH_OUTBOX, run_id) if d.status != "ENDED"]
-    assert (timers, open_) == ([], [])
+    assert [t for t in s.rows(TIMERS, run_id) if t.state == "SCHEDULED"] == []
     return tasks
 
 
 def _check_outputs(
     w: Workspace, s: Snapshot, run_id: str, tasks: Mapping[str, TaskRow], late: bool
 ) -> None:
-    good = {task.task_id: task for task in tasks.values() if task.state == states.SUCCEEDED}
+    good = {task.task_id: task for task in tasks.values() if task.state == TaskState.SUCCEEDED}
     rows = [row for row in s.all(MATERIALIZATIONS) if row.run_id == run_id]
     counted = {row.task_id: row for row in rows if row.status == "GOOD"}
     assert Counter(row.task_id for row in rows if row.status == "GOOD") == Counter(list(good))
@@ -502,7 +524,7 @@ def _check_outputs(
 def check_attempts(w: Workspace, run_id: str) -> None:
     """Each attempt but the last one of a task failed, was lost or timed out: the log says so."""
     ended: dict[str, set[str]] = {}
-    for recorded in read_log(w.snapshot(), w.types):
+    for recorded in read_log(w.read.snapshot(), w.core.types):
         match recorded.payload:
             case TaskFinished(result=result) if result.outcome == "failed":
                 ended.setdefault(result.task_id, set()).add(result.attempt_id)
@@ -516,7 +538,7 @@ def check_attempts(w: Workspace, run_id: str) -> None:
 def check_board(board: Board, w: Workspace) -> None:
     """A board that came here step by step is the one that is loaded at once."""
     loaded = Board()
-    loaded.load(w.snapshot())
+    loaded.load(w.read.snapshot())
     assert board_state(board) == board_state(loaded)
 
 
@@ -528,9 +550,9 @@ def board_state(board: Board) -> dict[str, object]:
 
 
 def check_store(w: Workspace) -> None:
-    report = w.fsck()
+    report = w.upkeep.fsck()
     assert report.clean, report.findings
-    rebuilt = w.rebuild(publish=False)
+    rebuilt = w.upkeep.rebuild(publish=False)
     assert rebuilt.same, rebuilt.differences
 
 

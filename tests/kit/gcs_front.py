@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import secrets
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
@@ -50,6 +51,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two writes: 40 ms otherwise
     upstream: tuple[str, int]
+    uploads: ClassVar[dict[str, dict[int, bytes]]] = {}
+    """Parts of uploads under way, by upload and number."""
 
     def do_GET(self) -> None:
         bucket, name, query = self._target()
@@ -62,11 +65,36 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, name, _ = self._target()
         self._pass_on(bucket, name)
 
+    def do_POST(self) -> None:
+        """Begin an upload in parts, or end it."""
+        bucket, name, query = self._target()
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "uploads" in query:
+            upload = secrets.token_hex(8)
+            self.uploads[upload] = {}
+            begun = f"<InitiateMultipartUploadResult><Bucket>{escape(bucket)}</Bucket>"
+            begun += f"<Key>{escape(name)}</Key><UploadId>{upload}</UploadId>"
+            begun += "</InitiateMultipartUploadResult>"
+            return self._answer(200, {"Content-Type": "application/xml"}, begun.encode())
+        parts = self.uploads.pop(query.get("uploadId", ""), None)
+        if parts is None:
+            return self._answer(404, {}, b"")
+        status, headers = self._upload(bucket, name, b"".join(parts[n] for n in sorted(parts)))
+        ended = f"<CompleteMultipartUploadResult><ETag>{escape(headers.get('ETag', ''))}</ETag>"
+        ended += "</CompleteMultipartUploadResult>"
+        return self._answer(status, {**headers, "Content-Type": "application/xml"}, ended.encode())
+
     def do_PUT(self) -> None:
-        bucket, name, _ = self._target()
+        bucket, name, query = self._target()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "uploadId" in query:
+            self.uploads[query["uploadId"]][int(query["partNumber"])] = body
+            return self._answer(200, {"ETag": f'"{query["partNumber"]}"'}, b"")
         if (source := self.headers.get("x-goog-copy-source")) is not None:
             return self._copy(source, bucket, name)
+        return self._answer(*self._upload(bucket, name, body), b"")
+
+    def _upload(self, bucket: str, name: str, body: bytes) -> tuple[int, dict[str, str]]:
         query = {"uploadType": "multipart", "name": name}
         if (generation := self.headers.get("x-goog-if-generation-match")) is not None:
             query["ifGenerationMatch"] = generation
@@ -80,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status == 200:
             made = json.loads(answer)
             headers = {"ETag": made["etag"], "x-goog-generation": made["generation"]}
-        return self._answer(status, headers, b"")
+        return status, headers
 
     def _copy(self, source: str, bucket: str, name: str) -> None:
         origin, _, object_ = unquote(source).lstrip("/").partition("/")
@@ -92,10 +120,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, {}, b"" if status == 200 else answer)
 
     def do_DELETE(self) -> None:
-        bucket, name, _ = self._target()
+        bucket, name, query = self._target()
+        if "uploadId" in query:
+            self.uploads.pop(query["uploadId"], None)
+            return self._answer(204, {}, b"")
         path = f"/storage/v1/b/{quote(bucket)}/o/{quote(name, safe='')}"
         status, _, answer = self._ask("DELETE", path)
-        self._answer(204 if status == 200 else status, {}, b"" if status == 200 else answer)
+        return self._answer(204 if status == 200 else status, {}, b"" if status == 200 else answer)
 
     def _list(self, bucket: str, query: dict[str, str]) -> None:
         renamed = {
@@ -127,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _target(self) -> tuple[str, str, dict[str, str]]:
         parts = urlsplit(self.path)
         bucket, _, name = parts.path.lstrip("/").partition("/")
-        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        asked = parse_qs(parts.query, keep_blank_values=True)
+        query = {key: values[0] for key, values in asked.items()}
         return unquote(bucket), unquote(name), query
 
     def _ask(

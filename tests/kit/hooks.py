@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from arco.errors import Unavailable
 from arco.storage.port import Store
-from tests.kit.faulty import _Wrapper
+from tests.kit.faulty import StoreWrapper
 
 T = TypeVar("T")
 Action = Callable[[], object]
@@ -23,7 +23,7 @@ class _Rule(NamedTuple):
         return self.op == op and path.startswith(self.prefix) and self.after == after
 
 
-class HookStore(_Wrapper):
+class HookStore(StoreWrapper):
     """Each rule acts once, at the first call that it concerns, and may raise."""
 
     def __init__(self, inner: Store) -> None:
@@ -43,6 +43,10 @@ class HookStore(_Wrapper):
     def lose(self, op: str, prefix: str, times: int = 1) -> None:
         """The call takes effect, and its response is lost."""
         self.after(op, prefix, unavailable, times)
+
+    def clear(self) -> None:
+        """Forget the rules that have not acted."""
+        self._rules.clear()
 
     def count(self, op: str, prefix: str) -> int:
         return sum(1 for o, path in self.calls if o == op and path.startswith(prefix))

@@ -71,7 +71,7 @@ def check_chain(w: Workspace) -> None:
 
 def check_files(w: Workspace) -> None:
     """Everything that the head refers to is there, whole."""
-    s = w.snapshot()
+    s = w.read.snapshot()
     for ref in s.head.manifest.domains.values():
         assert sha256(w.store.get(ref.path).data) == ref.sha256, ref.path
     for table in s.tables().values():
@@ -87,7 +87,7 @@ def check_at_rest(w: Workspace, acknowledged: Iterable[str], attempted: Iterable
     while w.committer.commit().head.manifest.pending_cleanup:
         if not list(w.store.list(paths.INBOX)):
             break
-    s = w.snapshot()
+    s = w.read.snapshot()
     acknowledged = list(acknowledged)
     counted = Counter(entry.id for entry in read_log(w, s))
     doubled = sorted(i for i, n in counted.items() if n > 1)

@@ -12,14 +12,13 @@ from typing import Any
 
 from arco.app import Workspace
 from arco.errors import NotFound
-from arco.execution.expiry import Kept
-from arco.execution.fold import HELD
-from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow
+from arco.execution.expiry import KeepFor
+from arco.execution.states import HELD_VERSIONS
+from arco.execution.tables import EXPIRATIONS, MATERIALIZATIONS, PARTITIONS, MaterializationRow
 from arco.log.commit import Committed
 from arco.orchestration import states
 from arco.orchestration.events import DispatchEnqueued, TaskFinished
 from arco.orchestration.tables import RUNS, TASKS, TaskRow
-from arco.state.gc import Retention
 from arco.state.snapshot import Generation, Snapshot
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
@@ -29,6 +28,7 @@ from servo.contract.manifest import Action
 from servo.contract.task import ErrorInfo, Materialization, Outcome, TaskResult
 from tests.kit.clocks import SimClock
 from tests.kit.flows import deploy, trigger
+from tests.kit.keeping import keeping
 from tests.kit.workspace import make_workspace
 
 PROJECT = """
@@ -47,7 +47,7 @@ def derived(source: AssetIn["city.source"]) -> None: ...
 def recent() -> None: ...
 """
 DAY = timedelta(days=1)
-KEPT = Kept(generations=Retention(generations=2 * DAY, at_least=1))
+KEPT = KeepFor(generations=keeping(generations=2 * DAY, at_least=1))
 
 
 class Lake:
@@ -64,7 +64,7 @@ class Lake:
         """Let so much time and so many commits pass that the floor can rise to now."""
         for _ in range(2):
             self.wait(3)
-            self.w.catalog.create_namespace(f"n{self.w.snapshot().generation}")
+            self.w.commands.catalog.create_namespace(f"n{self.w.read.snapshot().generation}")
 
     def commit(self) -> None:
         while isinstance(self.w.committer.commit(), Committed):
@@ -78,7 +78,7 @@ class Lake:
         return run_id
 
     def task(self, run_id: str, asset: str) -> TaskRow:
-        rows = self.w.snapshot().rows(TASKS, run_id)
+        rows = self.w.read.snapshot().rows(TASKS, run_id)
         return next(row for row in rows if row.asset_key == asset)
 
     def dispatch(self, run_id: str, asset: str) -> None:
@@ -109,7 +109,7 @@ class Lake:
         folder = paths.partition_folder(key.namespace, key.name, "_")
         self.w.store.put(f"{folder}/{id}/part-00000.parquet", b"rows")
         self.w.store.put(f"{folder}/{id}/part-00001.parquet", b"more")
-        log = paths.attempt_log(run_id, task.task_id, task.attempt)
+        log = paths.log_part(paths.attempt_log(run_id, task.task_id, task.attempt, "n"), 0)
         made = Materialization(
             materialization_id=id,
             asset=asset,
@@ -158,10 +158,11 @@ class Lake:
     # -- looking ---------------------------------------------------------------------------
 
     def rows(self) -> dict[str, MaterializationRow]:
-        return {row.materialization_id: row for row in self.w.snapshot().all(MATERIALIZATIONS)}
+        return {row.materialization_id: row for row in self.w.read.snapshot().all(MATERIALIZATIONS)}
 
     def statuses(self) -> dict[str, str]:
-        return {id: row.status for id, row in self.rows().items()}
+        expired = {row.materialization_id for row in self.w.read.snapshot().all(EXPIRATIONS)}
+        return {id: "EXPIRED" if id in expired else row.status for id, row in self.rows().items()}
 
     def present(self) -> set[str]:
         """Versions that have files."""
@@ -178,10 +179,10 @@ def versions_with_files(store: Store) -> set[str]:
 
 def kept_generations(w: Workspace) -> Iterator[Snapshot]:
     floor, head = w.manifests.floor(), w.manifests.head().generation
-    pinned = {pin.generation for pin in w.pins.active()}
+    pinned = {pin.generation for pin in w.upkeep.pins.active()}
     for number in sorted({*range(floor, head + 1), *pinned}):
         try:
-            yield w.snapshot(Generation(number))
+            yield w.read.snapshot(Generation(number))
         except NotFound:
             assert number < floor
 
@@ -196,7 +197,7 @@ def check_readable(w: Workspace) -> None:
             assert row.materialization_id in present, f"{where}: current"
             assert versions[row.materialization_id].status == "GOOD"
         for id, version in versions.items():
-            assert version.status not in HELD or id in present, f"{where}: undecided"
+            assert version.status not in HELD_VERSIONS or id in present, f"{where}: undecided"
         for run in snapshot.hot(RUNS):
             if run.state in states.RUN_ACTIVE:
                 _check_run(w, snapshot, run.run_id, run.plan_id, present, where)
@@ -206,10 +207,9 @@ def _check_run(
     w: Workspace, snapshot: Snapshot, run_id: str, plan_id: str, present: set[str], where: str
 ) -> None:
     plan = w.library.plan(plan_id)
-    for task in plan.spec.tasks:
-        for planned in task.inputs:
-            for version in planned.materializations:
-                assert version.materialization_id in present, f"{where}: read by {run_id}"
+    for planned in plan.spec.inputs:
+        for version in plan.spec.versions_of(planned):
+            assert version.materialization_id in present, f"{where}: read by {run_id}"
     for row in snapshot.rows(TASKS, run_id):
         if row.materialization_id:
             assert row.materialization_id in present, f"{where}: made by {run_id}"

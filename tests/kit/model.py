@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
 def read_log(w: Workspace, snapshot: Snapshot | None = None) -> list[Entry]:
     """The whole log, from the segments that a snapshot lists; positions must be dense."""
-    snapshot = snapshot or w.snapshot()
+    snapshot = snapshot or w.read.snapshot()
     entries: list[Entry] = []
     for row in sorted(snapshot.all(SEGMENTS), key=lambda row: row.first_position):
         for raw in segments.read_table(w.store, segment_ref(row)).to_pylist():
@@ -223,7 +223,8 @@ class Model:
         self._count(e, 1)
         fields = "namespace name kind format location description owners tags properties"
         row = {f: d[f] for f in fields.split()}
-        self.assets.put((e.id,), {**row, "previous_names": [], **_stamps(e)}, e.position)
+        row |= {"previous_names": [], "project": "", "active": True}
+        self.assets.put((e.id,), {**row, **_stamps(e)}, e.position)
         for ordinal, column in enumerate(d["columns"]):
             self._put_column(e, e.id, column, ordinal)
 
@@ -347,7 +348,7 @@ def _expect(e: Entry, found: int) -> None:
 
 def state_of(w: Workspace, snapshot: Snapshot | None = None) -> State:
     """What a reader sees, in the model's shape. Texts for people are left out."""
-    snapshot = snapshot or w.snapshot()
+    snapshot = snapshot or w.read.snapshot()
     state: State = {name: {} for name in TABLES}
     for table in w.chain.tables:
         if str(table) not in state:
@@ -366,7 +367,7 @@ def state_of(w: Workspace, snapshot: Snapshot | None = None) -> State:
 
 def check_against_model(w: Workspace, snapshot: Snapshot | None = None) -> Model:
     """Assert that a snapshot is exactly what the log up to its position means."""
-    snapshot = snapshot or w.snapshot()
+    snapshot = snapshot or w.read.snapshot()
     model = Model.of(read_log(w, snapshot))
     found, expected = state_of(w, snapshot), model.state()
     for table in TABLES:

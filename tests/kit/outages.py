@@ -7,14 +7,14 @@ from typing import TypeVar
 
 from arco.errors import Error
 from arco.storage.port import Store
-from tests.kit.faulty import _Wrapper
+from tests.kit.faulty import StoreWrapper
 
 T = TypeVar("T")
 Fails = Callable[[str, str], bool]
 READING = ("get", "get_range", "head", "list")
 
 
-class DownStore(_Wrapper):
+class DownStore(StoreWrapper):
     """While `error` is set, calls that `fails` names raise it, without effect."""
 
     def __init__(self, inner: Store) -> None:

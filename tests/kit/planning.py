@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from arco.orchestration.plan import Current, PlanRequest, PlanSpec, input_fingerprint
+from arco.orchestration.input_refs import fingerprint_part
+from arco.orchestration.plan import (
+    CurrentVersion,
+    PlannedTask,
+    PlanRequest,
+    PlanSpec,
+    input_fingerprint,
+)
 from arco.orchestration.planner import plan
 from servo.contract import ulid
 from servo.contract.manifest import (
@@ -81,23 +88,23 @@ class World:
 
     def __init__(self, **dynamic: list[str]) -> None:
         self._dynamic = dynamic
-        self._current: dict[str, dict[str, Current]] = {}
+        self._current: dict[str, dict[str, CurrentVersion]] = {}
         self._made = 0
 
     def asset_id(self, key: str) -> str:
         return asset_id(key)
 
-    def current(self, asset_id: str) -> Mapping[str, Current]:
+    def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         return self._current.get(asset_id, {})
 
     def dynamic_keys(self, name: str) -> list[str]:
         return sorted(self._dynamic.get(name, []))
 
-    def make(self, key: str, *partitions: str, fingerprint: str = "") -> None:
+    def make(self, key: str, *partitions: str, fingerprint: str = "made") -> None:
         """A new good version of each partition, by its key's text."""
         for partition in partitions or ("",):
             self._made += 1
-            self._current.setdefault(asset_id(key), {})[partition] = Current(
+            self._current.setdefault(asset_id(key), {})[partition] = CurrentVersion(
                 materialization_id=ulid.encode((1 << 100) + self._made),
                 path=f"data/{key}/{partition}/{self._made}",
                 fingerprint=fingerprint,
@@ -114,7 +121,10 @@ class World:
             declared = project.asset(task.asset)
             assert declared is not None
             fingerprint = input_fingerprint(
-                declared, task.partition, spec.request.config, self._inputs(spec, task.inputs)
+                declared,
+                task.partition,
+                spec.request.config,
+                self._inputs(spec, spec.inputs_of(task)),
             )
             assert task.fingerprint in ("", fingerprint)
             self.make(task.asset, task.partition, fingerprint=fingerprint)
@@ -124,14 +134,15 @@ class World:
             (
                 each.parameter,
                 each.asset,
-                [ref.materialization_id for ref in each.materializations]
-                + [self._version(spec, number) for number in each.tasks],
+                fingerprint_part(
+                    [ref.materialization_id for ref in spec.versions_of(each)]
+                    + [self._version(upstream) for upstream in spec.tasks_of(each)]
+                ),
             )
             for each in inputs
         ]
 
-    def _version(self, spec: PlanSpec, number: int) -> str:
-        task = spec.tasks[number]
+    def _version(self, task: PlannedTask) -> str:
         return self._current[task.asset_id][task.partition].materialization_id
 
 
@@ -155,7 +166,7 @@ def read_by(spec: PlanSpec, name: str) -> dict[str, list[str]]:
     """What a task reads, by parameter: tasks as `+partition`, what exists as `partition`."""
     task = spec.tasks[names(spec).index(name)]
     return {
-        each.parameter: [f"+{spec.tasks[number].partition}" for number in each.tasks]
-        + [ref.partition for ref in each.materializations]
-        for each in task.inputs
+        each.parameter: [f"+{upstream.partition}" for upstream in spec.tasks_of(each)]
+        + [ref.partition for ref in spec.versions_of(each)]
+        for each in spec.inputs_of(task)
     }

@@ -31,8 +31,6 @@ from arco.orchestration.events import (
 )
 from arco.orchestration.states import IN_FLIGHT, TERMINAL
 from arco.orchestration.tables import (
-    DEP_SATISFACTION,
-    DISPATCH_OUTBOX,
     RUNS,
     TASKS,
     TIMERS,
@@ -55,7 +53,7 @@ from servo.contract.task import (
 
 R = TypeVar("R", bound=Row)
 RUN = "run1"
-RUN_TABLES: tuple[Table[Any], ...] = (RUNS, TASKS, DEP_SATISFACTION, TIMERS, DISPATCH_OUTBOX)
+RUN_TABLES: tuple[Table[Any], ...] = (RUNS, TASKS, TIMERS)
 Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 CHAIN = chain()
 

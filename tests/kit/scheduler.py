@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from arco.storage.port import Store
-from tests.kit.faulty import Crash, _Wrapper
+from tests.kit.faulty import Crash, StoreWrapper
 
 T = TypeVar("T")
 _STUCK_S = 120.0
@@ -31,19 +31,19 @@ class Actor:
         self.killed = False
         self.ended = False
         self.failure: BaseException | None = None
-        self._scheduler = scheduler
-        self._body = body
-        self._go = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.scheduler = scheduler
+        self.body = body
+        self.go = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
-        self._go.acquire()
+        self.go.acquire()
         try:
             while True:
                 self.incarnation += 1
                 self.killed = False
                 try:
-                    self._body(self)
+                    self.body(self)
                     return
                 except Crash:
                     continue  # a supervisor starts it again
@@ -51,19 +51,19 @@ class Actor:
             self.failure = failure
         finally:
             self.ended = True
-            self._scheduler._back.release()
+            self.scheduler.back.release()
 
     def pause(self) -> None:
         """Let others run; called by the actor itself."""
         if self.killed:
             raise Crash(self.name)
-        self._scheduler._back.release()
-        self._go.acquire()
+        self.scheduler.back.release()
+        self.go.acquire()
         if self.killed:
             raise Crash(self.name)
 
 
-class TurnStore(_Wrapper):
+class TurnStore(StoreWrapper):
     """The store as one actor sees it: every call is a chance for somebody else."""
 
     def __init__(self, inner: Store, actor: Actor) -> None:
@@ -72,7 +72,7 @@ class TurnStore(_Wrapper):
 
     def _call(self, op: str, path: str, act: Callable[[], T]) -> T:
         self._actor.pause()
-        self._actor._scheduler.trace.append((self._actor.name, op, path))
+        self._actor.scheduler.trace.append((self._actor.name, op, path))
         return act()
 
 
@@ -87,7 +87,7 @@ class Scheduler:
     def __init__(self, rng: random.Random, *, kill_rate: float = 0.0) -> None:
         self._rng = rng
         self._kill_rate = kill_rate
-        self._back = threading.Semaphore(0)
+        self.back = threading.Semaphore(0)
         self._actors: list[Actor] = []
         self.trace: list[tuple[str, str, str]] = []
         self.between: Callable[[], None] = lambda: None
@@ -108,13 +108,13 @@ class Scheduler:
     def run(self) -> None:
         """Until every actor has ended. Raises the first failure."""
         for actor in self._actors:
-            actor._thread.start()
+            actor.thread.start()
         while waiting := [a for a in self._actors if not a.ended]:
             actor = self._rng.choice(waiting)
             if self._rng.random() < self._kill_rate:
                 actor.killed = True
-            actor._go.release()
-            if not self._back.acquire(timeout=_STUCK_S):
+            actor.go.release()
+            if not self.back.acquire(timeout=_STUCK_S):
                 raise TimeoutError(f"{actor.name} does not give the baton back")
             if actor.failure is not None:
                 self._stop()
@@ -133,9 +133,9 @@ class Scheduler:
     def _stop(self) -> None:
         """Let the other threads end, for the process must not keep them."""
         for actor in self._actors:
-            actor._body = lambda _: None
+            actor.body = lambda _: None
         for actor in self._actors:
             while not actor.ended:
                 actor.killed = True
-                actor._go.release()
-                self._back.acquire(timeout=_STUCK_S)
+                actor.go.release()
+                self.back.acquire(timeout=_STUCK_S)

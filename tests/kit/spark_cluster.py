@@ -27,7 +27,11 @@ from arco.spark.archive import archive_options
 from arco.spark.settings import SparkSettings
 
 _START_TIMEOUT_S = 180.0
-_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def jvm_options() -> str:
+    """What makes a JVM of a test start, and end, soon."""
+    return " ".join(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options(os.environ)))
 
 
 class Process:
@@ -78,14 +82,13 @@ class Cluster:
 
     def settings(self, conf: Mapping[str, str] | None = None) -> SparkSettings:
         """What a driver needs to use all of this cluster, with small executors."""
-        options = " ".join((_FAST, *archive_options(os.environ)))
         return SparkSettings(
             master=self.url,
             fast_start=True,
             conf={
                 "spark.executor.memory": "512m",
                 "spark.executor.cores": "1",
-                "spark.executor.extraJavaOptions": options,
+                "spark.executor.extraJavaOptions": jvm_options(),
                 "spark.driver.memory": "1g",
                 **(conf or {}),
             },
@@ -165,13 +168,12 @@ def _home() -> Path:
 
 
 def _env() -> dict[str, str]:
-    options = " ".join((_FAST, *archive_options(os.environ)))
     return {
         **os.environ,
         "SPARK_HOME": str(_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": options,
+        "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
         "PYSPARK_PYTHON": sys.executable,
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RunRow, TaskRow
@@ -38,7 +38,7 @@ class SparkProject:
             f"file://{folder}/store", "acme", "main", spark=spark, pricing=PRICES
         )
         self._slots = slots
-        self._engine: Engine | None = None
+        self._engine: LocalEngine | None = None
 
     def deploy(self, source: str) -> SparkProject:
         project = self.folder / "project"
@@ -46,15 +46,15 @@ class SparkProject:
         (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
         artifact = pack(project)
         manifest = build_manifest(discover(project), digest(artifact))
-        self.workspace.orchestration.deploy(manifest, artifact)
+        self.workspace.commands.orchestration.deploy(manifest, artifact)
         return self
 
     @contextlib.contextmanager
-    def engine(self) -> Iterator[Engine]:
+    def engine(self) -> Iterator[LocalEngine]:
         if self._engine is not None:
             yield self._engine
             return
-        with Engine(self.workspace, slots=self._slots).running() as made:
+        with LocalEngine(self.workspace, slots=self._slots).running() as made:
             self._engine = made
             try:
                 yield made
@@ -63,7 +63,7 @@ class SparkProject:
 
     def trigger(self, *selection: str, partitions: tuple[str, ...] = (), **more: Any) -> str:
         request = PlanRequest(selection=selection or ("*",), partitions=partitions, **more)
-        return self.workspace.orchestration.trigger(request).run_id
+        return self.workspace.commands.orchestration.trigger(request).run_id
 
     def run(self, *selection: str, **more: Any) -> RunRow:
         with self.engine() as engine:
@@ -71,16 +71,16 @@ class SparkProject:
 
     def task(self, run: RunRow | str, asset: str) -> TaskRow:
         id = run if isinstance(run, str) else run.run_id
-        tasks = self.workspace.read_orchestration().tasks(id)
+        tasks = self.workspace.read.orchestration().tasks(id)
         return next(task for task in tasks if task.asset_key == f"shop.{asset}")
 
     def versions(self, asset: str) -> list[MaterializationRow]:
-        rows = self.workspace.snapshot().rows(MATERIALIZATIONS, self._id(asset))
+        rows = self.workspace.read.snapshot().rows(MATERIALIZATIONS, self._id(asset))
         return sorted(rows, key=lambda row: row.position)
 
     def rows(self, asset: str, sql: str = "SELECT * FROM data ORDER BY ALL") -> list[Any]:
         """Of the current version of all partitions."""
-        found = self.workspace.snapshot().rows(PARTITIONS, self._id(asset))
+        found = self.workspace.read.snapshot().rows(PARTITIONS, self._id(asset))
         root = self.folder / "store/acme/main"
         files = [f"{root}/{row.path}/*.parquet" for row in found]
         if not files:
@@ -92,7 +92,7 @@ class SparkProject:
             return db.execute(sql).fetchall()
 
     def _id(self, asset: str) -> str:
-        return self.workspace.read_orchestration().deployed_assets()[f"shop.{asset}"].asset_id
+        return self.workspace.read.orchestration().deployed_assets()[f"shop.{asset}"].asset_id
 
 
 PRICES = Pricing.parse(

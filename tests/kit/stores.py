@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,6 +67,10 @@ class DatedStore:
         self._inner.put(path, data, mode)
         self._times[path] = self._clock.now()
 
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        self._inner.put_parts(path, parts)
+        self._times[path] = self._clock.now()
+
     def head(self, path: str) -> ObjectMeta:
         return self._dated(self._inner.head(path))
 
@@ -102,7 +106,7 @@ class Address(NamedTuple):
                 return self._local(signer)
             case "local-named":
                 store = self._local(signer)
-                store._nameless = False  # as on a file system without O_TMPFILE
+                store.nameless = False  # as on a file system without O_TMPFILE
                 return store
             case "scoped":
                 return ScopedStore(self._local(signer), "acme", "dev")

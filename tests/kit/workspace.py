@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC
 from typing import Any
 
+import msgspec
+
 from arco.app import Workspace
 from arco.clock import Clock
+from arco.log.commit import publish
 from arco.log.envelope import Event, make_event
 from arco.log.head import Head
-from arco.log.manifest import TableManifest
-from arco.log.publish import Proposal
-from arco.state.project import with_table
+from arco.log.publish import Proposal, left_to_delete
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
@@ -49,18 +50,18 @@ def make_workspace(
 def clone(store: MemoryStore, clock: Clock) -> MemoryStore:
     """The same objects, with the same times, in a store of their own."""
     copy = MemoryStore(clock)
-    copy._objects = dict(store._objects)
-    copy._names = list(store._names)
+    copy.objects = dict(store.objects)
+    copy.names = list(store.names)
     return copy
 
 
 def corrupt(store: MemoryStore, path: str, data: bytes) -> None:
     """Replace an object behind everybody's back, whatever its name."""
-    meta = store._objects[path].meta if path in store._objects else None
+    meta = store.objects[path].meta if path in store.objects else None
     store.delete(path)
     store.put(path, data)
     if meta is not None:
-        store._objects[path] = store._objects[path]._replace(meta=meta)
+        store.objects[path] = store.objects[path]._replace(meta=meta)
 
 
 def inbox_names(store: Store) -> list[str]:
@@ -84,21 +85,33 @@ def to_events(w: Workspace, steps: list[Step], ids: Callable[[], str]) -> list[E
     ]
 
 
+def emptied(w: Workspace, head: Head, names: Sequence[str], kind: str) -> Proposal:
+    """A generation in which some tables have no rows."""
+    root = head.manifest
+    contents = w.manifests.contents(head)
+    changes = [
+        msgspec.structs.replace(
+            ref, tables={name: at for name, at in ref.tables.items() if name not in names}
+        )
+        for ref in root.changes
+    ]
+    return Proposal(
+        kind=kind,
+        changes=tuple(ref for ref in changes if ref.tables),
+        l0={name: refs for name, refs in root.l0.items() if name not in names},
+        tables={
+            name: contents.table(name).with_files(base=(), l0=(), history=()) for name in names
+        },
+        position=root.position,
+        log_time=root.log_time,
+        pending=left_to_delete(head),
+    )
+
+
 def sabotage(w: Workspace) -> None:
     """Publish a state that is not what the log says: two tables are empty."""
 
     def propose(head: Head) -> Proposal:
-        domain = w.manifests.domains(head)["catalog"]
-        for name in ("assets", "columns"):
-            known = domain.tables[name]
-            domain = with_table(domain, name, TableManifest(known.columns, known.key, known.shard))
-        root = head.manifest
-        return Proposal(
-            kind="merge",
-            domains={"catalog": domain},
-            position=root.position,
-            log_time=root.log_time,
-            pending=root.pending_cleanup,
-        )
+        return emptied(w, head, ["catalog.assets", "catalog.columns"], "merge")
 
-    assert w.publisher.publish(propose) is not None
+    assert publish(w.writer.publisher.begin(), propose) is not None

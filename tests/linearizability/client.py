@@ -22,7 +22,7 @@ import msgspec
 
 from arco.app import Workspace
 from arco.catalog.events import Column
-from arco.errors import Error, Fenced, Invalid, NotFound, Refused, Unavailable
+from arco.errors import Fenced, Invalid, NotFound, Refused, Unavailable
 from arco.execution.tables import QUARANTINE, QuarantineRow
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.states import RUN_ACTIVE
@@ -69,8 +69,8 @@ class Commands:
 
     def __init__(self, w: Workspace) -> None:
         self._w = w
-        self._catalog = w.catalog
-        self._orchestration = w.orchestration
+        self._catalog = w.commands.catalog
+        self._orchestration = w.commands.orchestration
 
     def perform(self, operation: Operation, *, again: bool) -> Any:
         """The output. Raises Unanswered where the outcome stays unknown."""
@@ -108,11 +108,11 @@ class Commands:
         return "ok"
 
     def _get_namespace(self, given: Given, key: str) -> Any:
-        row = self._w.read_catalog().namespace(given["subject"])
+        row = self._w.read.catalog().namespace(given["subject"])
         return row.description, row.assets
 
     def _list_assets(self, given: Given, key: str) -> Any:
-        rows = self._w.read_catalog().assets(given["subject"])
+        rows = self._w.read.catalog().assets(given["subject"])
         return sorted((row.name, row.properties["created"], row.description) for row in rows)
 
     def _create_asset(self, given: Given, key: str) -> str:
@@ -138,7 +138,7 @@ class Commands:
         return "ok"
 
     def _get_asset(self, given: Given, key: str) -> Any:
-        asset = self._w.read_catalog().asset(AssetKey.parse(_name(given)))
+        asset = self._w.read.catalog().asset(AssetKey.parse(_name(given)))
         columns = [(column.name, column.type) for column in asset.columns]
         return asset.row.properties["created"], asset.row.description, columns
 
@@ -171,11 +171,13 @@ class Commands:
         except Refused as refused:
             if refused.code != "deployment_moved":
                 raise
-            raise Unanswered("others deploy all the time") from refused
+            raise Unanswered(
+                "other deployments changed the workspace at the same time"
+            ) from refused
         return done.number, done.changed
 
     def _current_deployment(self, given: Given, key: str) -> Any:
-        row = self._w.read_orchestration().current_deployment()
+        row = self._w.read.orchestration().current_deployment()
         return (0, "") if row is None else (row.number, row.manifest)
 
     def _trigger(self, given: Given, key: str) -> Any:
@@ -190,7 +192,7 @@ class Commands:
         return done.run_id, "either" if given["again"] else how
 
     def _run(self, given: Given, key: str) -> Any:
-        reader = self._w.read_orchestration()
+        reader = self._w.read.orchestration()
         run_id = reader.run_of_key(given["subject"])
         if run_id is None:
             return "not_found"
@@ -209,11 +211,11 @@ class Commands:
         return "ok"
 
     def _approve(self, given: Given, key: str) -> str:
-        self._w.execution.decide(self._held(given), approved=True, idempotency_key=key)
+        self._w.commands.execution.decide(self._held(given), approved=True, idempotency_key=key)
         return "ok"
 
     def _reject(self, given: Given, key: str) -> str:
-        self._w.execution.decide(self._held(given), approved=False, idempotency_key=key)
+        self._w.commands.execution.decide(self._held(given), approved=False, idempotency_key=key)
         return "ok"
 
     def _output(self, given: Given, key: str) -> str:
@@ -221,7 +223,7 @@ class Commands:
         return status if status in ("approved", "rejected") else "held"
 
     def _held(self, given: Given) -> QuarantineRow:
-        rows = self._w.snapshot().all(QUARANTINE)
+        rows = self._w.read.snapshot().all(QUARANTINE)
         return next(row for row in rows if row.materialization_id == given["subject"])
 
     def _add_keys(self, given: Given, key: str) -> str:
@@ -233,7 +235,7 @@ class Commands:
         return "ok"
 
     def _list_keys(self, given: Given, key: str) -> Any:
-        rows = self._w.snapshot().rows(DYNAMIC_KEYS, given["subject"])
+        rows = self._w.read.snapshot().rows(DYNAMIC_KEYS, given["subject"])
         return sorted(row.key for row in rows)
 
 
@@ -388,7 +390,7 @@ def work(setup: Setup, w: Workspace, name: str, thread: int) -> None:
     file = Path(setup.folder) / f"journal-{member}-{thread}"
     try:
         Client(setup, w, f"{name}.{thread}").work(file)
-    except Error as error:
+    except Exception as error:
         with open(Path(setup.folder) / "violations", "a") as lines:
             lines.write(f"{name}: {error!r}\n")
         raise

@@ -22,18 +22,18 @@ class Story:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self._now = 0
+        self.now = 0
 
     def call(self, key: str, op: str, **given: Any) -> int:
         """Somebody calls; the number to end it with. It is open until then."""
-        self._now += 1
+        self.now += 1
         number = len(self.operations)
-        self.operations.append(Operation(str(number), key, self._now, None, {"op": op, **given}))
+        self.operations.append(Operation(str(number), key, self.now, None, {"op": op, **given}))
         return number
 
     def end(self, number: int, output: Any) -> None:
-        self._now += 1
-        self.operations[number] = self.operations[number]._replace(end=self._now, output=output)
+        self.now += 1
+        self.operations[number] = self.operations[number]._replace(end=self.now, output=output)
 
     def did(self, key: str, op: str, output: Any, **given: Any) -> None:
         """A call that ends before anything else happens."""
@@ -106,7 +106,7 @@ def test_concurrent_writers_may_take_effect_in_either_order(story: Story) -> Non
 def test_of_two_creators_either_may_win_but_not_both(story: Story) -> None:
     for outputs, bad in (((OK, EXISTS), []), ((EXISTS, OK), []), ((OK, OK), [NAMESPACE])):
         race = Story()
-        race.operations, race._now = list(story.operations), story._now
+        race.operations, race.now = list(story.operations), story.now
         calls = [race.call(NAMESPACE, "create_asset", name="a", value=v, columns=()) for v in "xy"]
         for number, output in zip(calls, outputs, strict=True):
             race.end(number, output)
@@ -220,7 +220,7 @@ def test_update_by_name_that_changes_the_renamed_asset_is_rejected(story: Story)
     get(story, "n1", ("first", "first", ()))
     story.end(update, OK)
     fine = Story()
-    fine.operations, fine._now = list(story.operations), story._now
+    fine.operations, fine.now = list(story.operations), story.now
     get(fine, "n0", ("second", "new", ()))
     assert fine.bad == []
     get(story, "n1", ("first", "new", ()))

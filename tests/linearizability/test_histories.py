@@ -1,15 +1,13 @@
 """Real clients on one workspace, killed and started again: every history is linearizable.
 
-ARCO_STRESS_SECONDS (default 60) says for how long: the local disk gets 0.4 of it, a store
-behind a faulty network a third. A failure prints the seed of the killing and of the faults,
-ARCO_KILL_SEED, and leaves the history in a file; the instants are the operating system's.
-One test at a time: each is half a dozen processes.
+Each takes a part of the time that `depth.STRESS_S` gives. A failure prints the seed of the
+killing and of the faults, and leaves the history in a file; the instants are the operating
+system's. One test at a time: each is half a dozen processes.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from tests.integration.crew import (
     stopped_at_the_end,
 )
 from tests.integration.roles import Setup
+from tests.kit.depth import KILL_SEED, STRESS_S
 from tests.kit.faults import Rule
 from tests.kit.flows import deploy
 from tests.kit.lake import PROJECT, Lake
@@ -36,8 +35,6 @@ from tests.linearizability.checker import Operation
 from tests.linearizability.client import VERSIONS
 from tests.linearizability.report import check
 
-SECONDS = float(os.environ.get("ARCO_STRESS_SECONDS", "60"))
-SEED = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
 OUTPUTS = 5
 CLIENT = "tests.linearizability.client"
 UNVERIFIED = r"/ledger/inbox/|/manifests/\d{20}\.json$"
@@ -77,7 +74,7 @@ def prepare(setup: Setup) -> list[Operation]:
     held = [lake.make("city.recent", gate="block") for _ in range(OUTPUTS)]
     (Path(setup.folder) / "outputs").write_text(json.dumps(held))
     deploy(w, VERSIONS[0])
-    rows = reversed(w.read_orchestration().deployments())
+    rows = reversed(w.read.orchestration().deployments())
     return [
         Operation(
             f"prepared {row.number}",
@@ -93,13 +90,15 @@ def prepare(setup: Setup) -> list[Operation]:
 
 def work(setup: Setup, seconds: float) -> list[Operation]:
     """Have clients and compactors work and die; what the clients noted."""
-    print(f"replay with ARCO_KILL_SEED={SEED}")
+    print(f"replay with ARCO_KILL_SEED={KILL_SEED}")
     members = [Member(setup, "client", n, CLIENT) for n in range(3)]
     members += [Member(setup, role, 0) for role in ("compactor", "merger")]
     with stopped_at_the_end(setup, members):
         while not all(member.ready for member in members):
             let_work(setup, members, 0.2)
-        kill_now_and_then(setup, members, seconds, random.Random(SEED), every_s=(1.0, 4.0))
+        kill_now_and_then(
+            setup, members, seconds, random.Random(KILL_SEED), every_s=(0.5, 3.0), at_least=2
+        )
     noted = history.read(*Path(setup.folder).glob("journal-*"))
     counted = Counter(operation.input["op"] for operation in noted)
     kills = sum(member.kills for member in members)
@@ -114,7 +113,7 @@ def test_clients_that_are_killed_see_one_catalog_and_one_orchestrator(
 ) -> None:
     setup = Setup(f"file://{tmp_path}/store", {}, str(folder), age_gate_s=3600)
     prepared = prepare(setup)
-    noted = work(setup, SECONDS * 0.4)
+    noted = work(setup, STRESS_S * 0.5)
     check([*prepared, *noted], tmp_path / "history.jsonl")
     check_whole(setup)
 
@@ -130,8 +129,8 @@ def test_clients_behind_a_faulty_network_see_one_catalog_and_one_orchestrator(
 ) -> None:
     setup, proxy = network
     prepared = prepare(setup)
-    proxy.use(*FAULTS, seed=SEED)
-    noted = work(setup, SECONDS / 3)
+    proxy.use(*FAULTS, seed=KILL_SEED)
+    noted = work(setup, STRESS_S * 0.5)
     print(proxy.faults.counts)
     proxy.use()
     check([*prepared, *noted], tmp_path / "history.jsonl")

@@ -195,18 +195,18 @@ def test_late_duplicate_does_not_bring_back_what_was_rolled_back(
 ) -> None:
     w = scene.second
     scene.do(w, NAMESPACE, "create_namespace", value="v")
-    generation = w.snapshot().generation
+    generation = w.read.snapshot().generation
     scene.note(NAMESPACE, {"op": "mark", "mark": "before"}, lambda _: "ok")
     repeated = Rule("repeat", op="put", path="^ledger/inbox/", times=1)
     scene.network.faults = Faults([repeated])
     scene.do(scene.first, NAMESPACE, "create_asset", name="mistake", value="m", columns=())
 
     def roll_back(_: Operation) -> str:
-        w.rollback(generation, reason="test")
+        w.upkeep.rollback(generation, reason="test")
         return "ok"
 
     scene.note(NAMESPACE, {"op": "rollback", "mark": "before"}, roll_back)
-    w.catalog.create_namespace("further")
+    w.commands.catalog.create_namespace("further")
     scene.do(w, NAMESPACE, "list_assets")
     scene.network.release()
     w.committer.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import random
 import re
 import struct
@@ -17,17 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arco.spark import types
+from arco.columns.arrow import from_arrow
 from arco.spark.read import read_frame
 from arco.storage.local import LocalStore
-from arco.worker.checks import Around, Subject, evaluate
-from arco.worker.checks.columns import Columns
+from arco.worker.checks import CheckContext, Subject, evaluate
 from arco.worker.checks.duck import DuckEngine
-from arco.worker.checks.engine import Engine, Need
-from arco.worker.checks.kinds import Asked, need_of
-from arco.worker.checks.needs import Call, Known, Newest, Untrue
+from arco.worker.checks.engine import CheckEngine, Need
+from arco.worker.checks.kinds import CheckRequest, need_of
+from arco.worker.checks.needs import FalseRows, NewestValue, ProvenFinding, PythonCall
 from arco.worker.checks.predicates import for_duckdb
-from arco.worker.checks.sparks import SparkEngine
+from arco.worker.checks.sparks import SparkCheckEngine
+from arco.worker.checks.subject_columns import Columns
 from servo.check import (
     accepted_values,
     expression,
@@ -40,6 +41,7 @@ from servo.check import (
 )
 from servo.contract.manifest import Check
 from servo.contract.task import CheckResult, InputRef, MaterializationRef
+from tests.kit.depth import seeds
 from tests.kit.spark_task import StandIn
 
 SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -350,7 +352,7 @@ class Lake:
 def answers(
     lake: Lake, ref: InputRef, other: InputRef, cases: Sequence[Case], **around: Any
 ) -> Any:
-    given = Around(**{"store": lake.near, "references": (other,), **around})
+    given = CheckContext(**{"store": lake.near, "references": (other,), **around})
     checks = [case.check for case in cases]
     return {each.name: each for each in evaluate(checks, Subject.read(lake.near, ref), given)}
 
@@ -366,7 +368,7 @@ def agree(
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, 60))
 def test_duckdb_counts_what_a_loop_counts(tmp_path: Path, seed: int, statistics: bool) -> None:
     rng = random.Random(seed)
     lake = Lake(tmp_path)
@@ -394,7 +396,7 @@ def two_versions(
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_duckdb_counts_over_versions_of_other_types(
     tmp_path: Path, seed: int, statistics: bool
 ) -> None:
@@ -406,6 +408,163 @@ def test_duckdb_counts_over_versions_of_other_types(
     found = answers(lake, ref, lake.put("a.other", others, statistics=True), cases)
     agree(found, cases, rows)
     assert {each.method for each in found.values()} <= {"footer", "duckdb"}
+
+
+# -- predicates ---------------------------------------------------------------------------
+
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Predicate = Callable[[Mapping[str, Any]], bool | None]
+
+
+def ordered(value: Any) -> Any:
+    """For comparisons as in SQL: a NaN is equal to itself, and greater than all others."""
+    return (math.isnan(value), 0 if math.isnan(value) else value) if is_float(value) else value
+
+
+def is_float(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def predicate(rng: random.Random, depth: int = 3) -> tuple[str, Predicate]:
+    """Spark SQL, and what it says of a row: true, false, or unknown."""
+    if depth and rng.random() < 0.6:
+        (left, one), (right, other) = predicate(rng, depth - 1), predicate(rng, depth - 1)
+        match rng.choice(["AND", "OR", "NOT"]):
+            case "AND":
+                return f"({left} AND {right})", lambda row: both(one(row), other(row))
+            case "OR":
+                return f"({left} OR {right})", lambda row: either(one(row), other(row))
+        return f"(NOT {left})", lambda row: negation(one(row))
+    return comparison(rng)
+
+
+def both(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
+
+
+def either(one: bool | None, other: bool | None) -> bool | None:
+    return negation(both(negation(one), negation(other)))
+
+
+def negation(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def comparison(rng: random.Random) -> tuple[str, Predicate]:
+    column = rng.choice(["Num", "big", "few", "price", "x", "word", "day", "flag"])
+    if rng.random() < 0.2:
+        return f"{column} IS NULL", lambda row: row[column] is None
+    sign, (text, value) = rng.choice(list(SIGNS)), constant(rng, column)
+
+    def holds(row: Mapping[str, Any]) -> bool | None:
+        return None if row[column] is None else SIGNS[sign](ordered(row[column]), ordered(value))
+
+    return f"{column} {sign} {text}", holds
+
+
+def constant(rng: random.Random, column: str) -> tuple[str, Any]:
+    match column:
+        case "word":
+            value: Any = rng.choice(["", "a", "A", "b", "ab", "a b", *ACCENTS])
+            return f"'{value}'", value
+        case "day":
+            value = rng.choice(DAYS)
+            return f"DATE'{value.isoformat()}'", value
+        case "flag":
+            value = rng.choice([True, False])
+            return str(value).upper(), value
+        case "x":
+            text = rng.choice(["-1.5", "0", "0.1", "1.5"])
+            return text, float(text)
+    text = rng.choice(["-300", "-1", "0", "0.005", "1", "1.5", "2", "9007199254740993"])
+    return text, Decimal(text)
+
+
+@pytest.mark.parametrize("seed", seeds(4, 60))
+def test_duckdb_reads_predicates_as_a_loop_does(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    lake, rows = Lake(tmp_path), made(rng, 40)
+    pairs = dict(predicate(rng) for _ in range(40))
+    checks = [expression(sql, name=sql) for sql in pairs]
+    subject = Subject.read(lake.near, lake.put("a.this", rows, statistics=True))
+    found = evaluate(checks, subject, CheckContext(lake.near))
+    untrue = {sql: sum(holds(row) is not True for row in rows) for sql, holds in pairs.items()}
+    assert {each.name: each.failing for each in found} == untrue
+
+
+# -- moments and days that Python has no values for ---------------------------------------
+
+MAX_US, MAX_DAYS = (1 << 63) - 1, (1 << 31) - 1
+EXTREMES: dict[str, tuple[pa.DataType, int, list[int | None]]] = {
+    "at": (pa.timestamp("us", "UTC"), 1, [MAX_US, -MAX_US, MAX_US - 1, 1 - MAX_US]),
+    "local": (pa.timestamp("us"), 1, [MAX_US, -MAX_US, MAX_US - 1, 1 - MAX_US]),
+    "day": (pa.date32(), 86_400_000_000, [MAX_DAYS, -MAX_DAYS, MAX_DAYS - 1, 1 - MAX_DAYS]),
+}
+"""A column's type, the microseconds of its unit, and values at the ends."""
+
+
+def extreme_rows(rng: random.Random) -> dict[str, list[int | None]]:
+    return {
+        name: rng.choices([*values, None, 0, 1, -1], k=12)
+        for name, (_, _, values) in EXTREMES.items()
+    }
+
+
+def put_extremes(lake: Lake, asset: str, rows: Mapping[str, Any], statistics: bool) -> InputRef:
+    folder = f"data/{asset}"
+    (lake.root / folder).mkdir(parents=True)
+    count = max(map(len, rows.values()))
+    arrays = {}
+    for name, (type, _, _) in EXTREMES.items():
+        whole = pa.int32() if type == pa.date32() else pa.int64()
+        values = [*rows[name], *([None] * (count - len(rows[name])))]
+        arrays[name] = pa.array(values, whole).cast(type)
+    path = lake.root / folder / "part-0.parquet"
+    pq.write_table(pa.table(arrays), path, write_statistics=statistics, store_schema=False)
+    version = MaterializationRef(partition="", materialization_id="m", path=folder)
+    return InputRef(asset=asset, materializations=(version,))
+
+
+def extreme_checks(
+    rng: random.Random, rows: Mapping[str, list[int | None]], others: Mapping[str, list[int | None]]
+) -> list[tuple[Check, int]]:
+    """Checks, and how many rows fail."""
+    found: list[tuple[Check, int]] = []
+    for name, (_, unit, _) in EXTREMES.items():
+        values = [each for each in rows[name] if each is not None]
+        bound = rng.choice(["1970-01-01", "2025-01-01", "0001-01-01"])
+        at = (date.fromisoformat(bound) - date(1970, 1, 1)).days * 86_400_000_000 // unit
+        found.append((in_range(name, min=bound, name=f"min {name}"), sum(v < at for v in values)))
+        found.append((in_range(name, max=bound, name=f"max {name}"), sum(v > at for v in values)))
+        found.append((accepted_values(name, [bound]), sum(v != at for v in values)))
+        found.append((not_null(name), len(rows[name]) - len(values)))
+        found.append((unique(name), len(values) - len(set(values))))
+        known = f"a.other.{name}"
+        found.append((references(name, known), sum(v not in others[name] for v in values)))
+        found.append((expression(f"{name} = {name}", name=f"same {name}"), rows[name].count(None)))
+    return found
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("seed", seeds(3, 60))
+def test_duckdb_counts_values_at_the_ends(tmp_path: Path, seed: int, statistics: bool) -> None:
+    rng, lake = random.Random(seed), Lake(tmp_path)
+    rows, others = extreme_rows(rng), extreme_rows(rng)
+    ref = put_extremes(lake, "a.this", rows, statistics)
+    other = put_extremes(lake, "a.other", others, True)
+    pairs = extreme_checks(rng, rows, others)
+    around = CheckContext(lake.near, references=(other,))
+    found = evaluate([check for check, _ in pairs], Subject.read(lake.near, ref), around)
+    assert {each.name: each.failing for each in found} == {c.name: count for c, count in pairs}
 
 
 # -- Spark --------------------------------------------------------------------------------
@@ -434,7 +593,7 @@ def frames(session: Any, lake: Lake) -> Callable[[InputRef], Any]:
     return frame
 
 
-def counted(engine: Engine, needs: Mapping[str, Need]) -> dict[str, int | None]:
+def counted(engine: CheckEngine, needs: Mapping[str, Need]) -> dict[str, int | None]:
     """The engine's own counts: one pass for all that go together."""
     together = {name: need for name, need in needs.items() if engine.fuses(need)}
     alone = {name: need for name, need in needs.items() if name not in together}
@@ -444,7 +603,7 @@ def counted(engine: Engine, needs: Mapping[str, Need]) -> dict[str, int | None]:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any) -> None:
     rng = random.Random(seed)
     lake = Lake(tmp_path)
@@ -455,20 +614,24 @@ def test_spark_counts_what_a_loop_counts(tmp_path: Path, seed: int, session: Any
     ref = lake.put("a.this", rows, statistics=False)
     other = lake.put("a.other", others, statistics=False)
     subject = Subject.read(lake.near, ref)
-    around = Around(lake.far, references=(other,), frame=frames(session, lake))
+    around = CheckContext(lake.far, references=(other,), frame=frames(session, lake))
     columns = Columns(subject)
-    needs = {c.check.name: need_of(Asked(c.check, subject, columns, around)) for c in cases}
-    said = {sql: Untrue(sql, for_duckdb(sql, columns)) for sql in EXPRESSIONS}
+    needs = {c.check.name: need_of(CheckRequest(c.check, subject, columns, around)) for c in cases}
+    said = {sql: FalseRows(sql, for_duckdb(sql, columns)) for sql in EXPRESSIONS}
     aged = {
-        name: Newest(found, 1) for name in ("at", "local", "day") if (found := columns.find(name))
+        name: NewestValue(found, 1)
+        for name in ("at", "local", "day")
+        if (found := columns.find(name))
     }
     asked: dict[str, Need] = {
-        name: need for name, need in needs.items() if not isinstance(need, Known | Call)
+        name: need
+        for name, need in needs.items()
+        if not isinstance(need, ProvenFinding | PythonCall)
     }
-    spark = counted(SparkEngine(subject, around), {**asked, **said, **aged})
+    spark = counted(SparkCheckEngine(subject, around), {**asked, **said, **aged})
     expected = {c.check.name: c.misfit(rows) for c in cases if c.check.name in asked}
     assert {name: spark[name] for name in asked} == expected
-    with contextlib.closing(DuckEngine(subject, columns, Around(lake.near))) as duck:
+    with contextlib.closing(DuckEngine(subject, columns, CheckContext(lake.near))) as duck:
         assert all(duck.can(need) for need in said.values())
         assert counted(duck, {**said, **aged}) == {n: spark[n] for n in (*said, *aged)}
 
@@ -489,17 +652,134 @@ def test_spark_counts_over_versions_of_other_types(tmp_path: Path, session: Any)
     def frame(ref: InputRef) -> Any:
         return read_frame(StandIn(session), lake.near, ref)
 
-    around = Around(lake.near, references=(other,), frame=frame)
+    around = CheckContext(lake.near, references=(other,), frame=frame)
     columns = Columns(subject)
-    assert [(field.name, types.from_arrow(field.type)) for field in columns.schema] == [
+    assert [(field.name, from_arrow(field.type)) for field in columns.schema] == [
         (field.name, field.dataType.jsonValue()) for field in frame(ref).schema
     ]
-    needs = {c.check.name: need_of(Asked(c.check, subject, columns, around)) for c in cases}
+    needs = {c.check.name: need_of(CheckRequest(c.check, subject, columns, around)) for c in cases}
     asked: dict[str, Need] = {
-        name: need for name, need in needs.items() if not isinstance(need, Known | Call)
+        name: need
+        for name, need in needs.items()
+        if not isinstance(need, ProvenFinding | PythonCall)
     }
     expected = {c.check.name: c.misfit(rows) for c in cases if c.check.name in asked}
-    assert counted(SparkEngine(subject, around), asked) == expected
+    assert counted(SparkCheckEngine(subject, around), asked) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_files_that_spark_wrote_are_counted_alike(tmp_path: Path, seed: int, session: Any) -> None:
+    rng = random.Random(seed)
+    lake = Lake(tmp_path)
+    rows, others = made(rng, 30), made(rng, 6)
+    other = lake.put("a.other", others, statistics=True)
+    pairs = dict(predicate(rng) for _ in range(20))
+    cases = [c for c in battery(rng, others) if c.check.name not in NOT_DUCKDBS]
+    cases += [Case(expression(sql, name=sql), each(is_true(h))) for sql, h in pairs.items()]
+    folder = lake.root / "data/a.written/1"
+    arrow = lake.put("a.arrow", rows, statistics=False)
+    frames(session, lake)(arrow).repartition(2).write.parquet(f"file://{folder}")
+    version = MaterializationRef(partition="", materialization_id="m", path="data/a.written/1")
+    ref = InputRef(asset="a.written", materializations=(version,))
+    agree(answers(lake, ref, other, cases), cases, rows)
+    few = rng.sample(cases, 25)
+    subject, around = Subject.read(lake.near, ref), CheckContext(lake.near, references=(other,))
+    around = around._replace(frame=frames(session, lake))
+    columns = Columns(subject)
+    needs = {c.check.name: need_of(CheckRequest(c.check, subject, columns, around)) for c in few}
+    asked: dict[str, Need] = {
+        name: need
+        for name, need in needs.items()
+        if not isinstance(need, ProvenFinding | PythonCall)
+    }
+    expected = {c.check.name: c.misfit(rows) for c in few if c.check.name in asked}
+    assert counted(SparkCheckEngine(subject, around), asked) == expected
+
+
+def is_true(holds: Predicate) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda row: holds(row) is True
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_spark_counts_values_at_the_ends(tmp_path: Path, seed: int, session: Any) -> None:
+    rng, lake = random.Random(seed), Lake(tmp_path)
+    rows, others = extreme_rows(rng), extreme_rows(rng)
+    # What Spark cannot subtract from 1970 is an error of the check, and no verdict.
+    rows["local"] = [
+        each if each is None or each > 2_000_000 - MAX_US else 0 for each in rows["local"]
+    ]
+    others["local"] = [0, MAX_US]
+    ref = put_extremes(lake, "a.this", rows, False)
+    other = put_extremes(lake, "a.other", others, True)
+    pairs = extreme_checks(rng, rows, others)
+    subject = Subject.read(lake.near, ref)
+    around = CheckContext(lake.far, references=(other,), frame=frames(session, lake))
+    columns = Columns(subject)
+    asked: dict[str, Need] = {}
+    for check, _ in pairs:
+        need = need_of(CheckRequest(check, subject, columns, around))
+        if not isinstance(need, ProvenFinding | PythonCall):
+            asked[check.name] = need
+    found = counted(SparkCheckEngine(subject, around), asked)
+    assert found == {check.name: count for check, count in pairs if check.name in asked}
+    newest = {name: NewestValue(c, 1) for name in EXTREMES if (c := columns.find(name))}
+    with contextlib.closing(DuckEngine(subject, columns, CheckContext(lake.near))) as duck:
+        latest = {name: max(v for v in rows[name] if v is not None) for name in EXTREMES}
+        assert counted(duck, {**newest}) == latest
+        assert counted(SparkCheckEngine(subject, around), {**newest}) == latest
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("versions", [1, 2])
+def test_spark_alone_judges_collated_columns(tmp_path: Path, session: Any, versions: int) -> None:
+    lake = Lake(tmp_path)
+    words = "values ('paid', 'x'), ('PAID', 'y'), ('open', 'z') v(s, t)"
+    frame = session.sql(f"SELECT s COLLATE UTF8_LCASE AS s, t FROM {words}")
+    wider = session.sql(f"SELECT s COLLATE UTF8_LCASE AS s, 1 AS n FROM {words} WHERE s <> 'PAID'")
+    refs = []
+    for at, each in enumerate((frame, wider)[:versions]):
+        each.coalesce(1).write.parquet(f"file://{lake.root}/data/{at}")
+        path = f"data/{at}"
+        refs.append(MaterializationRef(partition="", materialization_id=path, path=path))
+    ref = InputRef(asset="a.this", materializations=tuple(refs))
+    checks = [
+        accepted_values("s", ["paid", "open"]),
+        unique("s"),
+        in_range("s", min="open", max="paid"),
+        matches("s", "paid|open"),
+        expression("s IN ('paid', 'open')", name="expression"),
+        references("s", "a.this.s"),
+        not_null("s"),
+    ]
+    subject = Subject.read(lake.near, ref)
+
+    def evaluated(**around: Any) -> dict[str, tuple[Any, ...]]:
+        given = CheckContext(**{"store": lake.near, "references": (ref,), **around})
+        found = evaluate(checks, subject, given)
+        return {each.name: (each.status, each.failing, each.method) for each in found}
+
+    expected = {
+        "accepted_values(s)": ("passed", 0, "spark"),
+        "unique(s)": ("failed", [1, 3][versions - 1], "spark"),
+        "in_range(s)": ("passed", 0, "spark"),
+        "matches(s)": ("passed", 0, "spark"),
+        "expression": ("passed", 0, "spark"),
+        "references(s)": ("passed", 0, "spark"),
+        "not_null(s)": ("passed", 0, "footer"),
+    }
+
+    def read(ref: InputRef) -> Any:
+        return read_frame(StandIn(session), lake.near, ref)
+
+    assert evaluated(frame=read) == evaluated(frame=read, store=lake.far) == expected
+    alone = evaluated()
+    assert {status for status, *_ in alone.values()} == {"error", "passed"}
+    assert [name for name, (status, *_) in alone.items() if status == "passed"] == ["not_null(s)"]
 
 
 @pytest.mark.spark
@@ -517,7 +797,7 @@ def test_what_duckdb_cannot_say_goes_to_spark(tmp_path: Path, session: Any) -> N
     ]
     ref = lake.put("a.this", rows, statistics=False)
     subject = Subject.read(lake.near, ref)
-    found = evaluate(checks, subject, Around(lake.near, frame=frames(session, lake)))
+    found = evaluate(checks, subject, CheckContext(lake.near, frame=frames(session, lake)))
     assert {each.name: (each.method, each.failing) for each in found} == {
         r"(?=a).*": ("spark", sum(not re.fullmatch(r"a[^\n\u2028]*", word) for word in TEXTS)),
         r"(?i)a": ("spark", len(TEXTS) - 2),

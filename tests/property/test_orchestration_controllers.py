@@ -25,17 +25,19 @@ from arco.orchestration.actions import (
     Interrupt,
     LoseAttempt,
 )
-from arco.orchestration.board import Board, Changes, TaskKey
+from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import timers
-from arco.orchestration.controllers.zombies import Alive, zombies
+from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.events import AttemptLost, RunCancelRequested, TasksCancelled, TimerFired
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import TASKS
+from arco.state.changes import Changes
 from arco.storage import paths
 from tests.kit.clocks import SimClock
+from tests.kit.depth import examples
 from tests.kit.runs import (
     ANYTHING,
     RUN,
@@ -67,7 +69,7 @@ def take(board: Board, f: Folding, changes: Changes) -> None:
 
 
 def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
-    alive = {"w1": Alive(now - timedelta(seconds=40), frozenset(["none"]))}
+    alive = {"w1": WorkerState(now - timedelta(seconds=40), frozenset(["none"]))}
     gone = {task.attempt_id for task in board.in_flight.values()}
     return [
         ready_dispatch(board, limits, Turn("acme", 1)),
@@ -80,12 +82,12 @@ def decisions(board: Board, now: datetime, limits: Limits) -> list[Any]:
 
 
 @given(dags(8, tenants=TENANTS), seeds, st.integers(1, 5))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_board_is_the_same_however_it_came_to_a_generation(dag: Dag, seed: int, step: int) -> None:
     live = World(dag, seed, fates=ANYTHING, chaos=True, pace="still").played()
     w = make_workspace(clock=SimClock())
     applied, advanced = Board(), Board()
-    w.projector.listeners.append(lambda head, changes: applied.apply(changes, head))
+    w.writer.commits.follow(lambda head, changes: applied.apply(changes, head))
     events = [recorded.event for recorded in live.log]
     limits = Limits(max_in_flight=5, quotas={"zoo": 1}, weights={"acme": 2})
     for number, at in enumerate(range(0, len(events), step)):
@@ -93,9 +95,9 @@ def test_board_is_the_same_however_it_came_to_a_generation(dag: Dag, seed: int, 
         w.store.put(paths.inbox(batch.batch), encode_batch(batch))
         w.committer.commit()
         if number % 3 == seed % 3:
-            advanced.advance(w.snapshot())
+            advanced.advance(w.read.snapshot())
             loaded = Board()
-            loaded.load(w.snapshot())
+            loaded.load(w.read.snapshot())
             assert vars(advanced) == vars(loaded) == vars(applied)
             now = w.clock.now() + timedelta(seconds=seed % 500)
             told = decisions(loaded, now, limits)
@@ -157,7 +159,7 @@ class Crew:
         assert busy <= self.limits.max_in_flight or not sending
         late = unstarted(board, now, TIMING)
         gone = {t.attempt_id for t in late} - set(self.queue) - set(self.working)
-        alive = {f"w-{id}": Alive(now, frozenset([id])) for id in self.working}
+        alive = {f"w-{id}": WorkerState(now, frozenset([id])) for id in self.working}
         return [
             *sending,
             *cancellation(board, now, TIMING, seen(board)),
@@ -183,7 +185,7 @@ class Crew:
                 self.reports.append(lost)
             case CancelTasks(run_id, task_ids):
                 self.reports.append(TasksCancelled(run_id=run_id, task_ids=task_ids))
-            case Interrupt(id):
+            case Interrupt(_, id):
                 if id in self.working and self.rng.random() < 0.7:
                     self.reports.append(self.working.pop(id).cancelled())
 
@@ -228,7 +230,7 @@ class Crew:
 
 
 @given(dags(tenants=TENANTS), seeds)
-@settings(max_examples=80)
+@settings(max_examples=examples(40))
 def test_run_always_ends_whatever_queue_and_workers_lose(dag: Dag, seed: int) -> None:
     crew = Crew(dag, seed)
     crew.drive()
@@ -290,7 +292,7 @@ def serve(
 
 
 @given(backlogs, st.lists(st.integers(1, 6), min_size=1, max_size=40), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 def test_tenants_with_work_are_served_by_their_weights_at_every_moment(
     backlog: dict[str, int], slots: list[int], data: st.DataObject
 ) -> None:
@@ -309,7 +311,7 @@ def test_tenants_with_work_are_served_by_their_weights_at_every_moment(
 
 
 @given(backlogs, st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 def test_nobody_gets_more_than_its_quota_and_what_it_cannot_use_goes_to_others(
     backlog: dict[str, int], data: st.DataObject
 ) -> None:
@@ -320,7 +322,7 @@ def test_nobody_gets_more_than_its_quota_and_what_it_cannot_use_goes_to_others(
 
 
 @given(backlogs, st.lists(st.integers(1, 4), max_size=10))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_slots_that_come_one_by_one_are_shared_as_those_that_come_at_once(
     backlog: dict[str, int], slots: list[int]
 ) -> None:
@@ -330,7 +332,7 @@ def test_slots_that_come_one_by_one_are_shared_as_those_that_come_at_once(
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_greater_priority_goes_first_then_the_runs_by_turns_then_the_plan(
     runs: list[tuple[int, int]],
 ) -> None:
@@ -350,7 +352,7 @@ def test_greater_priority_goes_first_then_the_runs_by_turns_then_the_plan(
     st.lists(st.integers(1, 8), min_size=2, max_size=5),
     st.lists(st.integers(1, 4), min_size=1, max_size=30),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_runs_of_a_tenant_with_work_are_served_alike_at_every_moment(
     sizes: list[int], slots: list[int]
 ) -> None:

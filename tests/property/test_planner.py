@@ -31,6 +31,7 @@ from servo.contract.manifest import (
 )
 from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
+from tests.kit.depth import examples
 from tests.kit.planning import CUSTOMERS, World, asset, asset_id, manifest, planned, time
 
 KEYS = [f"{'ab'[n % 2]}.n{n}" for n in range(6)]
@@ -169,7 +170,7 @@ def planned_partitions(spec: PlanSpec, key: str) -> dict[str, int]:
 
 
 @given(situations())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150))
 def test_inputs_and_order_are_those_of_a_slow_planner(situation: Any) -> None:
     project, world, selection, request = situation
     spec = attempt(project, world, selection, request)
@@ -183,7 +184,7 @@ def check_task(project: Manifest, world: World, spec: PlanSpec, at: int, task: P
     declared = project.asset(task.asset)
     assert declared is not None
     waits: set[int] = set()
-    read = {each.parameter: each for each in task.inputs}
+    read = {each.parameter: each for each in spec.inputs_of(task)}
     for each in declared.inputs:
         numbers = planned_partitions(spec, each.asset)
         made = set(world.current(asset_id(each.asset)))
@@ -192,9 +193,10 @@ def check_task(project: Manifest, world: World, spec: PlanSpec, at: int, task: P
             waits |= {numbers[text] for text in found if text in numbers}
             continue
         tasks = {numbers[text] for text in found if text in numbers}
-        assert set(read[each.parameter].tasks) == tasks
-        refs = [ref.partition for ref in read[each.parameter].materializations]
-        assert set(refs) == found - set(numbers)
+        running = {spec.tasks[n].partition for n in tasks if spec.tasks[n].action == "run"}
+        assert {above.partition for above in spec.tasks_of(read[each.parameter])} == running
+        refs = [ref.partition for ref in spec.versions_of(read[each.parameter])]
+        assert set(refs) == found - running
         assert refs == sorted(refs, key=PartitionKey.parse)
         assert tasks or refs
         waits |= tasks
@@ -204,7 +206,7 @@ def check_task(project: Manifest, world: World, spec: PlanSpec, at: int, task: P
 
 
 @given(situations())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150))
 def test_a_plan_is_refused_exactly_if_an_input_is_missing(situation: Any) -> None:
     project, world, selection, request = situation
     tasks = attempt(bare(project), world, restated(project, selection), request)
@@ -214,7 +216,7 @@ def test_a_plan_is_refused_exactly_if_an_input_is_missing(situation: Any) -> Non
     else:
         missing = any(lacks(project, world, tasks, task) for task in tasks.tasks)
         assert isinstance(outcome, str) == missing
-        assert missing == str(outcome).startswith("neither in the plan nor materialized")
+        assert missing == str(outcome).startswith("inputs are missing and not part of this plan")
 
 
 def bare(project: Manifest) -> Manifest:
@@ -243,7 +245,7 @@ def lacks(project: Manifest, world: World, spec: PlanSpec, task: PlannedTask) ->
 
 
 @given(situations(), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(70))
 def test_the_order_of_what_is_given_does_not_matter(situation: Any, chance: Any) -> None:
     project, world, selection, request = situation
     assets, terms = list(project.assets), list(selection)
@@ -257,7 +259,7 @@ def test_the_order_of_what_is_given_does_not_matter(situation: Any, chance: Any)
 
 
 @given(situations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(70))
 def test_tasks_are_sorted_and_only_what_was_asked_for(situation: Any) -> None:
     project, world, selection, request = situation
     spec = attempt(project, world, selection, request)
@@ -272,7 +274,7 @@ def test_tasks_are_sorted_and_only_what_was_asked_for(situation: Any) -> None:
 
 
 @given(situations(), st.integers(0, 50))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(70))
 def test_after_a_run_all_is_reused_until_something_changes(situation: Any, change: int) -> None:
     project, world, selection, request = situation
     first = attempt(project, world, selection, request)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,13 @@ from servo import (
     static,
 )
 from servo.asset import AnyAsset, AssetSettings
-from servo.contract.manifest import decode_manifest, encode_manifest
+from servo.contract.manifest import (
+    AssetsByKey,
+    ColumnDef,
+    decode_manifest,
+    decode_outline,
+    encode_manifest,
+)
 from servo.discover import build_manifest
 from servo.duration import seconds
 from servo.errors import Invalid
@@ -96,6 +103,18 @@ def test_a_manifest_survives_its_bytes(assets: list[AnyAsset]) -> None:
     data = encode_manifest(manifest)
     assert decode_manifest(data) == manifest
     assert encode_manifest(decode_manifest(data)) == data
+
+
+@given(acyclic())
+def test_parts_of_a_manifest_are_those_of_the_whole(assets: list[AnyAsset]) -> None:
+    manifest = build_manifest(Project(Path("/"), assets=assets), artifact="ab", name="shop")
+    columns = (ColumnDef(name="id", type="bigint"), ColumnDef(name="ä"))
+    declared = [msgspec.structs.replace(asset, columns=columns) for asset in manifest.assets]
+    manifest = msgspec.structs.replace(manifest, assets=tuple(declared))
+    data = encode_manifest(manifest)
+    without = [msgspec.structs.replace(asset, columns=()) for asset in manifest.assets]
+    assert decode_outline(data) == msgspec.structs.replace(manifest, assets=tuple(without))
+    assert dict(AssetsByKey(data)) == {asset.key: asset for asset in manifest.assets}
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=15))

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.spark import types
+from arco.columns import types
+from arco.columns.arrow import arrow_fields, from_arrow, plain, to_arrow
+from arco.columns.widening import widened
+from arco.spark.schema import ddl, readable_as
 
 _NAMES = st.text("abcXY .`:<>,ü", min_size=1, max_size=4)
 _LEAVES = st.sampled_from(
@@ -45,16 +48,11 @@ def _nested(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataT
 ARROW = st.recursive(st.one_of(_LEAVES, _DECIMALS), _nested, max_leaves=6)
 
 
-def pyspark_types() -> Any:
-    return pytest.importorskip("pyspark.sql.types")
-
-
 @given(ARROW)
 def test_arrow_types_are_what_pyspark_makes_of_them(type: pa.DataType) -> None:
-    pyspark_types()
     from pyspark.sql.pandas.types import from_arrow_type
 
-    ours = types.from_arrow(type)
+    ours = from_arrow(type)
     theirs = from_arrow_type(type)
     assert ours == theirs.jsonValue()
     assert types.text(ours) == theirs.simpleString()
@@ -62,33 +60,32 @@ def test_arrow_types_are_what_pyspark_makes_of_them(type: pa.DataType) -> None:
 
 @given(ARROW)
 def test_types_survive_arrow_and_do_not_depend_on_how_values_are_packed(type: pa.DataType) -> None:
-    spark = types.nullable(types.from_arrow(type))
-    assert types.nullable(types.from_arrow(types.to_arrow(spark))) == spark
-    (plain,) = types.plain(pa.schema([("x", type)])).types
-    assert types.from_arrow(plain) == types.from_arrow(type)
-    assert "dictionary" not in str(plain)
+    spark = types.nullable(from_arrow(type))
+    assert types.nullable(from_arrow(to_arrow(spark))) == spark
+    (flat,) = plain(pa.schema([("x", type)])).types
+    assert from_arrow(flat) == from_arrow(type)
+    assert "dictionary" not in str(flat)
 
 
 @given(ARROW)
 def test_types_survive_their_json(type: pa.DataType) -> None:
-    spark = pyspark_types()
-    field = types.nullable_field(types.field("x", types.from_arrow(type), False))
-    parsed = spark.StructType.fromJson(
-        msgspec.json.decode(msgspec.json.encode(types.struct([field])))
-    )
+    from pyspark.sql.types import StructType
+
+    field = types.nullable_field(types.field("x", from_arrow(type), False))
+    parsed = StructType.fromJson(msgspec.json.decode(msgspec.json.encode(types.struct([field]))))
     assert parsed.jsonValue() == types.struct([field])
     assert parsed.fields[0].nullable
 
 
 @given(ARROW, ARROW)
 def test_a_wider_type_does_not_depend_on_the_order(one: pa.DataType, other: pa.DataType) -> None:
-    a, b = types.from_arrow(one), types.from_arrow(other)
-    wide = types.widened(a, b)
-    assert types.widened(a, a) == a
-    assert (wide is None) == (types.widened(b, a) is None)
+    a, b = from_arrow(one), from_arrow(other)
+    wide = widened(a, b)
+    assert widened(a, a) == a
+    assert (wide is None) == (widened(b, a) is None)
     if wide is not None:
-        assert types.widened(wide, a) == wide
-        assert _sorted(types.widened(b, a)) == _sorted(wide)
+        assert widened(wide, a) == wide
+        assert _sorted(widened(b, a)) == _sorted(wide)
 
 
 def _sorted(type: Any) -> Any:
@@ -102,17 +99,17 @@ def _sorted(type: Any) -> Any:
 
 @given(st.lists(ARROW, min_size=1, max_size=3))
 def test_what_is_read_has_the_shape_that_is_wanted(given_types: list[pa.DataType]) -> None:
-    found = [types.from_arrow(type) for type in given_types]
+    found = [from_arrow(type) for type in given_types]
     wide: Any = found[0]
     for each in found[1:]:
-        wide = None if wide is None else types.widened(wide, each)
+        wide = None if wide is None else widened(wide, each)
     if wide is None:
         return
     for each in found:
-        read = types.readable_as(each, wide)
+        read = readable_as(each, wide)
         if each != "void":
             assert _shape(read) == _shape(wide) or "void" in types.text(each)
-    assert types.readable_as(wide, wide) == wide
+    assert readable_as(wide, wide) == wide
 
 
 def _shape(type: Any) -> Any:
@@ -147,7 +144,7 @@ def _shape(type: Any) -> Any:
     ],
 )
 def test_leaves_widen_as_the_table_says(one: str, other: str, wide: str | None) -> None:
-    assert types.widened(one, other) == wide
+    assert widened(one, other) == wide
 
 
 @given(st.permutations(["byte", "integer", "long", "float", "double"]))
@@ -155,7 +152,7 @@ def test_whether_numbers_go_together_does_not_depend_on_the_order(names: list[st
     def all_of(given: list[str]) -> Any:
         wide: Any = "void"
         for name in given:
-            wide = None if wide is None else types.widened(wide, name)
+            wide = None if wide is None else widened(wide, name)
         return wide
 
     assert all_of(names) is None
@@ -179,17 +176,15 @@ def test_whether_numbers_go_together_does_not_depend_on_the_order(names: list[st
     ],
 )
 def test_types_that_only_arrow_has_are_those_that_spark_reads(type: pa.DataType, text: str) -> None:
-    assert types.text(types.from_arrow(type)) == text
+    assert types.text(from_arrow(type)) == text
 
 
 def test_a_type_that_spark_lacks_is_refused_with_its_column() -> None:
     schema = pa.schema({"ok": pa.int64(), "odd": pa.month_day_nano_interval()})
     with pytest.raises(ValueError, match="column 'odd'"):
-        types.arrow_fields(schema)
+        arrow_fields(schema)
 
 
 def test_names_are_quoted_in_schemas() -> None:
     field = types.field("a`b", types.struct([types.field("x y", "long")]))
-    assert (
-        types.ddl([field, types.field("c", "string")]) == "`a``b` struct<`x y`: bigint>, `c` string"
-    )
+    assert ddl([field, types.field("c", "string")]) == "`a``b` struct<`x y`: bigint>, `c` string"

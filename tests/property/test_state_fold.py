@@ -26,13 +26,14 @@ from arco.state import warm as warm_module
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
+from tests.kit.depth import examples
 from tests.kit.histories import Draw, Step, draws, history, random_draw
 from tests.kit.invariants import check_snapshot
 from tests.kit.model import State, check_against_model, read_log, state_of
 from tests.kit.workspace import make_workspace, seeded_ulids, to_events
 
 histories = st.lists(draws, min_size=1, max_size=40)
-EXAMPLES = 40
+EXAMPLES = examples(40)
 
 
 def planned(w: Workspace, drawn: list[Draw], seed: int = 7) -> list[Event]:
@@ -43,6 +44,13 @@ def planned(w: Workspace, drawn: list[Draw], seed: int = 7) -> list[Event]:
 
 def put_batch(w: Workspace, name: str, events: list[Event]) -> None:
     w.store.put(paths.inbox(name), encode_batch(Batch(batch=name, events=events)))
+
+
+class StillClock(SimClock):
+    """Time stands still, also while a committer that lost a race waits."""
+
+    def sleep(self, seconds: float) -> None:
+        pass
 
 
 def drain(w: Workspace) -> None:
@@ -70,7 +78,7 @@ def test_one_commit_gives_what_the_model_gives(drawn: list[Draw]) -> None:
     w = make_workspace()
     put_batch(w, "all", planned(w, drawn))
     drain(w)
-    check_snapshot(w.snapshot())
+    check_snapshot(w.read.snapshot())
     check_against_model(w)
 
 
@@ -104,8 +112,8 @@ def test_events_that_come_late_or_out_of_order_give_what_the_model_gives(
         # Up to two days: some idempotency keys are forgotten on the way.
         clock.advance(timedelta(hours=data.draw(st.integers(0, 48), label="hours")))
         if data.draw(st.booleans(), label="merge"):
-            w.merger.merge(everything=True)
-        check_snapshot(w.snapshot())
+            w.upkeep.merger.merge(everything=True)
+        check_snapshot(w.read.snapshot())
     check_against_model(w)
 
 
@@ -155,7 +163,7 @@ def test_merges_at_any_point_change_nothing_visible(drawn: list[Draw], data: st.
         if data.draw(st.booleans(), label="merge"):
             # Another process merges: the committer's warm state is not told.
             other = make_workspace(w.store, seed=number + 100, clock=w.clock)
-            other.merger.merge(everything=True)
+            other.upkeep.merger.merge(everything=True)
             assert state_of(w) == before
     assert state_of(w) == in_one_commit(drawn)
 
@@ -165,7 +173,7 @@ def test_merges_at_any_point_change_nothing_visible(drawn: list[Draw], data: st.
 def test_two_committers_taking_turns_give_the_same_rows(
     drawn: list[Draw], data: st.DataObject
 ) -> None:
-    clock = SimClock()
+    clock = StillClock()
     store = MemoryStore(clock)
     budgets = st.sampled_from([0, 2_000, 1 << 20])
     crew = [
@@ -177,7 +185,7 @@ def test_two_committers_taking_turns_give_the_same_rows(
         put_batch(w, f"b{number}", part)
         drain(crew[data.draw(st.integers(0, 1), label="committer")])
         if data.draw(st.booleans(), label="merge"):
-            crew[data.draw(st.integers(0, 1), label="merger")].merger.merge(everything=True)
+            crew[data.draw(st.integers(0, 1), label="merger")].upkeep.merger.merge(everything=True)
     assert state_of(w) == in_one_commit(drawn)
     check_against_model(w)
 
@@ -199,16 +207,16 @@ def test_warm_state_equals_the_files_after_every_commit(
             put_batch(w, f"b{number}", part)
             drain(data.draw(st.sampled_from([w, other]), label="committer"))
             if data.draw(st.booleans(), label="merge"):
-                other.merger.merge(everything=True)
+                other.upkeep.merger.merge(everything=True)
             check_warm(w)
 
 
 def check_warm(w: Workspace) -> None:
     """Every row that a fold would look at is the row that a reader sees, and no others."""
-    projector: Any = w.committer._projector
-    s = w.snapshot()
-    projector._catch_up(s.head)
-    warm = projector._warm
+    projector: Any = w.projector
+    s = w.read.snapshot()
+    projector.catch_up(s.head)
+    warm = projector.warm
     for table in w.chain.tables:
         expected = table.versioned(s.scan(table))
         keys = {*expected, *(key for key in everything_ever(w, table))}
@@ -231,7 +239,7 @@ def everything_ever(w: Workspace, table: Any) -> set[tuple[Any, ...]]:
 
 
 @given(histories, st.data())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_rebuild_of_the_log_finds_no_difference(drawn: list[Draw], data: st.DataObject) -> None:
     w = make_workspace()
     clock = w.clock
@@ -242,10 +250,12 @@ def test_rebuild_of_the_log_finds_no_difference(drawn: list[Draw], data: st.Data
         drain(w)
         clock.advance(timedelta(hours=data.draw(st.integers(0, 30), label="hours")))
         if data.draw(st.booleans(), label="merge"):
-            w.merger.merge(everything=True)
+            w.upkeep.merger.merge(everything=True)
         if number and data.draw(st.integers(0, 5), label="roll back") == 0:
-            w.rollback(data.draw(st.integers(1, w.snapshot().generation - 1)), reason="test")
-    rebuilt = w.rebuild(publish=False)
+            w.upkeep.rollback(
+                data.draw(st.integers(1, w.read.snapshot().generation - 1)), reason="test"
+            )
+    rebuilt = w.upkeep.rebuild(publish=False)
     assert rebuilt.same, [d for d in rebuilt.differences if not d.same]
     assert not rebuilt.failures
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from arco.errors import Invalid
 from arco.worker.artifact import extract, pack
+from tests.kit.depth import examples
 
 segments = st.text("abcxyz_é", min_size=1, max_size=6)
 trees = st.dictionaries(
@@ -42,7 +43,7 @@ def build(root: Path, tree: dict[str, bytes], seed: int) -> Path:
     return root
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(trees, st.integers(), st.integers())
 def test_a_pack_is_the_same_whatever_made_it(tree: dict[str, bytes], a: int, b: int) -> None:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
@@ -56,7 +57,7 @@ def test_a_pack_is_the_same_whatever_made_it(tree: dict[str, bytes], a: int, b: 
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(70))
 @given(st.lists(hostile, min_size=1, max_size=4))
 def test_no_name_writes_outside_of_the_folder(names: list[str]) -> None:
     buffer = io.BytesIO()

@@ -19,8 +19,8 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated
 from arco.errors import Contended, Fenced, Unavailable
-from arco.log.manifest import RootManifest, decode
-from arco.state.gc import LEASE_TTL, Retention
+from arco.log.manifest import Floor, RootManifest, decode, decode_sealed
+from arco.state.gc import LEASE_TTL
 from arco.state.snapshot import AsOf
 from arco.state.system import OUTCOMES
 from arco.storage import paths
@@ -28,9 +28,10 @@ from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
 from tests.kit.clocks import Machines, SimClock, SkewedClock
 from tests.kit.faults import Rule
-from tests.kit.faulty import FaultyStore, UnreliableStore, _Wrapper
+from tests.kit.faulty import FaultyStore, StoreWrapper, UnreliableStore
 from tests.kit.hooks import HookStore
 from tests.kit.invariants import check_at_rest, check_chain
+from tests.kit.keeping import keeping
 from tests.kit.lake import KEPT, Lake, check_readable
 from tests.kit.model import read_log
 from tests.kit.scheduler import Actor
@@ -46,7 +47,7 @@ FAR = [
     *(timedelta(days=n) for n in (9, -9, 400, -400)),
 ]
 GATE = timedelta(hours=1)
-KEEP_LITTLE = Retention(generations=timedelta(hours=1), at_least=2)
+KEEP_LITTLE = keeping(generations=timedelta(hours=1), at_least=2)
 
 
 class Published(NamedTuple):
@@ -56,7 +57,7 @@ class Published(NamedTuple):
     """By the store's clock."""
 
 
-class Record(_Wrapper):
+class Record(StoreWrapper):
     """Notes what is published, with the true time."""
 
     def __init__(self, inner: Store, clock: SimClock) -> None:
@@ -66,12 +67,12 @@ class Record(_Wrapper):
         self.floors: list[int] = []
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
-        self._inner.put(path, data, mode)
+        self.inner.put(path, data, mode)
         if paths.root_generation(path) is not None:
             root = decode(data, RootManifest, path)
             self.published.append(Published(root.generation, root.published_at, self._clock.now()))
-        if (floor := paths.floor_generation(path)) is not None:
-            self.floors.append(floor)
+        if paths.floor_number(path) is not None:
+            self.floors.append(decode_sealed(data, Floor, path).generation)
 
     def _call(self, op: str, path: str, act: Any) -> Any:
         return act()
@@ -108,7 +109,7 @@ class SkewedSimulation(Simulation):
 
     def collector(self, actor: Actor) -> None:
         w = self.workspace(actor)
-        self._repeat(lambda: w.gc(KEEP_LITTLE, dry_run=False), 6)
+        self._repeat(lambda: w.upkeep.gc(KEEP_LITTLE, dry_run=False), 6)
 
 
 CREW = {"writer": 2, "client": 2, "committer": 2, "merger": 1, "reader": 1, "collector": 2}
@@ -179,9 +180,13 @@ class World:
         self.record = Record(self.store, self.truth)
         self._starts = 0
         w = self.open()
-        self.acknowledged = [w.catalog.create_namespace(f"n{n}").event_id for n in range(4)]
+        self.acknowledged = [
+            w.commands.catalog.create_namespace(f"n{n}").event_id for n in range(4)
+        ]
         self.truth.advance(timedelta(days=3))
-        self.acknowledged += [w.catalog.create_namespace(f"m{n}").event_id for n in range(3)]
+        self.acknowledged += [
+            w.commands.catalog.create_namespace(f"m{n}").event_id for n in range(3)
+        ]
 
     def open(self, error: timedelta = timedelta(0), store: Store | None = None) -> Workspace:
         self._starts += 1
@@ -205,7 +210,7 @@ def world() -> World:
 def gc(w: Workspace) -> bool:
     """Whether it was let."""
     try:
-        w.gc(KEEP_LITTLE, dry_run=False)
+        w.upkeep.gc(KEEP_LITTLE, dry_run=False)
     except Unavailable:
         return False
     return True
@@ -234,17 +239,17 @@ def test_commit_by_a_wrong_clock_leaves_the_time_of_the_workspace_alone(
     w = world.open(error)
     allowed = True
     try:
-        world.acknowledged.append(w.catalog.create_namespace("wrong").event_id)
+        world.acknowledged.append(w.commands.catalog.create_namespace("wrong").event_id)
     except Unavailable:
         allowed = False
     assert allowed or abs(error) > BOUND
     world.truth.advance(timedelta(minutes=30))
-    done = world.open().catalog.create_namespace("right")
+    done = world.open().commands.catalog.create_namespace("right")
     world.truth.advance(timedelta(minutes=30))
-    later = world.open().catalog.create_namespace("later")
+    later = world.open().commands.catalog.create_namespace("later")
     world.check(done.event_id, later.event_id)
     at = AsOf(world.truth.now() - timedelta(minutes=10))
-    assert world.open().snapshot(at).generation == done.generation
+    assert world.open().read.snapshot(at).generation == done.generation
 
 
 @pytest.mark.parametrize("error", [*NEAR, *FAR], ids=str)
@@ -252,20 +257,20 @@ def test_lease_of_a_dead_holder_with_a_wrong_clock_ends_by_the_time_of_the_store
     world: World, error: timedelta
 ) -> None:
     try:
-        held = world.open(error).leases.acquire("gc", LEASE_TTL)
+        held = world.open(error).core.leases.acquire("gc", LEASE_TTL)
     except Unavailable:
         held = None
     world.truth.advance(2 * LEASE_TTL + BOUND)
-    assert world.open().leases.acquire("gc", LEASE_TTL) is not None
+    assert world.open().core.leases.acquire("gc", LEASE_TTL) is not None
     assert held is not None or abs(error) > BOUND
 
 
 @pytest.mark.parametrize("error", [*NEAR, *FAR], ids=str)
 def test_lease_that_is_held_is_not_taken_by_a_wrong_clock(world: World, error: timedelta) -> None:
     """It saves work only, so a clock within the bound may come too early."""
-    assert world.open().leases.acquire("merge", timedelta(minutes=30)) is not None
+    assert world.open().core.leases.acquire("merge", timedelta(minutes=30)) is not None
     try:
-        taken = world.open(error).leases.acquire("merge", timedelta(minutes=30))
+        taken = world.open(error).core.leases.acquire("merge", timedelta(minutes=30))
     except Unavailable:
         taken = None
     assert taken is None
@@ -283,7 +288,7 @@ def test_collecting_data_with_a_wrong_clock_removes_nothing_that_is_young(
     young = lake.leftover("city.derived")
     w = make_workspace(lake.memory, 9, clock=SkewedClock(lake.clock, offset=error))
     with contextlib.suppress(Unavailable):
-        w.collect_data(KEPT, dry_run=False)
+        w.upkeep.collect_data(KEPT, dry_run=False)
     assert {under_way, young} <= lake.present()
     check_readable(lake.w)
 
@@ -292,16 +297,16 @@ def test_collecting_data_with_a_wrong_clock_removes_nothing_that_is_young(
 def test_repeated_command_is_decided_once_whatever_the_clocks(
     world: World, error: timedelta
 ) -> None:
-    first = world.open().catalog.create_namespace("once", idempotency_key="key")
+    first = world.open().commands.catalog.create_namespace("once", idempotency_key="key")
     again = world.open(error)
     try:
-        answer = again.catalog.create_namespace("once", idempotency_key="key")
+        answer = again.commands.catalog.create_namespace("once", idempotency_key="key")
     except Unavailable:
         assert abs(error) > BOUND
     else:
         assert (answer.event_id, answer.replayed) == (first.event_id, True)
     world.check(first.event_id)
-    outcome = world.open().snapshot().get(OUTCOMES, "key")
+    outcome = world.open().read.snapshot().get(OUTCOMES, "key")
     assert outcome is not None and outcome.event_id == first.event_id
 
 
@@ -311,9 +316,9 @@ def test_floor_that_arrives_late_does_not_lower_it(world: World) -> None:
     assert gc(world.open(store=network))
     world.truth.advance(timedelta(days=3))
     w = world.open()
-    world.acknowledged += [w.catalog.create_namespace(f"o{n}").event_id for n in range(4)]
+    world.acknowledged += [w.commands.catalog.create_namespace(f"o{n}").event_id for n in range(4)]
     world.truth.advance(timedelta(days=3))
-    world.acknowledged += [w.catalog.create_namespace(f"p{n}").event_id for n in range(4)]
+    world.acknowledged += [w.commands.catalog.create_namespace(f"p{n}").event_id for n in range(4)]
     assert gc(world.open())
     before = world.open().manifests.floor()
     assert network.held > 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import os
 import random
 from collections.abc import Callable
 from typing import TypeVar
@@ -23,13 +22,14 @@ from arco.execution.tables import QUARANTINE
 from arco.state.gc import LEASE_TTL
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
-from tests.kit.faulty import Crash, CrashStore, FaultyStore, _Wrapper
+from tests.kit.depth import scaled, seeds
+from tests.kit.faulty import Crash, CrashStore, FaultyStore, StoreWrapper
 from tests.kit.flows import trigger
 from tests.kit.lake import KEPT, Lake, check_readable, versions_with_files
 from tests.kit.workspace import clone, make_workspace
 
 T = TypeVar("T")
-PLACES = int(os.environ.get("ARCO_SIMULATION_PLACES", "4"))
+PLACES = scaled(3, 12)
 """Calls, of all that one collection makes, before which somebody else acts."""
 
 
@@ -42,28 +42,30 @@ class World:
         for _ in range(3):
             lake.make("city.source")
             lake.wait(2)
-        lake.w.pins.pin("audit", lake.w.snapshot().generation, "audit")
+        lake.w.upkeep.pins.pin("audit", lake.w.read.snapshot().generation, "audit")
         self.active = lake.begin("city.derived")
         lake.wait(1)
         rejected = lake.make("city.recent", gate="quarantine")
         self.waiting = lake.make("city.recent", gate="block")
         (held,) = (
-            row for row in lake.w.snapshot().all(QUARANTINE) if row.materialization_id == rejected
+            row
+            for row in lake.w.read.snapshot().all(QUARANTINE)
+            if row.materialization_id == rejected
         )
-        lake.w.execution.decide(held, approved=False)
+        lake.w.commands.execution.decide(held, approved=False)
         lake.leftover("city.source")
         lake.leftover("city.derived")
         for _ in range(3):
             lake.wait(3)
             lake.make("city.source")
         lake.settle()
-        self.before = lake.w.snapshot().generation
+        self.before = lake.w.read.snapshot().generation
         lake.wait(1)
         self.taken_back = lake.make("city.source")
-        self.after = lake.w.snapshot().generation
-        lake.w.rollback(self.before, reason="a mistake")
+        self.after = lake.w.read.snapshot().generation
+        lake.w.upkeep.rollback(self.before, reason="a mistake")
         lake.wait(1.2)
-        self.report = lake.w.collect_data(KEPT)
+        self.report = lake.w.upkeep.collect_data(KEPT)
         assert {d.why for d in self.report.doomed} >= {"version", "leftover", "commit marker"}
         assert {g.status for g in self.report.given_up} == {"GOOD", "REJECTED"}
         self.calls = calls(self)
@@ -79,7 +81,7 @@ def world() -> World:
 
 
 def collect(w: Workspace) -> DataGcReport:
-    return w.collect_data(KEPT, dry_run=False)
+    return w.upkeep.collect_data(KEPT, dry_run=False)
 
 
 def check_done(w: Workspace, world: World) -> None:
@@ -100,20 +102,20 @@ def calls(world: World) -> list[tuple[str, str]]:
     counting = CrashStore(store, 10**9, False)
     w = make_workspace(counting, 600, clock=clock)
     collect(w)
-    assert w.rebuild(publish=False).same
-    assert w.fsck().clean
+    assert w.upkeep.rebuild(publish=False).same
+    assert w.upkeep.fsck().clean
     return counting.calls
 
 
 def test_death_at_any_call_leaves_all_that_is_needed(world: World) -> None:
-    """After each call that changes something: between two of them the store is the same.
+    """After calls that change something: between two of them the store is the same.
 
-    One delete is like the next: a part of them stands for all.
+    One delete is like the next, and many puts are alike: a part of them stands for all.
     """
     puts = [n for n, (op, _) in enumerate(world.calls, 1) if op == "put"]
     deletes = [n for n, (op, _) in enumerate(world.calls, 1) if op == "delete"]
     assert len(puts) > 10 and len(deletes) > 10
-    for at in (*puts, *deletes[:: max(len(deletes) // PLACES, 1)]):
+    for at in (*puts[:: scaled(2, 1)], *deletes[:: max(len(deletes) // PLACES, 1)]):
         clock, store = world.copy()
         crashing = CrashStore(store, at, after_effect=True)
         with contextlib.suppress(Crash):
@@ -129,7 +131,7 @@ def test_death_at_any_call_leaves_all_that_is_needed(world: World) -> None:
 # -- with others ----------------------------------------------------------------------------
 
 
-class Meanwhile(_Wrapper):
+class Meanwhile(StoreWrapper):
     """Before call number `at`, somebody else does something."""
 
     def __init__(self, inner: MemoryStore, at: int, act: Callable[[], object]) -> None:
@@ -149,24 +151,24 @@ Other = Callable[[Workspace, World], object]
 
 def take_back(w: Workspace, world: World) -> object:
     """Back to before the rollback, or to the oldest that is kept."""
-    return w.rollback(world.after, reason="it was none")
+    return w.upkeep.rollback(world.after, reason="it was none")
 
 
 def go_far_back(w: Workspace, world: World) -> object:
-    return w.rollback(w.manifests.floor(), reason="start again")
+    return w.upkeep.rollback(w.manifests.floor(), reason="start again")
 
 
 def pin_and_go_back(w: Workspace, world: World) -> object:
     try:
-        w.pins.pin("mine", world.before - 6, "look")
-        return w.rollback(world.before - 6, reason="look")
+        w.upkeep.pins.pin("mine", world.before - 6, "look")
+        return w.upkeep.rollback(world.before - 6, reason="look")
     except NotFound:
         return None  # collected: a reader was told so
 
 
 def go_back_to_the_pin(w: Workspace, world: World) -> object:
-    (pin,) = w.pins.active()
-    return w.rollback(pin.generation, reason="audit")
+    (pin,) = w.upkeep.pins.active()
+    return w.upkeep.rollback(pin.generation, reason="audit")
 
 
 def run(w: Workspace, world: World) -> object:
@@ -220,7 +222,7 @@ def test_whatever_others_do_meanwhile_finds_its_files(world: World, other: Other
             raise
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("ARCO_SIMULATION_SEEDS", "2"))))
+@pytest.mark.parametrize("seed", seeds(2, 20))
 def test_a_store_that_fails_at_random_loses_nothing(world: World, seed: int) -> None:
     clock, store = world.copy()
     faulty = FaultyStore(store, random.Random(seed), 0.05, 0.05)

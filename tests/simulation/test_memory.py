@@ -44,7 +44,7 @@ class LongLife:
     def step(self) -> None:
         self.orchestrator.step()
         self.worker.step()
-        self.orchestrator.workspace.merger.merge()
+        self.orchestrator.workspace.upkeep.merger.merge()
         self.clock.sleep(2.0)
 
     def named(self) -> dict[str, int]:
@@ -55,9 +55,10 @@ class LongLife:
             "runs": len(board.runs) + len(board.others),
             "tasks": len(board.tasks) + len(board.ready) + len(board.in_flight),
             "tenants": len(board.in_flight_of),
+            "kinds": len(board.ready_of) + len(o.sender.weight_of),
             "timers": len(board.timers),
-            "sent": len(o._sent) + len(o._unsent),
-            "first seen": len(o._first_seen) + len(o._adopted),
+            "sent": len(o.sender.sent) + len(o.sender.unsent),
+            "first seen": len(o.lookout.first_seen) + len(o._adopted),
             "commits": len(o._commits),
             "ahead": len(o._ahead._pending) + len(o._ahead._unfolded),
             "reports": self.orchestrator.reports.waiting + self.worker.reports.waiting,
@@ -67,8 +68,8 @@ class LongLife:
 
     def rows(self) -> int:
         """Rows that the committer has at hand, as Python objects."""
-        warm = self.orchestrator.workspace.projector._warm
-        return sum(len(bucket.changed) for bucket in warm._buckets.values())
+        warm = self.orchestrator.workspace.projector.warm
+        return sum(len(bucket.changed) for bucket in warm.buckets.values())
 
 
 def test_finished_runs_leave_every_structure_of_an_orchestrator(
@@ -83,9 +84,9 @@ def test_finished_runs_leave_every_structure_of_an_orchestrator(
         assert set(life.named().values()) == {0}, life.named()
         rows.append(life.rows())
     assert max(rows[24:]) <= 1.2 * max(rows[:24])
-    files = life.orchestrator.workspace.files
+    files = life.orchestrator.workspace.core.files
     assert files._used == sum(map(real_bytes, files._batches.values())) <= BUDGET
-    assert len(life.orchestrator.orchestrator._said) <= 1_000
+    assert len(life.orchestrator.orchestrator.performer.reported_at) <= 1_000
 
 
 def test_a_run_that_was_adopted_is_forgotten_when_it_has_ended() -> None:

@@ -12,12 +12,12 @@ from datetime import datetime
 
 import pytest
 
-from arco.dispatch.liveness import orchestrator_signs, worker_signs
 from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unavailable, Unreadable
-from arco.orchestration import states
+from arco.orchestration.states import RunState
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.outage import LONGEST_PAUSE_S, Outage
+from arco.transport.liveness import orchestrator_signs, worker_signs
 from tests.kit.clocks import SimClock
 from tests.kit.flows import (
     CITY,
@@ -64,14 +64,14 @@ class Loops:
 
     def round(self) -> None:
         """What the loops of these processes do within about five seconds."""
-        self.orchestrator.orchestrator._round(())
+        self.orchestrator.orchestrator.run_round(())
         for process, reporting, renewing in zip(
             self.workers, self._reporting, self._renewing, strict=True
         ):
             worker = process.worker
             for _ in range(2):
                 worker._take_one(self._stop)
-            process.reports._try_to_flush(reporting)
+            process.reports.try_to_flush(reporting)
             worker._once(worker.beat, worker._beating)
             worker._once(worker.renew, renewing)
         self.clock.sleep(2.0)
@@ -84,7 +84,7 @@ class Loops:
         raise AssertionError(f"stuck: {self.crowd.describe()}")
 
     def ended(self) -> bool:
-        return end_of(self.crowd._looking, self.run_id) is not None
+        return end_of(self.crowd.looking, self.run_id) is not None
 
 
 @pytest.mark.parametrize("fails", [everything, writes, reads])
@@ -104,7 +104,7 @@ def test_orchestrator_and_workers_go_on_after_every_error_of_the_store(
     loops.store.error = None
     loops.until(loops.ended)
     w = loops.crowd.fresh()
-    check_run(w, loops.run_id, states.RUN_FAILED, CITY_ENDS, late=True)
+    check_run(w, loops.run_id, RunState.FAILED, CITY_ENDS, late=True)
     check_attempts(w, loops.run_id)
     check_store(w)
 
@@ -134,7 +134,7 @@ def test_a_plan_that_cannot_be_had_for_a_moment_fails_no_task(
     assert {task.attempt for task in tasks_of(loops.crowd.fresh(), loops.run_id).values()} <= {0, 1}
     loops.store.error = None
     loops.until(loops.ended)
-    check_run(loops.crowd.fresh(), loops.run_id, states.RUN_FAILED, CITY_ENDS)
+    check_run(loops.crowd.fresh(), loops.run_id, RunState.FAILED, CITY_ENDS)
 
 
 @pytest.mark.parametrize("error", [Denied, Corrupt])
@@ -154,7 +154,7 @@ def test_an_orchestrator_ends_where_a_newer_program_has_written(
     loops.round()
     loops.store.error = Unreadable
     with pytest.raises(Unreadable):
-        loops.orchestrator.orchestrator._round(())
+        loops.orchestrator.orchestrator.run_round(())
 
 
 def test_pauses_grow_to_a_limit_while_the_store_fails(
@@ -163,11 +163,11 @@ def test_pauses_grow_to_a_limit_while_the_store_fails(
     loops = Loops(city)
     loops.round()
     loops.store.error = Denied
-    pauses = [loops.orchestrator.orchestrator._round(()) for _ in range(12)]
+    pauses = [loops.orchestrator.orchestrator.run_round(()) for _ in range(12)]
     assert pauses[0] < 1.0
     assert all(LONGEST_PAUSE_S / 2 <= pause <= LONGEST_PAUSE_S for pause in pauses[-3:])
     loops.store.error = None
-    assert loops.orchestrator.orchestrator._round(()) == 0.0
+    assert loops.orchestrator.orchestrator.run_round(()) == 0.0
 
 
 # -- signs of life -------------------------------------------------------------------------
@@ -213,6 +213,6 @@ def test_a_sign_of_an_orchestrator_is_taken_for_no_worker(
     city: tuple[SimClock, MemoryStore, str],
 ) -> None:
     loops = Loops(city)
-    loops.orchestrator.orchestrator._round(())
+    loops.orchestrator.orchestrator.run_round(())
     assert len(list(loops.inner.list(paths.LIVENESS))) == 1
     assert worker_signs(loops.inner) == []

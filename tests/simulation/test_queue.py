@@ -16,16 +16,17 @@ from collections import Counter
 
 import pytest
 
-from arco.dispatch.queues.objectstore import ObjectStoreQueue
-from arco.dispatch.queues.port import Delivery, Message
 from arco.errors import Unavailable
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
+from arco.transport.queues.objectstore import ObjectStoreQueue
+from arco.transport.queues.port import Delivery, Message
 from tests.kit.clocks import SimClock
+from tests.kit.depth import seeds
 from tests.kit.faulty import FaultyStore
 from tests.kit.scheduler import Actor, Scheduler, TurnStore
 
-SEEDS = range(int(os.environ.get("ARCO_SIMULATION_SEEDS", "25")))
+SEEDS = seeds(8, 100)
 CLAIM_S = 30.0
 DISPATCHERS = 2
 WORKERS = 3

@@ -25,7 +25,7 @@ from arco.catalog.names import MAX_TEXT
 from arco.catalog.tables import ASSET_STATS, ASSETS
 from arco.catalog.tables import COLUMNS as COLUMN_TABLE
 from arco.errors import Invalid, NotFound, Refused
-from arco.state.fold import Fact, Failure, NoRows, Rows, fold_stage
+from arco.state.fold import Fact, FoldFailure, NoRows, Rows, fold_stage
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from servo.contract.keys import AssetKey
@@ -41,8 +41,8 @@ COLUMNS = [Column(name="id", type="int", nullable=False), Column(name="email", t
 @pytest.fixture
 def w() -> Workspace:
     w = make_workspace(clock=SimClock(), actor="ana")
-    w.catalog.create_namespace("sales", description="d", owners=["ana"], tags={"a": "b"})
-    w.catalog.create_asset(ORDERS, columns=COLUMNS, owners=["ana", "bo", "ana"])
+    w.commands.catalog.create_namespace("sales", description="d", owners=["ana"], tags={"a": "b"})
+    w.commands.catalog.create_asset(ORDERS, columns=COLUMNS, owners=["ana", "bo", "ana"])
     return w
 
 
@@ -54,51 +54,51 @@ def refused(call: Callable[[], object]) -> str:
 
 
 def test_namespace_is_created_as_asked(w: Workspace) -> None:
-    row = w.read_catalog().namespace("sales")
+    row = w.read.catalog().namespace("sales")
     assert (row.description, row.owners, row.tags, row.properties) == ("d", ["ana"], {"a": "b"}, {})
     assert (row.assets, row.created_by, row.updated_by) == (1, "ana", "ana")
     assert row.created_at == row.updated_at == w.clock.now()
 
 
 def test_namespace_update_changes_what_is_given_and_nothing_else(w: Workspace) -> None:
-    before = w.read_catalog().namespace("sales")
-    w.catalog.update_namespace("sales", description="", tags={})
-    after = w.read_catalog().namespace("sales")
+    before = w.read.catalog().namespace("sales")
+    w.commands.catalog.update_namespace("sales", description="", tags={})
+    after = w.read.catalog().namespace("sales")
     assert (after.description, after.tags, after.owners) == ("", {}, before.owners)
-    w.catalog.update_namespace("sales", owners=[], properties={"x": "y"})
-    after = w.read_catalog().namespace("sales")
+    w.commands.catalog.update_namespace("sales", owners=[], properties={"x": "y"})
+    after = w.read.catalog().namespace("sales")
     assert (after.owners, after.properties) == ([], {"x": "y"})
 
 
 def test_namespace_is_refused_twice_and_dropped_only_when_empty(w: Workspace) -> None:
-    assert refused(lambda: w.catalog.create_namespace("sales")) == "namespace_exists"
-    assert refused(lambda: w.catalog.drop_namespace("sales")) == "namespace_not_empty"
-    w.catalog.drop_asset(ORDERS)
-    w.catalog.drop_namespace("sales")
-    assert w.read_catalog().namespaces() == []
-    w.catalog.create_namespace("sales")
-    assert w.read_catalog().namespace("sales").description == ""
+    assert refused(lambda: w.commands.catalog.create_namespace("sales")) == "namespace_exists"
+    assert refused(lambda: w.commands.catalog.drop_namespace("sales")) == "namespace_not_empty"
+    w.commands.catalog.drop_asset(ORDERS)
+    w.commands.catalog.drop_namespace("sales")
+    assert w.read.catalog().namespaces() == []
+    w.commands.catalog.create_namespace("sales")
+    assert w.read.catalog().namespace("sales").description == ""
 
 
 def test_expected_version_guards_an_update(w: Workspace) -> None:
-    version = w.read_catalog().namespace_version("sales")
-    w.catalog.update_namespace("sales", description="one", expected_version=version)
-    late = lambda: w.catalog.update_namespace(  # noqa: E731
+    version = w.read.catalog().namespace_version("sales")
+    w.commands.catalog.update_namespace("sales", description="one", expected_version=version)
+    late = lambda: w.commands.catalog.update_namespace(  # noqa: E731
         "sales", description="two", expected_version=version
     )
     assert refused(late) == "version_mismatch"
-    assert w.read_catalog().namespace("sales").description == "one"
-    asset = w.read_catalog().asset(ORDERS)
-    w.catalog.update_asset(ORDERS, description="one", expected_version=asset.version)
-    late = lambda: w.catalog.update_asset(  # noqa: E731
+    assert w.read.catalog().namespace("sales").description == "one"
+    asset = w.read.catalog().asset(ORDERS)
+    w.commands.catalog.update_asset(ORDERS, description="one", expected_version=asset.version)
+    late = lambda: w.commands.catalog.update_asset(  # noqa: E731
         ORDERS, description="two", expected_version=asset.version
     )
     assert refused(late) == "version_mismatch"
-    assert w.read_catalog().asset(ORDERS).row.description == "one"
+    assert w.read.catalog().asset(ORDERS).row.description == "one"
 
 
 def test_asset_is_created_with_its_columns_in_order(w: Workspace) -> None:
-    asset = w.read_catalog().asset(ORDERS)
+    asset = w.read.catalog().asset(ORDERS)
     assert (asset.row.kind, asset.row.format, asset.row.owners) == (
         "table",
         "parquet",
@@ -112,96 +112,101 @@ def test_asset_is_created_with_its_columns_in_order(w: Workspace) -> None:
 
 
 def test_asset_s_id_is_that_of_the_event_that_made_it(w: Workspace) -> None:
-    done = w.catalog.create_asset("sales.items")
-    assert w.read_catalog().asset_id(AssetKey("sales", "items")) == done.event_id
+    done = w.commands.catalog.create_asset("sales.items")
+    assert w.read.catalog().asset_id(AssetKey("sales", "items")) == done.event_id
 
 
 def test_asset_name_is_taken_once(w: Workspace) -> None:
-    assert refused(lambda: w.catalog.create_asset("sales.orders")) == "name_taken"
+    assert refused(lambda: w.commands.catalog.create_asset("sales.orders")) == "name_taken"
     with pytest.raises(NotFound, match="namespace ops"):
-        w.catalog.create_asset("ops.orders")
-    assert w.read_catalog().namespace("sales").assets == 1
+        w.commands.catalog.create_asset("ops.orders")
+    assert w.read.catalog().namespace("sales").assets == 1
 
 
 def test_asset_update_changes_what_is_given(w: Workspace) -> None:
-    w.catalog.update_asset(
+    w.commands.catalog.update_asset(
         ORDERS, kind="view", format="delta", location="s3://x", owners=["c"], tags={"t": "u"}
     )
-    row = w.read_catalog().asset(ORDERS).row
+    row = w.read.catalog().asset(ORDERS).row
     assert (row.kind, row.format, row.location) == ("view", "delta", "s3://x")
     assert (row.owners, row.tags, row.description) == (["c"], {"t": "u"}, "")
 
 
 def test_rename_keeps_id_columns_and_statistics(w: Workspace) -> None:
-    before = w.read_catalog().asset(ORDERS)
+    before = w.read.catalog().asset(ORDERS)
     w.ledger.append([AssetObserved(asset_id=before.row.asset_id, row_count=5, size_bytes=6)])
-    w.catalog.rename_asset(ORDERS, "purchases")
-    w.catalog.rename_asset("sales.purchases", "sold")
-    after = w.read_catalog().asset(AssetKey("sales", "sold"))
+    w.commands.catalog.rename_asset(ORDERS, "purchases")
+    w.commands.catalog.rename_asset("sales.purchases", "sold")
+    after = w.read.catalog().asset(AssetKey("sales", "sold"))
     assert after.row.asset_id == before.row.asset_id
     assert after.row.previous_names == ["orders", "purchases"]
     assert after.columns == before.columns
     assert after.stats is not None and after.stats.row_count == 5
     with pytest.raises(NotFound):
-        w.read_catalog().asset(ORDERS)
-    w.catalog.create_asset(ORDERS)
-    assert refused(lambda: w.catalog.rename_asset(ORDERS, "sold")) == "name_taken"
-    assert refused(lambda: w.catalog.rename_asset(ORDERS, "orders")) == "name_taken"
+        w.read.catalog().asset(ORDERS)
+    w.commands.catalog.create_asset(ORDERS)
+    assert refused(lambda: w.commands.catalog.rename_asset(ORDERS, "sold")) == "name_taken"
+    assert refused(lambda: w.commands.catalog.rename_asset(ORDERS, "orders")) == "name_taken"
 
 
 def test_drop_takes_the_columns_with_it_and_frees_the_name(w: Workspace) -> None:
-    asset_id = w.read_catalog().asset_id(ORDERS)
-    w.catalog.drop_asset(ORDERS)
-    assert w.snapshot().all(ASSETS) == [] and w.snapshot().all(COLUMN_TABLE) == []
+    asset_id = w.read.catalog().asset_id(ORDERS)
+    w.commands.catalog.drop_asset(ORDERS)
+    assert w.read.snapshot().all(ASSETS) == [] and w.read.snapshot().all(COLUMN_TABLE) == []
     with pytest.raises(NotFound):
-        w.read_catalog().asset_by_id(asset_id)
-    assert w.read_catalog().namespace("sales").assets == 0
-    done = w.catalog.create_asset(ORDERS)
+        w.read.catalog().asset_by_id(asset_id)
+    assert w.read.catalog().namespace("sales").assets == 0
+    done = w.commands.catalog.create_asset(ORDERS)
     assert done.event_id != asset_id
 
 
 def test_columns_are_added_changed_and_dropped(w: Workspace) -> None:
-    w.catalog.add_column(ORDERS, Column(name="total", type="double"))
-    w.catalog.update_column(ORDERS, "email", name="mail", pii="email", sensitivity="restricted")
-    w.catalog.drop_column(ORDERS, "id")
-    w.catalog.add_column(ORDERS, Column(name="id", type="bigint"))
-    found = [(c.name, c.type, c.ordinal, c.pii) for c in w.read_catalog().asset(ORDERS).columns]
+    w.commands.catalog.add_column(ORDERS, Column(name="total", type="double"))
+    w.commands.catalog.update_column(
+        ORDERS, "email", name="mail", pii="email", sensitivity="restricted"
+    )
+    w.commands.catalog.drop_column(ORDERS, "id")
+    w.commands.catalog.add_column(ORDERS, Column(name="id", type="bigint"))
+    found = [(c.name, c.type, c.ordinal, c.pii) for c in w.read.catalog().asset(ORDERS).columns]
     assert found == [
         ("mail", "string", 1, "email"),
         ("total", "double", 2, ""),
         ("id", "bigint", 3, ""),
     ]
-    assert refused(lambda: w.catalog.add_column(ORDERS, COLUMNS[0])) == "column_exists"
-    assert refused(lambda: w.catalog.update_column(ORDERS, "id", name="mail")) == "column_exists"
-    w.catalog.update_column(ORDERS, "id", name="id", nullable=False, description="key")
+    assert refused(lambda: w.commands.catalog.add_column(ORDERS, COLUMNS[0])) == "column_exists"
+    assert (
+        refused(lambda: w.commands.catalog.update_column(ORDERS, "id", name="mail"))
+        == "column_exists"
+    )
+    w.commands.catalog.update_column(ORDERS, "id", name="id", nullable=False, description="key")
     check_against_model(w)
 
 
 def test_newest_observation_counts_whatever_order_they_come_in(w: Workspace) -> None:
-    asset_id = w.read_catalog().asset_id(ORDERS)
+    asset_id = w.read.catalog().asset_id(ORDERS)
     old, new = (
         w.ledger.event(AssetObserved(asset_id=asset_id, row_count=n, size_bytes=n)) for n in (1, 2)
     )
     for event in (new, old, new):
         w.ledger.append([event])
         w.committer.commit()
-    stats = w.read_catalog().asset(ORDERS).stats
+    stats = w.read.catalog().asset(ORDERS).stats
     assert stats is not None and (stats.row_count, stats.observed_by) == (2, new.id)
 
 
 def test_observation_that_comes_after_the_drop_or_twice_brings_no_asset_back(
     w: Workspace,
 ) -> None:
-    asset_id = w.read_catalog().asset_id(ORDERS)
+    asset_id = w.read.catalog().asset_id(ORDERS)
     event = w.ledger.event(AssetObserved(asset_id=asset_id, row_count=1, size_bytes=1))
-    w.catalog.drop_asset(ORDERS)
+    w.commands.catalog.drop_asset(ORDERS)
     for _ in range(2):
         w.ledger.append([event])
         w.committer.commit()
-    assert w.read_catalog().assets("sales") == []
+    assert w.read.catalog().assets("sales") == []
     with pytest.raises(NotFound):
-        w.read_catalog().asset_by_id(asset_id)
-    assert [row.observed_by for row in w.snapshot().all(ASSET_STATS)] == [event.id]
+        w.read.catalog().asset_by_id(asset_id)
+    assert [row.observed_by for row in w.read.snapshot().all(ASSET_STATS)] == [event.id]
 
 
 @pytest.mark.parametrize(
@@ -220,11 +225,11 @@ def test_observation_that_comes_after_the_drop_or_twice_brings_no_asset_back(
 def test_what_does_not_exist_is_not_found_with_a_hint(
     w: Workspace, call: Callable[[object], object]
 ) -> None:
-    before = w.snapshot().generation
+    before = w.read.snapshot().generation
     with pytest.raises(NotFound) as caught:
-        call(w.catalog)
+        call(w.commands.catalog)
     assert any(word in caught.value.hint for word in ("sales", "orders", "email"))
-    assert w.snapshot().generation == before
+    assert w.read.snapshot().generation == before
 
 
 LONG = "x" * (MAX_TEXT + 1)
@@ -280,10 +285,10 @@ MANY = {f"k{n}": "v" for n in range(MAX_ENTRIES + 1)}
 def test_invalid_input_is_refused_before_anything_is_written(
     w: Workspace, call: Callable[[object], object]
 ) -> None:
-    before = w.snapshot().generation
+    before = w.read.snapshot().generation
     with pytest.raises(Invalid):
-        call(w.catalog)
-    assert w.snapshot().generation == before
+        call(w.commands.catalog)
+    assert w.read.snapshot().generation == before
 
 
 @pytest.mark.parametrize(
@@ -305,13 +310,13 @@ def test_every_command_can_be_repeated_under_its_key(
     w: Workspace, call: Callable[[object], object]
 ) -> None:
     """A client that got no answer asks again: what it wanted done is done, once."""
-    w.catalog.create_namespace("empty")
-    first = call(w.catalog)
-    generation = w.snapshot().generation
-    second = call(w.catalog)
+    w.commands.catalog.create_namespace("empty")
+    first = call(w.commands.catalog)
+    generation = w.read.snapshot().generation
+    second = call(w.commands.catalog)
     assert second.replayed and not first.replayed  # type: ignore[attr-defined]
     assert second.event_id == first.event_id  # type: ignore[attr-defined]
-    assert w.snapshot().generation == generation
+    assert w.read.snapshot().generation == generation
     check_against_model(w)
 
 
@@ -338,18 +343,18 @@ def test_command_is_refused_when_its_name_belongs_to_another_asset_by_then(
     memory = MemoryStore(clock)
     hooks = HookStore(memory)
     slow, quick = make_workspace(hooks, 1, clock=clock), make_workspace(memory, 2, clock=clock)
-    quick.catalog.create_namespace("sales")
-    quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+    quick.commands.catalog.create_namespace("sales")
+    quick.commands.catalog.create_asset(ORDERS, columns=COLUMNS)
 
     def replace() -> None:
-        quick.catalog.rename_asset(ORDERS, "old_orders")
+        quick.commands.catalog.rename_asset(ORDERS, "old_orders")
         if replaced:
-            quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+            quick.commands.catalog.create_asset(ORDERS, columns=COLUMNS)
 
     hooks.before("put", paths.INBOX, replace)
-    assert refused(lambda: call(slow.catalog)) == "asset_not_found"
-    for row in quick.read_catalog().assets("sales"):
-        asset = quick.read_catalog().asset_by_id(row.asset_id)
+    assert refused(lambda: call(slow.commands.catalog)) == "asset_not_found"
+    for row in quick.read.catalog().assets("sales"):
+        asset = quick.read.catalog().asset_by_id(row.asset_id)
         assert row.description == "" and [c.name for c in asset.columns] == ["id", "email"]
         assert [c.description for c in asset.columns] == ["", ""]
     check_against_model(quick)
@@ -369,16 +374,16 @@ def test_command_is_refused_when_its_column_was_renamed_by_then(
     memory = MemoryStore(clock)
     hooks = HookStore(memory)
     slow, quick = make_workspace(hooks, 1, clock=clock), make_workspace(memory, 2, clock=clock)
-    quick.catalog.create_namespace("sales")
-    quick.catalog.create_asset(ORDERS, columns=COLUMNS)
+    quick.commands.catalog.create_namespace("sales")
+    quick.commands.catalog.create_asset(ORDERS, columns=COLUMNS)
 
     def replace() -> None:
-        quick.catalog.update_column(ORDERS, "email", name="old_email")
-        quick.catalog.add_column(ORDERS, Column(name="email", type="string"))
+        quick.commands.catalog.update_column(ORDERS, "email", name="old_email")
+        quick.commands.catalog.add_column(ORDERS, Column(name="email", type="string"))
 
     hooks.before("put", paths.INBOX, replace)
-    assert refused(lambda: call(slow.catalog)) == "column_not_found"
-    columns = quick.read_catalog().asset(ORDERS).columns
+    assert refused(lambda: call(slow.commands.catalog)) == "column_not_found"
+    columns = quick.read.catalog().asset(ORDERS).columns
     assert [(c.name, c.description) for c in columns] == [
         ("id", ""),
         ("old_email", ""),
@@ -389,13 +394,13 @@ def test_command_is_refused_when_its_column_was_renamed_by_then(
 
 def test_events_of_the_first_version_are_decided_by_id_alone(w: Workspace) -> None:
     """They are in logs for ever, with the fingerprints that they had."""
-    asset_id = w.read_catalog().asset_id(ORDERS)
-    w.catalog.rename_asset(ORDERS, "sold")
+    asset_id = w.read.catalog().asset_id(ORDERS)
+    w.commands.catalog.rename_asset(ORDERS, "sold")
     event = w.ledger.event(AssetUpdated(asset_id=asset_id, description="new"))
     assert b"asset_key" not in bytes(event.data)
     w.ledger.append([msgspec.structs.replace(event, version=1)])
     w.committer.commit()
-    assert w.read_catalog().asset(AssetKey("sales", "sold")).row.description == "new"
+    assert w.read.catalog().asset(AssetKey("sales", "sold")).row.description == "new"
     check_against_model(w)
 
 
@@ -405,7 +410,7 @@ BAD_NAMES = ["../../x", "nul\0", "", "Orders", "x" * 129, "a.b"]
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_bad_name_that_reaches_the_log_is_refused_by_the_fold(w: Workspace, name: str) -> None:
     """Whoever can write to the inbox need not have used our commands."""
-    asset_id = w.read_catalog().asset_id(ORDERS)
+    asset_id = w.read.catalog().asset_id(ORDERS)
     before = state_of(w)
     receipt = w.ledger.append(
         [
@@ -429,7 +434,7 @@ def test_bad_name_that_reaches_the_log_is_refused_by_the_fold(w: Workspace, name
 def test_bad_column_name_that_reaches_the_log_is_refused_by_the_fold(
     w: Workspace, name: str
 ) -> None:
-    asset = w.read_catalog().asset(ORDERS)
+    asset = w.read.catalog().asset(ORDERS)
     asset_id, column_id = asset.row.asset_id, asset.columns[0].column_id
     column = Column(name=name, type="int")
     receipt = w.ledger.append(
@@ -442,7 +447,7 @@ def test_bad_column_name_that_reaches_the_log_is_refused_by_the_fold(
     w.committer.commit()
     outcomes = state_of(w)["log.outcomes"]
     assert {outcomes[(key,)][1]["code"] for key in receipt.event_ids} == {"invalid_name"}
-    assert w.read_catalog().asset(ORDERS).columns == asset.columns
+    assert w.read.catalog().asset(ORDERS).columns == asset.columns
 
 
 def test_bad_name_in_a_deployment_is_skipped_and_counted(w: Workspace) -> None:
@@ -454,7 +459,7 @@ def test_bad_name_in_a_deployment_is_skipped_and_counted(w: Workspace) -> None:
         "",
         AssetDeclared(asset_id="A", namespace="sales", name="../../x"),
     )
-    failures: list[Failure] = []
+    failures: list[FoldFailure] = []
     rows = Rows(NoRows())
     assert fold_stage(DIRECTORY, rows, [fact], failures) == []
     assert rows.changes == {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from arco.catalog.events import Column
-from arco.cli.catalog_options import Field, column, entries, replacements
+from arco.cli.catalog_options import ClearableField, column, entries, replacements
+from arco.cli.run_options import request_of
 from arco.cli.times import iso, parse_time
 from arco.errors import Invalid
 
@@ -70,6 +72,16 @@ def test_what_is_no_entry_is_refused(texts: list[str]) -> None:
 
 
 def test_cleared_fields_become_empty_and_the_rest_stays() -> None:
-    assert replacements(None, ["a=b"], None, [Field.owners]) == ([], {"a": "b"}, None)
+    assert replacements(None, ["a=b"], None, [ClearableField.owners]) == ([], {"a": "b"}, None)
     with pytest.raises(Invalid, match="both given and cleared"):
-        replacements(["ana"], None, None, [Field.owners])
+        replacements(["ana"], None, None, [ClearableField.owners])
+
+
+def test_file_of_ranges_without_any_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "e.txt"
+    file.write_text("date=latest\n\n")
+    request = request_of(["*"], None, [f"@{file}"], False, None, 10)
+    assert request.partitions == ("date=latest",)
+    file.write_text(" \n")
+    with pytest.raises(Invalid, match="the file has no ranges"):
+        request_of(["*"], None, [f"@{file}"], False, None, 10)

@@ -8,7 +8,7 @@ import pytest
 
 from arco.cli.live import follow
 from arco.errors import Corrupt, Denied, Error, Refused, Unavailable
-from arco.orchestration import states
+from arco.orchestration.states import RunState
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.flows import CITY, Crowd, deploy, trigger
@@ -54,7 +54,7 @@ def test_whoever_follows_a_run_sees_its_end_after_an_outage(error: Error) -> Non
         at.wait(seconds)
 
     row = follow(at.viewer, at.run_id, progress=dict, wait=wait, quiet=True)
-    assert row.state == states.RUN_SUCCEEDED
+    assert row.state == RunState.SUCCEEDED
 
 
 def test_a_store_that_denies_the_first_look_is_told_at_once() -> None:
@@ -68,7 +68,7 @@ def test_an_interruption_during_an_outage_cancels_when_it_is_over() -> None:
     at = Watched()
     at.crowd.workers.clear()
     failures = 0
-    cancel = at.viewer.orchestration.cancel
+    cancel = at.viewer.commands.orchestration.cancel
 
     def refuse_twice(run: str, **settings: Any) -> object:
         nonlocal failures
@@ -77,7 +77,7 @@ def test_an_interruption_during_an_outage_cancels_when_it_is_over() -> None:
             raise Denied("x")
         return cancel(run, **settings)
 
-    at.viewer.orchestration.cancel = refuse_twice  # type: ignore[method-assign, assignment]
+    at.viewer.commands.orchestration.cancel = refuse_twice  # type: ignore[method-assign, assignment]
     row = follow(
         at.viewer,
         at.run_id,
@@ -86,7 +86,7 @@ def test_an_interruption_during_an_outage_cancels_when_it_is_over() -> None:
         quiet=True,
         interrupted=lambda: at.waits > 0,
     )
-    assert (row.state, failures) == (states.RUN_CANCELLED, 3)
+    assert (row.state, failures) == (RunState.CANCELLED, 3)
 
 
 def test_a_refused_cancellation_is_no_outage() -> None:
@@ -95,7 +95,7 @@ def test_a_refused_cancellation_is_no_outage() -> None:
     def refuse(run: str, **settings: str) -> object:
         raise Refused("not_now", "no")
 
-    at.viewer.orchestration.cancel = refuse  # type: ignore[method-assign, assignment]
+    at.viewer.commands.orchestration.cancel = refuse  # type: ignore[method-assign, assignment]
     with pytest.raises(Refused):
         follow(
             at.viewer,

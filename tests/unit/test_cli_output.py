@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from arco.cli import render, sqltable
-from arco.cli.events import digest
+from arco.cli import lineage, render, sqltable
 from arco.cli.failures import failure_of, report, visible
+from arco.cli.log_entries import digest
 from arco.errors import (
     AlreadyExists,
     Conflict,
@@ -30,6 +30,7 @@ from arco.errors import (
     Unavailable,
     Unreadable,
 )
+from arco.lineage.tables import ExecutionRow
 from arco.state.sql import SqlResult
 
 
@@ -144,7 +145,7 @@ def test_digest_takes_any_json(data: object) -> None:
     assert digest(data) == json.dumps(data)
 
 
-def text_of(fitted: sqltable.Fitted, width: int) -> list[str]:
+def text_of(fitted: sqltable.FittedTable, width: int) -> list[str]:
     console = Console(width=width, file=io.StringIO())
     with console.capture() as captured:
         console.print(fitted.body)
@@ -181,3 +182,38 @@ def test_columns_of_one_name_stay_apart_in_json() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     document = sqltable.document(SqlResult(table, False, 1))
     assert document["rows"] == [{"a": 1, "a_2": 2}]
+
+
+def test_table_that_is_wider_than_the_terminal_keeps_what_is_to_stay_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    render.console.cache_clear()
+    headers = ("made", "until", "what")
+    row = (datetime(2026, 1, 31), datetime(2026, 2, 1), "words that can be folded")
+    render.show(render.table(headers, [row], whole=["made", "until"]))
+    render.console.cache_clear()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "2026-01-31 00:00:00Z  2026-02-01 00:00:00Z  words that"
+    assert [line.strip() for line in lines[2:]] == ["can be", "folded"]
+
+
+@pytest.mark.parametrize(("said", "count"), [(0, 2), (7, 7)])
+def test_execution_says_how_many_inputs_it_has(said: int, count: int) -> None:
+    row = ExecutionRow(
+        target="s.t",
+        materialization_id="M",
+        edge_id="e",
+        source="s.a",
+        partition_key="",
+        run_id="R",
+        task_id="T",
+        source_materializations=["1", "2"],
+        source_partitions=["", ""],
+        rows_read=0,
+        rows_written=0,
+        bytes_written=0,
+        recorded_at=datetime(2026, 1, 31),
+        source_count=said,
+    )
+    assert lineage._plain_execution(row)["source_count"] == count

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from arco.config import Config, Settings, parse, read_file, render, resolve
+from arco.config import Config, ConfigSource, parse, render, resolve, resolve_project
 from arco.errors import Invalid
 
-NOTHING = Settings()
+NOTHING = ConfigSource()
 
 
 def write(directory: Path, text: str) -> Path:
@@ -19,12 +19,12 @@ def write(directory: Path, text: str) -> Path:
 def test_option_wins_over_environment_which_wins_over_file(tmp_path: Path) -> None:
     write(tmp_path, '[workspace]\nstore = "s3://file"\ntenant = "file"\nname = "file"\n')
     env = {"ARCO_STORE": "s3://env", "ARCO_TENANT": "env"}
-    found = resolve(Settings(store="s3://option"), env, tmp_path)
+    found = resolve(ConfigSource(store="s3://option"), env, tmp_path)
     assert found == Config("s3://option", "env", "file")
 
 
 def test_defaults_are_tenant_default_and_workspace_main(tmp_path: Path) -> None:
-    assert resolve(Settings("s3://b"), {}, tmp_path) == Config("s3://b", "default", "main")
+    assert resolve(ConfigSource("s3://b"), {}, tmp_path) == Config("s3://b", "default", "main")
 
 
 def test_file_is_found_above_the_current_directory(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_nearest_file_counts(tmp_path: Path) -> None:
 
 def test_path_in_a_file_is_relative_to_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, '[workspace]\nstore = "lake"\n')
-    assert read_file(path).store == str(tmp_path / "lake")
+    assert resolve(NOTHING, {}, path.parent).store == str(tmp_path / "lake")
 
 
 def test_empty_environment_variable_is_not_set(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_missing_store_says_what_to_do(tmp_path: Path) -> None:
     [
         ('[workspace]\nstroe = "x"', "unknown key 'stroe' in [workspace]", "did you mean 'store'?"),
         ("[worksapce]", "unknown key 'worksapce'", "did you mean 'workspace'?"),
-        ('store = "x"', "unknown key 'store'", "known: workspace, spark, costs"),
+        ('store = "x"', "unknown key 'store'", "known: workspace, project, spark, costs"),
         ("[workspace]\nstore = 3", "Expected `str | null`, got `int`", ""),
-        ("workspace = 3", "Expected `object`, got `int`", ""),
+        ("workspace = 3", "Expected `object | null`, got `int`", ""),
         ("[workspace", "is not TOML", ""),
     ],
 )
@@ -82,7 +82,7 @@ def test_bad_file_is_refused(text: str, message: str, hint: str) -> None:
 def test_rendered_file_is_read_back(tmp_path: Path) -> None:
     config = Config('s3://b/"quoted"\\é', "acme", "prod")
     path = write(tmp_path, render(config))
-    assert read_file(path) == Settings(config.store, "acme", "prod")
+    assert resolve(NOTHING, {}, path.parent) == config
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,22 @@ def test_rendered_file_is_read_back(tmp_path: Path) -> None:
 )
 def test_directory_is_where_a_local_store_is(store: str, directory: Path | None) -> None:
     assert Config(store).directory == directory
+
+
+def test_each_section_is_of_the_nearest_file_that_has_it(tmp_path: Path) -> None:
+    write(tmp_path, '[workspace]\nstore = "gs://far"\n[project]\nname = "all"\n')
+    near = tmp_path / "shop"
+    near.mkdir()
+    write(near, '[project]\nname = "shop"\n')
+    assert resolve(NOTHING, {}, near).store == "gs://far"
+    assert (resolve_project(near), resolve_project(tmp_path)) == ("shop", "all")
+
+
+def test_project_has_a_default_and_a_valid_name(tmp_path: Path) -> None:
+    assert resolve_project(tmp_path) == "main"
+    write(tmp_path, "[project]\nname = 'My Shop'\n")
+    with pytest.raises(Invalid, match=r"arco.toml: \[project\] name: "):
+        resolve_project(tmp_path)
+    write(tmp_path, "[project]\nnaem = 'shop'\n")
+    with pytest.raises(Invalid, match=r"unknown key 'naem' in \[project\]"):
+        resolve_project(tmp_path)

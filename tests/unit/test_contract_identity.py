@@ -7,7 +7,7 @@ import pytest
 
 from servo.contract import identity
 from servo.contract.keys import AssetId
-from servo.contract.partition import UNPARTITIONED
+from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
 A = AssetId("01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -18,12 +18,10 @@ HASH = "0" * 64
 @pytest.mark.parametrize(
     "call",
     [
-        lambda bad: identity.partition_id(bad, UNPARTITIONED),
-        lambda bad: identity.task_id(bad, UNPARTITIONED, "v1"),
+        lambda bad: identity.partition_id(bad, PartitionKey()),
+        lambda bad: identity.task_id(bad, PartitionKey(), "v1"),
         lambda bad: identity.dependency_fingerprint(bad, B, None, HASH, "p"),
         lambda bad: identity.dependency_fingerprint(A, bad, None, HASH, "p"),
-        lambda bad: identity.edge_id(bad, B, HASH),
-        lambda bad: identity.edge_id(A, bad, HASH),
     ],
 )
 @pytest.mark.parametrize("bad", ["", "raw.orders", A + ":", A.lower(), A + "\n"])
@@ -34,8 +32,6 @@ def test_asset_ids_must_be_ulids(call: Callable[[Any], str], bad: str) -> None:
 
 @pytest.mark.parametrize("bad", ["", "abc", HASH + "0", HASH[:-1] + "A", HASH + "\n"])
 def test_fingerprints_must_be_sha256_hex(bad: str) -> None:
-    with pytest.raises(Invalid, match="dependency fingerprint"):
-        identity.edge_id(A, B, bad)
     with pytest.raises(Invalid, match="transform fingerprint"):
         identity.dependency_fingerprint(A, B, None, bad, "p")
 

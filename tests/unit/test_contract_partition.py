@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from servo.contract.partition import UNPARTITIONED, PartitionKey, path_segment
+from servo.contract.partition import PartitionKey, path_segment
 from servo.errors import Invalid
 
 
@@ -76,9 +76,9 @@ def test_values_that_python_calls_equal_are_different_keys() -> None:
 
 
 def test_the_empty_key_is_the_unpartitioned_one() -> None:
-    assert PartitionKey() == PartitionKey({}) == PartitionKey.parse("") == UNPARTITIONED
-    assert str(UNPARTITIONED) == ""
-    assert path_segment(UNPARTITIONED) == "_"
+    assert PartitionKey() == PartitionKey({}) == PartitionKey.parse("")
+    assert str(PartitionKey()) == ""
+    assert path_segment(PartitionKey()) == "_"
 
 
 def test_dimensions_are_sorted_and_cannot_be_changed() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+
 import pytest
 
-from arco.dispatch.liveness import LivenessRecord, beat
 from arco.dispatch.orchestrator import IDLE
 from arco.dispatch.unsent import DAMAGE_S, SEND_AGAIN_S
 from arco.errors import Denied, Error, Unavailable
 from arco.orchestration import states
-from arco.orchestration.events import TaskFinished
+from arco.orchestration.board import Board
+from arco.orchestration.events import AttemptLost, TaskFinished
+from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RUNS, RunRow
-from arco.orchestration.window import ASSUMED_SLOTS
+from arco.orchestration.window import ASSUMED_SLOTS, UNPLACED
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
-from servo.contract.task import ErrorInfo, TaskResult
+from arco.transport.liveness import LivenessRecord, beat
+from arco.transport.queues.capacity import Capacity
+from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 from tests.kit.clocks import SimClock
 from tests.kit.flows import (
     CITY,
@@ -40,26 +47,26 @@ def test_an_idle_orchestrator_looks_ever_more_rarely_until_something_happens() -
     orchestrator = OrchestratorProcess(store, clock, 2).orchestrator
     pauses = []
     for _ in range(20):
-        orchestrator._round(())
-        pauses.append(orchestrator._pause_s())
+        orchestrator.run_round(())
+        pauses.append(orchestrator.pause_s())
         clock.sleep(pauses[-1])
     assert pauses[0] == TIMING.interval_s
     assert pauses == sorted(pauses)
     assert pauses[-1] == IDLE * TIMING.interval_s
     trigger(client)
-    orchestrator._round(())
-    assert orchestrator._pause_s() <= TIMING.interval_s
+    orchestrator.run_round(())
+    assert orchestrator.pause_s() <= TIMING.interval_s
 
 
 def test_an_orchestrator_that_is_told_of_a_batch_looks_often_again() -> None:
     clock = SimClock()
     process = OrchestratorProcess(MemoryStore(clock), clock, 2)
     for _ in range(20):
-        process.orchestrator._round(())
+        process.orchestrator.run_round(())
         clock.sleep(5)
-    process.workspace.catalog.create_namespace("shop")
-    process.orchestrator._round(())
-    assert process.orchestrator._pause_s() == TIMING.interval_s
+    process.workspace.commands.catalog.create_namespace("shop")
+    process.orchestrator.run_round(())
+    assert process.orchestrator.pause_s() == TIMING.interval_s
 
 
 # -- a queue that fails --------------------------------------------------------------------
@@ -87,7 +94,7 @@ class Refusing:
             raise self.error
 
     def round(self) -> float:
-        pause_s = self.process.orchestrator._round(["names"])
+        pause_s = self.process.orchestrator.run_round(["names"])
         self.clock.sleep(1)
         return pause_s
 
@@ -96,7 +103,7 @@ class Refusing:
         return {key for key, task in tasks.items() if task.state in states.TERMINAL}
 
     def run_state(self) -> str:
-        row = self.client.snapshot().get(RUNS, self.run_id)
+        row = self.client.read.snapshot().get(RUNS, self.run_id)
         assert row is not None
         return row.state
 
@@ -118,7 +125,7 @@ def test_results_are_committed_while_the_queue_takes_nothing(error: Error) -> No
     while at.run_state() in states.RUN_ACTIVE:
         at.worker.step()
         at.round()
-    check_run(at.client, at.run_id, states.RUN_FAILED, CITY_ENDS)
+    check_run(at.client, at.run_id, RunState.FAILED, CITY_ENDS)
 
 
 @REFUSALS
@@ -136,10 +143,10 @@ def test_orchestrator_whose_queue_takes_nothing_is_seen_to_be_alive(error: Error
 def test_cancelled_run_ends_while_the_queue_takes_nothing(error: Error) -> None:
     at = Refusing(error)
     at.worker.step()
-    at.client.orchestration.cancel(at.run_id)
+    at.client.commands.orchestration.cancel(at.run_id)
     for _ in range(10):
         at.round()
-    assert at.run_state() == states.RUN_CANCELLED
+    assert at.run_state() == RunState.CANCELLED
 
 
 def test_queue_that_cannot_be_listed_keeps_nothing_from_being_done() -> None:
@@ -168,15 +175,15 @@ def test_hurry_whose_queue_fails_is_noted_and_leaves_its_batches_to_the_commit()
     run_id = trigger(client, "city.alone", "city.after")
     engine = EngineProcess(store, clock, 2)
     orchestrator, put = engine.orchestrator, engine.queue.put
-    assert orchestrator._round(["names"]) == 0.0
+    assert orchestrator.run_round(["names"]) == 0.0
     engine.worker.worker.work(*engine.queue.take(1, 0.0))
     engine.queue.put = lambda messages: _denied()  # type: ignore[method-assign]
-    assert orchestrator._round(()) > 0.0
+    assert orchestrator.run_round(()) > 0.0
     assert orchestrator.outage.error is not None
     engine.queue.put = put  # type: ignore[method-assign]
-    assert orchestrator._round(["names"]) == 0.0
+    assert orchestrator.run_round(["names"]) == 0.0
     assert orchestrator.outage.error is None
-    assert tasks_of(client, run_id)["city.alone"].state == states.SUCCEEDED
+    assert tasks_of(client, run_id)["city.alone"].state == TaskState.SUCCEEDED
     assert len(engine.queue.take(1, 0.0)) == 1
 
 
@@ -219,16 +226,16 @@ def test_run_that_is_reported_on_while_it_is_adopted_is_served_with_all_its_task
     )
     at.client.ledger.append([TaskFinished(result=result)])
     at.finish()
-    ends = CITY_ENDS | {"city.alone": states.FAILED, "city.after": states.SKIPPED}
-    check_run(at.client, at.run_id, states.RUN_FAILED, ends)
+    ends = CITY_ENDS | {"city.alone": TaskState.FAILED, "city.after": TaskState.SKIPPED}
+    check_run(at.client, at.run_id, RunState.FAILED, ends)
 
 
 def test_run_that_is_cancelled_while_it_is_adopted_ends() -> None:
     at = Foreign()
-    at.client.orchestration.cancel(at.run_id)
+    at.client.commands.orchestration.cancel(at.run_id)
     at.finish()
-    row = at.client.snapshot().get(RUNS, at.run_id)
-    assert row is not None and row.state == states.RUN_CANCELLED
+    row = at.client.read.snapshot().get(RUNS, at.run_id)
+    assert row is not None and row.state == RunState.CANCELLED
     assert at.process.board.others == {}
 
 
@@ -254,7 +261,7 @@ def test_dead_workers_add_nothing_to_what_is_sent_after_a_restart_or_a_pause() -
             process.step()
             clock.sleep(3)
         assert len(process.board.in_flight) == 2 * ASSUMED_SLOTS
-        client.orchestration.cancel(run_id, force=True)
+        client.commands.orchestration.cancel(run_id, force=True)
         for _ in range(10):
             process.step()
             clock.sleep(1)
@@ -274,7 +281,7 @@ def test_workers_that_went_during_a_pause_add_nothing_to_what_is_sent_after_it()
         process.step()
         clock.sleep(3)
     assert len(process.board.in_flight) == 80
-    client.orchestration.cancel(run_id, force=True)
+    client.commands.orchestration.cancel(run_id, force=True)
     for _ in range(10):
         process.step()
         clock.sleep(10)
@@ -305,7 +312,7 @@ class Planless:
         self.process = OrchestratorProcess(self.store, self.clock, 2)
 
     def row(self) -> RunRow:
-        row = self.client.snapshot().get(RUNS, self.run_id)
+        row = self.client.read.snapshot().get(RUNS, self.run_id)
         assert row is not None
         return row
 
@@ -320,7 +327,7 @@ def test_run_whose_plan_is_gone_ends_when_its_time_is_over_however_many_tasks_it
     at.steps(int(DAMAGE_S) - 1)
     assert at.row().tasks_failed == 0
     at.steps(12)
-    assert (at.row().state, at.row().tasks_failed) == (states.RUN_FAILED, 100)
+    assert (at.row().state, at.row().tasks_failed) == (RunState.FAILED, 100)
 
 
 def test_run_whose_plan_is_gone_takes_no_place_of_others_and_is_looked_at_rarely() -> None:
@@ -339,4 +346,166 @@ def test_run_whose_plan_comes_back_is_sent() -> None:
     at.memory.put(at.plan, at.kept)
     at.steps(6)
     assert len(at.process.board.in_flight) == 2 * ASSUMED_SLOTS
-    assert len(at.process.orchestrator._unsent) == 0
+    assert len(at.process.orchestrator.sender.unsent) == 0
+
+
+def test_stopped_orchestrator_listens_no_more() -> None:
+    clock = SimClock()
+    w = make_workspace(MemoryStore(clock), 1, clock=clock)
+    stop = threading.Event()
+    stop.set()
+    for _ in range(3):
+        orchestrator = w.runtime.orchestrator(
+            w.runtime.memory_queue(), w.runtime.reports(), w.runtime.signer()
+        )
+        orchestrator.run(stop)
+        w.commands.catalog.create_namespace(f"n{len(w.read.catalog().namespaces())}")
+        assert not orchestrator._commits
+
+
+def test_tick_that_took_long_is_soon_followed_by_the_next() -> None:
+    clock = SimClock()
+    store = HookStore(MemoryStore(clock))
+    w = make_workspace(store, 1, clock=clock)
+    deploy(w, CITY)
+    trigger(w)
+    process = OrchestratorProcess(store, clock, 2)
+    orchestrator = process.orchestrator
+    process.step()
+    process.step()
+    assert orchestrator.pause_s() == pytest.approx(TIMING.busy_interval_s)
+    store.before("list", paths.INBOX, lambda: clock.sleep(5.0))
+    process.step()
+    assert orchestrator.pause_s() == pytest.approx(TIMING.commit_spacing_s)
+
+
+# -- tasks of several slots ----------------------------------------------------------------
+
+HALL = """
+from servo import Resources, asset, static
+
+@asset(
+    namespace="hall",
+    partitions=static("n", [str(n) for n in range(40)]),
+    resources=Resources(cpu=16),
+)
+def large() -> None: ...
+
+@asset(namespace="hall", partitions=static("n", [str(n) for n in range(4)]))
+def small() -> None: ...
+"""
+
+
+class Hall:
+    """A run of 40 tasks of 16 slots, and one of four small tasks that comes later."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.store = MemoryStore(self.clock)
+        self.client = make_workspace(self.store, 1, clock=self.clock)
+        deploy(self.client, HALL)
+        self.large = trigger(self.client, "hall.large")
+        self.orchestrator = OrchestratorProcess(self.store, self.clock, 2)
+
+    def worker(self, seed: int, slots: int) -> WorkerProcess:
+        worker = WorkerProcess(self.store, self.clock, seed)
+        worker.worker._capacity = Capacity(slots, self.clock)
+        return worker
+
+    def look(self, times: int = 5) -> None:
+        for _ in range(times):
+            self.orchestrator.step()
+            self.clock.sleep(1)
+
+    def states(self, run_id: str) -> Counter[str]:
+        reader = OrchestrationReader(self.client.read.snapshot())
+        return Counter(task.state for task in reader.tasks(run_id))
+
+    def work(self, worker: WorkerProcess) -> int:
+        """Whatever the worker has room for, one after the other."""
+        capacity, count = worker.worker._capacity, 0
+        while taken := worker.queue.take(1, 0.0, capacity):
+            worker.work(taken[0])
+            capacity.release(taken[0].message.weight)
+            count += 1
+        return count
+
+
+def test_tasks_too_large_for_every_worker_do_not_stop_the_others() -> None:
+    hall = Hall()
+    worker = hall.worker(3, slots=2)
+    hall.look()
+    assert hall.states(hall.large) == {
+        TaskState.DISPATCHED: UNPLACED,
+        TaskState.READY: 40 - UNPLACED,
+    }
+    small = trigger(hall.client, "hall.small")
+    hall.look()
+    assert hall.work(worker) == 4
+    hall.look()
+    assert hall.states(small) == {TaskState.SUCCEEDED: 4}
+
+
+def test_large_tasks_behind_a_busy_worker_do_not_keep_small_ones_from_another() -> None:
+    hall = Hall()
+    busy, free = hall.worker(3, slots=16), hall.worker(4, slots=2)
+    hall.look()
+    [delivery] = busy.queue.take(1, 0.0, busy.worker._capacity)
+    worked = []
+
+    def during(request: TaskRequest, control: object) -> None:
+        busy.beat()
+        hall.look()
+        small = trigger(hall.client, "hall.small")
+        for _ in range(3):
+            busy.beat()
+            hall.look()
+            worked.append(hall.work(free))
+        hall.look()
+        worked.append(hall.states(small)[TaskState.SUCCEEDED])
+
+    busy.executor.during = during
+    busy.work(delivery)
+    assert worked[-1] == 4
+    assert hall.states(hall.large)[TaskState.DISPATCHED] <= UNPLACED
+
+
+def test_orchestrators_that_follow_each_other_send_no_more_large_tasks() -> None:
+    hall = Hall()
+    for seed in range(5, 9):
+        hall.look()
+        hall.orchestrator = OrchestratorProcess(hall.store, hall.clock, seed)
+    hall.look()
+    assert hall.states(hall.large)[TaskState.DISPATCHED] == UNPLACED
+
+
+def test_large_tasks_all_run_once_there_is_a_large_worker() -> None:
+    hall = Hall()
+    hall.look()
+    worker = hall.worker(3, slots=16)
+    for _ in range(40):
+        hall.work(worker)
+        hall.look(1)
+    assert hall.states(hall.large) == {TaskState.SUCCEEDED: 40}
+
+
+def test_two_orchestrators_with_the_same_reports_both_hear_of_commits() -> None:
+    clock = SimClock()
+    w = make_workspace(MemoryStore(clock), 1, clock=clock)
+    reports = w.runtime.reports()
+    boards: list[Board] = []
+    both = [
+        w.runtime.orchestrator(
+            w.runtime.memory_queue(), reports, w.runtime.signer(), on_board=boards.append
+        )
+        for _ in range(2)
+    ]
+    for orchestrator in both:
+        orchestrator.tick()
+    w.commands.catalog.create_namespace("sales")
+    reports.submit([AttemptLost(run_id="r", task_id="t", attempt_id="a", reason="test")])
+    for orchestrator in both:
+        orchestrator.tick()
+    generation = w.manifests.head().generation
+    assert [orchestrator.board.generation for orchestrator in both] == [generation, generation]
+    assert {id(board) for board in boards} == {id(orchestrator.board) for orchestrator in both}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from arco.app import Workspace
-from arco.orchestration import states
 from arco.orchestration.plan import PlanRequest
+from arco.orchestration.states import RunState
 from arco.storage.memory import MemoryStore
 from servo.contract.task import MaterializationRef, TaskRequest
 from tests.kit.clocks import SimClock
@@ -68,7 +68,7 @@ class Shop:
         """The request of `shop.orders` once the run has succeeded."""
         self.crowd.finish()
         row = end_of(self.crowd.fresh(), self.crowd.run_id)
-        assert row is not None and row.state == states.RUN_SUCCEEDED
+        assert row is not None and row.state == RunState.SUCCEEDED
         return self.worker.executor.ran[-1]
 
 
@@ -101,5 +101,5 @@ def test_checks_of_a_run_look_up_the_asset_of_its_plan_whatever_is_deployed_mean
 
 def test_plan_carries_the_ids_of_what_checks_look_up() -> None:
     shop = Shop()
-    spec = shop.w.orchestration.plan(PlanRequest(selection=("shop.orders", "shop.first")))
+    spec = shop.w.commands.orchestration.plan(PlanRequest(selection=("shop.orders", "shop.first")))
     assert spec.references == {"shop.customers": shop.customers.asset_id}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from arco.dispatch.unsent import DAMAGE_S, SEND_AGAIN_S, Unsent
+from arco.dispatch.unsent import DAMAGE_S, SEND_AGAIN_S, EnqueueFailures
 from arco.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
-from arco.orchestration.controllers.ready_dispatch import Later
+from arco.orchestration.controllers.ready_dispatch import Deferred
 from arco.orchestration.tables import TaskRow
 from tests.kit.clocks import SimClock
 from tests.kit.runs import RUN, Node, started_run
@@ -17,7 +17,7 @@ from tests.unit.test_orchestration_controllers import board_of
 class Setting:
     def __init__(self) -> None:
         self.clock = SimClock()
-        self.unsent = Unsent(self.clock)
+        self.unsent = EnqueueFailures(self.clock)
         tasks = board_of(started_run((Node(),) * 3)).tasks[RUN]
         self.first, self.second, self.third = tasks.values()
 
@@ -29,16 +29,16 @@ def at() -> Setting:
 
 def test_task_that_could_not_be_sent_waits_a_little(at: Setting) -> None:
     assert at.unsent.task_may_pass(at.first, Unavailable("503"))
-    assert at.unsent.later() == Later(tasks=frozenset({(RUN, at.first.task_id)}))
+    assert at.unsent.later() == Deferred(tasks=frozenset({(RUN, at.first.task_id)}))
     assert (at.unsent.waits(at.first), at.unsent.waits(at.second)) == (True, False)
     at.clock.sleep(SEND_AGAIN_S)
-    assert at.unsent.later() == Later()
+    assert at.unsent.later() == Deferred()
     assert not at.unsent.waits(at.first)
 
 
 def test_what_keeps_one_task_of_a_run_keeps_all(at: Setting) -> None:
     assert at.unsent.run_may_pass(at.first, NotFound("plan"))
-    assert at.unsent.later() == Later(runs=frozenset({RUN}))
+    assert at.unsent.later() == Deferred(runs=frozenset({RUN}))
     assert at.unsent.waits(at.second)
 
 
@@ -90,4 +90,4 @@ def test_runs_that_ended_and_attempts_that_went_are_forgotten(at: Setting) -> No
     at.unsent.task_may_pass(at.first, Denied("403"))
     at.unsent.task_may_pass(at.second, Denied("403"))
     at.unsent.keep({RUN}, lambda attempt, run, task: attempt == at.second.attempt_id)
-    assert at.unsent.later() == Later(frozenset({RUN}), frozenset({(RUN, at.second.task_id)}))
+    assert at.unsent.later() == Deferred(frozenset({RUN}), frozenset({(RUN, at.second.task_id)}))

@@ -16,9 +16,9 @@ def test_those_that_are_sent_together_share_one_look() -> None:
     lake = Lake()
     made = lake.make("city.source")
     w = lake.w
-    asset_id = w.read_orchestration().deployed_assets()["city.source"].asset_id
+    asset_id = w.read.orchestration().deployed_assets()["city.source"].asset_id
     with patch.object(w.manifests, "head", wraps=w.manifests.head) as looks:
-        versions = CommittedVersions(w.manifests, w.files)
+        versions = CommittedVersions(w.manifests, w.core.files)
         assert looks.call_count == 0
         current = versions.current(asset_id, "")
         assert current == versions.of(asset_id, made) == versions.all_current(asset_id)[0]
@@ -27,14 +27,14 @@ def test_those_that_are_sent_together_share_one_look() -> None:
 
 def test_key_that_an_asset_had_before_its_rename_still_means_that_asset() -> None:
     w = Lake().w
-    asset_id = w.read_orchestration().deployed_assets()["city.recent"].asset_id
+    asset_id = w.read.orchestration().deployed_assets()["city.recent"].asset_id
     deploy(
         w,
         PROJECT.replace("days=20)", 'days=20), renamed_from="recent"').replace(
             "def recent", "def late"
         ),
     )
-    versions = CommittedVersions(w.manifests, w.files)
+    versions = CommittedVersions(w.manifests, w.core.files)
     assert versions.asset_id("city.recent") == versions.asset_id("city.late") == asset_id
-    with pytest.raises(NotFound, match="called city"):
+    with pytest.raises(NotFound, match="the name city"):
         versions.asset_id("city.never")

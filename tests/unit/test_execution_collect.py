@@ -10,13 +10,14 @@ import pytest
 
 from arco.app import Workspace
 from arco.errors import Contended
-from arco.execution.expiry import Kept, Made, Needs, give_up, needed
-from arco.state.gc import LEASE, LEASE_TTL, Retention
+from arco.execution.expiry import KeepFor, RunNeeds, VersionInfo, give_up, needed
+from arco.state.gc import LEASE, LEASE_TTL
 from arco.state.snapshot import Generation
 from arco.storage import paths
 from arco.storage.port import Store
 from servo.contract.manifest import Retention as Versions
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.lake import DAY, KEPT, Lake, check_readable
 from tests.kit.workspace import make_workspace
 
@@ -26,7 +27,7 @@ NOW = datetime(2026, 6, 1)
 # -- deciding -------------------------------------------------------------------------------
 
 
-def made(id: str, position: int, *, days: float | None = None, **fields: Any) -> Made:
+def made(id: str, position: int, *, days: float | None = None, **fields: Any) -> VersionInfo:
     """A version that stopped being current so many days ago."""
     values: dict[str, Any] = {
         "asset_id": "A",
@@ -39,10 +40,10 @@ def made(id: str, position: int, *, days: float | None = None, **fields: Any) ->
         "position": position,
         "superseded_at": None if days is None else NOW - timedelta(days=days),
     }
-    return Made(**{**values, **fields})
+    return VersionInfo(**{**values, **fields})
 
 
-def gone(rows: list[Made], /, *stays: str, **policy: int) -> list[str]:
+def gone(rows: list[VersionInfo], /, *stays: str, **policy: int) -> list[str]:
     retention: Mapping[str, Versions] = {"A": Versions(**policy)}
     found = give_up(rows, retention, lambda m: m.materialization_id in stays, NOW)
     return sorted(given.materialization_id for given in found)
@@ -120,13 +121,13 @@ def test_reasons_name_the_policy() -> None:
 
 
 def test_needs_of_several_generations_add_up() -> None:
-    one = Needs(frozenset({"r1"}), frozenset(), frozenset({"v1"}), frozenset(), NOW)
-    other = Needs(frozenset({"r2"}), frozenset(), frozenset({"v2"}), frozenset({"f"}), NOW - DAY)
-    both = Needs(
+    one = RunNeeds(frozenset({"r1"}), frozenset(), frozenset({"v1"}), frozenset(), NOW)
+    other = RunNeeds(frozenset({"r2"}), frozenset(), frozenset({"v2"}), frozenset({"f"}), NOW - DAY)
+    both = RunNeeds(
         frozenset({"r1", "r2"}), frozenset(), frozenset({"v1", "v2"}), frozenset({"f"}), NOW - DAY
     )
     assert one.also(other) == other.also(one) == both
-    assert one.also(Needs()) == one
+    assert one.also(RunNeeds()) == one
 
 
 # -- doing ----------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def lake() -> Lake:
 
 
 def collect(lake: Lake, **fields: Any) -> Any:
-    return lake.w.collect_data(KEPT, dry_run=False, **fields)
+    return lake.w.upkeep.collect_data(KEPT, dry_run=False, **fields)
 
 
 def on(store: Store, lake: Lake) -> Workspace:
@@ -155,7 +156,7 @@ def grow(lake: Lake, asset: str, count: int, every: float = 3) -> list[str]:
 
 
 def test_nothing_is_collected_from_nothing(lake: Lake) -> None:
-    report = lake.w.collect_data(KEPT, dry_run=False)
+    report = lake.w.upkeep.collect_data(KEPT, dry_run=False)
     assert (report.given_up, report.doomed, report.failed) == ([], [], 0)
 
 
@@ -168,7 +169,10 @@ def test_superseded_versions_go_by_the_retention_of_their_asset(lake: Lake) -> N
     assert report.failed == 0
     assert lake.present() == {*source[3:], *derived}
     assert {id for id, s in lake.statuses().items() if s == "EXPIRED"} == set(source[:3])
-    assert lake.rows()[source[0]].reason == "its asset keeps 2 versions"
+    asset = lake.rows()[source[0]].asset_id
+    version = lake.w.read.execution().materialization(asset, source[0])
+    assert version is not None
+    assert (version.status, version.reason) == ("EXPIRED", "its asset keeps 2 versions")
     check_readable(lake.w)
     again = collect(lake)
     assert (again.given_up, [d for d in again.doomed if d.why == "version"]) == ([], [])
@@ -178,7 +182,7 @@ def test_a_dry_run_says_the_same_and_does_nothing(lake: Lake) -> None:
     grow(lake, "city.source", 5)
     lake.settle()
     before = {meta.path for meta in lake.memory.list("")}
-    planned = lake.w.collect_data(KEPT)
+    planned = lake.w.upkeep.collect_data(KEPT)
     assert {meta.path for meta in lake.memory.list("")} == before
     done = collect(lake)
     assert done.given_up == planned.given_up != []
@@ -198,28 +202,28 @@ def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
     report = collect(lake)
     assert report.given_up == []
     assert lake.present() == set(made)
-    for number in range(lake.w.manifests.floor(), lake.w.snapshot().generation + 1):
-        lake.w.snapshot(Generation(number))
+    for number in range(lake.w.manifests.floor(), lake.w.read.snapshot().generation + 1):
+        lake.w.read.snapshot(Generation(number))
     check_readable(lake.w)
 
 
 def test_the_window_is_never_shorter_than_the_age_gate(lake: Lake) -> None:
     made = grow(lake, "city.source", 4, every=0.2)
-    now = Kept(generations=Retention(generations=timedelta(0), at_least=1))
-    assert lake.w.collect_data(now, dry_run=False).given_up == []
+    now = KeepFor(generations=keeping(generations=timedelta(0), at_least=1))
+    assert lake.w.upkeep.collect_data(now, dry_run=False).given_up == []
     assert lake.present() == set(made)
 
 
 def test_what_is_current_in_a_pinned_generation_stays_until_it_is_released(lake: Lake) -> None:
     first = lake.make("city.source")
-    lake.w.pins.pin("audit", lake.w.snapshot().generation, "audit")
+    lake.w.upkeep.pins.pin("audit", lake.w.read.snapshot().generation, "audit")
     lake.wait(3)
     rest = grow(lake, "city.source", 4)
     lake.settle()
     collect(lake)
     assert lake.present() == {first, *rest[2:]}
     check_readable(lake.w)
-    lake.w.pins.release("audit")
+    lake.w.upkeep.pins.release("audit")
     collect(lake)
     assert lake.present() == set(rest[2:])
 
@@ -273,8 +277,8 @@ def test_late_and_rejected_ones_go_and_undecided_ones_stay(lake: Lake) -> None:
     lake.finish(run, "city.derived")
     rejected = lake.make("city.recent", gate="quarantine")
     waiting = lake.make("city.recent", gate="quarantine")
-    held = {row.materialization_id: row for row in lake.w.read_execution().quarantine()}
-    lake.w.execution.decide(held[rejected], approved=False)
+    held = {row.materialization_id: row for row in lake.w.read.execution().quarantine()}
+    lake.w.commands.execution.decide(held[rejected], approved=False)
     assert (lake.statuses()[late], lake.statuses()[rejected]) == ("LATE", "REJECTED")
     collect(lake)
     assert {late, rejected, waiting, good} <= lake.present()  # within the window
@@ -332,7 +336,7 @@ def names(lake: Lake, prefix: str) -> set[str]:
 
 
 def test_markers_logs_and_plans_go_after_their_run(lake: Lake) -> None:
-    kept = Kept(generations=KEPT.generations, logs=20 * DAY, plans=30 * DAY)
+    kept = KeepFor(generations=KEPT.generations, logs=20 * DAY, plans=30 * DAY)
     first = lake.make("city.source")
     active = lake.begin("city.derived")
     lake.write(active, "city.derived")
@@ -340,7 +344,7 @@ def test_markers_logs_and_plans_go_after_their_run(lake: Lake) -> None:
     def present(days: float) -> tuple[int, int, int]:
         lake.wait(days - 6)
         lake.settle()
-        lake.w.collect_data(kept, dry_run=False)
+        lake.w.upkeep.collect_data(kept, dry_run=False)
         markers = [path for path in names(lake, "data/") if "_commits" in path]
         return len(markers), len(names(lake, "logs/")), len(names(lake, "plans/"))
 
@@ -354,18 +358,18 @@ def test_markers_logs_and_plans_go_after_their_run(lake: Lake) -> None:
 
 def test_a_rollback_finds_its_files_within_the_window_and_not_below_the_floor(lake: Lake) -> None:
     grow(lake, "city.source", 3, every=3)
-    before = lake.w.snapshot().generation
+    before = lake.w.read.snapshot().generation
     newest = lake.make("city.source")
-    after = lake.w.snapshot().generation
-    lake.w.rollback(before, reason="test")
+    after = lake.w.read.snapshot().generation
+    lake.w.upkeep.rollback(before, reason="test")
     assert newest not in lake.statuses()
     lake.wait(1.5)  # older than any leftover has to be
     collect(lake)
     assert newest in lake.present()  # rolling back the rollback would need it
     check_readable(lake.w)
-    lake.w.rollback(after, reason="test")
+    lake.w.upkeep.rollback(after, reason="test")
     assert lake.statuses()[newest] == "GOOD"
-    lake.w.rollback(before, reason="test")
+    lake.w.upkeep.rollback(before, reason="test")
     lake.settle()
     collect(lake)
     assert newest not in lake.present()
@@ -377,7 +381,7 @@ def test_one_delete_that_fails_does_not_stop_the_others_and_is_made_up_for(lake:
     grow(lake, "city.source", 5)
     lake.settle()
     hooks.fail("delete", "data/", times=2)
-    report = on(hooks, lake).collect_data(KEPT, dry_run=False)
+    report = on(hooks, lake).upkeep.collect_data(KEPT, dry_run=False)
     assert report.failed == 2
     expired = {id for id, status in lake.statuses().items() if status == "EXPIRED"}
     listed = (meta.path for meta in lake.memory.list("data/"))
@@ -393,24 +397,24 @@ def test_a_version_that_cannot_be_given_up_keeps_its_files(lake: Lake) -> None:
     made = grow(lake, "city.source", 5)
     lake.settle()
     hooks.fail("put", paths.INBOX, times=99)
-    report = on(hooks, lake).collect_data(KEPT, dry_run=False)
+    report = on(hooks, lake).upkeep.collect_data(KEPT, dry_run=False)
     assert report.failed == 3 and report.given_up == []
     assert lake.present() == set(made)
 
 
 def test_two_do_not_collect_at_once(lake: Lake) -> None:
-    with lake.w.leases.hold(LEASE, LEASE_TTL):
+    with lake.w.core.leases.hold(LEASE, LEASE_TTL):
         with pytest.raises(Contended):
             collect(lake)
-        lake.w.collect_data(KEPT)  # looking is always allowed
+        lake.w.upkeep.collect_data(KEPT)  # looking is always allowed
 
 
 def test_a_rebuild_after_it_gives_the_same(lake: Lake) -> None:
     grow(lake, "city.source", 5)
     lake.settle()
     collect(lake)
-    assert lake.w.rebuild(publish=False).same
-    assert not [f for f in lake.w.fsck().findings if f.severity == "error"]
+    assert lake.w.upkeep.rebuild(publish=False).same
+    assert not [f for f in lake.w.upkeep.fsck().findings if f.severity == "error"]
 
 
 def test_progress_is_told(lake: Lake) -> None:
@@ -418,4 +422,60 @@ def test_progress_is_told(lake: Lake) -> None:
     lake.settle()
     told: list[str] = []
     collect(lake, progress=lambda what, done, total: told.append(what))
-    assert {"giving up versions", "looking through data/", "deleting"} <= set(told)
+    assert {"expiring versions", "listing data/", "deleting"} <= set(told)
+
+
+# -- lists of inputs ------------------------------------------------------------------------
+
+
+def lists(lake: Lake) -> list[str]:
+    """The runs that have one."""
+    return sorted(meta.path.split("/")[1] for meta in lake.w.store.list(paths.INPUTS))
+
+
+def with_list(lake: Lake, asset: str) -> str:
+    """A run that made a version from many; its id."""
+    run_id = lake.begin(asset)
+    lake.w.store.put(paths.input_list(run_id, "a" * 64), b"list")
+    lake.finish(run_id, asset)
+    return run_id
+
+
+def test_a_list_of_inputs_lives_as_long_as_what_its_run_made() -> None:
+    lake = Lake()
+    runs = [with_list(lake, "city.source") for _ in range(4)]  # which keeps two versions
+    lake.settle()
+    lake.w.upkeep.collect_data(KEPT, dry_run=False)
+    assert lists(lake) == sorted(runs), "none is older than plans are kept"
+    lake.wait(40)
+    lake.settle()
+    report = lake.w.upkeep.collect_data(KEPT, dry_run=False)
+    assert lists(lake) == sorted(runs[-2:])
+    assert {d.why for d in report.doomed if d.path.startswith(paths.INPUTS)} == {"list of inputs"}
+    check_readable(lake.w)
+
+
+def test_a_list_of_inputs_stays_for_a_generation_that_is_pinned() -> None:
+    lake = Lake()
+    first = with_list(lake, "city.source")
+    lake.w.upkeep.pins.pin("audit", lake.w.read.snapshot().generation, "audit")
+    later = [with_list(lake, "city.source") for _ in range(3)]
+    lake.wait(40)
+    lake.settle()
+    lake.w.upkeep.collect_data(KEPT, dry_run=False)
+    assert lists(lake) == sorted([first, *later[-2:]])
+
+
+def test_lists_of_active_runs_and_of_unknown_ones_that_are_young_stay() -> None:
+    lake = Lake()
+    active = lake.begin("city.source")
+    lake.w.store.put(paths.input_list(active, "a" * 64), b"list")
+    lake.wait(40)
+    lake.w.store.put(paths.input_list("01J00000000000000000000000", "a" * 64), b"list")
+    lake.settle()
+    lake.w.upkeep.collect_data(KEPT, dry_run=False)
+    assert lists(lake) == ["01J00000000000000000000000", active]
+    lake.wait(40)
+    lake.settle()
+    lake.w.upkeep.collect_data(KEPT, dry_run=False)
+    assert lists(lake) == [active]

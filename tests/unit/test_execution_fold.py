@@ -10,7 +10,6 @@ import pytest
 
 from arco.execution.events import (
     CostIncurred,
-    Held,
     HoldEnded,
     OutputAccepted,
     OutputHeld,
@@ -18,15 +17,20 @@ from arco.execution.events import (
     OutputRejected,
     QuarantineDecided,
     Version,
+    VersionsDamaged,
     VersionsExpired,
 )
 from arco.execution.fold import OUTPUTS
+from arco.execution.states import HELD, HoldStatus, PartitionStatus, VersionStatus
 from arco.execution.tables import (
+    EXPIRATIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
     QUARANTINE,
+    SUPERSEDED_KEPT_HOT,
     TASK_COSTS,
+    ExpirationRow,
     MaterializationRow,
     PartitionRow,
     PartitionStatusRow,
@@ -34,7 +38,7 @@ from arco.execution.tables import (
     TaskCostRow,
 )
 from arco.log.envelope import Payload
-from arco.state.fold import Fact, Failure, NoRows, Rows, fold_stage
+from arco.state.fold import Fact, FoldFailure, NoRows, Rows, fold_stage
 from arco.state.system import Decided
 from servo.contract.task import Cost, ErrorInfo, Materialization, Usage
 
@@ -48,13 +52,17 @@ class Log:
     def __init__(self) -> None:
         self.rows = Rows(NoRows())
         self.position = 0
+        self.waited = timedelta()
         self.ended: list[HoldEnded] = []
         """What was said to those who wait for decisions."""
 
     @property
     def now(self) -> datetime:
         """When the last fact came."""
-        return START + self.position * HOUR
+        return START + self.position * HOUR + self.waited
+
+    def wait(self, time: timedelta) -> None:
+        self.waited += time
 
     def add(self, payload: Payload) -> str:
         """Fold a fact. What was decided: empty for a fact, else `applied` or why not."""
@@ -67,7 +75,7 @@ class Log:
 
     def _fold(self, payload: Payload) -> str:
         fact = Fact(self.position, self.now, f"E{self.position}", "", "ana", payload)
-        failures: list[Failure] = []
+        failures: list[FoldFailure] = []
         derived = fold_stage(OUTPUTS, self.rows, [fact], failures)
         assert failures == []
         self.ended += [f.payload for f in derived if isinstance(f.payload, HoldEnded)]
@@ -120,7 +128,7 @@ def good(id: str, partition: str = "p", warnings: int = 0) -> OutputAccepted:
     return OutputAccepted(materialization=made(id, partition), warnings=warnings)
 
 
-def held(id: str, status: Held = "QUARANTINED", partition: str = "p") -> OutputHeld:
+def held(id: str, status: HoldStatus = HoldStatus.QUARANTINED, partition: str = "p") -> OutputHeld:
     return OutputHeld(materialization=made(id, partition), status=status, reason="2 bad rows")
 
 
@@ -155,7 +163,7 @@ def test_an_accepted_output_is_current_and_kept_whole(log: Log) -> None:
         asset_id="A",
         materialization_id="m1",
         partition_key="p",
-        status="GOOD",
+        status=VersionStatus.GOOD,
         reason="",
         version=1,
         run_id="R",
@@ -202,9 +210,7 @@ def test_the_next_one_supersedes_it(log: Log) -> None:
     assert current is not None and current.materialization_id == "m2"
 
 
-@pytest.mark.parametrize(
-    ("warnings", "message"), [(1, "1 check did not pass"), (2, "2 checks did not pass")]
-)
+@pytest.mark.parametrize(("warnings", "message"), [(1, "1 check failed"), (2, "2 checks failed")])
 def test_checks_that_were_let_through_are_warnings(log: Log, warnings: int, message: str) -> None:
     log.add(good("m1", warnings=warnings))
     status = log.status()
@@ -278,14 +284,14 @@ def test_a_late_output_that_another_attempt_adopts_can_be_held_back(log: Log) ->
 # -- held back ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", ["QUARANTINED", "BLOCKED"])
-def test_an_output_that_is_held_back_is_never_current(log: Log, status: Held) -> None:
+@pytest.mark.parametrize("status", sorted(HELD))
+def test_an_output_that_is_held_back_is_never_current(log: Log, status: HoldStatus) -> None:
     log.add(good("m1"))
     log.add(held("m2", status))
     current = log.current()
     assert current is not None and (current.materialization_id, current.versions) == ("m1", 1)
     assert log.version("m1").superseded_at is None
-    assert (log.version("m2").status, log.version("m2").version) == (status, 0)
+    assert (log.version("m2").status, log.version("m2").version) == (VersionStatus(status), 0)
     assert log.held("m2") == QuarantineRow(
         asset_id="A",
         materialization_id="m2",
@@ -303,7 +309,7 @@ def test_an_output_that_is_held_back_is_never_current(log: Log, status: Held) ->
         decision="",
     )
     shown = log.status()
-    assert (shown.status, shown.current, shown.last) == (status, "m1", "m2")
+    assert (shown.status, shown.current, shown.last) == (PartitionStatus(status), "m1", "m2")
     assert (shown.good_at, shown.message) == (START + HOUR, "2 bad rows")
 
 
@@ -444,12 +450,26 @@ def test_versions_that_are_given_up_keep_their_rows(log: Log) -> None:
     superseded = log.now
     assert log.add(expired("m1", "m2", "unheard_of")) == "applied"
     one, two = log.version("m1"), log.version("m2")
-    assert (one.status, one.reason, one.version) == ("EXPIRED", "old", 1)
-    assert (two.status, two.version) == ("EXPIRED", 0)
+    assert (one.status, one.version, two.status, two.version) == ("GOOD", 1, "LATE", 0)
     assert (one.superseded_at, two.superseded_at) == (superseded, START + 2 * HOUR)
+    assert log.rows.get(EXPIRATIONS, "A", "m1") == ExpirationRow("A", "m1", "old", log.now)
+    assert log.rows.get(EXPIRATIONS, "A", "m2") == ExpirationRow("A", "m2", "old", log.now)
     before = log.state()
     assert log.add(expired("m1")) == "applied"
     assert log.state() == before
+
+
+def test_a_version_whose_row_has_left_can_be_given_up_and_does_not_come_back(log: Log) -> None:
+    log.add(good("m1"))
+    log.add(good("m2"))
+    log.wait(SUPERSEDED_KEPT_HOT)
+    log.add(good("m3"))
+    assert log.rows.get(MATERIALIZATIONS, "A", "m1") is None
+    assert log.add(expired("m1")) == "applied"
+    log.add(good("m1"))
+    assert log.rows.get(MATERIALIZATIONS, "A", "m1") is None
+    current = log.current()
+    assert current is not None and (current.materialization_id, current.versions) == ("m3", 3)
 
 
 def test_what_is_current_is_not_given_up_nor_anything_along_with_it(log: Log) -> None:
@@ -527,10 +547,29 @@ def test_an_attempt_costs_once(log: Log) -> None:
         prices="abc",
         finished_at=first,
     )
-    assert len(log.rows.scan(TASK_COSTS, "A")) == 2
+    assert len(log.rows.changes[TASK_COSTS]) == 2
 
 
 def test_events_survive_their_encoding() -> None:
     for payload in (decided("m1", True, "why"), expired("m1", "m2")):
         raw = msgspec.json.encode(payload)
         assert msgspec.json.decode(raw, type=type(payload)) == payload
+
+
+# -- damaged --------------------------------------------------------------------------------
+
+
+def test_a_current_version_that_is_damaged_is_up_to_date_for_no_plan(log: Log) -> None:
+    def current() -> tuple[str, str]:
+        row = log.current()
+        assert row is not None
+        return row.materialization_id, row.fingerprint
+
+    log.add(good("m1"))
+    log.add(good("m2"))
+    log.add(VersionsDamaged(asset_id="A", versions=(Version("m1", "lost"), Version("m9", "lost"))))
+    assert current() == ("m2", "f")
+    log.add(VersionsDamaged(asset_id="A", versions=(Version("m2", "lost"),)))
+    assert current() == ("m2", "")
+    log.add(good("m3"))
+    assert current() == ("m3", "f")

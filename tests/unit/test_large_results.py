@@ -20,17 +20,17 @@ from arco.log.envelope import (
     encode_payload,
     make_event,
 )
-from arco.orchestration import results, states
+from arco.orchestration import input_lists, input_refs, packing
 from arco.orchestration.events import RunCancelRequested, TaskFinished
+from arco.orchestration.input_refs import recorded
 from arco.orchestration.results import (
     EVENT_BYTES,
-    READ_VERSIONS,
     TooLarge,
     bounded,
-    fingerprint,
     finished,
     whole,
 )
+from arco.orchestration.states import TaskState
 from arco.quality.tables import CHECK_RESULTS
 from arco.storage import paths
 from arco.worker import recordable as recording
@@ -158,7 +158,7 @@ class Recorded:
         )
 
     def report(self, payload: TaskFinished) -> None:
-        reports = self.lake.w.reports()
+        reports = self.lake.w.runtime.reports()
         reports.submit([payload])
         reports.flush()
         self.lake.commit()
@@ -168,7 +168,7 @@ class Recorded:
         return self.lake.task(self.run_id, "city.derived").state
 
     def rows(self, table: Any) -> list[Any]:
-        return list(self.lake.w.snapshot().all(table))
+        return list(self.lake.w.read.snapshot().all(table))
 
 
 def test_wide_table_is_recorded_with_all_columns_statistics_and_lineage() -> None:
@@ -180,22 +180,25 @@ def test_wide_table_is_recorded_with_all_columns_statistics_and_lineage() -> Non
     assert len(msgspec.json.encode(wide.result)) > 2 * MAX_EVENT_BYTES
     assert event.parts["columns"] == event.parts["columns with lineage"] == WIDE
     wide.report(event)
-    assert wide.state == states.SUCCEEDED
+    assert wide.state == TaskState.SUCCEEDED
     (schema,) = wide.rows(SCHEMAS)
     assert msgspec.json.decode(schema.columns, type=tuple[ColumnInfo, ...]) == columns(WIDE)
     assert len(wide.rows(COLUMNS)) == WIDE
 
 
-def test_input_of_many_partitions_is_recorded_by_count_and_fingerprint() -> None:
-    ref = versions_read(PARTITIONS_READ)
-    many = Recorded(lineage=Lineage(read=(ref,)))
-    many.report(finished(many.result))
-    assert many.state == states.SUCCEEDED
+def test_input_of_many_partitions_is_recorded_by_reference() -> None:
+    whole_ref = versions_read(PARTITIONS_READ)
+    many = Recorded()
+    ref = input_lists.put_list(many.lake.w.store, many.run_id, whole_ref)
+    read = recorded(input_lists.whole(many.lake.w.store, ref))
+    many.report(finished(replace(many.result, lineage=Lineage(read=(read,)))))
+    assert many.state == TaskState.SUCCEEDED
     (row,) = [r for r in many.rows(EXECUTIONS) if r.materialization_id == many.id]
-    ids = [m.materialization_id for m in ref.materializations]
-    assert row.source_materializations == ids[:READ_VERSIONS]
+    ids = [m.materialization_id for m in whole_ref.materializations]
+    assert row.source_materializations == ids[: input_refs.SHOWN]
     assert (row.source_count, row.rows_read) == (PARTITIONS_READ, 2 * PARTITIONS_READ)
-    assert row.source_fingerprint == fingerprint(ids)
+    assert row.source_fingerprint == input_refs.fingerprint(ids)
+    assert ref.listed_in is not None and row.source_list == ref.listed_in.path
 
 
 def test_many_failing_checks_are_recorded_though_samples_are_cut() -> None:
@@ -203,7 +206,7 @@ def test_many_failing_checks_are_recorded_though_samples_are_cut() -> None:
     event = finished(failing.result)
     assert whole(event).truncated == (Truncated("samples of a check", 1, 5),)
     failing.report(event)
-    assert failing.state == states.SUCCEEDED
+    assert failing.state == TaskState.SUCCEEDED
     recorded = failing.rows(CHECK_RESULTS)
     assert len(recorded) == CHECKS and all(len(row.sample) == 1 for row in recorded)
 
@@ -212,13 +215,13 @@ def test_many_files_are_counted_though_names_are_cut() -> None:
     many = Recorded(files=tuple(noise(60) for _ in range(30_000)))
     many.report(finished(many.result))
     (row,) = [r for r in many.rows(MATERIALIZATIONS) if r.materialization_id == many.id]
-    assert (many.state, row.files) == (states.SUCCEEDED, 30_000)
+    assert (many.state, row.files) == (TaskState.SUCCEEDED, 30_000)
 
 
 def test_result_that_reaches_the_reports_too_large_is_replaced_and_not_dropped() -> None:
     wide = Recorded(schema=columns(WIDE))
     wide.report(TaskFinished(result=wide.result))
-    assert wide.state == states.SUCCEEDED
+    assert wide.state == TaskState.SUCCEEDED
 
 
 def test_result_that_fits_no_event_is_reported_as_a_failure_that_says_so() -> None:
@@ -228,7 +231,7 @@ def test_result_that_fits_no_event_is_reported_as_a_failure_that_says_so() -> No
     )
     wide.report(TaskFinished(result=huge))
     task = wide.lake.task(wide.run_id, "city.derived")
-    assert (task.state, task.error_code) == (states.FAILED, "output.too_large")
+    assert (task.state, task.error_code) == (TaskState.FAILED, "output.too_large")
     assert "cannot be recorded" in task.error_message
 
 
@@ -294,7 +297,7 @@ def test_packed_text_that_unfolds_without_end_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     event = finished(make_result(schema=columns(WIDE)))
-    monkeypatch.setattr(results, "UNPACKED_BYTES", 1_000)
+    monkeypatch.setattr(packing, "UNPACKED_BYTES", 1_000)
     assert whole(event).truncated
 
 
@@ -339,7 +342,7 @@ def test_result_that_cannot_be_cut_enough_fails_before_the_commit(
 
     monkeypatch.setattr(recording, "bounded", never)
     bench = Bench(tmp_path).deploy("@asset\ndef f(): return pa.table({'x': [1]})")
-    assert problem(bench.run()) == ("failed", "user_code", "output.too_large")
+    assert problem(bench.run_here()) == ("failed", "user_code", "output.too_large")
     assert not [path for path in bench.objects("data/") if "_commits" in path]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from arco.lineage import combine
 from arco.lineage.combine import lineage_of
-from arco.lineage.found import Found
+from arco.lineage.traced import TracedColumns
 from servo.contract.manifest import ColumnDef
 from servo.contract.task import (
     ColumnInfo,
@@ -32,7 +32,7 @@ READ = (
         materializations=(MaterializationRef(partition="", materialization_id="m", path="p"),),
     ),
 )
-PLAN = Found(
+PLAN = TracedColumns(
     method="plan",
     columns=(
         ColumnLineage(column="id", sources=(ColumnSource("shop.orders", "id"),)),
@@ -89,6 +89,34 @@ def test_a_reference_without_a_namespace_is_found_by_its_name() -> None:
     assert found.columns[0].sources == (ColumnSource("shop.orders", "id"),)
 
 
+def test_columns_without_an_alias_are_matched_by_position() -> None:
+    sql = 'select id, count(*), substr(amount, 1) from {{ ref("orders") }} group by all'
+    output = [
+        ColumnInfo(name="id", type="long"),
+        ColumnInfo(name="count(1)", type="long"),
+        ColumnInfo(name="substring(amount, 1, 2147483647)", type="string"),
+    ]
+    found = lineage_of([], ORDERS, output, sql=sql)
+    assert [(each.column, each.sources) for each in found.columns] == [
+        ("id", (ColumnSource("shop.orders", "id"),)),
+        ("count(1)", ()),
+        (
+            "substring(amount, 1, 2147483647)",
+            (ColumnSource("shop.orders", "amount", "transformation"),),
+        ),
+    ]
+    assert found.unmapped == ()
+
+
+def test_positions_mean_nothing_where_the_number_of_columns_is_not_known() -> None:
+    sql = "select address.*, count(*) from {{ ref('orders') }}"
+    output = [ColumnInfo(name=name, type="string") for name in ("street", "count(1)")]
+    schemas = {"shop.orders": [ColumnInfo(name=name, type="x") for name in ("id", "address")]}
+    found = lineage_of([], schemas, output, sql=sql)
+    assert found.unmapped == ("street", "count(1)")
+    assert found.confidence == "low"
+
+
 def test_columns_that_look_alike_are_the_last_resort() -> None:
     found = lineage_of([], ORDERS, OUTPUT, read=READ)
     assert found.columns == (
@@ -104,7 +132,7 @@ def test_columns_that_look_alike_are_the_last_resort() -> None:
 
 
 def test_a_plan_that_could_not_be_seen_says_so() -> None:
-    blind = Found(method="plan", reason="Spark's plan cannot be seen from here.")
+    blind = TracedColumns(method="plan", reason="Spark's plan cannot be seen from here.")
     found = lineage_of([], {}, OUTPUT[:1], plan=blind)
     assert (found.method, found.reason) == ("none", "Spark's plan cannot be seen from here.")
 
@@ -116,14 +144,14 @@ def test_a_query_that_cannot_be_parsed_is_a_reason_and_no_error() -> None:
 
 
 def test_nothing_ever_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> Found:
+    def broken(*_: object) -> TracedColumns:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(combine, "compare", broken)
     found = lineage_of([], ORDERS, OUTPUT, plan=PLAN, read=READ)
     assert found == Lineage(
         read=READ,
-        reason="Lineage could not be worked out: RuntimeError.",
+        reason="Lineage could not be computed: RuntimeError.",
         unmapped=("id", "total", "amount"),
     )
 

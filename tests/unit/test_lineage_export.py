@@ -7,14 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from arco.cli.lineage import _task_runs
-from arco.lineage.openlineage import TaskRun
+from arco.app import Workspace
 from arco.lineage.tables import EXECUTIONS
+from arco.log.commit import Committed
+from arco.log.envelope import Batch, encode_batch
+from arco.log.head import Head
+from arco.openlineage import export
+from arco.openlineage.spec import TaskRun
 from arco.orchestration.events import RunAsset, TaskFinished, TimerFired
+from arco.orchestration.tables import RUNS
 from arco.quality.tables import CHECK_RESULTS
-from arco.state.table import Row, Table
+from arco.state.snapshot import Snapshot
+from arco.state.table import Table
+from arco.storage import paths
 from servo.contract.task import CheckResult, InputRef, Lineage, MaterializationRef
 from tests.kit.runs import RUN, Attempt, Folding, Node, plan, started_run, triggered
+from tests.kit.workspace import make_workspace
 
 LINEAGE = Lineage(
     read=(
@@ -33,33 +41,44 @@ CHECKS = (
 )
 
 
-class Snapshot:
-    """A folded log, asked as a snapshot is asked."""
+class Asked(Snapshot):
+    """A snapshot that tells which tables were asked for."""
 
-    generation = 1
-
-    def __init__(self, folding: Folding) -> None:
-        self._folding = folding
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.asked: list[str] = []
 
-    def rows(self, table: Table[Any], *shard: Any) -> list[Any]:
+    def manifest(self, table: Table[Any]) -> Any:
         self.asked.append(str(table))
-        rows = self._folding.all(table)
-        return [row for row in rows if table.key_of(row)[: len(shard)] == shard]
+        return super().manifest(table)
 
-    def all(self, table: Table[Any]) -> list[Any]:
-        return self._folding.all(table)
 
-    def get(self, table: Table[Any], *key: Any) -> Row | None:
-        found = self._folding.get(table, key)
-        return None if found is None else found[1]
+def snapshot_of(folding: Folding) -> Asked:
+    """A folded log, committed."""
+    w = make_workspace()
+    events = [recorded.event for recorded in folding.log]
+    w.store.put(paths.inbox("b"), encode_batch(Batch(batch="b", events=events)))
+    return Asked(w.manifests, w.core.files, committed(w))
+
+
+def committed(w: Workspace) -> Head:
+    done = w.committer.commit()
+    assert isinstance(done, Committed)
+    return done.head
+
+
+def task_runs(folding: Folding, sql: dict[str, str] | None = None) -> list[TaskRun]:
+    snapshot = snapshot_of(folding)
+    run = snapshot.get(RUNS, RUN)
+    assert run is not None
+    return export.task_runs(snapshot, run, sql or {})
 
 
 def exported(finished: TaskFinished) -> TaskRun:
     """Of a run of one task."""
     f = started_run((Node(),))
     f.add(Attempt("t00").started(), finished)
-    (run,) = _task_runs(Snapshot(f), RUN, {"ns.t00": "select 1"})  # type: ignore[arg-type]
+    (run,) = task_runs(f, {"ns.t00": "select 1"})
     return run
 
 
@@ -86,7 +105,7 @@ def test_an_adopted_output_has_the_checks_of_the_attempt_that_made_it() -> None:
     f.add(TimerFired(run_id=RUN, timer_id=timer.timer_id))
     second = Attempt("t00", 2)
     f.add(second.started(), reported(second.succeeded(adopted_from=1)))
-    (run,) = _task_runs(Snapshot(f), RUN, {})  # type: ignore[arg-type]
+    (run,) = task_runs(f)
     assert [check.name for check in run.checks] == ["some rows"]
     assert [read.asset for read in run.inputs] == ["n.above"]
 
@@ -109,8 +128,10 @@ def test_an_asset_is_looked_up_once_however_many_partitions_it_has() -> None:
     f.add(triggered(3), msgspec.structs.replace(planned, assets=(asset,), tasks=one))
     for attempt in (Attempt(task.task_id) for task in one):
         f.add(attempt.started(), reported(attempt.succeeded()))
-    snapshot = Snapshot(f)
-    runs = _task_runs(snapshot, RUN, {})  # type: ignore[arg-type]
+    snapshot = snapshot_of(f)
+    row = snapshot.get(RUNS, RUN)
+    assert row is not None
+    runs = export.task_runs(snapshot, row, {})
     assert len({run.materialization_id for run in runs}) == 3
     assert [len(run.inputs) for run in runs] == [1, 1, 1]
     for table in (EXECUTIONS, CHECK_RESULTS):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
-from arco.lineage.fold import STAGES, edge_id
+from arco.lineage.fold import STAGES
 from arco.lineage.reader import Impact, LineageReader, Link, Node
 from arco.lineage.tables import (
     COLUMNS,
@@ -28,6 +28,7 @@ from arco.log.envelope import Recorded, make_event
 from arco.orchestration.derived import FROM_NOTHING
 from arco.state.fold import Chain, NoRows, fold
 from arco.state.table import Row, Table
+from servo.contract.identity import edge_id
 from servo.contract.task import (
     ColumnLineage,
     ColumnSource,
@@ -237,12 +238,35 @@ def test_an_asset_that_is_made_from_nothing_any_more_forgets_its_sources() -> No
     assert not found.uses("a.a") and not found.dependents("a.a")
     coverage = found.coverage("a.b")
     assert coverage is not None and coverage.reason == FROM_NOTHING.reason
-    assert [row.materialization_id for row in found.executions("a.b")] == ["m1"]
+    rows = found.snapshot.rows(EXECUTIONS, "a.b")
+    assert [row.materialization_id for row in rows] == ["m1"]
 
 
 def test_an_asset_that_never_came_from_anywhere_has_no_rows() -> None:
     nothing = msgspec.structs.replace(recorded("a.b", {}), lineage=FROM_NOTHING)
     assert all(not Folded([nothing]).all(table) for table in CHAIN.tables)
+
+
+def test_a_walk_reads_the_edges_of_its_columns_alone() -> None:
+    wide = recorded("s.wide", {f"c{n}": [src("s.raw", f"r{n}")] for n in range(50)})
+    top = recorded("s.top", {"t": [src("s.wide", "c7")]})
+    found = reader(wide, top)
+    snapshot: Any = found.snapshot
+    read: list[Any] = []
+    rows = snapshot.rows
+
+    def noted(*asked: Any) -> list[Any]:
+        part: list[Any] = rows(*asked)
+        read.extend(part)
+        return part
+
+    snapshot.rows = noted
+    assert [str(link.source) for link in found.upstream("s.top", "t")] == ["s.wide.c7", "s.raw.r7"]
+    assert [str(link.target) for link in found.downstream("s.raw", "r7")] == [
+        "s.wide.c7",
+        "s.top.t",
+    ]
+    assert len(read) == 4
 
 
 CHAINED = (

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from arco.lineage.openlineage import Field, Place, ReadAsset, TaskRun, events_of, run_uuid
+from arco.openlineage.spec import ColumnEdge, Location, ReadAsset, TaskRun, events_of, run_uuid
 from servo.contract.task import CheckResult, ColumnInfo
 
 SCHEMA = json.loads(
@@ -21,7 +21,7 @@ SCHEMA = json.loads(
 )
 RUN = "01K9Z3V7Q2M4N6P8R0S2T4V6X8"
 START = datetime(2026, 1, 31, 12)
-PLACE = Place("arco://acme/prod", "s3://bucket/acme/prod")
+PLACE = Location("arco://acme/prod", "s3://bucket/acme/prod")
 
 
 def validate(value: object, name: str) -> None:
@@ -51,12 +51,12 @@ def task(**changes: Any) -> TaskRun:
         "bytes": 2_000,
         "columns": (ColumnInfo(name="day", type="date"), ColumnInfo(name="total", type="double")),
         "fields": (
-            Field("day", "shop.orders", "day", "identity"),
-            Field("total", "shop.orders", "amount", "aggregation"),
-            Field("total", "shop.orders", "status", "conditional"),
-            Field("total", "shop.orders", "amount", "conditional"),
-            Field("", "shop.orders", "day", "group_by"),
-            Field("", "shop.orders", "email", "filter", True),
+            ColumnEdge("day", "shop.orders", "day", "identity"),
+            ColumnEdge("total", "shop.orders", "amount", "aggregation"),
+            ColumnEdge("total", "shop.orders", "status", "conditional"),
+            ColumnEdge("total", "shop.orders", "amount", "conditional"),
+            ColumnEdge("", "shop.orders", "day", "group_by"),
+            ColumnEdge("", "shop.orders", "email", "filter", True),
         ),
         "inputs": (
             ReadAsset(

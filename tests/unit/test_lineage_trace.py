@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from arco.spark.lineage.capture import MAX_CASES, UNSEEN, _cases, capture, observe
+from arco.spark.lineage.capture import UNSEEN, capture, observe
 from arco.spark.lineage.trace import trace
+from arco.spark.lineage.walk import MAX_CASES, cases
 from servo.contract.task import ColumnSource
 
 LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
@@ -109,6 +110,42 @@ def test_observing_never_raises() -> None:
 
 def test_nested_cases_are_counted_as_often_as_they_would_be_printed() -> None:
     deep = "CASE WHEN a THEN 1 ELSE " * 5 + "0" + " END" * 5
-    assert _cases(deep) == 1 + 2 + 4 + 8 + 16
-    assert _cases("CASE WHEN a THEN 1 END, CASE WHEN b THEN 2 END") == 2
-    assert _cases("CASE WHEN a " * 13) > MAX_CASES
+    assert cases(deep) == 1 + 2 + 4 + 8 + 16
+    assert cases("CASE WHEN a THEN 1 END, CASE WHEN b THEN 2 END") == 2
+    assert cases("CASE WHEN a " * 13) > MAX_CASES
+
+
+def test_what_spark_knows_of_files_is_no_column_of_the_input() -> None:
+    fields = ["file_path", "file_name", "file_size", "file_modification_time"]
+    of_files = attribute(2, "_metadata")
+    of_files[0]["dataType"] = {"type": "struct", "fields": [{"name": name} for name in fields]}
+    plan = [
+        node("SubqueryAlias", 1, identifier={"name": "@shop.orders"}),
+        node("LogicalRelation", 0, output=[attribute(1, "a"), of_files]),
+    ]
+    found = trace(json.dumps(plan))
+    assert [each.sources for each in found.columns] == [(ColumnSource("shop.orders", "a"),), ()]
+
+
+def test_a_column_that_is_called_metadata_is_a_column() -> None:
+    (column,) = trace(json.dumps(read("shop.orders", (1, "_metadata")))).columns
+    assert column.sources == (ColumnSource("shop.orders", "_metadata"),)
+
+
+def test_a_recursive_query_is_followed_until_nothing_new_comes_of_it() -> None:
+    names = "abcd"
+    step = [attribute(11 + (at + 1) % 4, name) for at, name in enumerate(names)]
+    loop = node("UnionLoop", 2, id=0, outputAttrIds=[{"id": 21 + at} for at in range(4)])
+    reference = node(
+        "UnionLoopRef", 0, loopId=0, output=[attribute(11 + at, n) for at, n in enumerate(names)]
+    )
+    plan = [
+        node("Project", 1, projectList=[attribute(21, "n")]),
+        loop,
+        *read("shop.orders", *((1 + at, name) for at, name in enumerate(names))),
+        node("Project", 1, projectList=step),
+        reference,
+    ]
+    (column,) = trace(json.dumps(plan)).columns
+    assert column.sources == tuple(ColumnSource("shop.orders", name) for name in names)
+    assert (column.column, column.confidence) == ("n", "high")

@@ -11,11 +11,11 @@ from arco.app import Workspace
 from arco.catalog.events import AssetObserved, NamespaceCreated
 from arco.errors import AlreadyExists, Corrupt, Invalid, Unappended, Unavailable
 from arco.log.envelope import MAX_EVENT_BYTES
-from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.model import read_log
 from tests.kit.workspace import inbox_names, make_workspace
 
@@ -131,7 +131,10 @@ def test_batch_of_a_writer_that_slept_past_what_gc_keeps_is_taken_once(at: Setti
             at.other.ledger.append([FACT])
             at.other.committer.commit()
             at.clock.suspend(timedelta(days=2))
-        at.other.gc(Retention(generations=timedelta(days=1), at_least=1), dry_run=False)
+        at.other.upkeep.gc(
+            keeping(generations=timedelta(days=1), at_least=1),
+            dry_run=False,
+        )
         assert at.other.manifests.find(1) is None
 
     _append_with_lost_response(at, consumed_and_collected)
@@ -224,5 +227,5 @@ def test_clear_refusal_of_the_store_is_not_retried(at: Setting) -> None:
 def test_signal_hands_over_the_names_of_new_batches(at: Setting) -> None:
     w: Workspace = at.writer
     names = [w.ledger.append([FACT]).batch for _ in range(2)]
-    assert w.signal.wait(0) == names
-    assert w.signal.wait(0) == []
+    assert w.writer.signal.wait(0) == names
+    assert w.writer.signal.wait(0) == []

@@ -10,8 +10,9 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.errors import Corrupt, Denied, Error, Unavailable
-from arco.log.commit import Committed, Nothing
+from arco.log.commit import Committed, NothingToCommit
 from arco.log.envelope import MAX_BATCH_BYTES
+from arco.log.manifest import Floor
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Object, ObjectMeta
@@ -77,15 +78,15 @@ def store() -> BadReads:
 
 @pytest.fixture
 def w(store: BadReads) -> Workspace:
-    w = make_workspace(store, 1, clock=store._clock)
-    w.catalog.create_namespace("sales")
-    w.catalog.create_asset("sales.orders")
+    w = make_workspace(store, 1, clock=store.clock)
+    w.commands.catalog.create_namespace("sales")
+    w.commands.catalog.create_asset("sales.orders")
     return w
 
 
 def whole(w: Workspace) -> None:
-    assert w.fsck().clean
-    assert w.rebuild(publish=False).same
+    assert w.upkeep.fsck().clean
+    assert w.upkeep.rebuild(publish=False).same
     assert list(w.store.list(paths.REJECTED)) == []
 
 
@@ -122,10 +123,10 @@ def test_late_copy_that_is_read_badly_is_no_rejection(w: Workspace, store: BadRe
     path = paths.inbox(w.ledger.append([FACT]).batch)
     raw = store.get(path).data
     w.committer.commit()
-    w.catalog.create_namespace("later")
+    w.commands.catalog.create_namespace("later")
     store.put(path, raw)
     store.damage(path, lambda data: b"x" * len(data), times=2)
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)
     assert inbox_names(store) == []
     assert len(read_log(w)) == 4
 
@@ -139,13 +140,13 @@ class DeniedReads(BadReads):
 
 def test_object_that_may_not_be_read_stops_nobody() -> None:
     store = DeniedReads(SimClock())
-    w = make_workspace(store, 1, clock=store._clock)
+    w = make_workspace(store, 1, clock=store.clock)
     store.put(paths.inbox("0-private"), b"rubbish")
     receipt = w.ledger.append([FACT])
     outcome = w.committer.commit()
     assert isinstance(outcome, Committed)
     assert outcome.head.manifest.consumed == (receipt.batch,)
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)
 
 
 def test_batch_that_reads_differently_each_time_waits_and_is_not_rejected(
@@ -167,11 +168,11 @@ def test_one_bad_read_of_anything_is_repeated(
     w: Workspace, store: BadReads, prefix: str, change: Callable[[bytes], bytes]
 ) -> None:
     store.damage(prefix, change)
-    fresh = make_workspace(store, 2, clock=store._clock)
-    fresh.catalog.create_asset("sales.returns")
-    assert len(fresh.read_catalog().assets("sales")) == 2
+    fresh = make_workspace(store, 2, clock=store.clock)
+    fresh.commands.catalog.create_asset("sales.returns")
+    assert len(fresh.read.catalog().assets("sales")) == 2
     store.damage(prefix, change)
-    assert len(read_log(make_workspace(store, 3, clock=store._clock))) == 3
+    assert len(read_log(make_workspace(store, 3, clock=store.clock))) == 3
     whole(w)
 
 
@@ -182,7 +183,7 @@ def test_nothing_is_committed_on_a_damaged_root_manifest(
     """Both reads bad: an error, and the workspace is as it was."""
     w.ledger.append([FACT])
     store.damage(paths.root(w.manifests.head().generation), flip(seed), times=2)
-    fresh = make_workspace(store, 2, clock=store._clock)
+    fresh = make_workspace(store, 2, clock=store.clock)
     try:
         fresh.committer.commit()
     except (Corrupt, Unavailable):
@@ -208,13 +209,13 @@ def test_one_empty_listing_hides_neither_the_head_nor_a_pin() -> None:
     store = EmptyListing(clock)
     w = make_workspace(store, 1, clock=clock)
     for n in range(4):
-        w.catalog.create_namespace(f"n{n}")
-    w.pins.pin("keep", 2, "for a reader")
-    w.manifests.raise_floor(2)
+        w.commands.catalog.create_namespace(f"n{n}")
+    w.upkeep.pins.pin("keep", 2, "for a reader")
+    w.manifests.raise_floor(Floor(2))
     store.empty = paths.FLOORS
     assert w.manifests.floor() == 2
     store.empty = paths.PINS
-    assert [pin.generation for pin in w.pins.active()] == [2]
+    assert [pin.generation for pin in w.upkeep.pins.active()] == [2]
     store.delete(paths.HINT)
     store.empty = paths.MANIFESTS
     assert make_workspace(store, 2, clock=clock).manifests.head().generation == 4
@@ -251,7 +252,7 @@ def test_odd_names_stop_nobody(w: Workspace, store: BadReads, names: list[str]) 
     assert isinstance(outcome, Committed)
     assert set(outcome.head.manifest.consumed) == {*names, receipt.batch}
     assert inbox_names(store) == []
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)
     records = [meta for meta in store.list(paths.REJECTED) if meta.path.endswith(".json")]
     assert len(records) == len(names)
 
@@ -267,11 +268,11 @@ class Uncopyable(BadReads):
 def test_object_that_cannot_be_set_aside_stops_nobody(error: Error) -> None:
     store = Uncopyable(SimClock())
     store.error = error
-    w = make_workspace(store, 1, clock=store._clock)
+    w = make_workspace(store, 1, clock=store.clock)
     store.put(paths.inbox("bad"), b"rubbish")
     receipt = w.ledger.append([FACT])
     outcome = w.committer.commit()
     assert isinstance(outcome, Committed)
     assert outcome.head.manifest.consumed == (receipt.batch,)
     assert inbox_names(store) == ["bad"]
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)

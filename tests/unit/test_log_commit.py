@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from datetime import timedelta
 
@@ -17,16 +16,15 @@ from arco.catalog.events import (
     NamespaceDropped,
 )
 from arco.errors import Contended, Error, Fenced, Unavailable
-from arco.log.commit import Committed, Nothing
-from arco.log.inbox import Limits
+from arco.log.commit import Committed, NothingToCommit
+from arco.log.inbox import CommitLimits
 from arco.log.manifest import Hint, decode
-from arco.log.publish import Publisher
-from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
 from tests.kit.invariants import check_at_rest, check_chain
+from tests.kit.keeping import keeping
 from tests.kit.model import read_log, state_of
 from tests.kit.workspace import inbox_names, make_workspace, sabotage
 
@@ -66,7 +64,7 @@ def committed(w: Workspace) -> Committed:
 
 
 def test_nothing_in_the_inbox_publishes_nothing(at: Setting) -> None:
-    assert isinstance(at.w.committer.commit(), Nothing)
+    assert isinstance(at.w.committer.commit(), NothingToCommit)
     assert at.fresh().manifests.head().generation == 0
     assert not [op for op, _ in at.hooks.calls if op == "put"]
 
@@ -91,8 +89,11 @@ def test_root_manifest_is_written_after_everything_that_it_refers_to(at: Setting
     before = puts[:root]
     assert any(path.startswith(paths.SEGMENTS) for path in before)
     assert any(path.startswith(paths.STATE) for path in before)
-    assert any(path.startswith(paths.MANIFESTS) for path in before)
-    assert at.hooks.calls[-1] == ("delete", paths.inbox(at.w.snapshot().head.manifest.consumed[0]))
+    assert len(before) == 3  # the batch, the segment and a change file
+    assert at.hooks.calls[-1] == (
+        "delete",
+        paths.inbox(at.w.read.snapshot().head.manifest.consumed[0]),
+    )
 
 
 def test_events_are_ordered_by_id_whatever_batches_they_came_in(at: Setting) -> None:
@@ -124,14 +125,14 @@ def test_batch_whose_delete_failed_is_never_folded_again(at: Setting) -> None:
     (name,) = inbox_names(at.memory)
     at.hooks.fail("delete", paths.inbox(name), times=3)
     root = committed(at.w).head.manifest
-    assert root.pending_cleanup == (name,)
+    assert root.consumed == (name,)
     # It stays, commit after commit, with fresh processes too, and is never taken again.
-    assert isinstance(at.w.committer.commit(), Nothing)
+    assert isinstance(at.w.committer.commit(), NothingToCommit)
     assert inbox_names(at.memory) == [name]
     second = at.append()
     assert name in committed(at.w).head.manifest.pending_cleanup
     assert inbox_names(at.memory) == [name]
-    assert isinstance(at.fresh().committer.commit(), Nothing)
+    assert isinstance(at.fresh().committer.commit(), NothingToCommit)
     assert inbox_names(at.memory) == []
     assert at.logged() == [event, second]
 
@@ -141,19 +142,19 @@ def test_name_leaves_pending_cleanup_when_a_later_listing_does_not_show_it(at: S
     first = committed(at.w).head.manifest
     at.append()
     second = committed(at.w).head.manifest
-    assert first.pending_cleanup == first.consumed
-    assert second.pending_cleanup == second.consumed
+    assert first.consumed and first.pending_cleanup == ()
+    assert second.consumed and second.pending_cleanup == ()
 
 
 def test_merge_carries_pending_cleanup_on(at: Setting) -> None:
     event = at.append()
     at.hooks.fail("delete", paths.INBOX, times=9)
     root = committed(at.w).head.manifest
-    merged = at.w.merger.merge(everything=True)
+    merged = at.w.upkeep.merger.merge(everything=True)
     assert merged is not None
-    assert merged.manifest.pending_cleanup == root.pending_cleanup
+    assert merged.manifest.pending_cleanup == root.consumed
     assert inbox_names(at.memory)
-    assert isinstance(at.fresh().committer.commit(), Nothing)
+    assert isinstance(at.fresh().committer.commit(), NothingToCommit)
     assert at.logged() == [event]
 
 
@@ -202,14 +203,14 @@ def test_unknown_outcome_that_stays_unknown_is_unavailable_and_counted_once(at: 
     at.hooks.after("put", paths.root(1), lost_and_then_dark)
     with pytest.raises(Unavailable, match="may or may not exist"):
         at.w.committer.commit()
-    assert isinstance(at.w.committer.commit(), Nothing)
+    assert isinstance(at.w.committer.commit(), NothingToCommit)
     check_at_rest(at.fresh(), [event])
 
 
 def test_root_that_somebody_else_created_meanwhile_is_theirs(at: Setting) -> None:
     first = at.append()
     at.hooks.before("put", paths.root(1), lambda: committed(at.other))
-    assert isinstance(at.w.committer.commit(), Nothing)
+    assert isinstance(at.w.committer.commit(), NothingToCommit)
     check_at_rest(at.fresh(), [first])
 
 
@@ -240,7 +241,7 @@ def test_merge_in_between_does_not_cost_the_files_that_were_written(at: Setting)
     at.append()
     committed(at.other)
     event = at.append()
-    at.hooks.before("put", paths.root(2), lambda: at.other.merger.merge(everything=True))
+    at.hooks.before("put", paths.root(2), lambda: at.other.upkeep.merger.merge(everything=True))
     at.hooks.calls.clear()
     assert committed(at.w).head.generation == 3
     assert at.hooks.count("put", paths.SEGMENTS) == 1
@@ -250,29 +251,29 @@ def test_merge_in_between_does_not_cost_the_files_that_were_written(at: Setting)
 
 def test_rollback_in_between_makes_the_fold_run_again(at: Setting) -> None:
     w = at.w
-    w.catalog.create_namespace("keep")
-    w.catalog.create_namespace("gone")
+    w.commands.catalog.create_namespace("keep")
+    w.commands.catalog.create_namespace("gone")
     w.ledger.append([NamespaceDropped(namespace="gone")])
-    at.hooks.before("put", paths.root(3), lambda: at.other.rollback(1, reason="test"))
+    at.hooks.before("put", paths.root(3), lambda: at.other.upkeep.rollback(1, reason="test"))
     committed(w)
     outcomes = {row["type"]: row["code"] for _, row in state_of(w)["log.outcomes"].values()}
     assert outcomes["catalog.namespace_dropped"] == "namespace_not_found"
-    assert w.rebuild(publish=False).same
+    assert w.upkeep.rebuild(publish=False).same
 
 
 def test_rebuild_in_between_makes_the_fold_run_again(at: Setting) -> None:
     """The first fold saw a state that a rebuild has mended since: its refusal is void."""
     w = at.w
-    w.catalog.create_namespace("sales")
-    asset = w.catalog.create_asset("sales.orders", columns=[Column(name="c", type="int")])
+    w.commands.catalog.create_namespace("sales")
+    asset = w.commands.catalog.create_asset("sales.orders", columns=[Column(name="c", type="int")])
     sabotage(w)
     w = make_workspace(at.hooks, 3, clock=at.clock)  # which has seen nothing better
     event = w.ledger.append([AssetUpdated(asset_id=asset.event_id, description="new")])
-    at.hooks.before("put", paths.root(4), lambda: at.other.rebuild())
+    at.hooks.before("put", paths.root(4), lambda: at.other.upkeep.rebuild())
     committed(w)
     outcomes = state_of(w)["log.outcomes"]
     assert outcomes[(event.event_ids[0],)][1]["status"] == "applied"
-    assert w.rebuild(publish=False).same
+    assert w.upkeep.rebuild(publish=False).same
 
 
 def test_too_many_lost_races_are_contended(at: Setting) -> None:
@@ -281,20 +282,10 @@ def test_too_many_lost_races_are_contended(at: Setting) -> None:
         at.append()
 
     at.append()
-    publisher = at.w.publisher
-    small = Publisher(
-        at.hooks,
-        publisher.manifests,
-        at.clock,
-        at.w.ids,
-        publisher.store_clock,
-        rng=random.Random(0),
-        attempts=3,
-    )
-    at.w.committer._publisher = small
+    at.w.writer.publisher.attempts = 3
     for n in range(1, 9):
         at.hooks.before("put", paths.root(n), race)
-    with pytest.raises(Contended, match="lost 3 races"):
+    with pytest.raises(Contended, match="other writers created the next generation 3 times"):
         at.w.committer.commit()
 
 
@@ -310,7 +301,10 @@ def sleep_and_collect(at: Setting, commits: int = 15) -> None:
     at.clock.suspend(DAY)
     at.append()
     committed(at.other)
-    report = at.other.gc(Retention(generations=DAY, at_least=1), dry_run=False)
+    report = at.other.upkeep.gc(
+        keeping(generations=DAY, at_least=1),
+        dry_run=False,
+    )
     assert report.floor > 3 and not report.failed
 
 
@@ -358,7 +352,7 @@ def test_number_that_gc_removed_is_not_created_again_by_a_sleeper(at: Setting, h
     at.w.committer.commit()
     assert at.logged() == logged
     check_chain(at.fresh())
-    assert at.fresh().fsck().clean
+    assert at.fresh().upkeep.fsck().clean
 
 
 def test_sleeper_s_void_commit_deletes_no_batch_and_moves_no_hint(at: Setting) -> None:
@@ -427,7 +421,7 @@ def test_commit_batch_finds_a_batch_that_another_took_under_its_nose(at: Setting
 
 
 def test_commit_batch_goes_on_until_its_batch_is_in_even_past_a_flood() -> None:
-    w = make_workspace(limits=Limits(batches=3))
+    w = make_workspace(limits=CommitLimits(batches=3))
     receipts = [w.ledger.append([FACT]) for _ in range(10)]
     head = w.committer.commit_batch(receipts[-1].batch, 0)
     assert receipts[-1].batch in head.manifest.consumed

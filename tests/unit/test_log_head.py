@@ -20,11 +20,11 @@ from arco.log.manifest import (
     encode,
     encode_sealed,
 )
-from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.workspace import corrupt, make_workspace
 
 FACT = AssetObserved(asset_id="A", row_count=1, size_bytes=2)
@@ -56,7 +56,7 @@ def hint(generation: int) -> bytes:
 def test_empty_workspace_has_generation_zero() -> None:
     at = Setting(0)
     assert at.found() == 0
-    assert at.fresh().snapshot().tables() == {}
+    assert at.fresh().read.snapshot().tables() == {}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,10 @@ def test_old_hint_is_confirmed_by_a_listing_so_gaps_do_not_hide_the_head() -> No
     at.clock.advance(timedelta(days=3))
     for _ in range(3):
         at.commit()
-    report = at.w.gc(Retention(generations=timedelta(days=1), at_least=2), dry_run=False)
+    report = at.w.upkeep.gc(
+        keeping(generations=timedelta(days=1), at_least=2),
+        dry_run=False,
+    )
     assert report.floor > 7 and not report.failed
     # A pin, or a delete that failed, left number 5; the hint went back to it.
     corrupt(at.memory, paths.HINT, old)
@@ -148,7 +151,10 @@ def test_process_that_slept_finds_the_head_past_what_was_collected() -> None:
         at.commit()
     at.clock.advance(timedelta(days=3))
     at.commit()
-    at.w.gc(Retention(generations=timedelta(days=1), at_least=2), dry_run=False)
+    at.w.upkeep.gc(
+        keeping(generations=timedelta(days=1), at_least=2),
+        dry_run=False,
+    )
     assert sleeper.manifests.find(4) is None
     assert sleeper.manifests.head().generation == 19
 
@@ -177,7 +183,7 @@ def test_manifest_of_a_newer_format_is_unreadable_not_misread() -> None:
     at = Setting(2)
     rewrite(at, 2, format=FORMAT + 1)
     with pytest.raises(Unreadable, match=rf"0002\.json needs format {FORMAT + 1}") as caught:
-        at.fresh().snapshot()
+        at.fresh().read.snapshot()
     assert "upgrade" in caught.value.hint
     at.w.ledger.append([FACT])
     with pytest.raises(Unreadable):
@@ -188,7 +194,7 @@ def test_manifest_with_a_feature_nobody_told_us_about_is_unreadable() -> None:
     at = Setting(2)
     rewrite(at, 2, requires=("deletion_vectors",))
     with pytest.raises(Unreadable, match="deletion_vectors"):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot()
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[1]", b'{"format": 1, "kind": "\xff"}', b"\x00" * 9])
@@ -196,7 +202,7 @@ def test_corrupt_root_manifest_fails_closed_and_is_named(raw: bytes) -> None:
     at = Setting(2)
     corrupt(at.memory, paths.root(2), raw)
     with pytest.raises(Corrupt, match=r"manifests/0+2\.json"):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot()
     at.w.ledger.append([FACT])
     with pytest.raises(Corrupt, match=r"manifests/0+2\.json"):
         at.fresh().committer.commit()
@@ -206,14 +212,14 @@ def test_manifest_in_the_wrong_place_is_corrupt() -> None:
     at = Setting(3)
     corrupt(at.memory, paths.root(3), at.memory.get(paths.root(2)).data)
     with pytest.raises(Corrupt, match="says that it is generation 2"):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot()
 
 
 def test_manifest_of_another_workspace_is_corrupt() -> None:
     at = Setting(2)
     rewrite(at, 2, workspace_id="dev")
     with pytest.raises(Corrupt, match="belongs to acme/dev"):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot()
 
 
 def domain_path(at: Setting) -> str:
@@ -222,10 +228,11 @@ def domain_path(at: Setting) -> str:
 
 def test_missing_domain_manifest_is_corrupt_and_named_never_empty() -> None:
     at = Setting(2)
+    at.w.upkeep.merger.merge(everything=True)
     path = domain_path(at)
     at.memory.delete(path)
     with pytest.raises(Corrupt, match=path):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot().tables()
     at.w.ledger.append([FACT])
     with pytest.raises(Corrupt, match=path):
         at.fresh().committer.commit()
@@ -233,11 +240,12 @@ def test_missing_domain_manifest_is_corrupt_and_named_never_empty() -> None:
 
 def test_damaged_domain_manifest_is_corrupt_and_named() -> None:
     at = Setting(2)
+    at.w.upkeep.merger.merge(everything=True)
     path = domain_path(at)
     damaged = decode(at.memory.get(path).data, DomainManifest, path)
     corrupt(at.memory, path, encode(msgspec.structs.replace(damaged, tables={})))
     with pytest.raises(Corrupt, match=path):
-        at.fresh().snapshot()
+        at.fresh().read.snapshot().tables()
 
 
 def test_hint_never_goes_back() -> None:

@@ -10,9 +10,9 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved, NamespaceCreated
 from arco.errors import Unavailable
-from arco.log.commit import Committed, Nothing
+from arco.log.commit import Committed, NothingToCommit
 from arco.log.envelope import Batch, encode_batch
-from arco.log.inbox import Limits, Rejection, read_rejection
+from arco.log.inbox import CommitLimits, Rejection, read_rejection
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import ObjectMeta
@@ -94,7 +94,7 @@ def test_malformed_batch_is_set_aside_and_blocks_nobody(w: Workspace, raw: bytes
     assert rejection.reason
     assert w.store.get(paths.rejected_object(rejection.key)).data == raw
     assert inbox_names(w.store) == []
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_event_that_cannot_be_taken_rejects_its_batch_alone(
 
 
 def test_numbers_that_no_column_can_hold_stop_nothing(w: Workspace) -> None:
-    w.catalog.create_namespace("sales")
-    asset = w.catalog.create_asset("sales.orders").event_id
+    w.commands.catalog.create_namespace("sales")
+    asset = w.commands.catalog.create_asset("sales.orders").event_id
     huge = w.ledger.append([AssetObserved(asset_id=asset, row_count=2**63, size_bytes=1)])
     made = w.ledger.append([NamespaceCreated(namespace="ops")])
     root = committed(w).head.manifest
     assert logged(w)[-2:] == [*huge.event_ids, *made.event_ids]
-    assert w.read_catalog().namespace("ops").assets == 0
-    assert w.read_catalog().asset_by_id(asset).stats is None
+    assert w.read.catalog().namespace("ops").assets == 0
+    assert w.read.catalog().asset_by_id(asset).stats is None
     assert list(root.skipped.values()) == [1]
 
 
@@ -188,11 +188,11 @@ def test_notification_of_what_is_not_there_does_no_harm(w: Workspace) -> None:
     receipt = w.ledger.append([FACT])
     w.committer.commit(["nowhere", receipt.batch])
     assert logged(w) == list(receipt.event_ids)
-    assert isinstance(w.committer.commit([receipt.batch]), Nothing)
+    assert isinstance(w.committer.commit([receipt.batch]), NothingToCommit)
 
 
 def test_named_batch_goes_first_when_one_commit_cannot_take_all() -> None:
-    w = make_workspace(limits=Limits(batches=2))
+    w = make_workspace(limits=CommitLimits(batches=2))
     receipts = [w.ledger.append([FACT]) for _ in range(5)]
     outcome = w.committer.commit([receipts[4].batch])
     assert isinstance(outcome, Committed)
@@ -201,7 +201,7 @@ def test_named_batch_goes_first_when_one_commit_cannot_take_all() -> None:
 
 
 def test_batch_larger_than_the_limit_is_taken_alone() -> None:
-    w = make_workspace(limits=Limits(bytes=10))
+    w = make_workspace(limits=CommitLimits(bytes=10))
     receipts = [w.ledger.append([FACT]) for _ in range(3)]
     for n in range(1, 4):
         assert committed(w).head.generation == n
@@ -227,7 +227,7 @@ def test_objects_that_cannot_even_be_named_block_nobody() -> None:
     receipt = w.ledger.append([FACT])
     committed(w)
     assert logged(w) == list(receipt.event_ids)
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)
 
 
 def test_object_without_the_ending_of_a_batch_is_left_alone(w: Workspace) -> None:
@@ -236,4 +236,4 @@ def test_object_without_the_ending_of_a_batch_is_left_alone(w: Workspace) -> Non
     root = committed(w).head.manifest
     assert root.consumed == (receipt.batch,)
     assert w.store.get("ledger/inbox/readme").data == b"do not delete"
-    assert isinstance(w.committer.commit(), Nothing)
+    assert isinstance(w.committer.commit(), NothingToCommit)

@@ -9,15 +9,15 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.errors import ClockSkew
-from arco.log.commit import Committed, Nothing
-from arco.state.gc import Retention
+from arco.log.commit import Committed, NothingToCommit
 from arco.state.system import BATCHES
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.model import read_log
-from tests.kit.workspace import inbox_names, make_workspace
+from tests.kit.workspace import corrupt, inbox_names, make_workspace
 
 FACT = AssetObserved(asset_id="A", row_count=1, size_bytes=2)
 DAY = timedelta(days=1)
@@ -46,14 +46,14 @@ class Setting:
         for _ in range(commits):
             self.w.ledger.append([FACT])
             self.w.committer.commit()
-            self.w.merger.merge(everything=True)
+            self.w.upkeep.merger.merge(everything=True)
             self.clock.advance(each)
 
     def assert_nothing_twice(self) -> None:
         ids = [entry.id for entry in read_log(self.w)]
         assert len(set(ids)) == len(ids)
         assert inbox_names(self.memory) == []
-        assert self.fresh().fsck().clean
+        assert self.fresh().upkeep.fsck().clean
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_batch_that_arrives_again_alone_makes_no_commit() -> None:
     at.pass_by(3, timedelta(seconds=1))
     generation = at.w.manifests.head().generation
     at.memory.put(path, raw)
-    assert isinstance(at.fresh().committer.commit(), Nothing)
+    assert isinstance(at.fresh().committer.commit(), NothingToCommit)
     assert at.w.manifests.head().generation == generation
     at.assert_nothing_twice()
 
 
 def test_late_batch_brings_back_nothing_that_was_rolled_back() -> None:
     at = Setting()
-    at.w.catalog.create_namespace("sales")
+    at.w.commands.catalog.create_namespace("sales")
     before = at.w.manifests.head().generation
     hooks = HookStore(at.memory)
     kept: list[tuple[str, bytes]] = []
@@ -105,20 +105,20 @@ def test_late_batch_brings_back_nothing_that_was_rolled_back() -> None:
         kept.append((meta.path, at.memory.get(meta.path).data))
 
     hooks.after("put", paths.INBOX, keep)
-    at.fresh(hooks).catalog.create_asset("sales.mistake")
-    at.w.rollback(before, reason="it was a mistake")
+    at.fresh(hooks).commands.catalog.create_asset("sales.mistake")
+    at.w.upkeep.rollback(before, reason="it was a mistake")
     at.pass_by(2, 2 * DAY)
     at.memory.put(*kept[0])
     at.fresh().committer.commit()
-    assert at.w.read_catalog().assets("sales") == []
-    assert at.w.rebuild(publish=False).same
+    assert at.w.read.catalog().assets("sales") == []
+    assert at.w.upkeep.rebuild(publish=False).same
     at.assert_nothing_twice()
 
 
 def test_look_up_of_a_new_batch_opens_no_old_file() -> None:
     at = Setting()
     at.pass_by(60, 2 * DAY)
-    assert len(at.w.snapshot().manifest(BATCHES).history) > 30
+    assert len(at.w.read.snapshot().manifest(BATCHES).history) > 10
     at.w.ledger.append([FACT])
     hooks = HookStore(at.memory)
     assert isinstance(at.fresh(hooks).committer.commit(), Committed)
@@ -129,14 +129,17 @@ def test_rebuild_gc_and_backup_keep_what_was_consumed() -> None:
     at = Setting()
     path, raw = at.consume()
     at.pass_by(12, 2 * DAY)
-    at.w.gc(Retention(generations=DAY, at_least=2), dry_run=False)
-    at.w.rebuild()
+    at.w.upkeep.gc(
+        keeping(generations=DAY, at_least=2),
+        dry_run=False,
+    )
+    at.w.upkeep.rebuild()
     copy = MemoryStore(at.clock)
-    at.w.backup(copy)
+    at.w.upkeep.backup(copy)
     restored = make_workspace(copy, 99, clock=at.clock)
     for w in (at.w, restored):
         w.store.put(path, raw)
-        assert isinstance(w.committer.commit(), Nothing)
+        assert isinstance(w.committer.commit(), NothingToCommit)
 
 
 # Clocks
@@ -153,11 +156,11 @@ def test_process_with_a_wrong_clock_appends_and_does_not_commit(by: timedelta) -
     at.consume()
     wrong = skewed(at, by)
     receipt = wrong.ledger.append([FACT])
-    for publish in (wrong.committer.commit, lambda: wrong.merger.merge(everything=True)):
+    for publish in (wrong.committer.commit, lambda: wrong.upkeep.merger.merge(everything=True)):
         with pytest.raises(ClockSkew):
             publish()
     with pytest.raises(ClockSkew):
-        wrong.gc(dry_run=False)
+        wrong.upkeep.gc(dry_run=False)
     assert isinstance(at.w.committer.commit(), Committed)
     assert receipt.event_ids[0] in [entry.id for entry in read_log(at.w)]
     at.assert_nothing_twice()
@@ -167,18 +170,18 @@ def test_command_of_a_process_with_a_wrong_clock_is_left_to_the_others() -> None
     at = Setting()
     wrong = skewed(at, DAY)
     with pytest.raises(ClockSkew, match="another process will decide it"):
-        wrong.catalog.create_namespace("sales")
+        wrong.commands.catalog.create_namespace("sales")
     at.w.committer.commit()
-    assert at.w.read_catalog().namespace("sales").assets == 0
+    assert at.w.read.catalog().namespace("sales").assets == 0
 
 
 def test_object_from_the_future_does_not_move_the_time_of_the_log() -> None:
     at = Setting()
     batch = at.w.ledger.append([FACT]).batch
-    entry = at.memory._objects[paths.inbox(batch)]
+    entry = at.memory.objects[paths.inbox(batch)]
     future = entry.meta._replace(last_modified=at.clock.now() + 30_000 * DAY)
-    at.memory._objects[paths.inbox(batch)] = entry._replace(meta=future)
-    at.w.store_clock.measure()
+    at.memory.objects[paths.inbox(batch)] = entry._replace(meta=future)
+    at.w.core.store_clock.measure()
     outcome = at.w.committer.commit()
     assert isinstance(outcome, Committed)
     assert outcome.head.manifest.log_time <= at.clock.now()
@@ -188,12 +191,20 @@ def test_object_from_the_future_does_not_move_the_time_of_the_log() -> None:
 def test_floor_that_arrives_late_does_not_go_back() -> None:
     at = Setting()
     at.pass_by(30, DAY)
-    at.w.gc(Retention(generations=DAY, at_least=2), dry_run=False)
+    at.w.upkeep.gc(
+        keeping(generations=DAY, at_least=2),
+        dry_run=False,
+    )
+    at.pass_by(5, DAY)
+    at.w.upkeep.gc(keeping(generations=DAY, at_least=2), dry_run=False)
     floor = at.w.manifests.floor()
     assert floor > 10
-    at.memory.put(paths.floor(3), b"late")
+    corrupt(at.memory, paths.floor(1), b"late")
     assert at.fresh().manifests.floor() == floor
     at.pass_by(5, DAY)
-    at.w.gc(Retention(generations=DAY, at_least=2), dry_run=False)
+    at.w.upkeep.gc(
+        keeping(generations=DAY, at_least=2),
+        dry_run=False,
+    )
     assert at.w.manifests.floor() > floor
     at.assert_nothing_twice()

@@ -11,14 +11,15 @@ import pytest
 from arco.app import Workspace
 from arco.cli.runs import _settled
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
-from arco.orchestration import states
-from arco.orchestration.board import Board, Changes
+from arco.orchestration.board import Board
 from arco.orchestration.commands import CANCELLED_AT_ONCE
 from arco.orchestration.controllers.cancellation import CHUNK_ROWS, cancellation, end_waiting
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.events import RunCancelRequested, TasksCancelled, TimerFired
 from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RUNS, TASKS
+from arco.state.changes import Changes
 from arco.state.lookup import look_up
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -69,7 +70,7 @@ class Site:
         return make_workspace(self.store, seed, clock=self.clock, **settings)
 
     def run_state(self) -> str:
-        row = self.process(99).snapshot().get(RUNS, RUN)
+        row = self.process(99).read.snapshot().get(RUNS, RUN)
         assert row is not None
         return row.state
 
@@ -86,8 +87,8 @@ class Cost:
         for module in ("snapshot", "warm"):
             monkeypatch.setattr(f"arco.state.{module}.look_up", self._look_up)
         workspace = site.process(2, actor="ana")
-        workspace.projector.listeners.append(self._committed)
-        workspace.orchestration.cancel(RUN)
+        workspace.writer.commits.follow(self._committed)
+        workspace.commands.orchestration.cancel(RUN)
 
     def _look_up(self, *given: Any) -> Any:
         self.look_ups += 1
@@ -106,24 +107,24 @@ def test_cancelling_5000_tasks_looks_up_and_changes_no_more_than_50(
     assert large.look_ups <= small.look_ups
     assert large.changed.total() < small.changed.total()
     assert large.changed["orchestration.runs"] == 1
-    assert not {"orchestration.tasks", "orchestration.dispatch_outbox"} & set(large.changed)
-    row = site.process(3).snapshot().get(RUNS, RUN)
+    assert "orchestration.tasks" not in large.changed
+    row = site.process(3).read.snapshot().get(RUNS, RUN)
     assert row is not None
-    assert (row.state, row.cancelled_by) == (states.RUN_CANCELLING, "ana")
+    assert (row.state, row.cancelled_by) == (RunState.CANCELLING, "ana")
 
 
 def test_command_beside_reports_of_a_large_run_does_not_load_the_run() -> None:
     site = Site(40_000)
     reporter = site.process(4)
-    reporter.merger.merge(everything=True)
+    reporter.upkeep.merger.merge(everything=True)
     ids = [f"t{index:02d}" for index in range(0, 40_000, 4_000)]
     reporter.ledger.append([Attempt(id).started() for id in ids])
     workspace = site.process(2)
-    workspace.orchestration.cancel(RUN)
-    warm = workspace.projector._warm
-    assert TASKS not in {table for table, _ in warm._buckets}
-    rows = {row.task_id: row.state for row in workspace.snapshot().rows(TASKS, RUN)}
-    assert [rows[id] for id in ids] == [states.RUNNING] * len(ids)
+    workspace.commands.orchestration.cancel(RUN)
+    warm = workspace.projector.warm
+    assert TASKS not in {table for table, _ in warm.buckets}
+    rows = {row.task_id: row.state for row in workspace.read.snapshot().rows(TASKS, RUN)}
+    assert [rows[id] for id in ids] == [TaskState.RUNNING] * len(ids)
 
 
 # -- nothing starts, and nothing counts ----------------------------------------------------
@@ -135,7 +136,7 @@ def test_nothing_is_sent_of_a_run_that_is_being_cancelled() -> None:
     f.add(CANCEL)
     sending, _ = ready_dispatch(board_of(f), Limits(), Turn())
     assert {action.run_id for action in sending} == {"run2"}
-    assert set(f.states().values()) == {states.READY}
+    assert set(f.states().values()) == {TaskState.READY}
 
 
 @pytest.mark.parametrize("report", ["succeeded", "failed", "cancelled", "lost"])
@@ -144,8 +145,8 @@ def test_report_of_a_task_that_was_not_ended_yet_ends_it_and_counts_for_nothing(
 ) -> None:
     f = started_run(chain_of(2))
     f.add(CANCEL, getattr(Attempt("t00"), report)())
-    assert f.states() == {"t00": states.CANCELLED, "t01": states.CANCELLED}
-    assert (f.run().state, f.run().retries) == (states.RUN_CANCELLED, 0)
+    assert f.states() == {"t00": TaskState.CANCELLED, "t01": TaskState.CANCELLED}
+    assert (f.run().state, f.run().retries) == (RunState.CANCELLED, 0)
     assert {m.status for m in f.all(MATERIALIZATIONS)} <= {"LATE"}
     assert f.all(PARTITIONS) == []
 
@@ -155,23 +156,23 @@ def test_retry_that_is_due_while_its_run_is_being_cancelled_does_not_start() -> 
     f.add(Attempt("t00").failed(), CANCEL)
     [timer] = f.timers("retry")
     f.add(TimerFired(run_id=RUN, timer_id=timer.timer_id))
-    assert (f.task("t00").state, f.task("t00").attempt) == (states.CANCELLED, 1)
-    assert f.states()["t01"] == states.READY
+    assert (f.task("t00").state, f.task("t00").attempt) == (TaskState.CANCELLED, 1)
+    assert f.states()["t01"] == TaskState.READY
 
 
 def test_tasks_of_a_run_that_is_not_being_cancelled_do_not_end() -> None:
     f = started_run(chain_of(2))
     f.add(TasksCancelled(run_id=RUN, task_ids=("t00", "t01"), force=True))
-    assert f.states() == {"t00": states.READY, "t01": states.BLOCKED}
+    assert f.states() == {"t00": TaskState.READY, "t01": TaskState.BLOCKED}
 
 
 def test_plan_that_comes_after_the_cancellation_is_ignored() -> None:
     f = Folding()
     first, second = plan(chain_of(4), chunks=2)
     f.add(triggered(4), first, CANCEL)
-    assert (f.run().state, f.run().tasks_cancelled) == (states.RUN_CANCELLING, 2)
+    assert (f.run().state, f.run().tasks_cancelled) == (RunState.CANCELLING, 2)
     f.add(second, TasksCancelled(run_id=RUN, task_ids=("t01", "t00")))
-    assert (f.run().state, f.run().tasks_cancelled) == (states.RUN_CANCELLED, 4)
+    assert (f.run().state, f.run().tasks_cancelled) == (RunState.CANCELLED, 4)
     assert set(f.states()) == {"t00", "t01"}
 
 
@@ -199,7 +200,7 @@ def test_tasks_of_a_large_run_end_in_steps_of_a_bounded_size() -> None:
     sizes = steps(f)
     assert max(sizes) <= CHUNK_ROWS
     assert sum(sizes) == 3_002
-    assert (f.run().state, f.run().tasks_cancelled) == (states.RUN_CANCELLED, 3_002)
+    assert (f.run().state, f.run().tasks_cancelled) == (RunState.CANCELLED, 3_002)
     assert f.timers() == []
 
 
@@ -208,9 +209,9 @@ def test_what_is_with_a_worker_is_waited_for_and_given_up_at_once_by_force() -> 
     f.add(Attempt("t00").started(), CANCEL)
     steps(f)
     assert f.states() == {
-        "t00": states.RUNNING,
-        "t01": states.CANCELLED,
-        "t02": states.CANCELLED,
+        "t00": TaskState.RUNNING,
+        "t01": TaskState.CANCELLED,
+        "t02": TaskState.CANCELLED,
     }
     board = board_of(f)
     assert [type(a).__name__ for a in cancellation(board, f.now, TIMING, seen(board))] == [
@@ -243,8 +244,8 @@ def test_small_run_ends_with_the_command_although_nobody_orchestrates(force: boo
         worker = site.process(5)
         worker.ledger.append([Attempt("t00").started()])
         worker.committer.commit()
-    site.process(2).orchestration.cancel(RUN, force=force)
-    assert site.run_state() == states.RUN_CANCELLED
+    site.process(2).commands.orchestration.cancel(RUN, force=force)
+    assert site.run_state() == RunState.CANCELLED
 
 
 def every_to_every(count: int) -> Dag:
@@ -255,50 +256,50 @@ def every_to_every(count: int) -> Dag:
 def test_small_run_with_many_edges_ends_with_the_command() -> None:
     dag = every_to_every(30)
     site = Site(len(dag), dag)
-    site.process(2).orchestration.cancel(RUN)
-    assert site.run_state() == states.RUN_CANCELLED
+    site.process(2).commands.orchestration.cancel(RUN)
+    assert site.run_state() == RunState.CANCELLED
 
 
 def test_largest_cancellation_of_a_small_run_is_one_batch() -> None:
     dag = every_to_every(CANCELLED_AT_ONCE // 2)
     site = Site(len(dag), dag)
-    site.process(2).orchestration.cancel(RUN)
-    assert site.run_state() == states.RUN_CANCELLED
+    site.process(2).commands.orchestration.cancel(RUN)
+    assert site.run_state() == RunState.CANCELLED
 
 
 def test_cancelled_run_with_tasks_at_workers_alone_is_not_waited_for() -> None:
     site = Site(2)
     worker = site.process(5)
     worker.ledger.append([Attempt("t00").started()])
-    worker.orchestration.cancel(RUN)
+    worker.commands.orchestration.cancel(RUN)
     before = site.clock.now()
     row = _settled(site.process(2), RUN)
-    assert (row.state, row.tasks_cancelled) == (states.RUN_CANCELLING, 1)
+    assert (row.state, row.tasks_cancelled) == (RunState.CANCELLING, 1)
     assert site.clock.now() == before
 
 
 def test_large_run_ends_when_an_orchestrator_comes() -> None:
     site = Site(CANCELLED_AT_ONCE + 1)
-    site.process(2).orchestration.cancel(RUN)
-    assert site.run_state() == states.RUN_CANCELLING
+    site.process(2).commands.orchestration.cancel(RUN)
+    assert site.run_state() == RunState.CANCELLING
     orchestrator = OrchestratorProcess(site.store, site.clock, 7)
     for _ in range(4):
         orchestrator.step()
         site.clock.sleep(1)
-    assert site.run_state() == states.RUN_CANCELLED
+    assert site.run_state() == RunState.CANCELLED
     assert vars(orchestrator.board)["runs"] == {}
-    assert site.process(8).rebuild(publish=False).same
+    assert site.process(8).upkeep.rebuild(publish=False).same
 
 
 def test_large_run_is_ended_by_whoever_asks_where_nobody_orchestrates() -> None:
     site = Site(2 * CHUNK_ROWS + 1)
     workspace = site.process(2)
-    workspace.orchestration.cancel(RUN)
-    workspace.orchestration.finish_cancel(RUN)
-    assert site.run_state() == states.RUN_CANCELLED
-    workspace.orchestration.finish_cancel(RUN)  # which changes nothing
+    workspace.commands.orchestration.cancel(RUN)
+    workspace.commands.orchestration.finish_cancel(RUN)
+    assert site.run_state() == RunState.CANCELLED
+    workspace.commands.orchestration.finish_cancel(RUN)  # which changes nothing
     board = Board()
-    board.load(site.process(3).snapshot())
+    board.load(site.process(3).read.snapshot())
     assert board.runs == {}
 
 
@@ -309,7 +310,7 @@ def test_report_of_a_worker_is_not_taken_for_an_orchestrator() -> None:
     OrchestratorProcess(site.store, site.clock, 7).step()  # and dies before the cancellation
     site.clock.sleep(1)
     workspace = site.process(2)
-    workspace.orchestration.cancel(RUN)
+    workspace.commands.orchestration.cancel(RUN)
 
     def report_late() -> None:
         site.clock.meanwhile = None
@@ -317,7 +318,7 @@ def test_report_of_a_worker_is_not_taken_for_an_orchestrator() -> None:
         worker.committer.commit()
 
     site.clock.meanwhile = report_late
-    assert _settled(workspace, RUN).state == states.RUN_CANCELLED
+    assert _settled(workspace, RUN).state == RunState.CANCELLED
 
 
 def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
@@ -326,11 +327,11 @@ def test_large_run_is_left_to_an_orchestrator_that_lives() -> None:
     orchestrator.step()
     site.clock.sleep(6)
     workspace = site.process(2)
-    workspace.orchestration.cancel(RUN)
+    workspace.commands.orchestration.cancel(RUN)
     site.clock.meanwhile = orchestrator.step
-    assert _settled(workspace, RUN).state == states.RUN_CANCELLING
+    assert _settled(workspace, RUN).state == RunState.CANCELLING
     site.clock.meanwhile = None
     for _ in range(5):
         site.clock.sleep(1)
         orchestrator.step()
-    assert site.run_state() == states.RUN_CANCELLED
+    assert site.run_state() == RunState.CANCELLED

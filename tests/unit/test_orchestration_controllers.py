@@ -11,14 +11,14 @@ import pytest
 
 from arco.errors import Invalid
 from arco.log.envelope import Payload
-from arco.log.inbox import Limits as InboxLimits
+from arco.log.inbox import CommitLimits as InboxLimits
 from arco.orchestration.actions import Enqueue, FireTimer, Interrupt, LoseAttempt
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.anti_entropy import MAX_REDELIVERIES, anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.timers import next_due, timers
-from arco.orchestration.controllers.zombies import Alive, zombies
+from arco.orchestration.controllers.zombies import WorkerState, zombies
 from arco.orchestration.events import RunCancelRequested
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.tables import KEPT_HOT, TASKS
@@ -132,7 +132,7 @@ def test_attempt_is_lost_when_its_worker_is_silent_or_does_not_know_it(
     f.wait(running_s)
     alive = {}
     if attempts is not None:
-        alive["w1"] = Alive(f.now - timedelta(seconds=silent_s), frozenset(attempts))
+        alive["w1"] = WorkerState(f.now - timedelta(seconds=silent_s), frozenset(attempts))
     found = zombies(board_of(f), alive, f.now, TIMING, seen(board_of(f)))
     assert [(z.attempt_id, z.worker_id) for z in found] == ([(FIRST.id, "w1")] if lost else [])
 
@@ -154,7 +154,7 @@ def test_work_of_a_cancelled_run_is_told_to_stop_and_given_up_after_the_grace() 
     board = board_of(f)
     since = {RUN: f.now}
     f.wait(TIMING.cancel_grace_s)
-    assert cancellation(board, f.now, TIMING, since) == [Interrupt(id) for id in ids]
+    assert cancellation(board, f.now, TIMING, since) == [Interrupt(RUN, id) for id in ids]
     f.wait(1)
     found = cancellation(board, f.now, TIMING, since)
     assert [type(action) for action in found] == [Interrupt, LoseAttempt] * 2
@@ -169,7 +169,7 @@ def test_clock_of_the_store_takes_nobodys_grace_and_kills_nobody() -> None:
     assert zombies(board, {}, ahead, TIMING, {}) == []
     f.add(RunCancelRequested(run_id=RUN))
     board = board_of(f)
-    assert cancellation(board, ahead, TIMING, {RUN: ahead}) == [Interrupt(FIRST.id)]
+    assert cancellation(board, ahead, TIMING, {RUN: ahead}) == [Interrupt(RUN, FIRST.id)]
 
 
 def test_what_nobody_has_started_is_taken_back_when_its_run_is_cancelled() -> None:
@@ -216,8 +216,8 @@ def test_timers_fire_when_they_are_due_the_oldest_first() -> None:
 def test_nothing_is_done_because_of_time_while_a_commit_has_left_something() -> None:
     clock = SimClock()
     w = make_workspace(clock=clock, limits=InboxLimits(batches=2))
-    reports = w.reports()
-    orchestrator = w.orchestrator(w.memory_queue(), reports, w.signer())
+    reports = w.runtime.reports()
+    orchestrator = w.runtime.orchestrator(w.runtime.memory_queue(), reports, w.runtime.signer())
     w.ledger.append([triggered(2), *plan((Node(), Node())), FIRST.failed()])
     w.ledger.append([Attempt("t01").enqueued(), Attempt("t01").started()])
     orchestrator.tick()
@@ -230,7 +230,7 @@ def test_nothing_is_done_because_of_time_while_a_commit_has_left_something() -> 
     for _ in range(12):
         clock.advance(timedelta(seconds=TIMING.heartbeat_s))
         orchestrator.tick()
-    rows = {row.task_id: row for row in w.snapshot().rows(TASKS, RUN)}
+    rows = {row.task_id: row for row in w.read.snapshot().rows(TASKS, RUN)}
     assert rows["t00"].attempt == 2
     assert rows["t01"].error_code == "infrastructure.worker_lost"
 
@@ -278,15 +278,15 @@ def test_board_that_slept_for_days_does_not_keep_what_has_left() -> None:
     w.ledger.append([triggered(1), *plan(chain_of(1)), FIRST.started()])
     w.committer.commit()
     board = Board()
-    board.load(w.snapshot())
+    board.load(w.read.snapshot())
     assert set(board.runs) == {RUN}
     w.ledger.append([FIRST.succeeded()])
     w.committer.commit()
     clock.advance(KEPT_HOT + timedelta(hours=1))
     w.ledger.append([triggered(1, "run2"), *plan(chain_of(1), "run2")])
     w.committer.commit()
-    w.merger.merge(everything=True)
-    board.advance(w.snapshot())
+    w.upkeep.merger.merge(everything=True)
+    board.advance(w.read.snapshot())
     assert (set(board.runs), board.in_flight) == ({"run2"}, {})
 
 
@@ -333,3 +333,14 @@ def test_times_that_defeat_each_other_are_refused(broken: dict[str, float], reas
 def test_times_that_fit_are_good() -> None:
     assert GOOD.check() == GOOD
     assert Timing().check() == Timing()
+
+
+def test_task_that_is_not_where_its_order_says_takes_no_other_off_the_board() -> None:
+    f = started_run(tuple(Node() for _ in range(4)))
+    board = board_of(f)
+    ready = board.ready[""][RUN]
+    moved = msgspec.structs.replace(f.task("t01"), priority=7)
+    board.unlist_ready(RUN, moved)
+    assert [task_id for _, _, task_id in ready] == ["t00", "t02", "t03"]
+    board.unlist_ready(RUN, moved)
+    assert [task_id for _, _, task_id in ready] == ["t00", "t02", "t03"]

@@ -9,7 +9,7 @@ import msgspec
 
 from arco.app import Workspace
 from arco.catalog.tables import ASSET_NAMES, ASSETS, COLUMNS, NAMESPACES
-from arco.orchestration.commands import Deployed
+from arco.orchestration.deploying import Deployed
 from arco.orchestration.events import DeployedAsset, DeploymentCreated, PartitionKeysChanged
 from arco.orchestration.tables import DEPLOYED_ASSETS, DEPLOYMENTS, DYNAMIC_KEYS, PROJECTS
 from arco.state.system import OUTCOMES
@@ -98,6 +98,10 @@ def test_renamed_asset_keeps_its_id_and_the_catalog_follows() -> None:
     row = f.one(ASSETS, "A")
     assert (row.namespace, row.name, row.created_at) == ("t", "b", created)
     deploy(f, 3, asset("t.c", "A", renamed_from="t.b"))
+    assert f.one(DEPLOYED_ASSETS, "main", "t.c").previous_keys == ["s.a", "t.b"]
+    deploy(f, 4, asset("t.b", "A", renamed_from="t.c"))
+    assert f.one(DEPLOYED_ASSETS, "main", "t.b").previous_keys == ["s.a", "t.c"]
+    deploy(f, 5, asset("t.c", "A", renamed_from="t.b"))
     assert f.one(DEPLOYED_ASSETS, "main", "t.c").previous_keys == ["s.a", "t.b"]
 
 
@@ -199,11 +203,11 @@ def put(w: Workspace, *assets: Any) -> Deployed:
     artifact = b"a zip"
     digest = hashlib.sha256(artifact).hexdigest()
     manifest = msgspec.structs.replace(planning.manifest(*assets), artifact=digest)
-    return w.orchestration.deploy(manifest, artifact)
+    return w.commands.orchestration.deploy(manifest, artifact)
 
 
 def ids(w: Workspace) -> dict[str, str]:
-    return {r.asset_key: r.asset_id for r in w.snapshot().all(DEPLOYED_ASSETS) if r.active}
+    return {r.asset_key: r.asset_id for r in w.read.snapshot().all(DEPLOYED_ASSETS) if r.active}
 
 
 def test_ids_are_given_once_and_go_along_with_renames_and_rollbacks() -> None:
@@ -219,7 +223,7 @@ def test_ids_are_given_once_and_go_along_with_renames_and_rollbacks() -> None:
     put(w, planning.asset("s.c", renamed_from="s.b"))
     put(w, a, planning.asset("s.c", renamed_from="s.b"))
     assert ids(w) == {"s.a": before["s.a"], "s.c": before["s.b"]}
-    back = w.orchestration.rollback(first.deployment_id)
+    back = w.commands.orchestration.rollback(first.deployment_id)
     assert back.number == 5
     assert ids(w) == before
 

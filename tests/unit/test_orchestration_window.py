@@ -9,14 +9,22 @@ import pytest
 
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.ready_dispatch import (
-    Later,
+    Deferred,
     Turn,
-    dispatch_ahead,
     ready_dispatch,
 )
-from arco.orchestration.controllers.zombies import Alive
+from arco.orchestration.controllers.send_ahead import dispatch_ahead
+from arco.orchestration.controllers.zombies import WorkerState
 from arco.orchestration.limits import Limits, Timing
-from arco.orchestration.window import ASSUMED_SLOTS, Window, live_slots, window_size
+from arco.orchestration.window import (
+    ASSUMED_SLOTS,
+    UNPLACED,
+    DispatchWindow,
+    Weights,
+    live_workers,
+    window_size,
+)
+from servo.contract.manifest import Resources
 from tests.kit.runs import RUN, Attempt, Folding, Node, plan, started_run, triggered
 from tests.unit.test_orchestration_controllers import board_of
 
@@ -44,34 +52,125 @@ def test_window_grows_while_idle_slots_take_what_is_sent() -> None:
 
 def test_dead_workers_have_no_slots() -> None:
     silent = timedelta(seconds=30)
-    workers = [Alive(NOW, frozenset(), 4), Alive(NOW - 2 * silent, frozenset(), 64)]
-    assert live_slots(workers, NOW, silent) == 4
+    workers = [WorkerState(NOW, frozenset(), 4), WorkerState(NOW - 2 * silent, frozenset(), 64)]
+    assert live_workers(workers, NOW, silent) == workers[:1]
+
+
+def flying(count: int) -> Board:
+    """A board with so many tasks in the queue."""
+    folding = started_run(tuple(Node() for _ in range(count)))
+    folding.add(*(Attempt(f"t{n:02d}").enqueued() for n in range(count)))
+    return board_of(folding)
+
+
+def admitted(window: DispatchWindow, weight: Resources, weights: Weights, board: Board) -> int:
+    """How many more tasks of a weight may be sent, beside those with these weights."""
+    sent = dict(weights)
+    while window.has_room(weight, "", board, sent) and len(sent) < 10_000:
+        sent["more", f"{len(sent)}"] = weight
+    return len(sent) - len(weights)
+
+
+LARGE = Resources(cpu=16)
+
+
+def test_tasks_of_several_slots_are_sent_as_slots_have_room() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    window.saw_workers(
+        {"w": WorkerState(NOW, frozenset(), 16), "v": WorkerState(NOW, frozenset(), 3)}, NOW
+    )
+    assert admitted(window, Resources(cpu=4), {}, Board()) == 8
+    weights = {(RUN, f"t{n:02d}"): Resources(cpu=4) for n in range(4)}
+    assert admitted(window, Resources(cpu=4), weights, flying(4)) == 4
+
+
+def test_tasks_of_much_memory_are_sent_as_memory_has_room() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    window.saw_workers({"w": WorkerState(NOW, frozenset(), 64, 9_000)}, NOW)
+    assert admitted(window, Resources(memory_mib=3_000), {}, Board()) == 6
+
+
+def test_few_tasks_of_a_weight_are_sent_that_no_worker_is_large_enough_for() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    for workers in ({}, {"w": WorkerState(NOW, frozenset(), 4)}):
+        window.saw_workers(workers, NOW)
+        assert admitted(window, LARGE, {}, Board()) == UNPLACED
+    others = {(RUN, f"{n}"): LARGE for n in range(UNPLACED)}
+    assert admitted(window, Resources(cpu=17), others, Board()) == UNPLACED
+
+
+def test_more_of_a_weight_are_sent_while_unlisted_workers_take_them() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    folding = started_run((Node(),) * 20)
+    folding.add(*(Attempt(f"t{n:02d}").started() for n in range(20)))
+    weights = {(RUN, f"t{n:02d}"): LARGE for n in range(20)}
+    assert admitted(window, LARGE, weights, board_of(folding)) == 20
+
+
+def test_many_weights_share_what_may_wait() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    window.saw_workers({"w": WorkerState(NOW, frozenset(), 4, 9_000)}, NOW)
+    weights: dict[TaskKey, Resources] = {}
+    for n in range(30):
+        weight = Resources(memory_mib=100 + n)
+        for m in range(admitted(window, weight, weights, Board())):
+            weights[f"{n}", f"{m}"] = weight
+    assert len(weights) == 8 + 29, "two for each slot, and one of each weight"
+
+
+def test_larger_tasks_that_wait_take_nobodys_place() -> None:
+    window = DispatchWindow(Limits(), TIMING)
+    board = flying(20)
+    weights = {(RUN, f"t{n:02d}"): LARGE for n in range(20)}
+    assert window.limits(board, weights).max_in_flight == 2 * ASSUMED_SLOTS + 20
+    for slots in (2, 16):
+        window.saw_workers({"w": WorkerState(NOW, frozenset(), slots)}, NOW)
+        assert window.limits(board, weights).max_in_flight == 2 * slots + 20
+
+
+@pytest.mark.parametrize("limits", [Limits(max_in_flight=6), Limits(quotas={"": 6})])
+def test_larger_tasks_that_wait_leave_half_of_what_is_allowed(limits: Limits) -> None:
+    window = DispatchWindow(limits, TIMING)
+    board = flying(3)
+    weights = {(RUN, f"t{n:02d}"): LARGE for n in range(3)}
+    assert admitted(window, LARGE, weights, board) == 0
+    assert window.limits(board, weights).max_in_flight >= 6
+
+
+def test_one_larger_task_is_sent_where_one_task_is_allowed() -> None:
+    assert admitted(DispatchWindow(Limits(max_in_flight=1), TIMING), LARGE, {}, Board()) == 1
+
+
+def test_only_worker_of_a_queue_has_room_for_any_task() -> None:
+    window = DispatchWindow(Limits(), TIMING, slots=2)
+    assert admitted(window, LARGE, {}, Board()) == 1
+    assert window.has_room(Resources(cpu=3), "", Board(), {(RUN, "t00"): LARGE})
 
 
 def test_given_maximum_is_the_upper_bound() -> None:
-    window = Window(Limits(max_in_flight=5, quotas={"a": 2}), TIMING)
-    window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+    window = DispatchWindow(Limits(max_in_flight=5, quotas={"a": 2}), TIMING)
+    window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
     limits = window.limits(Board())
     assert (limits.max_in_flight, limits.quota("a"), limits.quota("b")) == (5, 2, 5)
 
 
 def test_slots_of_other_queues_do_not_count_where_a_queue_has_one_worker() -> None:
-    window = Window(Limits(), TIMING, slots=2)
-    window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+    window = DispatchWindow(Limits(), TIMING, slots=2)
+    window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
     assert window.limits(Board()).max_in_flight == 4
 
 
 def test_window_that_forgets_is_as_it_began() -> None:
     for own, size in [(0, 2 * ASSUMED_SLOTS), (2, 4)]:
-        window = Window(Limits(), TIMING, slots=own)
-        window.saw_workers({"w": Alive(NOW, frozenset(), 64)}, NOW)
+        window = DispatchWindow(Limits(), TIMING, slots=own)
+        window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
         window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
         window.forget()
         assert window.limits(Board()).max_in_flight == size
 
 
 def test_what_ended_fades_from_look_to_look() -> None:
-    window = Window(Limits(), TIMING, slots=2)
+    window = DispatchWindow(Limits(), TIMING, slots=2)
     window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
     sizes = []
     for _ in range(30):
@@ -112,9 +211,11 @@ def test_what_cannot_be_sent_now_takes_no_place() -> None:
     board = board_of(f)
     limits, tasks = Limits(max_in_flight=2), list(board.tasks[RUN].values())
     for later, going in [
-        (Later(), ["t00", "t01"]),
-        (Later(tasks=frozenset({(RUN, "t00"), (RUN, "t02")})), ["t01", "t03"]),
-        (Later(runs=frozenset({RUN})), []),
+        (Deferred(), ["t00", "t01"]),
+        (Deferred(tasks=frozenset({(RUN, "t00"), (RUN, "t02")})), ["t01", "t03"]),
+        (Deferred(kinds=frozenset({("", RUN, "ns.t00"), ("", RUN, "ns.t02")})), ["t01", "t03"]),
+        (Deferred(kinds=frozenset({("", RUN, f"ns.t{n:02d}") for n in range(4)})), []),
+        (Deferred(runs=frozenset({RUN})), []),
     ]:
         sending, _ = ready_dispatch(board, limits, Turn(), later=later)
         assert [action.task_id for action in sending] == going
@@ -132,7 +233,7 @@ class Hall:
         self.f = Folding()
         self._slots = slots
         self._rng = random.Random(1)
-        self._window = Window(Limits(), TIMING)
+        self._window = DispatchWindow(Limits(), TIMING)
         self._turn = Turn()
         self._queue: list[Attempt] = []
         self._working: list[Attempt] = []
@@ -158,7 +259,7 @@ class Hall:
 
     def _send(self) -> None:
         board = board_of(self.f)
-        self._window.saw_workers({"w": Alive(NOW, frozenset(), self._slots)}, NOW)
+        self._window.saw_workers({"w": WorkerState(NOW, frozenset(), self._slots)}, NOW)
         self._window.saw_flight(self._flight, board.in_flight.keys())
         sending, self._turn = ready_dispatch(board, self._window.limits(board), self._turn)
         for action in sending:

@@ -4,13 +4,36 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from arco.orchestration.partition_ranges import by_dimension, check_dimension, choose, latest, pick
-from arco.orchestration.partitions import Calendar, Keys, Names, Space, count, keys_of, merged
+from arco.orchestration.partition_ranges import (
+    by_dimension,
+    check_dimension,
+    latest,
+    pick,
+)
+from arco.orchestration.partition_space import (
+    Calendar,
+    Keys,
+    Names,
+    Ranges,
+    Space,
+    count,
+    keys_of,
+    merged,
+)
 from servo.contract.manifest import StaticDimension
 from servo.errors import Invalid
 from tests.kit.planning import CUSTOMERS, DAYS, REGIONS, TENANTS, asset, time
 
 UNTIL = datetime(2025, 2, 10, 12)
+
+
+def choose(keys: Keys, *texts: str) -> Ranges:
+    """The keys that the texts name; Invalid if the dimension lacks one of them."""
+    found = [pick(keys, text) for text in texts]
+    for each in found:
+        if each.problem:
+            raise each.problem()
+    return merged(numbers for each in found for numbers in each.keys)
 
 
 def keys(calendar: Keys, *texts: str) -> list[object]:
@@ -260,8 +283,8 @@ def test_hour_ranges_take_hours_and_days() -> None:
         ("day", "2025-02-10", "not over yet", "the last is 2025-02-09"),
         ("day", "2025-02-20..", "not over yet", "the last is 2025-02-09"),
         ("day", "..2024-01-01", "before the first partition", "2025-01-01"),
-        ("day", "2025-01-05..2025-01-01", "runs backwards", "date=2025-01-01..2025-01-05"),
-        ("day", "..", "has no ends", "date=all"),
+        ("day", "2025-01-05..2025-01-01", "ends before it starts", "date=2025-01-01..2025-01-05"),
+        ("day", "..", "has neither start nor end", "date=all"),
         ("day", "2025-02-30", "is not a day", "2025-01-01"),
         ("day", "20250101", "is not a day", "2025-01-01"),
         ("day", "2025-01-01T05", "is not a day", "2025-01-01"),

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from arco.orchestration import partition_ranges, planner_tasks
 from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannedInput, PlannedTask, spec_fingerprint
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
-from servo.contract.manifest import AllUpstream, Latest, Window
+from servo.contract.manifest import AllUpstream, Latest, StaticDimension, Window
 from servo.contract.partition import PartitionKey
 from servo.contract.task import MaterializationRef
 from servo.errors import Invalid
@@ -67,22 +68,20 @@ def test_a_whole_task() -> None:
             partition=partition,
             action="run",
             reason="selected; never materialized",
-            inputs=(
-                PlannedInput(
-                    asset="s.orders",
-                    parameter="x",
-                    materializations=(
-                        MaterializationRef(
-                            partition=partition,
-                            materialization_id=current.materialization_id,
-                            path=current.path,
-                        ),
-                    ),
-                ),
-            ),
+            inputs=(0,),
             fingerprint=spec.tasks[0].fingerprint,
         ),
     )
+    assert spec.inputs == (PlannedInput(asset="s.orders", parameter="x", versions=(0, 1)),)
+    assert spec.versions == {
+        "s.orders": (
+            MaterializationRef(
+                partition=partition,
+                materialization_id=current.materialization_id,
+                path=current.path,
+            ),
+        )
+    }
     assert len(spec.tasks[0].fingerprint) == 64
 
 
@@ -171,7 +170,7 @@ def test_an_asset_without_partitions_yet_is_left_out_beside_others() -> None:
         asset("s.a", CUSTOMERS), asset("s.b"), asset("s.c", time(start="2026-01-01"))
     )
     assert names(planned(project, "*")) == ["s.b"]
-    with pytest.raises(Invalid, match=r"nothing to do: s\.a, s\.c have no such partitions yet"):
+    with pytest.raises(Invalid, match=r"nothing to do: no such partitions yet in s\.a, s\.c"):
         planned(project, "s.a", "s.c")
 
 
@@ -191,7 +190,7 @@ def test_a_dimension_that_no_selected_asset_has_is_invalid() -> None:
     assert error.value.hint == "did you mean 'date'?"
     with pytest.raises(Invalid, match="no dimension 'date'") as error:
         planned(CHAIN, "s.board", partitions=("date=2025-01-01",))
-    assert error.value.hint == "they have no partitions"
+    assert error.value.hint == "these assets have no partitions"
 
 
 def test_a_misaligned_range_names_the_asset() -> None:
@@ -217,13 +216,13 @@ def test_a_circle_is_named_in_full() -> None:
     project = manifest(
         asset("a.c", reads("a.b")), asset("a.b", reads("a.a")), asset("a.a", reads("a.c"))
     )
-    with pytest.raises(Invalid, match=r"circle: a\.a -> a\.b -> a\.c -> a\.a"):
+    with pytest.raises(Invalid, match=r"cycle: a\.a -> a\.b -> a\.c -> a\.a"):
         planned(project, "*")
 
 
 def test_an_unknown_input_is_invalid() -> None:
     project = manifest(asset("s.a"), asset("s.b", reads("s.aa")))
-    with pytest.raises(Invalid, match=r"s\.b reads s\.aa, which is not in the manifest") as error:
+    with pytest.raises(Invalid, match=r"s\.b reads s\.aa, which is not deployed") as error:
         planned(project, "s.b")
     assert error.value.hint == "did you mean 's.a'?"
 
@@ -232,14 +231,15 @@ def test_missing_inputs_are_named_with_what_to_add() -> None:
     with pytest.raises(Invalid) as error:
         planned(CHAIN, "s.daily", **JAN)
     assert str(error.value) == (
-        "neither in the plan nor materialized: s.orders date=d:2025-01-01 (read by s.daily); "
-        "s.orders date=d:2025-01-02 (read by s.daily) "
-        "(add + to the selection, as in +s.daily, or materialize them first)"
+        "inputs are missing and not part of this plan: s.daily reads s.orders "
+        "date=d:2025-01-01, which has no data yet; "
+        "s.daily reads s.orders date=d:2025-01-02, which has no data yet "
+        "(add + to the selection, as in +s.daily, or run these inputs first)"
     )
 
 
 def test_only_ten_missing_inputs_are_shown() -> None:
-    with pytest.raises(Invalid, match=r"2025-01-19 \(read by s\.daily\); and 12 more"):
+    with pytest.raises(Invalid, match=r"2025-01-19, which has no data yet; and 12 more"):
         planned(
             CHAIN,
             "s.daily",
@@ -250,20 +250,20 @@ def test_only_ten_missing_inputs_are_shown() -> None:
 
 def test_an_input_that_cannot_exist_is_told_apart() -> None:
     project = manifest(asset("s.a", time(start="2025-01-05")), asset("s.b", DAYS, reads("s.a")))
-    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-01, which it does not have"):
+    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-01, which s\.a does not have"):
         planned(project, "+s.b", partitions=("date=2025-01-01,2025-01-05",))
 
 
 @pytest.mark.parametrize("mapping", [AllUpstream(), Latest()])
 def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", reads("s.a", mapping)))
-    with pytest.raises(Invalid, match=r"any partition of s\.a \(read by s\.b\)"):
+    with pytest.raises(Invalid, match=r"s\.b reads s\.a, which has no data yet"):
         planned(project, "s.b")
 
 
 def test_of_a_window_one_must_exist() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
-    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-10 \(read by s\.b\)"):
+    with pytest.raises(Invalid, match=r"s\.b reads s\.a date=d:2025-01-10, which"):
         planned(project, "s.b")
 
 
@@ -379,5 +379,36 @@ def test_the_past_comes_first_whatever_the_order_of_dimensions() -> None:
 
 @pytest.mark.parametrize("mapping", [Window(-1, 0), AllUpstream(), Latest()])
 def test_an_asset_that_reads_its_present_is_a_circle(mapping: Any) -> None:
-    with pytest.raises(Invalid, match=r"circle: s\.a -> s\.a"):
+    with pytest.raises(Invalid, match=r"reads itself: s\.a -> s\.a"):
         planned(manifest(asset("s.a", DAYS, reads("s.a", mapping))), "s.a")
+
+
+def test_values_that_some_assets_lack_are_not_looked_for_among_similar_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def suggest(item: str, names: object) -> str:
+        asked.append(item)
+        return ""
+
+    monkeypatch.setattr(partition_ranges, "did_you_mean", suggest)
+    ours = StaticDimension(name="key", values=tuple(f"a{n}" for n in range(50)))
+    theirs = StaticDimension(name="key", values=tuple(f"b{n}" for n in range(50)))
+    project = manifest(asset("s.a", ours), asset("s.b", theirs))
+    wanted = tuple(f"key={side}{n}" for side in "ab" for n in range(50))
+    assert len(planned(project, "*", partitions=wanted).tasks) == 100
+    assert asked == []
+    with pytest.raises(Invalid, match="c1"):
+        planned(project, "*", partitions=("key=c1",))
+    assert asked
+
+
+def test_more_dependencies_than_a_run_can_hold_are_refused_before_they_are_laid_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planner_tasks, "MAX_EDGES_PER_RUN", 20)
+    project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", AllUpstream())))
+    assert len(planned(project, "*", partitions=("date=2025-01-01..2025-01-04",)).tasks) == 8
+    with pytest.raises(Invalid, match="more than 20 dependencies"):
+        planned(project, "*", partitions=("date=2025-01-01..2025-01-05",))

@@ -204,7 +204,7 @@ def test_inputs_that_are_read_alike_are_shared() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", REGIONS, reads("s.a", AllUpstream())))
     spec = planned(project, "*", partitions=("date=all",))
     eu, us = spec.tasks[-2:]
-    assert eu.inputs[0] is us.inputs[0]
+    assert eu.inputs == us.inputs == (0,)
     assert eu.depends_on is us.depends_on
 
 

@@ -15,7 +15,7 @@ from arco.quality.tables import (
     CheckStatusRow,
     EvaluationRow,
 )
-from arco.state.fold import Fact, Failure, NoRows, Rows, fold_stage
+from arco.state.fold import Fact, FoldFailure, NoRows, Rows, fold_stage
 from arco.state.table import Table
 from servo.contract.task import CheckResult
 
@@ -56,7 +56,7 @@ def evaluated(
 
 def folded(*payloads: ChecksEvaluated, hours: Sequence[int] = ()) -> Rows:
     rows = Rows(NoRows())
-    failures: list[Failure] = []
+    failures: list[FoldFailure] = []
     facts = [
         Fact(n + 1, START + timedelta(hours=(hours or range(99))[n]), f"E{n}", "", "", payload)
         for n, payload in enumerate(payloads)

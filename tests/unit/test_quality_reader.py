@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from arco.cli.checks import _is_wanted, _named, _standing
 from arco.errors import NotFound
+from arco.quality.events import ChecksEvaluated
 from arco.quality.reader import QualityReader
-from arco.state.fold import Rows
-from arco.state.snapshot import Snapshot
-from arco.state.table import Table
 from servo.contract.task import CheckResult
-from tests.unit.test_quality_fold import BAD, GOOD, evaluated, folded
+from tests.kit.clocks import SimClock
+from tests.kit.derived import derived_workspace
+from tests.unit.test_quality_fold import BAD, GOOD, evaluated
 
 
-class Held:
-    """What a fold has put, as a snapshot would show it."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def rows(self, table: Table[Any], *shard: Any) -> list[Any]:
-        changes = self._rows.changes.get(table, {})
-        return [
-            row for key, (_, row) in sorted(changes.items()) if row and key[: len(shard)] == shard
-        ]
-
-
-def reader(*evaluations: Any) -> QualityReader:
-    return QualityReader(cast(Snapshot, Held(folded(*evaluations))))
+def reader(*evaluations: ChecksEvaluated) -> QualityReader:
+    """What a snapshot shows after these evaluations, one an hour."""
+    clock = SimClock()
+    workspace = derived_workspace(clock=clock)
+    for each in evaluations:
+        workspace.ledger.append([each])
+        workspace.committer.commit()
+        clock.advance(timedelta(hours=1))
+    return QualityReader(workspace.read.snapshot())
 
 
 COUNT = CheckResult(name="row_count", passed=True, kind="row_count")
@@ -53,9 +47,12 @@ def test_the_status_is_that_of_each_partition() -> None:
 
 
 def test_results_are_newest_first() -> None:
-    assert [row.attempt_id for row in FOUND.results("A", check="unique(id)")] == ["3", "2", "1"]
-    first = FOUND.results("A", partition_key="day=d:2025-01-01", check="row_count")
-    assert [row.attempt_id for row in first] == ["3", "1"]
+    unique = FOUND.results("A", matches=lambda row: row.check_name == "unique(id)")
+    assert [row.attempt_id for row in unique] == ["3", "2", "1"]
+    counts = FOUND.results("A", matches=lambda row: row.check_id == "row_count", limit=1)
+    assert [row.attempt_id for row in counts] == ["3"]
+    late = FOUND.results("A", since=unique[1].evaluated_at)
+    assert {row.attempt_id for row in late} == {"2", "3"}
     assert len(FOUND.of_attempt("A", "3")) == 2
 
 
@@ -63,10 +60,11 @@ def test_a_part_of_a_name_names_a_check() -> None:
     results = FOUND.results("A")
     assert _named("unique(id)", "a.b", results) == "unique(id)"
     assert _named("uni", "a.b", results) == "unique(id)"
-    with pytest.raises(NotFound, match=r"more than one check of a\.b is like 'u'"):
+    with pytest.raises(NotFound, match=r"more than one check of a\.b matches 'u'"):
         _named("u", "a.b", results)
-    with pytest.raises(NotFound, match=r"there are: row_count, unique\(id\)"):
-        _named("zzz", "a.b", results)
+    assert _named("zzz", "a.b", results) == ""
+    with pytest.raises(NotFound, match=r"checks: row_count, unique\(id\)"):
+        _named("zzz", "a.b", results, last=True)
 
 
 def test_a_failure_says_since_when() -> None:

@@ -123,9 +123,11 @@ def test_every_setting_reaches_the_manifest() -> None:
         group="g",
         checks=(wire.Check(kind="row_count", name="row_count", params={"min": "1"}),),
         gating=wire.Gating(preset="lenient"),
-        retry=wire.Retry(max_attempts=2, delay_s=10, max_delay_s=60, retry_on=("OSError", "input")),
+        retry=wire.RetrySpec(
+            max_attempts=2, delay_s=10, max_delay_s=60, retry_on=("OSError", "input")
+        ),
         timeout_s=5400,
-        freshness=wire.Freshness(max_age_s=7200, cron="0 6 * * *"),
+        freshness=wire.FreshnessSpec(max_age_s=7200, cron="0 6 * * *"),
         io={"compression": "zstd"},
         resources=wire.Resources(cpu=2, priority=9),
         secrets={"token": wire.SecretRef(provider="env", path="TOKEN")},
@@ -220,7 +222,7 @@ def test_a_parameter_that_nobody_can_pass_is_named() -> None:
     assert messages(bad) == [
         "parameter 'plain' is positional-only",
         "parameter 'bare' has no annotation",
-        "parameter 'number' is of type int, which nobody can pass",
+        "parameter 'number' is of type int, which is neither an input nor the context",
         "parameter 'which' does not say which asset it reads",
         "parameter 'gone': its annotation Missing cannot be evaluated: "
         "name 'Missing' is not defined",
@@ -269,7 +271,7 @@ def test_all_flaws_of_one_asset_are_found_together() -> None:
 
     made, flaws = declared(bad)
     assert [flaw.message for flaw in flaws] == [
-        "parameter 'plain' is of type int, which nobody can pass",
+        "parameter 'plain' is of type int, which is neither an input nor the context",
         "'soon' is not a valid timeout",
         "'nowhere' is not a secret's reference",
         "$.config.rate: 0.5 is a float, and floats have no canonical form",

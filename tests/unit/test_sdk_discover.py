@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -195,6 +197,22 @@ def test_discovery_leaves_the_import_system_as_it_was(tmp_path: Path) -> None:
     assert (list(sys.path), list(sys.meta_path)) == before[:2]
     assert not {"one", "pkg", "pkg.two"} & set(sys.modules)
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_modules_that_are_imported_meanwhile_do_not_stop_discovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Importing(ModuleType):
+        """Another thread's import, at the moment when the loaded modules are looked at."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "__file__":
+                monkeypatch.setitem(sys.modules, f"meanwhile_{len(sys.modules)}", ModuleType("m"))
+            return super().__getattribute__(name)
+
+    monkeypatch.setitem(sys.modules, "importing", Importing("importing"))
+    assert [asset.key for asset in discover(write(tmp_path, one=ONE)).assets] == ["a.one"]
+    assert "one" not in sys.modules
 
 
 def test_what_others_imported_stays_imported(

@@ -59,7 +59,7 @@ class BrokenHost:
 
 def test_results_that_were_not_reported_are_told_although_spark_does_not_end() -> None:
     spark = cast("SparkHost", BrokenHost())
-    with pytest.raises(Unavailable, match="did not take the results of a1"):
+    with pytest.raises(Unavailable, match="did not accept the results of a1"):
         _end_spark(spark, "w1", ["a1"])
     with pytest.raises(RuntimeError, match="no end"):
         _end_spark(spark, "w1", [])

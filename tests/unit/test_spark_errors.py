@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arco.spark.errors import Parts, driver_lost, judge, translate
+from arco.spark.error_info import Parts, driver_lost, judge, translate
 
 ABORTED = "Job aborted due to stage failure: Task 1 in stage 2.0 failed 4 times, "
 LOST = "most recent failure: Lost task 1.3 in stage 2.0 (TID 9) (10.0.0.1 executor 1): "
@@ -84,7 +84,7 @@ def test_an_analysis_error_keeps_its_words_and_loses_its_plan() -> None:
         "Did you mean one of the following? [`id`, `t`.`name`]."
     )
     assert failure.suggestions == ("`id`", "`t`.`name`")
-    assert failure.hint == "there are: id, t.name"
+    assert failure.hint == "candidates: id, t.name"
     assert (failure.sql_line, failure.sql_column) == (2, 1)
     assert failure.details == ""
 

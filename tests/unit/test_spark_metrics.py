@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from arco.spark.metrics import Job, SparkUsage, Stage, TaskStatus
+from arco.spark.metrics import SparkJob, SparkStage, SparkUsage, TaskStatus
 
 
 class Store:
     """Spark's status store: it keeps as many jobs and stages as it likes."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
-        self.stages: dict[int, tuple[Stage, ...]] = {}
+        self.jobs: dict[int, SparkJob] = {}
+        self.stages: dict[int, tuple[SparkStage, ...]] = {}
         self.listed: set[int] | None = None
         self.gone = False
 
@@ -21,10 +21,10 @@ class Store:
             raise ConnectionRefusedError
         return self.listed or set(self.jobs)
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SparkJob | None:
         return self.jobs.get(job_id)
 
-    def stage(self, stage_id: int) -> tuple[Stage, ...]:
+    def stage(self, stage_id: int) -> tuple[SparkStage, ...]:
         return self.stages.get(stage_id, ())
 
     def settle(self) -> None:
@@ -32,13 +32,13 @@ class Store:
 
     def runs(self, number: int, job: str = "SUCCEEDED", **more: Any) -> None:
         """A job with one stage, both of this number."""
-        self.jobs[number] = Job(number, job, (number,), num_tasks=1)
+        self.jobs[number] = SparkJob(number, job, (number,), num_tasks=1)
         done: dict[str, Any] = {
             "status": "COMPLETE",
             "executor_run_time": 10,
             "num_complete_tasks": 1,
         }
-        self.stages[number] = (Stage(number, **(done | more)),)
+        self.stages[number] = (SparkStage(number, **(done | more)),)
 
     def forgets(self, number: int) -> None:
         del self.jobs[number], self.stages[number]
@@ -100,7 +100,7 @@ def test_tasks_that_end_after_their_job_count() -> None:
 
 def test_tasks_that_were_killed_are_waited_for() -> None:
     class Slow(Store):
-        def stage(self, stage_id: int) -> tuple[Stage, ...]:
+        def stage(self, stage_id: int) -> tuple[SparkStage, ...]:
             found = super().stage(stage_id)
             self.runs(1, "FAILED", status="FAILED", executor_run_time=9)
             return found
@@ -115,6 +115,6 @@ def test_a_stage_that_two_jobs_share_counts_once() -> None:
     task = status(store)
     store.runs(1)
     task.progress()
-    store.jobs[2] = Job(2, "SUCCEEDED", (1,))
-    store.stages[1] = (Stage(1, status="SKIPPED"),)  # a later job overwrites what it skips
+    store.jobs[2] = SparkJob(2, "SUCCEEDED", (1,))
+    store.stages[1] = (SparkStage(1, status="SKIPPED"),)  # a later job overwrites what it skips
     assert task.usage() == SparkUsage(executor_run_ms=10, jobs=2, stages=1, tasks=1)

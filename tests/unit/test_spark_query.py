@@ -6,9 +6,10 @@ from datetime import date, datetime
 
 import pytest
 
-from arco.spark.failed import TaskFailed
-from arco.spark.query import Query, dependencies, parse_problem
-from arco.spark.template import Call, Rendered, literal, render, shown
+from arco.spark.query import TaskQuery, dependencies, parse_problem
+from arco.spark.template import literal, shown
+from arco.tasks.failure import TaskFailed
+from servo.contract.template import Call, Rendered, render
 
 
 def test_refs_are_found_once_in_their_order() -> None:
@@ -76,8 +77,8 @@ def test_queries_have_no_problem(sql: str) -> None:
     [
         ("", "empty", ""),
         (" ; ", "empty", ""),
-        ("CREATE TABLE a AS SELECT 1", "CREATE statement is no query", "CREATE"),
-        ("  drop table a", "DROP statement is no query", "drop"),
+        ("CREATE TABLE a AS SELECT 1", "CREATE statement is not a query", "CREATE"),
+        ("  drop table a", "DROP statement is not a query", "drop"),
         ("SELECT 1; DELETE FROM x", "second statement", "DELETE"),
         ("SELECT {{ reff('x') }}", "reff", "{{ reff('x') }}"),
         ("SELECT {{ var }}", "var", "{{ var }}"),
@@ -110,7 +111,7 @@ def test_a_syntax_error_is_where_it_is_in_the_authors_text() -> None:
 )
 def test_values_that_are_not_there_are_refused_with_their_place(sql: str, message: str) -> None:
     with pytest.raises(TaskFailed, match=message) as caught:
-        Query(sql, partition="date=d:2025-01-15", config={"y": 1}, file="a.py", line=3)
+        TaskQuery(sql, partition="date=d:2025-01-15", config={"y": 1}, file="a.py", line=3)
     info = caught.value.info
     assert (info.category, info.code, info.file, info.line) == (
         "user_code",

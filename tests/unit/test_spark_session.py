@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from arco.spark.failed import SparkUnavailable
 from arco.spark.session import start
 from arco.spark.settings import SparkSettings
+from arco.tasks.failure import SparkUnavailable
 
 
 @pytest.fixture
@@ -21,7 +21,9 @@ def place() -> Iterator[str]:
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
-    with pytest.raises(SparkUnavailable, match=f"no Spark Connect server at {place}: ") as caught:
+    with pytest.raises(
+        SparkUnavailable, match=f"no Spark Connect server answers at {place}: "
+    ) as caught:
         start(SparkSettings(remote=f"sc://{place}/;user_id=ana"))
     assert "`remote`" in caught.value.hint
 
@@ -29,7 +31,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(place: str) -> None:
 @pytest.mark.parametrize("masters", ["{}", "{0},{0}"])
 def test_a_master_that_is_not_there_is_told_at_once(place: str, masters: str) -> None:
     url = masters.format(place)
-    with pytest.raises(SparkUnavailable, match=f"no Spark master at {url}: ") as caught:
+    with pytest.raises(SparkUnavailable, match=f"no Spark master answers at {url}: ") as caught:
         start(SparkSettings(master=f"spark://{url}"))
     assert "`master`" in caught.value.hint
 

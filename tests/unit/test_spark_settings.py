@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from arco.errors import Invalid
+from arco.machine import Machine
 from arco.spark.settings import (
     MIB,
-    Machine,
     SparkSettings,
     heap_mib,
     parse,
@@ -40,11 +40,11 @@ def test_a_table_is_parsed_with_values_as_spark_wants_them() -> None:
     ("table", "message", "hint"),
     [
         ({"mastr": "local"}, "unknown key 'mastr' in [spark]", "did you mean 'master'?"),
-        ({"remote": "spark://h:1"}, "no Spark Connect URL", "sc://host:15002"),
+        ({"remote": "spark://h:1"}, "not a Spark Connect URL", "sc://host:15002"),
         ({"master": "sc://h:1"}, "master is a Spark Connect URL", "with remote"),
         ({"conf": {"sql.ansi": "x"}}, "start with `spark.`", "did you mean 'spark.sql.ansi'?"),
         ({"conf": {"spark.x": [1]}}, "conf spark.x must be", ""),
-        ({"packages": ["hadoop-aws"]}, "no Maven coordinate", "group:artifact:version"),
+        ({"packages": ["hadoop-aws"]}, "not a Maven coordinate", "group:artifact:version"),
         ({"fast_start": "yes"}, "Expected `bool`", ""),
         ({"conf": "x"}, "Expected `object`", ""),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from arco.state.columns import values_of
+from arco.state.arrow_columns import values_of
 
 COLUMNS = [
     pa.array(["", "a", "ä", "日本", "😀", "z" * 300], pa.string()),

@@ -18,6 +18,7 @@ from arco.state.fold import (
     Fact,
     Folded,
     NoRows,
+    On,
     Put,
     Rows,
     Stage,
@@ -66,45 +67,48 @@ NOTES = Table("test", "notes", Note, key=["who", "n"])
 WORDS = Table("test", "words", Word, key=["word"], history=History("at", timedelta(hours=1)))
 
 
-def people(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case Said(who=who, word="forget"):
-            yield Delete(PEOPLE, (who,))
-            for note in rows.scan(NOTES, who):
-                yield Delete(NOTES, (who, note.n))
-        case Said(word="boom"):
+def people(rows: Rows, fact: Fact, e: Said) -> Iterator[Change]:
+    match e.word:
+        case "forget":
+            yield Delete(PEOPLE, (e.who,))
+            for note in rows.scan(NOTES, e.who):
+                yield Delete(NOTES, (e.who, note.n))
+        case "boom":
             yield Put(PEOPLE, Person("half", "done"))
             raise RuntimeError("a defect")
-        case Said(who=who, word="huge"):
-            yield Put(PEOPLE, Person(who, "huge"))
-            yield Put(NOTES, Note(who, 1 << 63))
-        case Said(who=who, word=word):
-            yield Put(PEOPLE, Person(who, word))
-            yield Put(NOTES, Note(who, len(rows.scan(NOTES, who))))
+        case "huge":
+            yield Put(PEOPLE, Person(e.who, "huge"))
+            yield Put(NOTES, Note(e.who, 1 << 63))
+        case word:
+            yield Put(PEOPLE, Person(e.who, word))
+            yield Put(NOTES, Note(e.who, len(rows.scan(NOTES, e.who))))
             yield Emit(Echoed(word=word))
 
 
-def words(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case Echoed(word="erase"):
-            yield Delete(WORDS, ("erase",))
-        case Echoed(word=word):
-            known = rows.get(WORDS, word)
-            yield Put(WORDS, Word(word, 1 + (known.times if known else 0), fact.received_at))
+def words(rows: Rows, fact: Fact, e: Echoed) -> Iterator[Change]:
+    if e.word == "erase":
+        yield Delete(WORDS, ("erase",))
+    else:
+        known = rows.get(WORDS, e.word)
+        yield Put(WORDS, Word(e.word, 1 + (known.times if known else 0), fact.received_at))
 
 
-def by_who(fact: Fact) -> Key:
-    return (fact.payload.who,)  # type: ignore[attr-defined]
+def nothing(rows: Rows, fact: Fact, e: Payload) -> Iterator[Change]:
+    yield from ()
 
 
-def by_word(fact: Fact) -> Key:
-    return (fact.payload.word,)  # type: ignore[attr-defined]
+def by_who(fact: Fact, e: Said | Asked) -> str:
+    return e.who
+
+
+def by_word(fact: Fact, e: Echoed) -> str:
+    return e.word
 
 
 CHAIN = Chain(
     [
-        Stage("people", (PEOPLE, NOTES), {Said: by_who, Asked: by_who}, people),
-        Stage("words", (WORDS,), {Echoed: by_word, Asked: by_who}, words),
+        Stage("people", (PEOPLE, NOTES), [On(Said, by_who, people), On(Asked, by_who, nothing)]),
+        Stage("words", (WORDS,), [On(Echoed, by_word, words), On(Asked, by_who, nothing)]),
     ],
     [Said, Asked],
 )
@@ -157,6 +161,16 @@ def test_delete_leaves_a_tombstone_and_scan_sees_what_the_batch_did() -> None:
     )
     assert rows_of(result, PEOPLE) == {("ana",): (3, None)}
     assert rows_of(result, NOTES) == {("ana", 0): (3, None), ("ana", 1): (3, None)}
+
+
+def test_scan_of_a_table_whose_shard_key_is_its_key_sees_what_the_batch_did() -> None:
+    rows = Rows(NoRows())
+    assert rows.scan(PEOPLE, "ana") == []
+    rows.apply(Put(PEOPLE, Person("ana", "hi")), 1)
+    rows.apply(Put(PEOPLE, Person("bo", "ho")), 1)
+    assert rows.scan(PEOPLE, "ana") == [Person("ana", "hi")]
+    rows.apply(Delete(PEOPLE, ("ana",)), 2)
+    assert rows.scan(PEOPLE, "ana") == []
 
 
 def test_delete_of_what_is_not_there_changes_nothing() -> None:
@@ -228,8 +242,8 @@ def test_commands_enter_by_the_first_stage_alone_and_facts_by_all() -> None:
     assert [i for i, _ in CHAIN.entries(recorded(1, Asked(who="ana")))] == [0]
     both = Chain(
         [
-            Stage("one", (PEOPLE,), {Said: by_who}, people),
-            Stage("two", (WORDS,), {Said: by_who}, words),
+            Stage("one", (PEOPLE,), [On(Said, by_who, people)]),
+            Stage("two", (WORDS,), [On(Said, by_who, nothing)]),
         ],
         [Said],
     )
@@ -237,6 +251,11 @@ def test_commands_enter_by_the_first_stage_alone_and_facts_by_all() -> None:
 
 
 def test_table_of_two_stages_is_refused() -> None:
-    stage = Stage("one", (PEOPLE,), {Said: by_who}, people)
+    stages = [Stage(name, (PEOPLE,), [On(Said, by_who, people)]) for name in ("one", "two")]
     with pytest.raises(Invalid, match="two stages"):
-        Chain([stage, stage._replace(name="two")], [Said])
+        Chain(stages, [Said])
+
+
+def test_payload_that_a_stage_has_twice_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"two folds of test\.said"):
+        Stage("one", (PEOPLE,), [On(Said, by_who, people), On(Said, by_who, nothing)])

@@ -11,13 +11,13 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.errors import Unavailable
-from arco.state.doubled import event_ids
-from arco.state.fsck import Finding
-from arco.state.gc import Retention
+from arco.state.duplicate_events import event_ids
+from arco.state.fsck import FsckFinding
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.workspace import clone, corrupt, make_workspace
 
 PINNED = 3
@@ -30,15 +30,18 @@ class Setting:
         self.clock = SimClock()
         self.memory = MemoryStore(self.clock)
         w = self.fresh()
-        w.catalog.create_namespace("sales")
+        w.commands.catalog.create_namespace("sales")
         for n in range(4):
-            w.catalog.create_asset(f"sales.a{n}")
-        w.pins.pin("keep", PINNED, "for the test")
-        w.merger.merge(everything=True)
+            w.commands.catalog.create_asset(f"sales.a{n}")
+        w.upkeep.pins.pin("keep", PINNED, "for the test")
+        w.upkeep.merger.merge(everything=True)
         self.clock.advance(timedelta(days=30))
         for n in range(3):
-            w.catalog.update_asset("sales.a0", description=f"d{n}")
-        w.gc(Retention(generations=timedelta(days=1), at_least=2), dry_run=False)
+            w.commands.catalog.update_asset("sales.a0", description=f"d{n}")
+        w.upkeep.gc(
+            keeping(generations=timedelta(days=1), at_least=2),
+            dry_run=False,
+        )
         self.prefix = f"{w.tenant}/{w.name}/"
 
     def fresh(self, store: MemoryStore | None = None) -> Workspace:
@@ -50,8 +53,8 @@ def at() -> Setting:
     return Setting()
 
 
-def errors(w: Workspace, *, deep: bool = True) -> list[Finding]:
-    return [f for f in w.fsck(deep=deep).findings if f.severity == "error"]
+def errors(w: Workspace, *, deep: bool = True) -> list[FsckFinding]:
+    return [f for f in w.upkeep.fsck(deep=deep).findings if f.severity == "error"]
 
 
 def flip(at: float) -> Callable[[bytes], bytes]:
@@ -91,7 +94,7 @@ def detectable(path: str, damage: str) -> bool:
 def test_fsck_reports_whichever_object_is_damaged(at: Setting, damage: str) -> None:
     change = DAMAGE[damage]
     unnoticed = []
-    assert at.fresh().fsck().clean
+    assert at.fresh().upkeep.fsck().clean
     for meta in list(at.memory.list("")):
         path = meta.path
         store = clone(at.memory, at.clock)
@@ -99,10 +102,10 @@ def test_fsck_reports_whichever_object_is_damaged(at: Setting, damage: str) -> N
             store.delete(path)
         else:
             corrupt(store, path, change(store.get(path).data))
-        report = at.fresh(store).fsck()
+        report = at.fresh(store).upkeep.fsck()
         if report.clean and detectable(path, damage):
             unnoticed.append(path)
-        at.fresh(store).fsck(deep=False)
+        at.fresh(store).upkeep.fsck(deep=False)
     assert unnoticed == []
 
 
@@ -127,7 +130,7 @@ def test_fsck_reports_on_the_newest_generation_that_can_be_read(at: Setting) -> 
     store = clone(at.memory, at.clock)
     head = at.fresh().manifests.head().generation
     corrupt(store, paths.root(head), b"x")
-    report = at.fresh(store).fsck()
+    report = at.fresh(store).upkeep.fsck()
     assert report.generation == head - 1
     assert ("manifest", paths.root(head)) in {(f.code, f.path) for f in report.findings}
 
@@ -144,7 +147,7 @@ def test_fsck_names_a_range_of_missing_generations_once(at: Setting) -> None:
 def test_fsck_does_not_trust_what_this_process_read_before(at: Setting) -> None:
     store = clone(at.memory, at.clock)
     w = at.fresh(store)
-    assert w.fsck().clean and w.read_catalog().assets("sales")
+    assert w.upkeep.fsck().clean and w.read.catalog().assets("sales")
     path = w.manifests.head().manifest.domains["catalog"].path
     store.delete(path)
     assert ("domain_manifest", path) in {(f.code, f.path) for f in errors(w)}
@@ -152,7 +155,7 @@ def test_fsck_does_not_trust_what_this_process_read_before(at: Setting) -> None:
 
 def test_deep_fsck_reads_every_file_once(at: Setting) -> None:
     hooks = HookStore(at.memory)
-    assert make_workspace(hooks, 7, clock=at.clock).fsck().clean
+    assert make_workspace(hooks, 7, clock=at.clock).upkeep.fsck().clean
     files = (paths.SEGMENTS, paths.STATE)
     reads = Counter(
         path
@@ -166,7 +169,7 @@ def test_store_that_is_down_is_an_error_and_no_finding(at: Setting) -> None:
     hooks = HookStore(at.memory)
     hooks.fail("list", paths.MANIFESTS)
     with pytest.raises(Unavailable):
-        make_workspace(hooks, 7, clock=at.clock).fsck()
+        make_workspace(hooks, 7, clock=at.clock).upkeep.fsck()
 
 
 def test_file_that_the_store_cannot_read_is_a_finding(at: Setting) -> None:
@@ -178,11 +181,11 @@ def test_file_that_the_store_cannot_read_is_a_finding(at: Setting) -> None:
 
 def test_fsck_reports_an_event_that_is_in_the_log_twice() -> None:
     w = make_workspace()
-    w.catalog.create_namespace("sales")
+    w.commands.catalog.create_namespace("sales")
     event = w.ledger.event(AssetObserved(asset_id="A", row_count=1, size_bytes=1))
     w.ledger.append([event])
     w.committer.commit()
-    assert w.fsck().clean
+    assert w.upkeep.fsck().clean
     w.ledger.append([event])
     w.committer.commit()
     found = [f for f in errors(w) if f.code == "doubled_event"]

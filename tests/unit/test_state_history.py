@@ -10,9 +10,9 @@ import pytest
 from arco.app import Workspace
 from arco.catalog.events import NamespaceCreated, NamespaceUpdated
 from arco.errors import Refused
-from arco.state.gc import Retention
 from arco.state.system import COMMANDS, OUTCOMES, SEGMENTS
 from tests.kit.clocks import SimClock
+from tests.kit.keeping import keeping
 from tests.kit.model import check_against_model, state_of
 from tests.kit.workspace import make_workspace
 
@@ -44,12 +44,12 @@ def at() -> Setting:
 def test_key_is_admitted_once_within_a_day_and_again_after_it(at: Setting) -> None:
     at.clock.advance(DAY)
     at.say("k", "second")
-    assert at.w.read_catalog().namespace("sales").description == "first"
+    assert at.w.read.catalog().namespace("sales").description == "first"
     at.clock.advance(timedelta(microseconds=1))
     at.say("k", "third")
-    assert at.w.read_catalog().namespace("sales").description == "third"
+    assert at.w.read.catalog().namespace("sales").description == "third"
     check_against_model(at.w)
-    assert at.w.rebuild(publish=False).same
+    assert at.w.upkeep.rebuild(publish=False).same
 
 
 @pytest.mark.parametrize("merge", [True, False], ids=["merged", "not merged"])
@@ -57,19 +57,19 @@ def test_row_that_left_is_still_read_but_not_folded(at: Setting, merge: bool) ->
     at.clock.advance(3 * DAY)
     at.say("other", "later")
     if merge:
-        at.w.merger.merge(everything=True)
-        assert at.w.snapshot().manifest(COMMANDS).history
+        at.w.upkeep.merger.merge(everything=True)
+        assert at.w.read.snapshot().manifest(COMMANDS).history
     fresh = make_workspace(at.w.store, 9, clock=at.clock)
-    assert fresh.snapshot().get(COMMANDS, "k") is not None
-    assert {row.idempotency_key for row in fresh.snapshot().all(OUTCOMES)} >= {"k", "other"}
+    assert fresh.read.snapshot().get(COMMANDS, "k") is not None
+    assert {row.idempotency_key for row in fresh.read.snapshot().all(OUTCOMES)} >= {"k", "other"}
     event = fresh.ledger.event(
         NamespaceUpdated(namespace="sales", description="again"), idempotency_key="k"
     )
     fresh.ledger.append([event])
     fresh.committer.commit()
-    assert fresh.read_catalog().namespace("sales").description == "again"
+    assert fresh.read.catalog().namespace("sales").description == "again"
     check_against_model(fresh)
-    assert fresh.rebuild(publish=False).same
+    assert fresh.upkeep.rebuild(publish=False).same
 
 
 def test_history_is_one_file_for_each_day_however_often_it_is_merged(at: Setting) -> None:
@@ -79,27 +79,27 @@ def test_history_is_one_file_for_each_day_however_often_it_is_merged(at: Setting
     for key in itertools.islice(keys, 10):
         at.clock.advance(timedelta(hours=10))
         at.say(key, key)
-        at.w.merger.merge(everything=True)
-        days = [ref.day for ref in at.w.snapshot().manifest(COMMANDS).history]
+        at.w.upkeep.merger.merge(everything=True)
+        days = [ref.days for ref in at.w.read.snapshot().manifest(COMMANDS).history]
         assert len(set(days)) == len(days)
     assert len(days) >= 2
-    files = at.w.snapshot().manifest(COMMANDS).files()
+    files = at.w.read.snapshot().manifest(COMMANDS).files()
     assert sum(ref.rows for ref in files) == 12
     check_against_model(at.w)
 
 
 def test_key_used_again_after_it_left_reads_as_its_newest_row_everywhere(at: Setting) -> None:
     at.clock.advance(3 * DAY)
-    at.w.merger.merge(everything=True)
+    at.w.upkeep.merger.merge(everything=True)
     at.say("x", "nudge the log's time")
-    at.w.merger.merge(everything=True)
+    at.w.upkeep.merger.merge(everything=True)
     at.say("k", "second use")
-    at.w.merger.merge(everything=True)
-    s = at.w.snapshot()
+    at.w.upkeep.merger.merge(everything=True)
+    s = at.w.read.snapshot()
     assert s.manifest(COMMANDS).history and s.manifest(COMMANDS).base
     newest = s.get(COMMANDS, "k")
     assert newest is not None and newest.received_at == at.clock.now()
-    with at.w.sql() as engine:
+    with at.w.read.sql() as engine:
         sql = "SELECT received_at FROM log.commands WHERE idempotency_key = 'k'"
         assert engine.query(s, sql).table.to_pylist() == [{"received_at": at.clock.now()}]
         count = "SELECT count(*) AS n FROM log.commands"
@@ -109,15 +109,18 @@ def test_key_used_again_after_it_left_reads_as_its_newest_row_everywhere(at: Set
 
 def test_key_that_was_forgotten_is_a_new_key_to_tier1_even_after_gc(at: Setting) -> None:
     payload = NamespaceUpdated(namespace="sales", description="from tier 1")
-    first = at.w.tier1.execute(payload, idempotency_key="monthly")
+    first = at.w.commands.tier1.execute(payload, idempotency_key="monthly")
     at.clock.advance(30 * DAY)
     for n in range(4):
         at.say(f"n{n}", str(n))
     at.clock.advance(30 * DAY)
-    at.w.gc(Retention(generations=DAY, at_least=2), dry_run=False)
-    second = at.w.tier1.execute(payload, idempotency_key="monthly")
+    at.w.upkeep.gc(
+        keeping(generations=DAY, at_least=2),
+        dry_run=False,
+    )
+    second = at.w.commands.tier1.execute(payload, idempotency_key="monthly")
     assert not second.replayed and second.event_id != first.event_id
-    assert at.w.read_catalog().namespace("sales").description == "from tier 1"
+    assert at.w.read.catalog().namespace("sales").description == "from tier 1"
     check_against_model(at.w)
 
 
@@ -125,8 +128,8 @@ def test_log_lists_all_its_segments_though_they_leave_the_hot_table(at: Setting)
     for n in range(5):
         at.clock.advance(timedelta(hours=2))
         at.say(f"s{n}", str(n))
-        at.w.merger.merge(everything=True)
-    s = at.w.snapshot()
+        at.w.upkeep.merger.merge(everything=True)
+    s = at.w.read.snapshot()
     assert s.manifest(SEGMENTS).history
     assert sorted(row.first_position for row in s.all(SEGMENTS)) == list(range(1, 8))
     assert s.get(SEGMENTS, 1) is not None
@@ -136,10 +139,10 @@ def test_same_request_under_a_key_is_replayed_by_tier1_while_it_is_remembered(
     at: Setting,
 ) -> None:
     payload = NamespaceCreated(namespace="ops")
-    first = at.w.tier1.execute(payload, idempotency_key="create-ops")
+    first = at.w.commands.tier1.execute(payload, idempotency_key="create-ops")
     at.clock.advance(DAY)
-    again = at.w.tier1.execute(payload, idempotency_key="create-ops")
+    again = at.w.commands.tier1.execute(payload, idempotency_key="create-ops")
     assert again.replayed and again.event_id == first.event_id
     with pytest.raises(Refused):
-        at.w.tier1.execute(payload, idempotency_key="other")
+        at.w.commands.tier1.execute(payload, idempotency_key="other")
     assert state_of(at.w)["log.outcomes"][("create-ops",)][1]["status"] == "applied"

@@ -34,11 +34,11 @@ class Setting:
         self.hooks = HookStore(self.memory)
         self.w = make_workspace(self.memory, 1, clock=self.clock)
         self.times = [self.clock.now()]
-        self.w.catalog.create_namespace("sales")
+        self.w.commands.catalog.create_namespace("sales")
         for n in range(4):
             self.clock.advance(timedelta(minutes=1))
             self.times.append(self.clock.now())
-            self.w.catalog.create_asset(f"sales.a{n}")
+            self.w.commands.catalog.create_asset(f"sales.a{n}")
 
     def reader(self) -> Workspace:
         return make_workspace(self.hooks, 5, clock=self.clock)
@@ -53,65 +53,65 @@ def at() -> Setting:
 
 
 def assets(w: Workspace, where: Any) -> int:
-    return len(w.read_catalog(where).assets("sales"))
+    return len(w.read.catalog(where).assets("sales"))
 
 
 def test_current_is_the_newest_and_generations_are_what_they_were(at: Setting) -> None:
     assert assets(at.w, None) == assets(at.w, Current()) == 4
     assert [assets(at.w, Generation(n)) for n in range(1, 6)] == [0, 1, 2, 3, 4]
-    assert at.w.snapshot(Generation(0)).all(NAMESPACES) == []
+    assert at.w.read.snapshot(Generation(0)).all(NAMESPACES) == []
 
 
 def test_generation_above_the_head_is_not_yet(at: Setting) -> None:
     with pytest.raises(NotYet, match="newest is 5") as caught:
-        at.w.snapshot(Generation(6))
+        at.w.read.snapshot(Generation(6))
     assert caught.value.retry_after_s > 0
 
 
 def test_generation_below_zero_is_not_found(at: Setting) -> None:
     with pytest.raises(NotFound):
-        at.w.snapshot(Generation(-1))
+        at.w.read.snapshot(Generation(-1))
 
 
 def test_as_of_is_the_generation_that_was_current_then(at: Setting) -> None:
     second = timedelta(seconds=1)
-    found = [at.w.snapshot(AsOf(t + second)).generation for t in at.times]
+    found = [at.w.read.snapshot(AsOf(t + second)).generation for t in at.times]
     assert found == [1, 2, 3, 4, 5]
-    assert [at.w.snapshot(AsOf(t)).generation for t in at.times] == [1, 2, 3, 4, 5]
-    assert at.w.snapshot(AsOf(at.times[0] - second)).generation == 0
-    assert at.w.snapshot(AsOf(at.times[-1] + timedelta(days=9))).generation == 5
+    assert [at.w.read.snapshot(AsOf(t)).generation for t in at.times] == [1, 2, 3, 4, 5]
+    assert at.w.read.snapshot(AsOf(at.times[0] - second)).generation == 0
+    assert at.w.read.snapshot(AsOf(at.times[-1] + timedelta(days=9))).generation == 5
 
 
 def test_as_of_row_is_the_first_generation_at_which_it_holds(at: Setting) -> None:
     def where(n: int) -> AsOfRow[Any]:
         return AsOfRow(NAMESPACES, ("sales",), lambda row: row.assets >= n, f"{n} assets")
 
-    assert [at.w.snapshot(where(n)).generation for n in range(5)] == [1, 2, 3, 4, 5]
+    assert [at.w.read.snapshot(where(n)).generation for n in range(5)] == [1, 2, 3, 4, 5]
     with pytest.raises(NotYet, match="5 assets"):
-        at.w.snapshot(where(5))
+        at.w.read.snapshot(where(5))
 
 
 def test_snapshot_stays_what_it_is_while_the_world_goes_on(at: Setting) -> None:
-    s = at.w.snapshot()
+    s = at.w.read.snapshot()
     before = state_of(at.w, s)
-    at.w.catalog.drop_asset("sales.a0")
-    at.w.merger.merge(everything=True)
+    at.w.commands.catalog.drop_asset("sales.a0")
+    at.w.upkeep.merger.merge(everything=True)
     assert state_of(at.w, s) == before
     assert s.refresh().generation == 7
     assert len(s.refresh().all(ASSETS)) == 3
 
 
 def test_refresh_of_what_has_not_changed_is_itself(at: Setting) -> None:
-    s = at.w.snapshot()
+    s = at.w.read.snapshot()
     assert s.refresh() is s
 
 
 def test_refresh_reads_only_the_files_that_are_new(at: Setting) -> None:
     reader = at.reader()
-    s = reader.snapshot()
+    s = reader.read.snapshot()
     for row in s.rows(ASSET_NAMES, "sales"):
         s.get(ASSETS, row.asset_id)
-    at.w.catalog.create_asset("sales.new")
+    at.w.commands.catalog.create_asset("sales.new")
     at.hooks.calls.clear()
     fresh = s.refresh()
     for row in fresh.rows(ASSET_NAMES, "sales"):
@@ -130,7 +130,7 @@ def large(at: Setting) -> tuple[FileRef, list[str]]:
     ]
     ids = at.w.ledger.append(made).event_ids
     at.w.committer.commit()
-    ref = at.w.snapshot().manifest(ASSETS).l0[-1]
+    (ref,) = at.w.read.snapshot().head.manifest.l0[str(ASSETS)]
     assert ref.bytes > parquet.WHOLE_FILE_BYTES
     return ref, list(ids)
 
@@ -140,7 +140,7 @@ def test_look_up_reads_only_some_row_groups_of_a_large_file(
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 500)
     ref, ids = large(at)
-    s = at.reader().snapshot()
+    s = at.reader().read.snapshot()
     at.hooks.calls.clear()
     for asset_id in (ids[0], ids[-1], ids[3_456]):
         row = s.get(ASSETS, asset_id)
@@ -159,24 +159,24 @@ def test_look_up_reads_only_some_row_groups_of_a_large_file(
 
 
 def test_missing_state_file_is_corrupt_and_named_never_empty(at: Setting) -> None:
-    (path,) = at.files(f"{paths.STATE}catalog/namespaces/l0/")[:1]
+    path = at.w.read.snapshot().manifest(NAMESPACES).l0[-1].path
     at.memory.delete(path)
-    s = at.reader().snapshot()
+    s = at.reader().read.snapshot()
     with pytest.raises(Corrupt, match=path):
         s.all(NAMESPACES)
     with pytest.raises(Corrupt, match=path):
         s.get(NAMESPACES, "sales")
-    with at.reader().sql() as engine, pytest.raises(Corrupt, match=path):
+    with at.reader().read.sql() as engine, pytest.raises(Corrupt, match=path):
         engine.query(s, "SELECT * FROM catalog.namespaces")
 
 
 @pytest.mark.parametrize("at_byte", [0, 100, -1])
 def test_flipped_byte_in_a_state_file_is_corrupt_and_named(at: Setting, at_byte: int) -> None:
-    (path,) = at.files(f"{paths.STATE}catalog/namespaces/l0/")[:1]
+    path = at.w.read.snapshot().manifest(NAMESPACES).l0[-1].path
     raw = bytearray(at.memory.get(path).data)
     raw[at_byte] ^= 1
     corrupt(at.memory, path, bytes(raw))
-    s = at.reader().snapshot()
+    s = at.reader().read.snapshot()
     with pytest.raises(Corrupt, match=path):
         s.all(NAMESPACES)
     with pytest.raises(Corrupt, match=path):
@@ -188,7 +188,7 @@ def test_damage_in_a_large_file_is_corrupt_and_named(at: Setting, damage: str) -
     ref, ids = large(at)
     path = ref.path
     raw = bytearray(at.memory.get(path).data)
-    s = at.reader().snapshot()
+    s = at.reader().read.snapshot()
     match damage:
         case "missing":
             at.memory.delete(path)
@@ -205,7 +205,7 @@ def test_damage_in_a_large_file_is_corrupt_and_named(at: Setting, damage: str) -
 
 
 def test_missing_or_damaged_segment_is_corrupt_and_named(at: Setting) -> None:
-    row = at.w.snapshot().get(SEGMENTS, 2)
+    row = at.w.read.snapshot().get(SEGMENTS, 2)
     assert row is not None
     good = at.memory.get(row.path).data
     corrupt(at.memory, row.path, good[:-5] + b"?" + good[-4:])
@@ -215,4 +215,4 @@ def test_missing_or_damaged_segment_is_corrupt_and_named(at: Setting) -> None:
     with pytest.raises(Corrupt, match=row.path):
         segment.read_table(at.memory, segment_ref(row))
     with pytest.raises(Corrupt, match=row.path):
-        at.reader().rebuild(publish=False)
+        at.reader().upkeep.rebuild(publish=False)

@@ -14,37 +14,38 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
-import msgspec
 import pytest
 
 from arco.app import Workspace
 from arco.catalog.events import Column
+from arco.catalog.tables import NAMESPACES
 from arco.errors import Corrupt, Invalid, Unavailable
 from arco.log.manifest import ColumnSpec
-from arco.state.project import with_table
 from arco.state.snapshot import Generation
 from arco.state.sql import IDLE_PROCESSES, SqlEngine, SqlLimits
-from arco.state.sqlprocess import Query, SqlProcess
+from arco.state.sqlprocess import SqlProcess, SqlQuery
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     workspace = Workspace.open(str(tmp_path / "store"), "acme", "test")
-    workspace.catalog.create_namespace("sales", owners=["ana"])
+    workspace.commands.catalog.create_namespace("sales", owners=["ana"])
     for name in ("orders", "items"):
         columns = [Column(name="id", type="bigint"), Column(name="at", type="date")]
-        workspace.catalog.create_asset(f"sales.{name}", columns=columns, tags={"tier": "gold"})
+        workspace.commands.catalog.create_asset(
+            f"sales.{name}", columns=columns, tags={"tier": "gold"}
+        )
     return workspace
 
 
 @pytest.fixture
 def engine(workspace: Workspace) -> Iterator[SqlEngine]:
-    with workspace.sql() as engine:
+    with workspace.read.sql() as engine:
         yield engine
 
 
 def ask(workspace: Workspace, engine: SqlEngine, sql: str, at: int | None = None) -> list[object]:
-    snapshot = workspace.snapshot(None if at is None else Generation(at))
+    snapshot = workspace.read.snapshot(None if at is None else Generation(at))
     return [tuple(row.values()) for row in engine.query(snapshot, sql).table.to_pylist()]
 
 
@@ -78,9 +79,9 @@ def test_every_way_to_name_a_table_finds_its_rows(
 
 
 def test_a_query_sees_the_generation_it_was_given(workspace: Workspace, engine: SqlEngine) -> None:
-    before = workspace.snapshot().generation
-    workspace.catalog.rename_asset("sales.orders", "orders_raw")
-    workspace.catalog.drop_asset("sales.items")
+    before = workspace.read.snapshot().generation
+    workspace.commands.catalog.rename_asset("sales.orders", "orders_raw")
+    workspace.commands.catalog.drop_asset("sales.items")
     names = "SELECT name FROM catalog.assets ORDER BY name"
     assert ask(workspace, engine, names, before) == [("items",), ("orders",)]
     assert ask(workspace, engine, names) == [("orders_raw",)]
@@ -89,12 +90,12 @@ def test_a_query_sees_the_generation_it_was_given(workspace: Workspace, engine: 
 def test_rows_are_the_same_before_and_after_a_merge(
     workspace: Workspace, engine: SqlEngine
 ) -> None:
-    workspace.catalog.drop_asset("sales.items")
+    workspace.commands.catalog.drop_asset("sales.items")
     sql = "SELECT * FROM catalog.columns ORDER BY ALL"
     before = ask(workspace, engine, sql)
-    workspace.merger.merge(everything=True)
+    workspace.upkeep.merger.merge(everything=True)
     assert ask(workspace, engine, sql) == before
-    workspace.catalog.add_column("sales.orders", Column(name="total", type="double"))
+    workspace.commands.catalog.add_column("sales.orders", Column(name="total", type="double"))
     assert len(ask(workspace, engine, sql)) == len(before) + 1
 
 
@@ -137,7 +138,7 @@ def test_an_unknown_table_is_answered_with_those_there_are(
 def test_rows_past_the_limit_are_cut_and_said_to_be(
     workspace: Workspace, engine: SqlEngine
 ) -> None:
-    snapshot = workspace.snapshot()
+    snapshot = workspace.read.snapshot()
     cut = engine.query(snapshot, "SELECT * FROM range(5000)", SqlLimits(rows=7))
     whole = engine.query(snapshot, "SELECT * FROM range(7)", SqlLimits(rows=7))
     assert (cut.table.num_rows, cut.truncated) == (7, True)
@@ -147,13 +148,13 @@ def test_rows_past_the_limit_are_cut_and_said_to_be(
 def test_a_query_that_takes_too_long_is_ended(workspace: Workspace, engine: SqlEngine) -> None:
     sql = "SELECT count(*) FROM range(1000000000) a, range(1000) b WHERE a.range % 7 = b.range"
     with pytest.raises(Unavailable, match="longer than"):
-        engine.query(workspace.snapshot(), sql, SqlLimits(timeout_s=0.2))
+        engine.query(workspace.read.snapshot(), sql, SqlLimits(timeout_s=0.2))
 
 
 def test_a_damaged_file_is_an_error_that_names_it(
     workspace: Workspace, engine: SqlEngine, tmp_path: Path
 ) -> None:
-    (file,) = (tmp_path / "store/acme/test/state/catalog/namespaces/l0").glob("*1-*.parquet")
+    (file,) = (tmp_path / "store/acme/test/state/changes").glob("*1-*.parquet")
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 1
     file.write_bytes(raw)
@@ -164,12 +165,10 @@ def test_a_damaged_file_is_an_error_that_names_it(
 def test_a_column_that_older_files_lack_is_null_there(
     workspace: Workspace, engine: SqlEngine
 ) -> None:
-    head = workspace.manifests.head()
-    domain = workspace.manifests.domains(head)["catalog"]
-    table = domain.tables["namespaces"]
-    grown = msgspec.structs.replace(table, columns=(*table.columns, ColumnSpec("cost", "double")))
-    snapshot = workspace.snapshot()
-    snapshot.domains["catalog"] = with_table(domain, "namespaces", grown)
+    workspace.upkeep.merger.merge(everything=True)
+    snapshot = workspace.read.snapshot()
+    table = snapshot.contents.table("catalog.namespaces", NAMESPACES.manifest())
+    table.columns = (*table.columns, ColumnSpec("cost", "double"))
     found = engine.query(snapshot, "SELECT namespace, cost FROM catalog.namespaces").table
     assert found.to_pylist() == [{"namespace": "sales", "cost": None}]
 
@@ -177,7 +176,7 @@ def test_a_column_that_older_files_lack_is_null_there(
 def test_a_missing_file_is_an_error_that_names_it(
     workspace: Workspace, engine: SqlEngine, tmp_path: Path
 ) -> None:
-    (file,) = (tmp_path / "store/acme/test/state/catalog/namespaces/l0").glob("*1-*.parquet")
+    (file,) = (tmp_path / "store/acme/test/state/changes").glob("*1-*.parquet")
     file.unlink()
     with pytest.raises(Corrupt, match=file.name):
         ask(workspace, engine, "SELECT * FROM catalog.namespaces")
@@ -204,7 +203,7 @@ def test_no_query_takes_longer_than_it_may(
     workspace: Workspace, engine: SqlEngine, sql: str
 ) -> None:
     with pytest.raises(Unavailable, match=r"longer than 0.05 s"):
-        engine.query(workspace.snapshot(), sql, SqlLimits(timeout_s=0.05, memory_mib=4096))
+        engine.query(workspace.read.snapshot(), sql, SqlLimits(timeout_s=0.05, memory_mib=4096))
     assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
 
 
@@ -224,7 +223,7 @@ def test_no_query_has_more_memory_than_it_may(
 ) -> None:
     limits = SqlLimits(memory_mib=256, rows=100, timeout_s=300)
     with pytest.raises(Invalid, match="more than 256 MiB of memory"):
-        engine.query(workspace.snapshot(), sql, limits)
+        engine.query(workspace.read.snapshot(), sql, limits)
     assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
 
 
@@ -234,10 +233,10 @@ from arco.app import Workspace
 from arco.errors import Invalid
 from arco.state.sql import SqlLimits
 workspace = Workspace.open(sys.argv[1], "acme", "test")
-with workspace.sql(SqlLimits(memory_mib=256, timeout_s=300)) as engine:
-    engine.query(workspace.snapshot(), "SELECT 1")
+with workspace.read.sql(SqlLimits(memory_mib=256, timeout_s=300)) as engine:
+    engine.query(workspace.read.snapshot(), "SELECT 1")
     try:
-        engine.query(workspace.snapshot(), sys.argv[2])
+        engine.query(workspace.read.snapshot(), sys.argv[2])
     except Invalid:
         pass
     else:
@@ -267,8 +266,8 @@ def test_result_that_is_too_large_is_refused(workspace: Workspace, engine: SqlEn
     limits = SqlLimits(result_mib=1)
     sql = "SELECT repeat('x', 1000) FROM range(5000)"
     with pytest.raises(Invalid, match="larger than 1 MiB"):
-        engine.query(workspace.snapshot(), sql, limits)
-    few = engine.query(workspace.snapshot(), sql, SqlLimits(result_mib=1, rows=500))
+        engine.query(workspace.read.snapshot(), sql, limits)
+    few = engine.query(workspace.read.snapshot(), sql, SqlLimits(result_mib=1, rows=500))
     assert (few.table.num_rows, few.truncated) == (500, True)
 
 
@@ -296,9 +295,9 @@ def test_process_that_is_killed_is_an_error_and_the_next_query_has_another(
     workspace: Workspace, engine: SqlEngine
 ) -> None:
     assert ask(workspace, engine, "SELECT 1") == [(1,)]
-    (process,) = engine._idle
-    os.kill(process._child.pid, signal.SIGKILL)
-    process._child.wait()
+    (process,) = engine.idle
+    os.kill(process.child.pid, signal.SIGKILL)
+    process.child.wait()
     assert ask(workspace, engine, "SELECT 2") == [(2,)]
 
 
@@ -306,9 +305,15 @@ def test_crash_in_the_middle_of_a_query_is_an_error_of_ours(
     workspace: Workspace, engine: SqlEngine
 ) -> None:
     ask(workspace, engine, "SELECT 1")
-    (process,) = engine._idle
-    killer = threading.Timer(0.2, lambda: os.kill(process._child.pid, signal.SIGSEGV))
-    killer.start()
+    (process,) = engine.idle
+
+    def kill() -> None:
+        while process in engine.idle:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the query, which never ends, has reached it
+        os.kill(process.child.pid, signal.SIGSEGV)
+
+    threading.Thread(target=kill, daemon=True).start()
     with pytest.raises(Invalid, match="SIGSEGV"):
         ask(
             workspace,
@@ -319,13 +324,13 @@ def test_crash_in_the_middle_of_a_query_is_an_error_of_ours(
 
 def test_process_is_used_again_and_keeps_nothing(workspace: Workspace, engine: SqlEngine) -> None:
     ask(workspace, engine, "SELECT count(*) FROM catalog.assets")
-    (process,) = engine._idle
+    (process,) = engine.idle
     with pytest.raises(Invalid):
         ask(workspace, engine, "SELECT * FROM duckdb_views() WHERE view_name = nope")
     assert ask(workspace, engine, "SELECT count(*) FROM duckdb_views() WHERE NOT internal") == [
         (0,)
     ]
-    assert engine._idle == [process]
+    assert engine.idle == [process]
 
 
 def test_process_that_runs_queries_has_no_credentials(
@@ -333,11 +338,11 @@ def test_process_that_runs_queries_has_no_credentials(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
     ask(workspace, engine, "SELECT 1")
-    (process,) = engine._idle
-    environment = Path(f"/proc/{process._child.pid}/environ").read_bytes()
-    command = Path(f"/proc/{process._child.pid}/cmdline").read_bytes()
+    (process,) = engine.idle
+    environment = Path(f"/proc/{process.child.pid}/environ").read_bytes()
+    command = Path(f"/proc/{process.child.pid}/cmdline").read_bytes()
     assert b"planted" not in environment + command and b"AWS" not in environment
-    opened = [os.readlink(f) for f in Path(f"/proc/{process._child.pid}/fd").iterdir()]  # noqa: PTH115
+    opened = [os.readlink(f) for f in Path(f"/proc/{process.child.pid}/fd").iterdir()]  # noqa: PTH115
     assert [name for name in opened if not name.startswith(("pipe:", "/dev/null"))] == []
 
 
@@ -346,8 +351,8 @@ def test_process_ends_with_its_parent(tmp_path: Path) -> None:
         "import os, signal, sys\n"
         "from arco.state.sqlprocess import SqlProcess\n"
         "process = SqlProcess()\n"
-        "process._start()\n"
-        "print(process._child.pid, flush=True)\n"
+        "process.start()\n"
+        "print(process.child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -370,14 +375,14 @@ def test_queries_at_once_have_a_process_each(workspace: Workspace, engine: SqlEn
     with ThreadPoolExecutor(3) as pool:
         sums = list(pool.map(lambda n: ask(workspace, engine, f"SELECT {n} + 1"), range(6)))
     assert sums == [[(n + 1,)] for n in range(6)]
-    assert 1 <= len(engine._idle) <= IDLE_PROCESSES
+    assert 1 <= len(engine.idle) <= IDLE_PROCESSES
 
 
 def test_processes_beyond_the_first_idle_ones_are_ended(engine: SqlEngine) -> None:
     with contextlib.ExitStack() as stack:
-        used = [stack.enter_context(engine._process(SqlLimits())) for _ in range(3)]
-    assert len(engine._idle) == IDLE_PROCESSES
-    assert {process for process in used if process.alive} == set(engine._idle)
+        used = [stack.enter_context(engine.process(SqlLimits())) for _ in range(3)]
+    assert len(engine.idle) == IDLE_PROCESSES
+    assert {process for process in used if process.alive} == set(engine.idle)
 
 
 class Hoarder(SqlProcess):
@@ -390,7 +395,7 @@ class Hoarder(SqlProcess):
 
 
 def test_memory_of_a_query_is_counted_from_the_start_of_its_process() -> None:
-    query, limits = Query("SELECT 1", []), SqlLimits(memory_mib=256)
+    query, limits = SqlQuery("SELECT 1", []), SqlLimits(memory_mib=256)
     with contextlib.closing(Hoarder()) as process:
         process.run(query, limits)
         process.kept_mib = 250
@@ -402,15 +407,15 @@ def test_memory_of_a_query_is_counted_from_the_start_of_its_process() -> None:
 
 def test_process_that_keeps_much_memory_is_not_used_again(workspace: Workspace) -> None:
     process = Hoarder()
-    snapshot = workspace.snapshot()
-    with workspace.sql(process=process) as engine:
+    snapshot = workspace.read.snapshot()
+    with workspace.read.sql(process=process) as engine:
         engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=1024))
         process.kept_mib = 300
         engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=1024))
-        assert engine._idle == [process]
+        assert engine.idle == [process]
         engine.query(snapshot, "SELECT 1", SqlLimits(memory_mib=256))
         assert not process.alive
-        assert process not in engine._idle
+        assert process not in engine.idle
 
 
 def test_types_survive_the_way_from_the_process(workspace: Workspace, engine: SqlEngine) -> None:
@@ -420,4 +425,19 @@ def test_types_survive_the_way_from_the_process(workspace: Workspace, engine: Sq
         "'ab'::BLOB AS h, NULL AS i, 170141183460469231731687303715884105727::HUGEINT AS j"
     )
     expected = duckdb.connect().sql(sql).to_arrow_table()
-    assert engine.query(workspace.snapshot(), sql).table.equals(expected)
+    assert engine.query(workspace.read.snapshot(), sql).table.equals(expected)
+
+
+def test_files_that_no_query_uses_are_kept_up_to_a_bound(
+    workspace: Workspace, engine: SqlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT count(*) FROM catalog.namespaces"
+    for number in range(3):
+        workspace.commands.catalog.create_namespace(f"more{number}")
+        ask(workspace, engine, sql)
+    folder = Path(engine.folder.name)
+    before = {file.name for file in folder.glob("*.parquet")}
+    monkeypatch.setattr("arco.state.sql.KEPT_BYTES", 1)
+    expected = ask(workspace, engine, sql)
+    assert before and list(folder.glob("*.parquet")) == []
+    assert ask(workspace, engine, sql) == expected

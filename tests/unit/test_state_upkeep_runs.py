@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from arco.app import Workspace
-from arco.engine import Engine
+from arco.engine import LocalEngine
 from arco.errors import Corrupt, Error
 from arco.orchestration.plan import PlanRequest
 from arco.state import backup as backup_module
-from arco.state.gc import Retention
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
 from tests.kit.clocks import SimClock
 from tests.kit.flows import deploy, trigger
 from tests.kit.hooks import HookStore
+from tests.kit.keeping import keeping
 from tests.kit.model import state_of
 from tests.kit.workspace import corrupt, make_workspace
 
@@ -54,8 +54,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """A workspace in which a project was deployed, and all of it has run."""
     w = opened(tmp_path_factory.mktemp("ran"))
     deploy(w, PROJECT)
-    with Engine(w, slots=2).running() as engine:
-        triggered = w.orchestration.trigger(EVERYTHING)
+    with LocalEngine(w, slots=2).running() as engine:
+        triggered = w.commands.orchestration.trigger(EVERYTHING)
         assert engine.wait(triggered.run_id).state == "SUCCEEDED"
     w.store.put("queue/ready/5000-left.json", b"{}")
     w.store.put(paths.liveness("gone"), b"{}", Mode.OVERWRITE)
@@ -67,9 +67,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 def test_what_was_restored_plans_and_has_its_data(ran: Workspace, tmp_path: Path) -> None:
     backup, target = opened(tmp_path / "backup"), opened(tmp_path / "target")
-    ran.backup(backup.store, data=True)
-    target.restore(backup.store)
-    spec = target.orchestration.plan(EVERYTHING)
+    ran.upkeep.backup(backup.store, data=True)
+    target.upkeep.restore(backup.store)
+    spec = target.commands.orchestration.plan(EVERYTHING)
     assert [(t.asset, t.action) for t in spec.tasks] == [
         ("flow.numbers", "reuse"),
         ("flow.doubled", "reuse"),
@@ -85,11 +85,11 @@ def test_what_was_restored_plans_and_has_its_data(ran: Workspace, tmp_path: Path
 
 def test_what_was_restored_runs_again(ran: Workspace, tmp_path: Path) -> None:
     backup, target = opened(tmp_path / "backup"), opened(tmp_path / "target")
-    ran.backup(backup.store, data=True)
-    target.restore(backup.store)
-    with Engine(target, slots=2).running() as engine:
+    ran.upkeep.backup(backup.store, data=True)
+    target.upkeep.restore(backup.store)
+    with LocalEngine(target, slots=2).running() as engine:
         request = PlanRequest(selection=("flow.doubled",), force=True)
-        triggered = target.orchestration.trigger(request)
+        triggered = target.commands.orchestration.trigger(request)
         assert engine.wait(triggered.run_id).state == "SUCCEEDED"
     assert len([p for p in names(target.store, "data/") if p.endswith(".parquet")]) == 3
 
@@ -98,14 +98,14 @@ def test_data_is_copied_only_if_asked_for_and_a_later_backup_adds_it(
     ran: Workspace, tmp_path: Path
 ) -> None:
     backup = opened(tmp_path / "backup").store
-    ran.backup(backup)
+    ran.upkeep.backup(backup)
     assert names(backup, "data/") == {}
     assert names(backup, "artifacts/", "plans/") == names(ran.store, "artifacts/", "plans/")
     data = names(ran.store, "data/")
-    report = ran.backup(backup, data=True)
+    report = ran.upkeep.backup(backup, data=True)
     assert (report.copied, report.copied_bytes) == (len(data), sum(data.values()))
     assert names(backup, "data/") == data
-    assert ran.backup(backup, data=True).copied == 0
+    assert ran.upkeep.backup(backup, data=True).copied == 0
 
 
 def test_secrets_logs_and_what_is_about_running_processes_are_never_copied(
@@ -119,10 +119,10 @@ def test_secrets_logs_and_what_is_about_running_processes_are_never_copied(
         "logs",
     }
     backup, target = opened(tmp_path / "backup"), opened(tmp_path / "target")
-    ran.backup(backup.store, data=True)
+    ran.upkeep.backup(backup.store, data=True)
     for prefix in never:  # nor are they restored, should somebody put them there
         backup.store.put(f"{prefix}x.json", b"{}")
-    target.restore(backup.store)
+    target.upkeep.restore(backup.store)
     assert names(target.store, *never) == {}
 
 
@@ -154,27 +154,27 @@ def test_nothing_is_published_before_all_that_it_refers_to_is_there(
     failing = HookStore(backup)
     failing.fail("put", prefix, times=5)
     with pytest.raises(Error):
-        at.w.backup(failing, data=True)
+        at.w.upkeep.backup(failing, data=True)
     assert at.fresh(backup, 5).manifests.head().generation == 0
-    at.w.backup(failing, data=True)
+    at.w.upkeep.backup(failing, data=True)
 
     failing = HookStore(target)
     failing.fail("put", prefix, times=5)
     with pytest.raises(Error):
-        at.fresh(failing, 6).restore(backup)
+        at.fresh(failing, 6).upkeep.restore(backup)
     assert at.fresh(target, 7).manifests.head().generation == 0
     restored = at.fresh(target, 8)
-    restored.restore(backup)
+    restored.upkeep.restore(backup)
     assert state_of(restored) == state_of(at.fresh(at.memory, 9))
     assert names(target, prefix) == names(at.memory, prefix) != {}
 
 
 def test_file_of_another_size_is_copied_again(at: Deployed) -> None:
     backup = MemoryStore(at.clock)
-    at.w.backup(backup)
+    at.w.upkeep.backup(backup)
     path = next(iter(names(backup, "plans/")))
     backup.put(path, b"half", Mode.OVERWRITE)
-    assert at.w.backup(backup).copied == 1
+    assert at.w.upkeep.backup(backup).copied == 1
     assert backup.get(path).data == at.memory.get(path).data
 
 
@@ -182,19 +182,19 @@ def test_backup_of_a_damaged_artifact_fails_and_names_it(at: Deployed) -> None:
     path = next(path for path in names(at.memory, "artifacts/") if path.endswith(".zip"))
     corrupt(at.memory, path, b"?")
     with pytest.raises(Corrupt, match=path):
-        at.w.backup(MemoryStore(at.clock))
+        at.w.upkeep.backup(MemoryStore(at.clock))
 
 
-def test_progress_counts_every_file_also_where_batches_are_cut_by_size(
+def test_progress_counts_every_byte_also_where_batches_are_cut_by_size(
     at: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backup_module, "BATCH_BYTES", 3_000)
     seen: list[tuple[int, int]] = []
-    report = at.w.backup(
+    report = at.w.upkeep.backup(
         MemoryStore(at.clock), data=True, progress=lambda _, done, total: seen.append((done, total))
     )
     assert len(seen) > 1 and seen == sorted(seen)
-    assert seen[-1] == (report.copied, report.copied)
+    assert seen[-1] == (report.copied_bytes, report.copied_bytes)
 
 
 # GC
@@ -205,10 +205,10 @@ def test_gc_removes_records_of_workers_that_are_gone(at: Deployed) -> None:
     at.memory.put(paths.liveness("alive"), b"{}", Mode.OVERWRITE)
     at.clock.advance(timedelta(hours=25))
     at.memory.put(paths.liveness("alive"), b"{ }", Mode.OVERWRITE)
-    dry = at.w.gc()
+    dry = at.w.upkeep.gc()
     assert [(d.path, d.why) for d in dry.doomed] == [(paths.liveness("gone"), "worker record")]
     assert len(names(at.memory, paths.LIVENESS)) == 2
-    assert at.w.gc(dry_run=False).doomed == dry.doomed
+    assert at.w.upkeep.gc(dry_run=False).doomed == dry.doomed
     assert list(names(at.memory, paths.LIVENESS)) == [paths.liveness("alive")]
 
 
@@ -220,10 +220,10 @@ def test_gc_removes_from_the_queue_what_nobody_touched_for_a_week(at: Deployed) 
         at.memory.put(path, b"{}")
     at.clock.advance(6 * DAY)
     at.memory.put("queue/claims/5000-held.000002.json", b"{}")
-    assert at.w.gc().doomed == []
+    assert at.w.upkeep.gc().doomed == []
     at.clock.advance(2 * DAY)
     at.memory.put("queue/ready/5000-new.json", b"{}")
-    report = at.w.gc(Retention(generations=30 * DAY), dry_run=False)
+    report = at.w.upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
     assert {d.path for d in report.doomed} == {*left, alone}
     assert {d.why for d in report.doomed} == {"queue leftover"}
     assert set(names(at.memory, paths.QUEUE)) == {
@@ -241,17 +241,20 @@ def test_gc_goes_on_past_leftovers_that_cannot_be_deleted(at: Deployed) -> None:
     hooks = HookStore(at.memory)
     hooks.fail("delete", paths.LIVENESS)
     hooks.fail("delete", "queue/ready/5000-a")
-    report = at.fresh(hooks, 3).gc(Retention(generations=30 * DAY), dry_run=False)
+    report = at.fresh(hooks, 3).upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
     assert (len(report.doomed), report.failed, report.bytes) == (3, 2, 6)
     assert len(names(at.memory, paths.LIVENESS, paths.QUEUE)) == 2
-    again = at.fresh(hooks, 4).gc(Retention(generations=30 * DAY), dry_run=False)
+    again = at.fresh(hooks, 4).upkeep.gc(keeping(generations=30 * DAY), dry_run=False)
     assert (len(again.doomed), again.failed) == (2, 0)
     assert names(at.memory, paths.LIVENESS, paths.QUEUE) == {}
 
 
 def test_gc_leaves_data_logs_plans_and_artifacts_alone(at: Deployed) -> None:
-    at.memory.put(paths.attempt_log("r", "t", 1), b"printed")
+    at.memory.put(paths.log_part(paths.attempt_log("r", "t", 1, "n"), 0), b"printed")
     before = names(at.memory, "data/", "logs/", "plans/", "artifacts/", "keys/")
     at.clock.advance(400 * DAY)
-    at.w.gc(Retention(generations=timedelta(0), at_least=1), dry_run=False)
+    at.w.upkeep.gc(
+        keeping(generations=timedelta(0), at_least=1),
+        dry_run=False,
+    )
     assert names(at.memory, "data/", "logs/", "plans/", "artifacts/", "keys/") == before

@@ -44,9 +44,9 @@ def test_row_that_another_process_deleted_and_merged_away_is_gone(
         at.do(at.a, NamespaceCreated(namespace=f"other{n}"))
     at.do(at.a, NamespaceCreated(namespace="sales"))
     if merged_before:
-        at.a.merger.merge(everything=True)
+        at.a.upkeep.merger.merge(everything=True)
     at.do(at.b, NamespaceDropped(namespace="sales"))
-    at.b.merger.merge(everything=True)
+    at.b.upkeep.merger.merge(everything=True)
     assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
     check_against_model(at.a)
 
@@ -59,7 +59,7 @@ def test_run_merged_by_another_process_is_laid_over() -> None:
         at.b.committer.commit()
     at.b.ledger.append([NamespaceDropped(namespace="sales")])
     at.b.committer.commit()
-    assert at.b.merger.merge() is not None
+    assert at.b.upkeep.merger.merge() is not None
     assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
     check_against_model(at.a)
 
@@ -68,7 +68,7 @@ def test_rollback_by_another_process_is_noticed() -> None:
     at = Pair()
     at.do(at.a, NamespaceCreated(namespace="sales"))
     at.do(at.a, NamespaceCreated(namespace="ops"))
-    at.b.rollback(1, reason="test")
+    at.b.upkeep.rollback(1, reason="test")
     assert at.do(at.a, NamespaceCreated(namespace="ops")) == "applied"
     assert at.do(at.a, NamespaceCreated(namespace="sales")) == "refused"
 
@@ -79,18 +79,18 @@ def test_outage_while_rows_are_loaded_fails_the_commit_and_skips_no_event() -> N
     hooks = HookStore(at.store)
     w = make_workspace(hooks, 3, clock=at.clock)
     w.ledger.append([NamespaceUpdated(namespace="sales", description="new")])
-    hooks.fail("get", f"{paths.STATE}catalog/namespaces/")
+    hooks.fail("get", f"{paths.STATE}changes/")
     with pytest.raises(Unavailable):
         w.committer.commit()
     w.committer.commit()
-    assert w.read_catalog().namespace("sales").description == "new"
-    assert not w.snapshot().head.manifest.skipped
+    assert w.read.catalog().namespace("sales").description == "new"
+    assert not w.read.snapshot().head.manifest.skipped
 
 
 def test_damaged_rows_fail_the_commit_and_skip_no_event() -> None:
     at = Pair()
     at.do(at.a, NamespaceCreated(namespace="sales"))
-    (path,) = [m.path for m in at.store.list(f"{paths.STATE}catalog/namespaces/")]
+    (path,) = [m.path for m in at.store.list(f"{paths.STATE}changes/")]
     good = at.store.get(path).data
     corrupt(at.store, path, good[:-1] + b"?")
     w = make_workspace(at.store, 3, clock=at.clock)
@@ -99,7 +99,7 @@ def test_damaged_rows_fail_the_commit_and_skip_no_event() -> None:
         w.committer.commit()
     corrupt(at.store, path, good)
     w.committer.commit()
-    assert w.read_catalog().namespace("sales").description == "new"
+    assert w.read.catalog().namespace("sales").description == "new"
 
 
 def test_what_no_commit_looks_at_any_more_is_dropped_and_comes_back(
@@ -111,7 +111,7 @@ def test_what_no_commit_looks_at_any_more_is_dropped_and_comes_back(
     sizes = []
     for n in range(40):
         assert at.do(at.a, NamespaceCreated(namespace=f"n{n}")) == "applied"
-        buckets = at.a.projector._warm._buckets.values()
+        buckets = at.a.projector.warm.buckets.values()
         sizes.append(sum(len(bucket.changed) for bucket in buckets))
     assert max(sizes) == max(sizes[:12])
     assert at.do(at.a, NamespaceCreated(namespace="n0")) == "refused"
@@ -124,21 +124,22 @@ def test_a_large_bucket_whose_rows_are_not_found_keeps_only_hashes(
     monkeypatch.setattr(warm_module, "SWEEP", 8)
     monkeypatch.setattr(warm_module, "LARGE", 4)
     at = Pair()
+    catalog = at.a.commands.catalog
     for n in range(32):  # of one namespace: their rows lie in one bucket
-        at.a.catalog.create_asset(f"sales.a{n}") if n else at.a.catalog.create_namespace("sales")
-    kinds = {type(bucket).__name__ for bucket in at.a.projector._warm._buckets.values()}
+        catalog.create_asset(f"sales.a{n}") if n else catalog.create_namespace("sales")
+    kinds = {type(bucket).__name__ for bucket in at.a.projector.warm.buckets.values()}
     assert "_Index" in kinds
     with pytest.raises(Refused):
-        at.a.catalog.create_asset("sales.a1")
+        at.a.commands.catalog.create_asset("sales.a1")
     check_against_model(at.a)
 
 
 def test_budget_of_nothing_changes_no_answer() -> None:
     clock = SimClock()
     w = make_workspace(clock=clock, warm_budget_bytes=0, cache_budget_bytes=0)
-    w.catalog.create_namespace("sales")
+    w.commands.catalog.create_namespace("sales")
     for n in range(5):
-        w.catalog.create_asset(f"sales.a{n}")
-    assert w.read_catalog().namespace("sales").assets == 5
-    assert w.snapshot().get(NAMESPACES, "sales") is not None
+        w.commands.catalog.create_asset(f"sales.a{n}")
+    assert w.read.catalog().namespace("sales").assets == 5
+    assert w.read.snapshot().get(NAMESPACES, "sales") is not None
     check_against_model(w)

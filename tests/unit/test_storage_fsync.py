@@ -93,7 +93,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 def make_store(root: Path, kind: str) -> LocalStore:
     store = LocalStore(root)
-    store._nameless = kind == "nameless"
+    store.nameless = kind == "nameless"
     return store
 
 
@@ -102,16 +102,18 @@ def append(w: Workspace) -> None:
 
 
 def command(w: Workspace) -> None:
-    w.catalog.create_asset("sales.orders")
+    w.commands.catalog.create_asset("sales.orders")
 
 
 def command_of_another_process(w: Workspace) -> None:
     """Its directories are not known to be on the disk, and are synced anew."""
-    make_workspace(LocalStore(_root(w)), 9, clock=w.clock).catalog.create_asset("sales.orders")
+    make_workspace(LocalStore(_root(w)), 9, clock=w.clock).commands.catalog.create_asset(
+        "sales.orders"
+    )
 
 
 def first_command(w: Workspace) -> None:
-    w.catalog.create_namespace("first")
+    w.commands.catalog.create_namespace("first")
 
 
 def _root(w: Workspace) -> Path:
@@ -125,7 +127,7 @@ def act_once(root: Path, kind: str, act: Callable[[Workspace], None], disk: Disk
     """Whether an act was acknowledged, with some fsyncs failing during it."""
     w = make_workspace(make_store(root, kind), 1, clock=SimClock(SystemClock().now()))
     if act is not first_command:
-        w.catalog.create_namespace("sales")
+        w.commands.catalog.create_namespace("sales")
     if at:
         disk.fail(*at)
     try:

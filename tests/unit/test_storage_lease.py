@@ -177,7 +177,7 @@ def test_record_from_the_future_or_without_end_holds_nobody_up_for_long() -> Non
     clock.sleep(LONGEST_TERM.total_seconds() + 1)
     assert leases(store, clock, "bob").acquire("x", TTL) is not None
     (meta,) = store.list("leases/x/")
-    entry = store._objects[meta.path]
+    entry = store.objects[meta.path]
     future = entry.meta._replace(last_modified=clock.now() + timedelta(days=10_000))
-    store._objects[meta.path] = entry._replace(meta=future)
+    store.objects[meta.path] = entry._replace(meta=future)
     assert leases(store, clock, "cyd").acquire("x", TTL) is not None

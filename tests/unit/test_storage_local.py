@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from arco.errors import AlreadyExists, Invalid, NotFound, Unavailable
-from arco.state.gc import Retention
+from arco.state.gc import GenerationRetention
 from arco.storage import localfiles, paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode
@@ -26,7 +26,7 @@ import sys
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode
 store = LocalStore(sys.argv[1])
-store._nameless = sys.argv[2] == "nameless"
+store.nameless = sys.argv[2] == "nameless"
 print("go", flush=True)
 for number in range(1_000_000):
     store.put(f"n/{number:020d}", bytes([number % 250]) * 50_000)
@@ -41,7 +41,7 @@ def names(store: LocalStore) -> list[str]:
 @pytest.fixture(params=["nameless", "named"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> LocalStore:
     made = LocalStore(tmp_path / "store")
-    made._nameless = request.param == "nameless"
+    made.nameless = request.param == "nameless"
     return made
 
 
@@ -285,18 +285,21 @@ def test_sweep_of_a_workspace_touches_no_other(tmp_path: Path) -> None:
 def test_gc_and_commits_touch_nothing_beyond_a_link(tmp_path: Path, outside: Path) -> None:
     clock = SimClock()
     w = make_workspace(DatedStore(LocalStore(tmp_path / "store"), clock), clock=clock)
-    w.catalog.create_namespace("sales")
+    w.commands.catalog.create_namespace("sales")
     place = Path(w.store.url.removeprefix("file://"))
-    (place / "state/catalog/evil").symlink_to(outside)
+    (place / "state/changes/evil").symlink_to(outside)
     (place / "ledger/inbox/passwd.json").symlink_to(outside / "precious")
     (place / "ledger/inbox/loop").symlink_to(place / "ledger/inbox")
     before = tree(outside)
-    w.catalog.create_namespace("ops")
+    w.commands.catalog.create_namespace("ops")
     clock.advance(timedelta(days=30))
-    w.gc(Retention(timedelta(days=1), 1), dry_run=False)
+    w.upkeep.gc(
+        GenerationRetention(timedelta(days=1), timedelta(0), timedelta(0), at_least=1),
+        dry_run=False,
+    )
     assert tree(outside) == before
     assert list(w.store.list(paths.REJECTED)) == []
-    assert w.fsck().clean
+    assert w.upkeep.fsck().clean
 
 
 def test_file_that_is_replaced_while_it_is_opened_is_opened_again(

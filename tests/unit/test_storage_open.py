@@ -146,7 +146,7 @@ def test_only_servers_that_promise_the_order_are_streamed(monkeypatch: pytest.Mo
     def streamed(url: str, **options: Option) -> bool:
         store = open_store(url, **options)
         assert isinstance(store, CloudStore)
-        return store._in_order
+        return store.in_order
 
     assert streamed("s3://bucket", **S3)
     assert not streamed("s3://bucket", **S3, endpoint="https://minio.test")

@@ -121,13 +121,13 @@ def test_write_during_which_the_clock_was_set_is_no_measurement() -> None:
 def test_one_old_time_is_not_taken_for_a_wrong_clock() -> None:
     """On a disk, a writer that slept between writing and renaming brings an old time."""
     at = Setting(timedelta())
-    memory = at.store._inner
+    memory = at.store.inner
     assert isinstance(memory, MemoryStore)
 
     def old() -> None:
-        entry = memory._objects["clock.json"]
+        entry = memory.objects["clock.json"]
         meta = entry.meta._replace(last_modified=at.true.now() - timedelta(minutes=10))
-        memory._objects["clock.json"] = entry._replace(meta=meta)
+        memory.objects["clock.json"] = entry._replace(meta=meta)
 
     at.store.after("put", "clock.json", old)
     assert abs(at.clock.now() - at.true.now()) <= timedelta(seconds=1)

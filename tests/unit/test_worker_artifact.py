@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.worker import artifact
-from arco.worker.artifact import ArtifactCache, digest, extract, pack
+from arco.worker.artifact import LOCKS, ArtifactCache, digest, extract, pack
 from tests.kit.clocks import SimClock
 
 
@@ -29,7 +31,7 @@ def fill(root: Path, files: dict[str, str]) -> Path:
 
 
 def listed(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir())
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != LOCKS)
 
 
 def names(data: bytes) -> list[str]:
@@ -168,7 +170,7 @@ def test_a_name_that_leads_out_is_refused_before_anything_is_written(
 
 
 def test_a_symlink_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="plain file"):
+    with pytest.raises(Invalid, match="regular file"):
         extract(zipped({"a": b"/etc/passwd"}, stat.S_IFLNK | 0o777), tmp_path)
 
 
@@ -182,3 +184,64 @@ def test_what_is_no_zip_or_clashes_or_explodes_is_invalid(
     monkeypatch.setattr(artifact, "MAX_BYTES", 1000)
     with pytest.raises(Invalid, match="unpacks to more"):
         extract(zipped({"a": b"x" * 2000}), tmp_path / "3")
+
+
+# -- a bounded number ----------------------------------------------------------------------
+
+
+def deployments(count: int) -> tuple[MemoryStore, list[str]]:
+    store = MemoryStore(SimClock())
+    names = []
+    for number in range(count):
+        data = zipped({"a.py": str(number).encode()})
+        names.append(digest(data))
+        store.put(paths.artifact(names[-1]), data)
+    return store, names
+
+
+def test_hundred_artifacts_leave_a_bounded_number_of_folders_and_locks(tmp_path: Path) -> None:
+    store, names = deployments(100)
+    cache = ArtifactCache(store, tmp_path, keep=5)
+    for name in names:
+        with cache.using(name):
+            assert (cache.folder(name) / "a.py").exists()
+    assert len(listed(tmp_path)) <= 6
+    assert names[-1] in listed(tmp_path)
+    assert len(cache._ready) <= 5 and len(list((tmp_path / LOCKS).iterdir())) <= 6
+    assert (cache.folder(names[0]) / "a.py").read_text() == "0"  # fetched again
+
+
+def test_folder_that_is_in_use_stays(tmp_path: Path) -> None:
+    store, names = deployments(30)
+    cache, other = ArtifactCache(store, tmp_path, keep=2), ArtifactCache(store, tmp_path, keep=2)
+    elsewhere = other.folder(names[1])
+    with cache.using(names[0]):
+        here = cache.folder(names[0])
+        for name in names[2:]:
+            with cache.using(name):
+                cache.folder(name)
+        assert (here / "a.py").exists()
+    assert (elsewhere / "a.py").exists()  # of a cache that counts on it, as in another process
+    assert len(listed(tmp_path)) <= 2 + 2 + 1
+
+
+def test_folders_of_earlier_processes_go_too(tmp_path: Path) -> None:
+    store, names = deployments(12)
+    for name in names[:10]:
+        earlier = ArtifactCache(store, tmp_path, keep=100)
+        earlier.folder(name)
+        for _, lock in earlier._ready.values():
+            os.close(lock)  # as when its process ends
+    assert len(listed(tmp_path)) == 10
+    ArtifactCache(store, tmp_path, keep=3).folder(names[10])
+    assert len(listed(tmp_path)) == 3
+
+
+def test_folder_is_used_where_no_lock_can_be_made(tmp_path: Path) -> None:
+    store, names = deployments(1)
+    folder = ArtifactCache(store, tmp_path).folder(names[0])
+    shutil.rmtree(tmp_path / LOCKS)
+    (tmp_path / LOCKS).write_text("no folder")
+    cache = ArtifactCache(store, tmp_path)
+    with cache.using(names[0]):
+        assert cache.folder(names[0]) == folder

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from arco.errors import Conflict, Corrupt, Denied, Fenced, NotFound, Unavailable
-from arco.spark.errors import SparkFailure
-from arco.spark.failed import SparkUnavailable
+from arco.spark.error_info import SparkFailure
+from arco.tasks.failure import SparkUnavailable
 from arco.worker.failures import (
     MAX_TRACEBACK_BYTES,
     Interrupted,
@@ -20,7 +20,7 @@ from arco.worker.failures import (
 )
 from servo.contract.task import CodeRef
 from servo.errors import Cancelled, Error, Invalid
-from tests.unit.test_worker_envelope import make_request
+from tests.unit.test_transport_task_envelope import make_request
 
 
 class Unspeakable(Exception):

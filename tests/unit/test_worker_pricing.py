@@ -71,9 +71,9 @@ def test_what_is_not_named_costs_nothing() -> None:
     [
         ("[prices", "p.toml is not TOML"),
         ('[prices]\ncpu_day = "1"', "cpu_day"),
-        ('[prices]\ncpu_hour = "-1"', "cpu_hour = -1 is no price"),
-        ('[prices]\ncpu_hour = "NaN"', "cpu_hour = NaN is no price"),
-        ('[tenants.a]\nread_gib = "Infinity"', "read_gib = Infinity is no price"),
+        ('[prices]\ncpu_hour = "-1"', "cpu_hour = -1 is not a price"),
+        ('[prices]\ncpu_hour = "NaN"', "cpu_hour = NaN is not a price"),
+        ('[tenants.a]\nread_gib = "Infinity"', "read_gib = Infinity is not a price"),
         ('[prices]\ncpu_hour = "cheap"', "cpu_hour"),
     ],
 )

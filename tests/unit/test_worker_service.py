@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 
+import msgspec
 import pytest
 
 from arco.clock import Clock, SystemClock
-from arco.dispatch.queues.memory import MemoryQueue
-from arco.dispatch.queues.port import Delivery, Message
 from arco.errors import Corrupt, Denied, Error, Unavailable
-from arco.orchestration import states
 from arco.orchestration.limits import Timing
+from arco.orchestration.states import TaskState
 from arco.orchestration.tables import TaskRow
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
+from arco.transport.queues.capacity import Capacity
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.port import Delivery, Message
 from arco.worker.service import MAX_DELIVERIES, Worker
 from servo.contract.task import CodeRef, TaskRequest, TaskResult
 from tests.kit.clocks import SimClock
@@ -77,8 +80,11 @@ class Endless:
             worker_id="w",
         )
 
-    def abandon(self, attempt_id: str) -> bool:
-        return False
+    def end_idle(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class CountingQueue(MemoryQueue):
@@ -101,7 +107,7 @@ class Busy:
         w = make_workspace(store, clock=SystemClock())
         self.queue = CountingQueue(w.clock, QUICK.claim_s)
         self.executor = Endless()
-        self.reports = w.reports(QUICK)
+        self.reports = w.runtime.reports(QUICK)
         self.worker = Worker(
             "w",
             self.executor,  # type: ignore[arg-type]
@@ -109,7 +115,7 @@ class Busy:
             self.reports,
             store,
             w.clock,
-            slots=1,
+            capacity=Capacity(1, w.clock),
             timing=QUICK,
             drain_s=0.0,
         )
@@ -260,7 +266,7 @@ def test_a_task_that_could_not_be_looked_up_for_long_runs_in_the_end() -> None:
     while not at.process.executor.ran and at.clock.monotonic() < at.fails_until + TIMING.claim_s:
         at.take()
     task = at.task()
-    assert (task.state, task.attempt) == (states.SUCCEEDED, 1)
+    assert (task.state, task.attempt) == (TaskState.SUCCEEDED, 1)
 
 
 def test_a_short_failure_of_the_look_up_costs_no_delivery() -> None:
@@ -269,7 +275,7 @@ def test_a_short_failure_of_the_look_up_costs_no_delivery() -> None:
     at.take()
     assert at.tries > 2
     assert len(at.process.executor.ran) == 1
-    assert at.task().state == states.SUCCEEDED
+    assert at.task().state == TaskState.SUCCEEDED
 
 
 def test_a_worker_that_is_to_stop_gives_back_what_it_cannot_look_up() -> None:
@@ -300,3 +306,58 @@ def test_a_worker_ends_and_names_what_the_store_did_not_take() -> None:
         while not busy.worker.progress():
             pass
     assert busy.worker.unreported() == ["shop.orders attempt 1"]
+
+
+class HangingDeletes(MemoryStore):
+    """Deletes of messages hang until `free` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.free = threading.Event()
+
+    def delete(self, path: str) -> None:
+        if path.startswith(paths.QUEUE):
+            assert self.free.wait(GIVE_UP_S)
+        super().delete(path)
+
+
+def test_results_are_reported_while_acknowledgements_hang() -> None:
+    store = HangingDeletes()
+    w = make_workspace(store, clock=SystemClock())
+    timing = msgspec.structs.replace(QUICK, claim_s=GIVE_UP_S)  # nothing comes again
+    queue, reports = w.runtime.store_queue("w", timing), w.runtime.reports(timing)
+    executor = Endless()
+    executor.end.set()
+    opened = executor.open
+    executor.open = lambda raw: msgspec.structs.replace(  # type: ignore[method-assign]
+        opened(raw), attempt_id=raw.decode()
+    )
+    worker = Worker(
+        "w",
+        executor,  # type: ignore[arg-type]
+        queue,
+        reports,
+        store,
+        w.clock,
+        capacity=Capacity(1, w.clock),
+        timing=timing,
+    )
+    stop, ended = threading.Event(), threading.Event()
+    threads = [
+        threading.Thread(target=worker.run, args=(stop,), daemon=True),
+        threading.Thread(target=reports.run, args=(ended,), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    for name in "abcdefgh":
+        queue.put([Message(name, name.encode())])
+        deadline = time.monotonic() + GIVE_UP_S
+        while name not in worker._reported and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert name in worker._reported
+    store.free.set()
+    stop.set()
+    threads[0].join(GIVE_UP_S)
+    ended.set()
+    threads[1].join(GIVE_UP_S)
+    assert list(store.list(paths.QUEUE)) == []

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from arco.dispatch.queues.port import Message
 from arco.orchestration.tables import RUNS, TASKS
 from arco.storage.memory import MemoryStore
+from arco.transport.queues.port import Message
 from arco.worker.staleness import RECENT_S, Staleness
 from servo.contract.identity import attempt_id
 from servo.contract.task import TaskRequest
@@ -76,9 +76,9 @@ def _opened(city: City, message: Message) -> TaskRequest:
 
 
 def test_attempts_sent_ahead_of_their_commit_are_not_over(city: City) -> None:
-    staleness = Staleness(city.w.snapshot, city.clock)
+    staleness = Staleness(city.w.read.snapshot, city.clock)
     run = trigger(city.w)
-    rows = {row.asset_key: row for row in city.w.snapshot().rows(TASKS, run)}
+    rows = {row.asset_key: row for row in city.w.read.snapshot().rows(TASKS, run)}
     base = city.worker.executor.ran[0]
     for key in ("city.top", "city.left"):  # one is ready, one waits for it
         request = _request(base, run, rows[key].task_id, 1)
@@ -89,11 +89,13 @@ def test_attempts_sent_ahead_of_their_commit_are_not_over(city: City) -> None:
 
 def test_task_of_a_cancelled_run_is_over(city: City) -> None:
     run = trigger(city.w)
-    (row,) = [row for row in city.w.snapshot().rows(TASKS, run) if row.asset_key == "city.left"]
-    city.w.orchestration.cancel(run, force=True)
-    assert city.w.snapshot().get(RUNS, run) is not None
+    (row,) = [
+        row for row in city.w.read.snapshot().rows(TASKS, run) if row.asset_key == "city.left"
+    ]
+    city.w.commands.orchestration.cancel(run, force=True)
+    assert city.w.read.snapshot().get(RUNS, run) is not None
     request = _request(city.worker.executor.ran[0], run, row.task_id, 1)
-    assert Staleness(city.w.snapshot, city.clock).is_over(request)
+    assert Staleness(city.w.read.snapshot, city.clock).is_over(request)
 
 
 def test_first_deliveries_share_one_look_at_the_newest_snapshot(city: City) -> None:
@@ -101,7 +103,7 @@ def test_first_deliveries_share_one_look_at_the_newest_snapshot(city: City) -> N
 
     def newest() -> object:
         looks.append(1)
-        return city.w.snapshot()
+        return city.w.read.snapshot()
 
     staleness = Staleness(newest, city.clock)  # type: ignore[arg-type]
     for _ in range(20):

@@ -21,7 +21,7 @@ def test_wall_time_is_the_clocks_and_bytes_are_what_was_counted() -> None:
     assert usage.peak_memory_kib > 1000
 
 
-def test_processor_time_is_the_threads_own_and_its_childrens() -> None:
+def test_processor_time_is_the_processes_and_its_childrens() -> None:
     meter = Meter(SimClock())
     time.sleep(0.05)
     assert meter.usage().cpu_ms < 40

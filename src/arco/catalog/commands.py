@@ -22,10 +22,11 @@ from arco.catalog.events import (
     NamespaceUpdated,
 )
 from arco.catalog.names import MAX_TEXT, check_column_name
-from arco.catalog.reader import CatalogReader
+from arco.catalog.reader import CatalogReader, CodeDeclaration
 from arco.catalog.tables import ColumnRow
-from arco.errors import Invalid, NotFound
+from arco.errors import Invalid, NotFound, Refused
 from arco.log.envelope import Payload
+from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from servo.contract.keys import AssetKey, check_name
 
@@ -49,8 +50,20 @@ MAX_COLUMNS = 5_000
 
 
 class CatalogCommands:
-    def __init__(self, tier1: Tier1, actor: str = "") -> None:
+    """`declared` finds what the code that is deployed says of an asset.
+
+    What code declares is not renamed or dropped here: the catalog would have other names
+    than the code for good.
+    """
+
+    def __init__(
+        self,
+        tier1: Tier1,
+        declared: Callable[[Snapshot, str], CodeDeclaration | None],
+        actor: str = "",
+    ) -> None:
         self._tier1 = tier1
+        self._declared = declared
         self._actor = actor
 
     def create_namespace(
@@ -169,8 +182,10 @@ class CatalogCommands:
         check_name(new_name, "asset name")
 
         def build(at: CatalogReader) -> Payload:
+            asset_id = at.asset_id(key)
+            self._check_not_declared(at, key)
             return AssetRenamed(
-                asset_id=at.asset_id(key),
+                asset_id=asset_id,
                 namespace=key.namespace,
                 name=key.name,
                 new_name=new_name,
@@ -183,6 +198,7 @@ class CatalogCommands:
 
         def build(at: CatalogReader) -> Payload:
             asset_id = at.asset_id(key)
+            self._check_not_declared(at, key)
             return AssetDropped(asset_id=asset_id, namespace=key.namespace, name=key.name)
 
         return self._do(build, idempotency_key)
@@ -224,6 +240,8 @@ class CatalogCommands:
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
+            if name not in (None, column):
+                self._check_column_not_declared(at, key, column)
             return ColumnUpdated(
                 asset_id=row.asset_id,
                 column_id=row.column_id,
@@ -246,6 +264,7 @@ class CatalogCommands:
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
+            self._check_column_not_declared(at, key, column)
             return ColumnDropped(
                 asset_id=row.asset_id,
                 column_id=row.column_id,
@@ -254,6 +273,24 @@ class CatalogCommands:
             )
 
         return self._do(build, idempotency_key)
+
+    def _check_not_declared(self, at: CatalogReader, key: AssetKey) -> None:
+        if (code := self._declared(at.snapshot, str(key))) is not None:
+            raise Refused(
+                "asset_deployed",
+                f"{key} is deployed by the project {code.project}",
+                hint="rename it with renamed_from= in the code, or remove it there, and deploy",
+            )
+
+    def _check_column_not_declared(self, at: CatalogReader, key: AssetKey, column: str) -> None:
+        code = self._declared(at.snapshot, str(key))
+        if code is not None and column in code.columns:
+            raise Refused(
+                "asset_deployed",
+                f"the column {column} is in the code of {key}, which the project {code.project} "
+                "has deployed",
+                hint="remove it from the code and deploy; then drop it here",
+            )
 
     def _do(self, build: Build, idempotency_key: str) -> Acknowledged:
         return self._tier1.execute(
@@ -278,8 +315,8 @@ def _column(at: CatalogReader, key: AssetKey, name: str) -> ColumnRow:
     for column in columns:
         if column.name == name:
             return column
-    known = ", ".join(column.name for column in columns)
-    raise NotFound(f"{key} has no column {name}", hint=f"it has: {known}" if known else "")
+    names = ", ".join(column.name for column in columns)
+    raise NotFound(f"{key} has no column {name}", hint=f"columns: {names}" if names else "")
 
 
 def _key(key: AssetKey | str) -> AssetKey:
@@ -299,14 +336,14 @@ def _owners(owners: Sequence[str]) -> tuple[str, ...]:
 
 
 def _map(entries: Mapping[str, str] | None, what: str) -> dict[str, str]:
-    found = dict(entries or {})
-    if len(found) > MAX_ENTRIES:
-        raise Invalid(f"{what} has {len(found)} entries; the limit is {MAX_ENTRIES}")
-    for name, value in found.items():
+    values = dict(entries or {})
+    if len(values) > MAX_ENTRIES:
+        raise Invalid(f"{what} has {len(values)} entries; the limit is {MAX_ENTRIES}")
+    for name, value in values.items():
         if not name:
             raise Invalid(f"{what} has an entry without a name")
         _text(name + value, f"{what} entry {name!r}")
-    return found
+    return values
 
 
 def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -320,12 +357,14 @@ def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
         for what in ("type", "description"):
             _text(getattr(column, what), f"a column's {what}")
         if column.name in seen:
-            raise Invalid(f"column {column.name} is there twice")
+            raise Invalid(f"column {column.name} is given twice")
         if column.pii not in PII and not column.pii.startswith("custom:"):
-            raise Invalid(f"{column.pii!r} is no kind of PII", hint=f"one of {', '.join(PII[1:])}")
+            raise Invalid(
+                f"{column.pii!r} is not a kind of PII", hint=f"one of {', '.join(PII[1:])}"
+            )
         if column.sensitivity not in SENSITIVITIES:
             raise Invalid(
-                f"{column.sensitivity!r} is no sensitivity",
+                f"{column.sensitivity!r} is not a sensitivity",
                 hint=f"one of {', '.join(SENSITIVITIES[1:])}",
             )
         seen.add(column.name)

@@ -23,7 +23,7 @@ Given = str | msgspec.UnsetType
 the fingerprint of an older event stays the same."""
 
 
-class Command(Payload, frozen=True, kw_only=True):
+class CatalogCommand(Payload, frozen=True, kw_only=True):
     COMMAND: ClassVar[bool] = True
 
 
@@ -36,7 +36,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: str = ""
 
 
-class NamespaceCreated(Command, frozen=True, kw_only=True):
+class NamespaceCreated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.namespace_created"
     namespace: str
     description: str = ""
@@ -45,7 +45,7 @@ class NamespaceCreated(Command, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
 
 
-class NamespaceUpdated(Command, frozen=True, kw_only=True):
+class NamespaceUpdated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.namespace_updated"
     namespace: str
     description: str | None = None
@@ -55,12 +55,12 @@ class NamespaceUpdated(Command, frozen=True, kw_only=True):
     expected_version: int | None = None
 
 
-class NamespaceDropped(Command, frozen=True, kw_only=True):
+class NamespaceDropped(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.namespace_dropped"
     namespace: str
 
 
-class AssetCreated(Command, frozen=True, kw_only=True):
+class AssetCreated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_created"
     namespace: str
     name: str
@@ -74,7 +74,7 @@ class AssetCreated(Command, frozen=True, kw_only=True):
     columns: tuple[Column, ...] = ()
 
 
-class AssetUpdated(Command, frozen=True, kw_only=True):
+class AssetUpdated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_updated"
     VERSION: ClassVar[int] = 2
     asset_id: str
@@ -89,7 +89,7 @@ class AssetUpdated(Command, frozen=True, kw_only=True):
     asset_key: Given = msgspec.UNSET
 
 
-class AssetRenamed(Command, frozen=True, kw_only=True):
+class AssetRenamed(CatalogCommand, frozen=True, kw_only=True):
     """Within its namespace: names of one namespace are decided in one place."""
 
     TYPE: ClassVar[str] = "catalog.asset_renamed"
@@ -99,14 +99,14 @@ class AssetRenamed(Command, frozen=True, kw_only=True):
     new_name: str
 
 
-class AssetDropped(Command, frozen=True, kw_only=True):
+class AssetDropped(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_dropped"
     asset_id: str
     namespace: str
     name: str
 
 
-class ColumnAdded(Command, frozen=True, kw_only=True):
+class ColumnAdded(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_added"
     VERSION: ClassVar[int] = 2
     asset_id: str
@@ -114,7 +114,7 @@ class ColumnAdded(Command, frozen=True, kw_only=True):
     asset_key: Given = msgspec.UNSET
 
 
-class ColumnUpdated(Command, frozen=True, kw_only=True):
+class ColumnUpdated(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_updated"
     VERSION: ClassVar[int] = 2
     asset_id: str
@@ -129,7 +129,7 @@ class ColumnUpdated(Command, frozen=True, kw_only=True):
     column_name: Given = msgspec.UNSET
 
 
-class ColumnDropped(Command, frozen=True, kw_only=True):
+class ColumnDropped(CatalogCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.column_dropped"
     VERSION: ClassVar[int] = 2
     asset_id: str
@@ -159,6 +159,22 @@ class AssetDeclared(Payload, frozen=True, kw_only=True):
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
     columns: tuple[Column, ...] = ()
+    project: str = ""
+
+
+class AssetLeft(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: its project does not have this asset any more."""
+
+    TYPE: ClassVar[str] = "catalog.asset_left"
+    asset_id: str
+
+
+class AssetReturned(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: a project has this asset again, as it was."""
+
+    TYPE: ClassVar[str] = "catalog.asset_returned"
+    asset_id: str
+    project: str
 
 
 class AssetMoved(Payload, frozen=True, kw_only=True):
@@ -170,7 +186,7 @@ class AssetMoved(Payload, frozen=True, kw_only=True):
     name: str
 
 
-COMMANDS: tuple[type[Command], ...] = (
+COMMANDS: tuple[type[CatalogCommand], ...] = (
     NamespaceCreated,
     NamespaceUpdated,
     NamespaceDropped,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -24,9 +24,11 @@ from arco.catalog.events import (
     AssetCreated,
     AssetDeclared,
     AssetDropped,
+    AssetLeft,
     AssetMoved,
     AssetObserved,
     AssetRenamed,
+    AssetReturned,
     AssetUpdated,
     Column,
     ColumnAdded,
@@ -52,9 +54,8 @@ from arco.catalog.tables import (
 )
 from arco.errors import Invalid
 from arco.log.envelope import Payload
-from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
-from arco.state.table import Key
 from servo.contract.keys import check_name
 
 replace = msgspec.structs.replace
@@ -89,24 +90,7 @@ class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_described"
 
 
-def fold_directory(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case NamespaceCreated() as e:
-            yield from _create_namespace(rows, fact, e)
-        case NamespaceUpdated() as e:
-            yield from _update_namespace(rows, fact, e)
-        case NamespaceDropped() as e:
-            yield from _drop_namespace(rows, fact, e)
-        case AssetCreated() as e:
-            yield from _claim(rows, fact, e)
-        case AssetRenamed() as e:
-            yield from _rename(rows, fact, e)
-        case AssetDropped() as e:
-            yield from _release(rows, fact, e)
-        case AssetMoved() as e:
-            yield from _give_up(rows, e)
-        case AssetDeclared() as e:
-            yield from _declare(rows, fact, e)
+# -- the directory ------------------------------------------------------------------------
 
 
 def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[Change]:
@@ -114,7 +98,7 @@ def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[C
         yield refusal
         return
     if rows.get(NAMESPACES, e.namespace) is not None:
-        yield refused(fact, "namespace_exists", f"namespace {e.namespace} exists already")
+        yield refused(fact, "namespace_exists", f"namespace {e.namespace} already exists")
         return
     yield Put(
         NAMESPACES,
@@ -138,8 +122,8 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
     row = rows.get(NAMESPACES, e.namespace)
     if row is None:
         yield _no_namespace(fact, e.namespace)
-    elif _stale(e.expected_version, found := rows.version(NAMESPACES, e.namespace)):
-        yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, found)
+    elif _stale(e.expected_version, version := rows.version(NAMESPACES, e.namespace)):
+        yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
         yield Put(NAMESPACES, _touched(fact, row, _given(e, "description owners tags properties")))
         yield applied(fact)
@@ -203,7 +187,7 @@ def _release(rows: Rows, fact: Fact, e: AssetDropped) -> Iterator[Change]:
     yield applied(fact)
 
 
-def _give_up(rows: Rows, e: AssetMoved) -> Iterator[Change]:
+def _give_up(rows: Rows, fact: Fact, e: AssetMoved) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if namespace is not None and held is not None and held.asset_id == e.asset_id:
@@ -244,37 +228,36 @@ def _declared_namespace(fact: Fact, e: AssetDeclared) -> NamespaceRow:
     )
 
 
-def fold_assets(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case AssetObserved() as e:
-            yield from _observe(rows, fact, e)
-        case AssetRegistered() as e:
-            yield from _register(fact, e)
-        case AssetNameChanged() as e:
-            if (row := rows.get(ASSETS, e.asset_id)) is not None:
-                names = [*row.previous_names, row.name]
-                change = {"name": e.name, "previous_names": names}
-                yield Put(ASSETS, _touched(fact, row, change))
-        case AssetReleased() as e:
-            yield from _remove(rows, e.asset_id)
-        case AssetDescribed() as e:
-            yield from _describe(rows, fact, e)
-        case AssetUpdated() as e:
-            yield from _update_asset(rows, fact, e)
-        case ColumnAdded() as e:
-            yield from _add_column(rows, fact, e)
-        case ColumnUpdated() as e:
-            yield from _update_column(rows, fact, e)
-        case ColumnDropped() as e:
-            yield from _drop_column(rows, fact, e)
+# -- assets -------------------------------------------------------------------------------
 
 
-def _register(fact: Fact, e: AssetRegistered) -> Iterator[Change]:
-    asset = e.asset
+def _change_name(rows: Rows, fact: Fact, e: AssetNameChanged) -> Iterator[Change]:
+    if (row := rows.get(ASSETS, e.asset_id)) is not None:
+        names = [*row.previous_names, row.name]
+        yield Put(ASSETS, _touched(fact, row, {"name": e.name, "previous_names": names}))
+
+
+def _leave(rows: Rows, fact: Fact, e: AssetLeft) -> Iterator[Change]:
+    if (row := rows.get(ASSETS, e.asset_id)) is not None:
+        yield Put(ASSETS, _touched(fact, row, {"active": False}))
+
+
+def _return(rows: Rows, fact: Fact, e: AssetReturned) -> Iterator[Change]:
+    if (row := rows.get(ASSETS, e.asset_id)) is not None:
+        yield Put(ASSETS, _touched(fact, row, {"active": True, "project": e.project}))
+
+
+def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
+    yield from _new_asset(fact, e.asset_id, e.asset)
+
+
+def _new_asset(
+    fact: Fact, asset_id: str, asset: AssetCreated, project: str = ""
+) -> Iterator[Change]:
     yield Put(
         ASSETS,
         AssetRow(
-            asset_id=e.asset_id,
+            asset_id=asset_id,
             namespace=asset.namespace,
             name=asset.name,
             kind=asset.kind,
@@ -289,10 +272,11 @@ def _register(fact: Fact, e: AssetRegistered) -> Iterator[Change]:
             created_by=fact.actor,
             updated_at=fact.received_at,
             updated_by=fact.actor,
+            project=project,
         ),
     )
     for ordinal, column in enumerate(asset.columns):
-        yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
+        yield Put(COLUMNS, _column(fact, asset_id, column, ordinal))
 
 
 def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
@@ -306,7 +290,7 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
             tags=e.tags,
             columns=e.columns,
         )
-        yield from _register(fact, AssetRegistered(asset_id=e.asset_id, asset=created))
+        yield from _new_asset(fact, e.asset_id, created, e.project)
         return
     moved = (row.namespace, row.name) != (e.namespace, e.name)
     before = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
@@ -317,6 +301,8 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
         "description": e.description,
         "owners": list(e.owners),
         "tags": e.tags,
+        "project": e.project,
+        "active": True,
     }
     if any(getattr(row, name) != value for name, value in change.items()):
         yield Put(ASSETS, _touched(fact, row, change))
@@ -325,15 +311,15 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
 
 def _declare_columns(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
     """Declared columns are added or updated by name; what code does not name stays."""
-    known = {column.name: column for column in rows.scan(COLUMNS, e.asset_id)}
-    ordinal = 1 + max((column.ordinal for column in known.values()), default=-1)
+    existing = {column.name: column for column in rows.scan(COLUMNS, e.asset_id)}
+    ordinal = 1 + max((column.ordinal for column in existing.values()), default=-1)
     for column in e.columns:
-        row = known.get(column.name)
+        row = existing.get(column.name)
         if row is None:
             yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
             ordinal += 1
             continue
-        said = replace(
+        declared = replace(
             row,
             type=column.type or row.type,
             nullable=column.nullable,
@@ -341,14 +327,14 @@ def _declare_columns(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Chan
             pii=column.pii or row.pii,
             sensitivity=column.sensitivity or row.sensitivity,
         )
-        if said != row:
-            yield Put(COLUMNS, replace(said, updated_at=fact.received_at))
+        if declared != row:
+            yield Put(COLUMNS, replace(declared, updated_at=fact.received_at))
 
 
-def _remove(rows: Rows, asset_id: str) -> Iterator[Change]:
-    yield Delete(ASSETS, (asset_id,))
-    for column in rows.scan(COLUMNS, asset_id):
-        yield Delete(COLUMNS, (asset_id, column.column_id))
+def _remove(rows: Rows, fact: Fact, e: AssetReleased) -> Iterator[Change]:
+    yield Delete(ASSETS, (e.asset_id,))
+    for column in rows.scan(COLUMNS, e.asset_id):
+        yield Delete(COLUMNS, (e.asset_id, column.column_id))
 
 
 def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
@@ -357,8 +343,8 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
         yield _no_asset(fact, e.asset_id)
     elif _misnamed(row, e.asset_key):
         yield _not_its_name(fact, e.asset_id, e.asset_key)
-    elif _stale(e.expected_version, found := rows.version(ASSETS, e.asset_id)):
-        yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, found)
+    elif _stale(e.expected_version, version := rows.version(ASSETS, e.asset_id)):
+        yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
         fields = "kind format location description owners tags properties"
         yield Put(ASSETS, _touched(fact, row, _given(e, fields)))
@@ -368,8 +354,8 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
 def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
     # Of all observations the one with the greatest id stays, whatever else happens to the
     # asset: so they may come in any order, late, and twice, and the row is the same.
-    known = rows.get(ASSET_STATS, e.asset_id)
-    if known is None or known.observed_by < fact.id:
+    stats = rows.get(ASSET_STATS, e.asset_id)
+    if stats is None or stats.observed_by < fact.id:
         yield Put(
             ASSET_STATS,
             AssetStatsRow(
@@ -452,8 +438,8 @@ def _touched(fact: Fact, row: Any, change: dict[str, Any]) -> Any:
     return replace(row, **change, updated_at=fact.received_at, updated_by=fact.actor)
 
 
-def _stale(expected: int | None, found: int) -> bool:
-    return expected is not None and expected != found
+def _stale(expected: int | None, version: int) -> bool:
+    return expected is not None and expected != version
 
 
 def _no_namespace(fact: Fact, namespace: str) -> Emit:
@@ -469,11 +455,11 @@ def _no_column(fact: Fact, column_id: str) -> Emit:
 
 
 def _name_taken(fact: Fact, namespace: str, name: str) -> Emit:
-    return refused(fact, "name_taken", f"there is an asset {namespace}.{name} already")
+    return refused(fact, "name_taken", f"asset {namespace}.{name} already exists")
 
 
 def _column_taken(fact: Fact, name: str) -> Emit:
-    return refused(fact, "column_exists", f"there is a column {name} already")
+    return refused(fact, "column_exists", f"column {name} already exists")
 
 
 def _misnamed(row: AssetRow, asset_key: Given) -> bool:
@@ -481,7 +467,7 @@ def _misnamed(row: AssetRow, asset_key: Given) -> bool:
 
 
 def _not_its_name(fact: Fact, asset_id: str, asset_key: Given) -> Emit:
-    message = f"asset {asset_id} is not called {asset_key}, or not any more; look it up again"
+    message = f"asset {asset_id} does not have the name {asset_key}; look it up again"
     return refused(fact, "asset_not_found", message)
 
 
@@ -493,7 +479,7 @@ def _other_column(
     if asset is not None and _misnamed(asset, e.asset_key):
         return _not_its_name(fact, e.asset_id, e.asset_key)
     if e.column_name not in (msgspec.UNSET, row.name):
-        message = f"column {e.column_id} is not called {e.column_name} any more; look it up again"
+        message = f"column {e.column_id} no longer has the name {e.column_name}; look it up again"
         return refused(fact, "column_not_found", message)
     return None
 
@@ -511,54 +497,58 @@ def _bad_new_name(fact: Fact, name: str | None) -> Emit | None:
     return None if name is None else _bad_name(fact, lambda: check_column_name(name))
 
 
-def _changed_since(fact: Fact, what: str, expected: int | None, found: int) -> Emit:
-    message = f"{what} has changed: its version is {found}, not {expected}; read it again"
+def _changed_since(fact: Fact, what: str, expected: int | None, version: int) -> Emit:
+    message = f"{what} has changed: its version is {version}, not {expected}; read it again"
     return refused(fact, "version_mismatch", message)
 
 
-def _by_namespace(fact: Fact) -> Key:
-    return (fact.payload.namespace,)  # type: ignore[attr-defined]
+class _InNamespace(Protocol):
+    @property
+    def namespace(self) -> str: ...
 
 
-def _by_asset(fact: Fact) -> Key:
-    return (fact.payload.asset_id,)  # type: ignore[attr-defined]
+class _OfAsset(Protocol):
+    @property
+    def asset_id(self) -> str: ...
+
+
+def _by_namespace(fact: Fact, e: _InNamespace) -> str:
+    return e.namespace
+
+
+def _by_asset(fact: Fact, e: _OfAsset) -> str:
+    return e.asset_id
 
 
 DIRECTORY = Stage(
     "directory",
     (NAMESPACES, ASSET_NAMES),
-    dict.fromkeys(
-        (
-            NamespaceCreated,
-            NamespaceUpdated,
-            NamespaceDropped,
-            AssetCreated,
-            AssetRenamed,
-            AssetDropped,
-            AssetMoved,
-            AssetDeclared,
-        ),
-        _by_namespace,
+    (
+        On(NamespaceCreated, _by_namespace, _create_namespace),
+        On(NamespaceUpdated, _by_namespace, _update_namespace),
+        On(NamespaceDropped, _by_namespace, _drop_namespace),
+        On(AssetCreated, _by_namespace, _claim),
+        On(AssetRenamed, _by_namespace, _rename),
+        On(AssetDropped, _by_namespace, _release),
+        On(AssetMoved, _by_namespace, _give_up),
+        On(AssetDeclared, _by_namespace, _declare),
     ),
-    fold_directory,
 )
 ASSETS_STAGE = Stage(
     "assets",
     (ASSETS, COLUMNS, ASSET_STATS),
-    dict.fromkeys(
-        (
-            AssetRegistered,
-            AssetNameChanged,
-            AssetReleased,
-            AssetDescribed,
-            AssetUpdated,
-            ColumnAdded,
-            ColumnUpdated,
-            ColumnDropped,
-            AssetObserved,
-        ),
-        _by_asset,
+    (
+        On(AssetRegistered, _by_asset, _register),
+        On(AssetNameChanged, _by_asset, _change_name),
+        On(AssetReleased, _by_asset, _remove),
+        On(AssetDescribed, _by_asset, _describe),
+        On(AssetLeft, _by_asset, _leave),
+        On(AssetReturned, _by_asset, _return),
+        On(AssetUpdated, _by_asset, _update_asset),
+        On(ColumnAdded, _by_asset, _add_column),
+        On(ColumnUpdated, _by_asset, _update_column),
+        On(ColumnDropped, _by_asset, _drop_column),
+        On(AssetObserved, _by_asset, _observe),
     ),
-    fold_assets,
 )
 STAGES = (DIRECTORY, ASSETS_STAGE)

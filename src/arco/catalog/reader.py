@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,9 +20,17 @@ from arco.catalog.tables import (
 from arco.errors import NotFound
 from arco.state.snapshot import Snapshot
 from servo.contract.keys import AssetKey
+from servo.suggest import did_you_mean
 
 
-class Asset(msgspec.Struct, frozen=True):
+class CodeDeclaration(NamedTuple):
+    """What deployed code says of an asset."""
+
+    project: str
+    columns: frozenset[str]
+
+
+class AssetDetails(msgspec.Struct, frozen=True):
     row: AssetRow
     version: int
     """What `expected_version` of an update is compared with."""
@@ -52,33 +60,28 @@ class CatalogReader:
             raise NotFound(f"there is no asset {key}", hint=self._alike_asset(key))
         return row.asset_id
 
-    def asset(self, key: AssetKey) -> Asset:
+    def asset(self, key: AssetKey) -> AssetDetails:
         return self.asset_by_id(self.asset_id(key))
 
-    def asset_by_id(self, asset_id: str) -> Asset:
+    def asset_by_id(self, asset_id: str) -> AssetDetails:
         version, row = self.snapshot.versioned(ASSETS, (asset_id,))
         if row is None:
             raise NotFound(f"there is no asset {asset_id}")
         columns = sorted(self.snapshot.rows(COLUMNS, asset_id), key=lambda c: c.ordinal)
-        return Asset(row, version, columns, self.snapshot.get(ASSET_STATS, asset_id))
+        return AssetDetails(row, version, columns, self.snapshot.get(ASSET_STATS, asset_id))
 
     def assets(self, namespace: str) -> list[AssetRow]:
         """The assets of a namespace, by name."""
         names = self.snapshot.rows(ASSET_NAMES, namespace)
-        found = [self.snapshot.get(ASSETS, name.asset_id) for name in names]
-        return [row for row in found if row is not None]
+        rows = [self.snapshot.get(ASSETS, name.asset_id) for name in names]
+        return [row for row in rows if row is not None]
 
     def _alike(self, name: str) -> str:
-        known = [row.namespace for row in self.namespaces()]
-        return _did_you_mean(name, known) or "create it first"
+        names = [row.namespace for row in self.namespaces()]
+        return did_you_mean(name, names) or "create it first"
 
     def _alike_asset(self, key: AssetKey) -> str:
         if self.snapshot.get(NAMESPACES, key.namespace) is None:
             return self._alike(key.namespace)
-        known = [row.name for row in self.snapshot.rows(ASSET_NAMES, key.namespace)]
-        return _did_you_mean(key.name, known)
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else ""
+        names = [row.name for row in self.snapshot.rows(ASSET_NAMES, key.namespace)]
+        return did_you_mean(key.name, names)

@@ -43,6 +43,10 @@ class AssetRow(Row, frozen=True):
     created_by: str
     updated_at: datetime
     updated_by: str
+    project: str = ""
+    """The project whose code declares it, or declared it last; empty if none ever did."""
+    active: bool = True
+    """False: the code of its project does not have it any more."""
 
 
 class ColumnRow(Row, frozen=True):

@@ -10,12 +10,19 @@
     admin_*.py    `servo admin`
     catalog_*.py  `servo catalog`
 
-Modules are cheap to import: what is heavy (pyarrow, DuckDB, obstore, Spark, and
-rich too) is imported inside the commands, so that `servo --help` answers at once.
+`servo --help` answers at once: see deferral.py.
 """
 
 from __future__ import annotations
 
-from arco.cli.app import main
+from typing import NoReturn
 
-__all__ = ["main"]
+from arco.cli import deferral
+
+
+def main() -> NoReturn:
+    """What the process `servo` does."""
+    deferral.defer()
+    from arco.cli import app
+
+    app.main()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from arco.cli.app import main
+from arco.cli import main
 
 if __name__ == "__main__":
     main()

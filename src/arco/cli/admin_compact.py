@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from rich.text import Text
+
     from arco.app import Workspace
+    from arco.cli import render
+    from arco.cli.session import Session
     from arco.log.head import Head
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "compact", example="servo admin compact\nservo admin compact --once")(compact)
+    example = "servo admin compact\nservo admin compact --once"
+    command(app, "compact", example=example, before=use_little_memory)(compact)
 
 
 def compact(
     session: Session,
     once: Annotated[
-        bool, typer.Option("--once", help="Empty the inbox, merge what is due, and end.")
+        bool, typer.Option("--once", help="Commit the whole inbox, merge what is due, and exit.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.01, metavar="S", help="How often to look at the inbox.")
+        float, typer.Option(min=0.01, metavar="S", help="Seconds between looks at the inbox.")
     ] = 1.0,
 ) -> None:
-    """Commit what is in the inbox, until told to stop.
+    """Commit the events of the inbox until stopped.
 
-    It merges beside that. SIGTERM and Ctrl-C let it finish: what was appended
-    before is committed. Any number of these may run on one workspace, and each
-    may be killed at any time.
+    It merges table files at the same time. After SIGTERM or Ctrl-C it commits what
+    was appended before, and exits. Any number of these processes may run on one
+    workspace; each may be killed at any time.
     """
-    use_little_memory()
     workspace = session.open()
     stop = threading.Event()
-    compactor = workspace.compactor(
+    compactor = workspace.upkeep.compactor(
         stop,
         interval_s=interval,
         merge_interval_s=interval,
@@ -47,7 +51,7 @@ def compact(
     )
     if once:
         compactor.drain()
-        if (merged := workspace.merger.merge()) is not None:
+        if (merged := workspace.upkeep.merger.merge()) is not None:
             _said(session, merged, 0)
         _end(session, workspace)
         return
@@ -59,19 +63,17 @@ def compact(
 
 
 def _begin(session: Session, workspace: Workspace) -> None:
-    from arco.cli import render
-
-    generation = workspace.snapshot().generation
+    generation = workspace.read.snapshot().generation
     if session.json:
         render.line({"state": "started", "generation": generation})
     else:
-        render.say(f"compacting {workspace.store.url} from generation {generation}; Ctrl-C ends it")
+        render.say(
+            f"compacting {workspace.store.url} from generation {generation}; press Ctrl-C to stop"
+        )
 
 
 def _end(session: Session, workspace: Workspace) -> None:
-    from arco.cli import render
-
-    generation = workspace.snapshot().generation
+    generation = workspace.read.snapshot().generation
     if session.json:
         render.line({"state": "stopped", "generation": generation})
     else:
@@ -79,10 +81,6 @@ def _end(session: Session, workspace: Workspace) -> None:
 
 
 def _said(session: Session, head: Head, events: int) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-
     manifest = head.manifest
     if session.json:
         render.line(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session, require_directory
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.progress import progress
+    from arco.cli.session import Session, require_directory
+    from arco.config import Config
     from arco.state.backup import CopyReport
 
 
@@ -24,59 +28,56 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     session: Session,
-    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="Another store.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="The store to copy to.")],
     data: Annotated[
-        bool, typer.Option("--data", help="Copy also the data that assets have written.")
+        bool, typer.Option("--data", help="Also copy the data files of assets.")
     ] = False,
 ) -> None:
     """Copy the newest generation to another store.
 
-    The whole log goes with it, and so do deployed projects and plans. What waits
-    in the inbox is committed first. What is there already is not copied again: a
-    second backup to the same place copies what is new.
+    The backup includes the whole log, deployed projects and plans. The inbox is
+    committed first. Files that the target already has are not copied again: a
+    second backup to the same place copies only what is new.
 
-    Left out, always: what tasks have logged, what waits in queues, and keys.
+    Never copied: logs of tasks, queues, and signing keys.
     """
-    from arco.cli.progress import progress
-
     workspace = session.open()
     place = session.beside(target)
     with progress() as report:
-        copied = workspace.backup(place, data=data, progress=report)
+        copied = workspace.upkeep.backup(place, data=data, progress=report)
     _show(session, copied, "backed up", place.url)
 
 
 def restore(
     session: Session,
-    source: Annotated[str, typer.Argument(metavar="SOURCE_URL", help="Where the backup is.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE_URL", help="The store with the backup.")],
     generation: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="An older backup at the same place.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Restore this generation; default: the newest backup."
+        ),
     ] = None,
 ) -> None:
     """Fill an empty workspace from a backup.
 
-    The backup is of a workspace with the same tenant and name. Data comes back
-    if it was made with --data; what tasks have logged, queues and keys never do.
+    The backup must be of a workspace with the same tenant and name. Data files are
+    restored if the backup was made with --data. Logs of tasks, queues and signing
+    keys are never restored.
     """
-    from arco.cli.progress import progress
-    from arco.config import Config
-
     config = session.config()
     require_directory(Config(source, config.tenant, config.workspace))
     place = session.beside(source)
     workspace = session.open(create=True)
     with progress() as report:
-        copied = workspace.restore(place, generation=generation, progress=report)
+        copied = workspace.upkeep.restore(place, generation=generation, progress=report)
     _show(session, copied, "restored", workspace.store.url)
 
 
 def _show(session: Session, copied: CopyReport, what: str, url: str) -> None:
-    from arco.cli import render
-
     if session.json:
         render.document({"url": url} | render.plain(copied))
         return
     files = f"{render.count(copied.copied, 'file')} copied ({render.size(copied.copied_bytes)})"
     render.say(f"{what} generation {copied.generation}, log up to position {copied.position}")
-    render.say(f"{files}, {copied.present:,} there already")
+    render.say(f"{files}, {copied.present:,} already present")
     render.say(url)

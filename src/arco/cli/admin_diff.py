@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from rich.text import Text
+
+    from arco.cli import render
+    from arco.cli.failures import visible
+    from arco.cli.log_entries import brief
+    from arco.cli.session import Session
     from arco.state.diff import RowDiff
+    from arco.state.snapshot import Generation
 
 SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
@@ -28,84 +35,72 @@ def diff(
     session: Session,
     before: Annotated[int, typer.Argument(min=0, help="The older generation.")],
     after: Annotated[
-        int | None, typer.Argument(min=0, help="The newer one; else the newest.")
+        int | None, typer.Argument(min=0, help="The newer generation; default: the newest.")
     ] = None,
 ) -> None:
-    """Show the rows that differ between two generations, and how."""
-    from arco.cli import render
-    from arco.state.snapshot import Generation
-
+    """Show the rows and fields that differ between two generations."""
     workspace = session.open()
-    newer = workspace.snapshot(None if after is None else Generation(after)).generation
-    found = workspace.diff(Generation(before), Generation(newer))
+    newer = workspace.read.snapshot(None if after is None else Generation(after)).generation
+    diffs = workspace.read.diff(Generation(before), Generation(newer))
     if session.json:
-        tables = [_document(table) for table in found]
+        tables = [_document(table) for table in diffs]
         render.document({"before": before, "after": newer, "tables": tables})
         return
-    for table in found:
+    for table in diffs:
         _show(table)
-    if not found:
+    if not diffs:
         render.say(f"generations {before} and {newer} have the same rows")
 
 
-def _document(found: RowDiff) -> dict[str, Any]:
+def _document(diff: RowDiff) -> dict[str, Any]:
     rows = [
         {
             "change": what,
             "key": key,
-            "before": _row(found.before, key),
-            "after": _row(found.after, key),
+            "before": _row(diff.before, key),
+            "after": _row(diff.after, key),
         }
-        for what, key in _changes(found)
+        for what, key in _changes(diff)
     ]
-    return {"table": str(found.table), "rows": rows}
+    return {"table": str(diff.table), "rows": rows}
 
 
 def _row(rows: dict[Any, Any], key: Any) -> object:
     return rows[key][1] if key in rows else None
 
 
-def _changes(found: RowDiff) -> Iterator[tuple[str, Any]]:
+def _changes(diff: RowDiff) -> Iterator[tuple[str, Any]]:
     for what in SIGNS:
-        for key in getattr(found, what):
+        for key in getattr(diff, what):
             yield what, key
 
 
-def _show(found: RowDiff) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-    from arco.cli.failures import visible
-
-    counts = [f"{len(getattr(found, what)):,} {what}" for what in SIGNS if getattr(found, what)]
-    render.show(render.title(f"{found.table}: {', '.join(counts)}"))
-    for what, key in _changes(found):
+def _show(diff: RowDiff) -> None:
+    counts = [f"{len(getattr(diff, what)):,} {what}" for what in SIGNS if getattr(diff, what)]
+    render.show(render.title(f"{diff.table}: {', '.join(counts)}"))
+    for what, key in _changes(diff):
         sign, style = SIGNS[what]
-        text = Text(f"{sign} {visible(_label(found, key))}", style)
+        text = Text(f"{sign} {visible(_label(diff, key))}", style)
         if what == "changed":
-            text.append(f"  {visible('; '.join(_fields(found, key)))}", "default")
+            text.append(f"  {visible('; '.join(_fields(diff, key)))}", "default")
         render.out(text)
 
 
-def _label(found: RowDiff, key: Any) -> str:
-    """A row by its key, and by its name where that says more."""
-    row: Any = _row(found.after, key) or _row(found.before, key)
-    rest = [
-        n for n in ("namespace", "name") if n in found.table.columns and n not in found.table.key
-    ]
+def _label(diff: RowDiff, key: Any) -> str:
+    """A row's key, and its name if it has one."""
+    row: Any = _row(diff.after, key) or _row(diff.before, key)
+    rest = [n for n in ("namespace", "name") if n in diff.table.columns and n not in diff.table.key]
     name = ".".join(getattr(row, part) for part in rest)
     return " ".join(map(str, key)) + (f" ({name})" if name else "")
 
 
-def _fields(found: RowDiff, key: Any) -> Iterator[str]:
-    old, new = found.before[key][1], found.after[key][1]
-    for name in found.table.columns:
+def _fields(diff: RowDiff, key: Any) -> Iterator[str]:
+    old, new = diff.before[key][1], diff.after[key][1]
+    for name in diff.table.columns:
         was, now = getattr(old, name), getattr(new, name)
         if was != now and not name.startswith("updated_"):
             yield f"{name}: {_text(was)} → {_text(now)}"
 
 
 def _text(value: object) -> str:
-    from arco.cli.events import brief
-
     return brief(value)

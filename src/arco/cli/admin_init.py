@@ -1,24 +1,28 @@
-"""`servo admin init`: can this store be trusted with a workspace?"""
+"""`servo admin init`: checks that a store can hold a workspace."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import AlreadyExists
 
-if TYPE_CHECKING:
-    from arco.config import Config
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.config import FILE, Config
+    from arco.config import render as render_config
+    from arco.errors import AlreadyExists
+    from arco.storage.open import probe
 
 CHECKS = (
-    "an object can be created",
-    "a second create of the same path is refused",
-    "reading it gives the bytes of the first",
-    "it can be deleted",
+    "can create an object",
+    "refuses a second create of the same path",
+    "reads back the bytes of the first create",
+    "can delete the object",
 )
 
 
@@ -34,23 +38,20 @@ def register(app: typer.Typer) -> None:
 def init(
     session: Session,
     save: Annotated[
-        bool, typer.Option("--save", help="Write arco.toml here, so that --store is not needed.")
+        bool, typer.Option("--save", help="Write arco.toml here, so that --store can be left out.")
     ] = False,
 ) -> None:
     """Check that a store can hold a workspace.
 
-    Everything relies on one thing: that an object is created only if it is
-    absent. The check makes one object, and removes it. A workspace has no other
-    beginning than its first event.
+    Arco requires a store that creates an object only if it is absent. The check
+    creates one object and deletes it. The workspace comes into being with its first
+    event; init only tests the store.
     """
-    from arco.cli import render
-    from arco.storage.open import probe
-
     config = session.config()
     target = _to_save(config) if save else None
     workspace = session.open(create=True)
     probe(workspace.store, workspace.ids())
-    generation = workspace.snapshot().generation
+    generation = workspace.read.snapshot().generation
     if target is not None:
         _write(target, config)
     if session.json:
@@ -67,23 +68,23 @@ def init(
         return
     for check in CHECKS:
         render.say(f"  ok  {check}")
-    state = f"at generation {generation}" if generation else "empty: its first event begins it"
+    state = (
+        f"at generation {generation}"
+        if generation
+        else "empty; the first command that writes creates it"
+    )
     render.say(f"workspace {config.tenant}/{config.workspace} at {workspace.store.url}")
-    render.say(f"it is {state}")
+    render.say(f"the workspace is {state}")
     if target is not None:
         render.say(f"wrote {target}")
 
 
 def _to_save(config: Config) -> Path:
-    from arco.config import FILE
-
     path = Path.cwd() / FILE
     if path.exists():
-        raise AlreadyExists(f"{path} exists already", hint="edit it, or remove it first")
+        raise AlreadyExists(f"{path} already exists", hint="edit it, or delete it first")
     return path
 
 
 def _write(path: Path, config: Config) -> None:
-    from arco.config import render
-
-    path.write_text(render(config), "utf-8")
+    path.write_text(render_config(config), "utf-8")

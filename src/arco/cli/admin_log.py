@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command, group
-from arco.cli.session import Session
-from arco.errors import NotFound
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from arco.app import Workspace
-    from arco.cli.events import Entry
+    from arco.cli import log_entries, render
+    from arco.cli.log_entries import LogEntry
+    from arco.cli.session import Session
+    from arco.errors import NotFound
     from arco.state.snapshot import Snapshot
 
-app = group("log", "The events of a workspace, in their order.")
+app = group("log", "Show the events of a workspace.")
 
 
 @command(
@@ -29,91 +31,88 @@ app = group("log", "The events of a workspace, in their order.")
 )
 def tail(
     session: Session,
-    n: Annotated[int, typer.Option("-n", min=0, metavar="N", help="How many events.")] = 20,
+    n: Annotated[
+        int, typer.Option("-n", min=0, metavar="N", help="Number of events to show.")
+    ] = 20,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as events are committed, until Ctrl-C.")
+        bool,
+        typer.Option("--follow", "-f", help="Show new events as they are committed, until Ctrl-C."),
     ] = False,
     first: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="POSITION", help="From there on, not the newest."),
+        typer.Option("--from", min=1, metavar="POSITION", help="Start at this position."),
     ] = None,
     type_: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this type; * is a wildcard. Repeatable."),
+        typer.Option(
+            "--type", metavar="TYPE", help="Only events of this type; * is a wildcard. Repeatable."
+        ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.05, metavar="S", help="How often --follow looks.")
+        float, typer.Option(min=0.05, metavar="S", help="Seconds between looks of --follow.")
     ] = 1.0,
 ) -> None:
-    """Show the newest events, or those from a position on.
+    """Show the newest events, or the events from a position.
 
-    An event that was rolled back is still in the log; it is marked with a ~.
+    Events that a rollback undid stay in the log; they are marked with ~.
     """
-    from arco.cli import events
-
     workspace = session.open()
-    snapshot = workspace.snapshot()
-    wanted = events.of_types(type_ or ())
-    shown: Iterable[Entry]
+    snapshot = workspace.read.snapshot()
+    matches = log_entries.of_types(type_ or ())
+    entries: Iterable[LogEntry]
     if first is None:
-        shown = events.newest(snapshot, n, wanted)
+        entries = log_entries.newest(snapshot, n, matches)
     else:
-        shown = events.since(snapshot, first, wanted, None if follow else n)
-    for entry in shown:
+        entries = log_entries.since(snapshot, first, matches, None if follow else n)
+    for entry in entries:
         _print(session, entry)
     if follow:
         start = max(first or 1, snapshot.position + 1)
         with contextlib.suppress(KeyboardInterrupt):
-            _follow(session, workspace, snapshot, wanted, start, interval)
+            _follow(session, workspace, snapshot, matches, start, interval)
 
 
 def _follow(
     session: Session,
     workspace: Workspace,
     snapshot: Snapshot,
-    wanted: Any,
+    matches: Any,
     first: int,
     interval: float,
 ) -> None:
-    from arco.cli import events
-
     while True:
         newer = snapshot.refresh()
         if newer.position > snapshot.position:
-            for entry in events.since(newer, max(first, snapshot.position + 1), wanted):
+            for entry in log_entries.since(newer, max(first, snapshot.position + 1), matches):
                 _print(session, entry)
         snapshot = newer
         workspace.clock.sleep(interval)
 
 
-def _print(session: Session, entry: Entry) -> None:
-    from arco.cli import events, render
-
+def _print(session: Session, entry: LogEntry) -> None:
     if session.json:
-        render.line(events.document(entry))
+        render.line(log_entries.document(entry))
     else:
-        render.out(events.one_line(entry))
+        render.out(log_entries.one_line(entry))
 
 
 @command(app, "show", example="servo admin log show 42")
 def show(
     session: Session,
     position: Annotated[
-        int, typer.Argument(min=1, metavar="POSITION", help="Its position in the log.")
+        int, typer.Argument(min=1, metavar="POSITION", help="The event's position in the log.")
     ],
 ) -> None:
-    """Show one event whole, and what was decided about it."""
-    from arco.cli import events, render
-
+    """Show one event in full, and the outcome if it is a command."""
     workspace = session.open()
-    snapshot = workspace.snapshot()
-    entry = next(iter(events.since(snapshot, position, limit=1)), None)
+    snapshot = workspace.read.snapshot()
+    entry = next(iter(log_entries.since(snapshot, position, limit=1)), None)
     if entry is None:
         raise NotFound(
-            f"there is no position {position}", hint=f"the log ends at {snapshot.position}"
+            f"the log has no position {position}", hint=f"the log ends at {snapshot.position}"
         )
-    outcome = events.outcome(snapshot, entry)
+    outcome = log_entries.outcome(snapshot, entry)
     if session.json:
-        render.document(events.document(entry) | {"outcome": outcome})
+        render.document(log_entries.document(entry) | {"outcome": outcome})
     else:
-        render.show(*events.whole(entry, outcome))
+        render.show(*log_entries.whole(entry, outcome))

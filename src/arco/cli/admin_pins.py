@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import Invalid, NotFound
+
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Invalid, NotFound
 
 
 def register(app: typer.Typer) -> None:
@@ -22,63 +26,70 @@ def register(app: typer.Typer) -> None:
 
 def pin(
     session: Session,
-    name: Annotated[str, typer.Argument(help="Letters, digits, - and _.")],
-    generation: Annotated[int, typer.Argument(min=1, help="What to keep.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for whoever finds it.")],
+    name: Annotated[str, typer.Argument(help="The pin's name: letters, digits, - and _.")],
+    generation: Annotated[int, typer.Argument(min=1, help="The generation to keep.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored with the pin.")],
     days: Annotated[
         float | None,
-        typer.Option(min=0.001, max=36_500, metavar="DAYS", help="For how long; else for good."),
+        typer.Option(
+            min=0.001,
+            max=36_500,
+            metavar="DAYS",
+            help="Days until the pin expires; default: never.",
+        ),
     ] = None,
 ) -> None:
-    """Keep a generation, whatever GC's retention says. A pin of that name is replaced."""
-    from arco.cli import render
-
+    """Keep a generation regardless of GC's retention. Replaces a pin of the same name."""
     if not reason.strip():
-        raise Invalid("the reason is empty", hint="say why, for whoever finds the pin")
+        raise Invalid("the reason is empty", hint="give --reason TEXT; it is stored with the pin")
     ttl = None if days is None else timedelta(days=days)
-    made = session.open().pins.pin(name, generation, reason, ttl=ttl)
+    created = session.open().upkeep.pins.pin(name, generation, reason, ttl=ttl)
     if session.json:
-        render.document(made)
+        render.document(created)
     else:
-        until = "for good" if made.expires_at is None else f"until {render.cell(made.expires_at)}"
+        until = (
+            "with no expiry"
+            if created.expires_at is None
+            else f"until {render.cell(created.expires_at)}"
+        )
         render.say(f"pinned generation {generation} as {name}, {until}")
 
 
 def unpin(session: Session, name: Annotated[str, typer.Argument(help="The pin's name.")]) -> None:
-    """Release a pin; GC may then collect its generation."""
-    from arco.cli import render
-
-    found = session.open().pins
-    names = sorted(p.name for p in found.all())
+    """Remove a pin; GC may then remove its generation."""
+    pins = session.open().upkeep.pins
+    names = sorted(p.name for p in pins.all())
     if name not in names:
-        known = f"there are: {', '.join(names)}" if names else "there are no pins"
-        raise NotFound(f"there is no pin {name}", hint=known)
-    found.release(name)
+        hint = f"there are: {', '.join(names)}" if names else "there are no pins"
+        raise NotFound(f"there is no pin {name}", hint=hint)
+    pins.release(name)
     if session.json:
         render.document({"released": name})
     else:
-        render.say(f"released {name}")
+        render.say(f"removed pin {name}")
 
 
 def pins(session: Session) -> None:
-    """List the pins, those that have expired too."""
-    from arco.cli import render
-
+    """List all pins, including expired ones."""
     workspace = session.open()
-    found = sorted(workspace.pins.all(), key=lambda p: (p.generation, p.name))
-    active = {p.name for p in workspace.pins.active()}
+    all_pins = sorted(workspace.upkeep.pins.all(), key=lambda p: (p.generation, p.name))
+    active = {p.name for p in workspace.upkeep.pins.active()}
     if session.json:
-        render.document({"pins": [render.plain(p) | {"active": p.name in active} for p in found]})
+        render.document(
+            {"pins": [render.plain(p) | {"active": p.name in active} for p in all_pins]}
+        )
         return
-    if not found:
+    if not all_pins:
         render.say("there are no pins")
         return
-    rows = [(p.name, p.generation, _until(p.expires_at, p.name in active), p.reason) for p in found]
+    rows = [
+        (p.name, p.generation, _until(p.expires_at, p.name in active), p.reason) for p in all_pins
+    ]
     headers = ("name", "generation", "until", "reason")
     render.show(render.table(headers, rows, right=["generation"], whole=["until"]))
 
 
 def _until(expires_at: object, active: bool) -> object:
     if expires_at is None:
-        return "for good"
+        return "with no expiry"
     return expires_at if active else "expired"

@@ -1,19 +1,27 @@
-"""`servo admin rejected`: batches that could not be read, and a second chance for them."""
+"""`servo admin rejected`: batches that could not be read; shows them and puts them back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import Conflict, Corrupt, Invalid, NotFound
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    import msgspec
+
     from arco.app import Workspace
-    from arco.log.inbox import Rejection
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Conflict, Corrupt, Invalid, NotFound
+    from arco.log.envelope import MAX_BATCH_BYTES, decode_batch, encode_batch
+    from arco.log.inbox import Rejection, read_rejection
+    from arco.storage import paths
+    from arco.storage.own import put_own
+    from arco.storage.port import Mode
 
 
 def register(app: typer.Typer) -> None:
@@ -28,16 +36,16 @@ def register(app: typer.Typer) -> None:
 
 def rejected(
     session: Session,
-    key: Annotated[str | None, typer.Argument(help="Show this object whole.")] = None,
+    key: Annotated[str | None, typer.Argument(help="Show this object in full.")] = None,
     requeue: Annotated[
         bool,
-        typer.Option("--requeue", help="Put it into the inbox again, if it can be read by now."),
+        typer.Option("--requeue", help="Put it into the inbox again, if it can be read now."),
     ] = False,
 ) -> None:
     """List the inbox objects that were rejected, with the reasons.
 
-    A batch is rejected whole if one of its events cannot be read. The object is kept as it
-    was, for 30 days.
+    If one event of a batch cannot be read, the whole batch is rejected. The object is
+    kept unchanged for 30 days.
     """
     workspace = session.open()
     if key is None:
@@ -51,9 +59,6 @@ def rejected(
 
 
 def _all(workspace: Workspace) -> Iterator[Rejection]:
-    from arco.log.inbox import read_rejection
-    from arco.storage import paths
-
     for meta in workspace.store.list(paths.REJECTED):
         if meta.path.endswith(".json"):
             yield read_rejection(workspace.store, meta.path)
@@ -61,25 +66,20 @@ def _all(workspace: Workspace) -> Iterator[Rejection]:
 
 def _one(workspace: Workspace, key: str) -> Rejection:
     """By its key, or by the name that the object had in the inbox."""
-    from arco.log.inbox import read_rejection
-    from arco.storage import paths
-
     try:
         return read_rejection(workspace.store, paths.rejection(key))
     except NotFound:
         for rejection in _all(workspace):
             if rejection.name == key:
                 return rejection
-    raise NotFound(f"no rejected object is called {key}", hint="see: servo admin rejected")
+    raise NotFound(f"there is no rejected object {key}", hint="see: servo admin rejected")
 
 
 def _list(session: Session, rejections: list[Rejection]) -> None:
-    from arco.cli import render
-
     if session.json:
         render.document({"rejected": rejections})
     elif not rejections:
-        render.say("no batch was rejected")
+        render.say("there are no rejected batches")
     else:
         rows = [(r.key, r.name, r.received_at, render.size(r.bytes), r.reason) for r in rejections]
         headers = ("key", "name", "received", "bytes", "reason")
@@ -87,76 +87,60 @@ def _list(session: Session, rejections: list[Rejection]) -> None:
 
 
 def _show(session: Session, workspace: Workspace, rejection: Rejection) -> None:
-    from arco.cli import render
-
     body = _body(workspace, rejection)
     text = body.decode("utf-8", "backslashreplace")
     if session.json:
         render.document(render.plain(rejection) | {"body": text})
         return
-    shown = {
+    fields = {
         "key": rejection.key,
         "name": rejection.name,
         "received": rejection.received_at,
         "bytes": render.size(rejection.bytes),
         "reason": rejection.reason,
     }
-    render.show(render.fields(shown), render.title("body"))
+    render.show(render.fields(fields), render.title("body"))
     render.say(text)
     if len(body) < rejection.bytes:
         render.say(f"… and {render.size(rejection.bytes - len(body))} more", "yellow")
 
 
 def _body(workspace: Workspace, rejection: Rejection) -> bytes:
-    """The object, as far as one batch may be large."""
-    from arco.log.envelope import MAX_BATCH_BYTES
-    from arco.storage import paths
-
+    """The object's bytes, up to the maximum size of a batch."""
     length = min(rejection.bytes, MAX_BATCH_BYTES)
     return workspace.store.get_range(paths.rejected_object(rejection.key), 0, length)
 
 
 def _is_in_the_log(workspace: Workspace, rejection: Rejection) -> bool:
     """Whether a commit consumed a batch that another process had rejected."""
-    from arco.storage import paths
-
     names = {paths.inbox_name(meta.path) for meta in workspace.store.list(paths.INBOX)}
     head = workspace.manifests.head()  # after the look at the inbox
     if rejection.name in names and rejection.name not in head.manifest.pending_cleanup:
         raise Conflict(
-            f"{rejection.name} still lies in the inbox", hint="let it be committed, then look again"
+            f"{rejection.name} is still in the inbox",
+            hint="wait until it is committed, then run this again",
         )
     return bool(workspace.projector.consumed(head, [rejection.name]))
 
 
 def _forget(workspace: Workspace, rejection: Rejection) -> None:
-    from arco.storage import paths
-
     workspace.store.delete(paths.rejection(rejection.key))
     workspace.store.delete(paths.rejected_object(rejection.key))
 
 
 def _requeue(session: Session, workspace: Workspace, rejection: Rejection) -> None:
-    """Put first, then delete: a batch that is put twice under one name is taken once."""
-    import msgspec
-
-    from arco.cli import render
-    from arco.log.envelope import decode_batch, encode_batch
-    from arco.storage import paths
-    from arco.storage.own import put_own
-    from arco.storage.port import Mode
-
+    """Put first, then delete: a batch that is put twice under one name is consumed once."""
     body = _body(workspace, rejection)
     try:
         if len(body) < rejection.bytes:
             raise Corrupt(f"it has {rejection.bytes} bytes, more than a batch may have")
         batch = decode_batch(body, workspace.tenant, workspace.name, rejection.name)
         for event in batch.events:
-            workspace.types.decode(event.type, event.version, event.data)
+            workspace.core.types.decode(event.type, event.version, event.data)
     except Corrupt as error:
         raise Invalid(
             f"{rejection.name} still cannot be read: {error.message}",
-            hint="fix the program that wrote it, and have it append the events again",
+            hint="fix the program that wrote it, and append the events again",
         ) from None
     if _is_in_the_log(workspace, rejection):
         _forget(workspace, rejection)

@@ -1,19 +1,24 @@
-"""`servo admin snapshot`, `merge` and `rollback`: generations, and making new ones."""
+"""`servo admin snapshot`, `merge` and `rollback`: show and create generations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import Invalid
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from arco.app import Workspace
-    from arco.log.manifest import FileRef, RootManifest, TableManifest
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Invalid
+    from arco.log.contents import TableFiles
+    from arco.log.head import KeptGenerations
+    from arco.log.manifest import FileRef, RootManifest
+    from arco.log.publish import left_to_delete
     from arco.state.snapshot import Snapshot
 
 
@@ -55,23 +60,22 @@ def snapshot(
         typer.Option(min=1, metavar="N", help="List the last N generations instead."),
     ] = None,
 ) -> None:
-    """Show one generation: its position, and the files of its tables."""
+    """Show one generation: its log position and the files of its tables."""
     workspace = session.open()
-    found = workspace.snapshot(session.at())
+    opened = workspace.read.snapshot(session.at())
     if history is not None:
-        _show_history(session, _generations(workspace, found, history))
+        _show_history(session, _generations(workspace, opened, history))
     else:
-        _show_one(session, found)
+        _show_one(session, opened)
 
 
-def _show_one(session: Session, found: Snapshot) -> None:
-    from arco.cli import render
-
-    described = describe(found)
+def _show_one(session: Session, snapshot: Snapshot) -> None:
+    described = describe(snapshot)
     if session.json:
         render.document(described)
         return
-    manifest = found.head.manifest
+    manifest = snapshot.head.manifest
+    pending = len(left_to_delete(snapshot.head))
     render.show(
         render.fields(
             {
@@ -81,7 +85,7 @@ def _show_one(session: Session, found: Snapshot) -> None:
                 "log time": manifest.log_time if manifest.position else "never",
                 "segment": manifest.segment and manifest.segment.path,
                 "consumed": render.count(len(manifest.consumed), "batch", "batches"),
-                "pending cleanup": render.count(len(manifest.pending_cleanup), "batch", "batches"),
+                "pending cleanup": render.count(pending, "batch", "batches"),
                 "skipped": _skipped(manifest),
                 "rejected": ", ".join(manifest.rejected) or "none",
             }
@@ -94,16 +98,16 @@ def _show_one(session: Session, found: Snapshot) -> None:
                 t["table"],
                 *(t[level]["rows"] for level in LEVELS),
                 t["files"],
-                render.size(t["bytes"]),
+                render.size(t["bytes"]) if t["bytes"] else None,  # in files that tables share
             )
             for t in described["tables"]
         ]
         render.show(render.title("rows by level"), render.table(headers, rows, right=headers[1:]))
 
 
-def describe(found: Snapshot) -> dict[str, Any]:
+def describe(snapshot: Snapshot) -> dict[str, Any]:
     """A generation as JSON."""
-    manifest = found.head.manifest
+    manifest = snapshot.head.manifest
     return {
         "generation": manifest.generation,
         "kind": manifest.kind,
@@ -111,25 +115,28 @@ def describe(found: Snapshot) -> dict[str, Any]:
         "position": manifest.position,
         "log_time": manifest.log_time,
         "commit_id": manifest.commit_id,
-        "sha256": found.head.sha256,
+        "sha256": snapshot.head.sha256,
         "parent_sha256": manifest.parent_sha256,
         "segment": manifest.segment,
         "consumed": manifest.consumed,
         "pending_cleanup": manifest.pending_cleanup,
         "skipped": manifest.skipped,
         "rejected": manifest.rejected,
-        "tables": [_table(name, table) for name, table in found.tables().items()],
+        "change_files": [
+            {"path": ref.path, "bytes": ref.bytes, "rows": ref.rows} for ref in manifest.changes
+        ],
+        "tables": [_table(name, table) for name, table in snapshot.tables().items()],
     }
 
 
-def _table(name: str, table: TableManifest) -> dict[str, Any]:
+def _table(name: str, table: TableFiles) -> dict[str, Any]:
     return {
         "table": name,
         "base": _level(table.base),
         "l0": _level(table.l0),
         "history": _level(table.history),
         "files": len(table.files()),
-        "bytes": sum(ref.bytes for ref in table.files()),
+        "bytes": sum(ref.bytes for ref in table.files() if not ref.table),
     }
 
 
@@ -137,7 +144,7 @@ def _level(refs: tuple[FileRef, ...]) -> dict[str, int]:
     return {
         "files": len(refs),
         "rows": sum(ref.rows for ref in refs),
-        "bytes": sum(ref.bytes for ref in refs),
+        "bytes": sum(ref.bytes for ref in refs if not ref.table),
     }
 
 
@@ -147,15 +154,13 @@ def _skipped(manifest: RootManifest) -> str:
 
 def _generations(workspace: Workspace, newest: Snapshot, count: int) -> Iterator[RootManifest]:
     """The newest first, down to the oldest that is kept."""
-    floor = workspace.manifests.floor()
-    for number in range(newest.generation, max(newest.generation - count, floor - 1, 0), -1):
-        if (found := workspace.manifests.find(number)) is not None:
-            yield found.manifest
+    kept = KeptGenerations(workspace.manifests.kept(), newest.generation)
+    for at in range(len(kept) - 1, max(len(kept) - 1 - count, -1), -1):
+        if (generation := workspace.manifests.find(kept[at])) is not None:
+            yield generation.manifest
 
 
 def _show_history(session: Session, manifests: Iterator[RootManifest]) -> None:
-    from arco.cli import render
-
     rows = [_summary(manifest) for manifest in manifests]
     if session.json:
         render.document({"generations": rows})
@@ -188,16 +193,14 @@ def _summary(manifest: RootManifest) -> dict[str, Any]:
 def merge(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", help="Merge all tables into their base, due or not.")
+        bool, typer.Option("--all", help="Merge all tables into base files, due or not.")
     ] = False,
 ) -> None:
     """Rewrite small table files into fewer, larger ones.
 
-    The rows stay the same. Without --all, only what is due is merged.
+    Rows do not change. Without --all, only tables that are due are merged.
     """
-    from arco.cli import render
-
-    head = session.open().merger.merge(everything=everything)
+    head = session.open().upkeep.merger.merge(everything=everything)
     generation = None if head is None else head.generation
     if session.json:
         render.document({"generation": generation})
@@ -211,20 +214,18 @@ def merge(
 
 def rollback(
     session: Session,
-    generation: Annotated[int, typer.Argument(min=1, help="Whose state to go back to.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept in the log.")],
+    generation: Annotated[int, typer.Argument(min=1, help="The generation to return to.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")],
 ) -> None:
     """Publish the state of an older generation as a new one.
 
-    Nothing is lost: the log keeps what came after it, marked as taken back, and
-    a rollback can itself be rolled back.
+    Nothing is lost: later events stay in the log, marked as rolled back. A rollback
+    can itself be rolled back.
     """
-    from arco.cli import render
-
     if not reason.strip():
-        raise Invalid("the reason is empty", hint="say why: it is kept in the log")
+        raise Invalid("the reason is empty", hint="give --reason TEXT; it is stored in the log")
     workspace = session.open()
-    head = workspace.rollback(generation, reason=reason, actor=session.who())
+    head = workspace.upkeep.rollback(generation, reason=reason, actor=session.who())
     manifest = head.manifest
     if session.json:
         render.document(

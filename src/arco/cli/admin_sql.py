@@ -1,19 +1,21 @@
-"""`servo admin sql`: questions to one generation."""
+"""`servo admin sql`: queries one generation."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import Invalid
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from arco.app import Workspace
+    from arco.cli import render, sqltable
+    from arco.cli.session import Session
+    from arco.errors import Invalid
     from arco.state.snapshot import Snapshot
     from arco.state.sql import SqlResult
     from arco.state.sqlprocess import SqlLimits, SqlProcess
@@ -39,14 +41,14 @@ def sql(
     tables: Annotated[
         bool, typer.Option("--tables", help="List the tables and their columns.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many rows.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows.")] = 100,
     timeout: Annotated[
-        float, typer.Option(min=0.001, metavar="S", help="At most so many seconds.")
+        float, typer.Option(min=0.001, metavar="S", help="Timeout in seconds.")
     ] = 30.0,
 ) -> None:
     """Run one SELECT over the tables of one generation.
 
-    DuckDB reads the workspace's own Parquet files. A query can change nothing.
+    DuckDB reads the workspace's Parquet files. Queries are read-only.
     """
     if tables == (query is not None):
         raise Invalid(
@@ -56,15 +58,13 @@ def sql(
         query = _text(query)
     if query is None:
         workspace = session.open()
-        _list_tables(session, workspace, workspace.snapshot(session.at()))
+        _list_tables(session, workspace, workspace.read.snapshot(session.at()))
         return
-    from arco.state.sqlprocess import SqlLimits, SqlProcess
-
     # The process for the query starts while this one imports and opens the workspace.
     with contextlib.closing(SqlProcess()) as process:
         workspace = session.open()
         limits = SqlLimits(timeout_s=timeout, rows=limit)
-        result = _run(workspace, workspace.snapshot(session.at()), query, limits, process)
+        result = _run(workspace, workspace.read.snapshot(session.at()), query, limits, process)
     _show(session, result)
 
 
@@ -78,7 +78,7 @@ def _text(query: str) -> str:
 def _run(
     workspace: Workspace, snapshot: Snapshot, query: str, limits: SqlLimits, process: SqlProcess
 ) -> SqlResult:
-    with workspace.sql(limits, process) as engine:
+    with workspace.read.sql(limits, process) as engine:
         try:
             return engine.query(snapshot, query)
         except Invalid as error:
@@ -87,26 +87,23 @@ def _run(
 
 
 def _show(session: Session, result: SqlResult) -> None:
-    from arco.cli import render, sqltable
-
     if session.json:
         render.document(sqltable.document(result))
         return
-    shown = sqltable.fitted(result.table, render.console().width)
-    render.show(shown.body)
+    fitted = sqltable.fitted(result.table, render.console().width)
+    render.show(fitted.body)
     count = render.count(result.table.num_rows, "row")
     render.say(f"{count} at generation {result.generation}", "dim")
     if result.truncated:
-        render.say(f"there are more rows: this is the first {count}; see --limit", "yellow")
-    if shown.cut:
-        render.say("some values were cut with … to fit; --json has them whole", "yellow")
+        render.say(f"there are more rows; this is the first {count}. See --limit", "yellow")
+    if fitted.cut:
+        render.say("some values were shortened with … to fit; --json shows them in full", "yellow")
 
 
 def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> None:
-    from arco.cli import render
-
-    known = {str(table): table.manifest() for table in workspace.tables} | snapshot.tables()
-    present = snapshot.tables()
+    present = set(snapshot.contents.names())
+    tables = {str(table): snapshot.manifest(table) for table in workspace.tables}
+    tables |= {name: snapshot.contents.table(name) for name in present - tables.keys()}
     if session.json:
         render.document(
             {
@@ -118,13 +115,13 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
                         "key": table.key,
                         "columns": [{"name": c.name, "type": c.type} for c in table.columns],
                     }
-                    for name, table in sorted(known.items())
+                    for name, table in sorted(tables.items())
                 ],
             }
         )
         return
-    for name, table in sorted(known.items()):
-        empty = "" if name in present else "  (nothing in it yet)"
+    for name, table in sorted(tables.items()):
+        empty = "" if name in present else "  (no rows yet)"
         render.show(render.title(name + empty))
         rows = [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
         render.show(render.columns(rows))

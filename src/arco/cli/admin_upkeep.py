@@ -1,4 +1,4 @@
-"""`servo admin fsck`, `rebuild` and `gc`: keeping a workspace whole."""
+"""`servo admin fsck`, `rebuild` and `gc`: check, repair and clean up a workspace."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import contextlib
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from arco.cli.failures import DIFFERENT
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from rich.text import Text
+
+    from arco.app import chain
+    from arco.cli import render
+    from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.progress import progress
+    from arco.cli.session import Session
+    from arco.errors import Invalid
+    from arco.execution.data_check import DataReport, Depth
+    from arco.spark.rebuild import SparkRebuildEngine
+    from arco.spark.session import open_session
     from arco.state.fsck import FsckReport
-    from arco.state.gc import GcReport
+    from arco.state.gc import GcReport, GenerationRetention
     from arco.state.rebuild import Engine, Rebuild
 
 
@@ -26,7 +36,7 @@ class EngineName(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "fsck", example="servo admin fsck --quick")(fsck)
+    command(app, "fsck", example="servo admin fsck --quick\nservo admin fsck --data --whole")(fsck)
     command(
         app,
         "rebuild",
@@ -38,108 +48,128 @@ def register(app: typer.Typer) -> None:
 def fsck(
     session: Session,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Look at sizes only; do not read the bytes.")
+        bool, typer.Option("--quick", help="Compare sizes only; do not read the files.")
+    ] = False,
+    data: Annotated[
+        bool,
+        typer.Option("--data", help="Check the files of current versions too: sizes and footers."),
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="With --data: read the files and compare checksums.")
+    ] = False,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="With --data: let plans run damaged partitions again."),
     ] = False,
 ) -> None:
-    """Check that everything is there, whole and consistent. Changes nothing.
+    """Check that all files exist, are undamaged and consistent.
 
-    Exit code 1 means that something is wrong.
+    Without --data only the log and the tables are checked, not the data of assets.
+    Changes nothing, unless --record is given. Exit code 1 means that problems were found.
     """
-    from arco.cli import render
-    from arco.cli.progress import progress
-
+    if (whole or record) and not data:
+        raise Invalid(f"{'--whole' if whole else '--record'} needs --data")
+    if whole and quick:
+        raise Invalid("--whole and --quick exclude each other")
     workspace = session.open()
+    depth: Depth = "quick" if quick else "whole" if whole else "footers"
     with progress() as report:
-        found = workspace.fsck(deep=not quick, progress=report)
+        result = workspace.upkeep.fsck(deep=not quick, progress=report)
+        checked = (
+            workspace.upkeep.check_data(depth, record=record, progress=report) if data else None
+        )
+    clean = result.clean and not (checked and checked.findings)
     if session.json:
-        render.document({"clean": found.clean, "deep": not quick} | render.plain(found))
+        document = {"clean": clean, "deep": not quick} | render.plain(result)
+        render.document(document | ({"data": render.plain(checked)} if checked else {}))
     else:
-        _show_findings(found, quick)
-    if not found.clean:
+        _show_findings(result, quick)
+        if checked is not None:
+            _show_data(checked)
+    if not clean:
         raise typer.Exit(DIFFERENT)
+
+
+def _show_data(report: DataReport) -> None:
+    for finding in report.findings:
+        render.say(finding.message, "bold red")
+    checked = (
+        f"{render.count(report.versions, 'current version')}, "
+        f"{render.count(report.files, 'file')}, {render.size(report.bytes)}"
+    )
+    if report.findings:
+        count = render.count(len(report.findings), "damaged version")
+        render.say(f"data not clean: {count} in {checked}", "bold red")
+    else:
+        render.say(f"data clean: {checked}", "green")
 
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 
-def _show_findings(found: FsckReport, quick: bool) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-
-    if found.findings:
+def _show_findings(result: FsckReport, quick: bool) -> None:
+    if result.findings:
         rows = [
             (Text(f.severity, _STYLES.get(f.severity, "")), f.code, f"{f.message}\n{f.path}")
-            for f in found.findings
+            for f in result.findings
         ]
         render.show(render.table(("severity", "code", "finding"), rows, whole=["severity", "code"]))
     checked = (
-        f"{render.count(found.generations, 'generation')}, {render.count(found.files, 'file')}, "
-        f"{render.size(found.bytes)}, log up to position {found.position}"
+        f"{render.count(result.generations, 'generation')}, {render.count(result.files, 'file')}, "
+        f"{render.size(result.bytes)}, log up to position {result.position}"
     )
-    if found.clean:
+    if result.clean:
         render.say(f"clean: {checked}", "green")
     else:
-        errors = sum(f.severity == "error" for f in found.findings)
+        errors = sum(f.severity == "error" for f in result.findings)
         render.say(f"not clean: {render.count(errors, 'error')} in {checked}", "bold red")
     if quick:
-        render.say("only sizes were compared; without --quick, all bytes are")
+        render.say("only sizes were compared; run without --quick to verify checksums")
 
 
 def rebuild(
     session: Session,
     engine: Annotated[
-        EngineName, typer.Option(help="What folds the log: this process, or Spark.")
+        EngineName, typer.Option(help="The rebuild engine: this process, or Spark.")
     ] = EngineName.embedded,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Where Spark runs, with --engine spark.")
+        str, typer.Option(metavar="URL", help="Spark's master URL, with --engine spark.")
     ] = "local[*]",
     check: Annotated[
-        bool, typer.Option("--check", help="Compare only; exit code 1 if anything differs.")
+        bool, typer.Option("--check", help="Only compare; exit code 1 if anything differs.")
     ] = False,
 ) -> None:
-    """Fold the whole log again, and compare that with the live tables.
+    """Fold the whole log again, and compare the result with the live tables.
 
-    What differs is published as one new generation, unless --check.
+    Differences are published as one new generation, unless --check is given.
     """
-    from arco.cli import render
-    from arco.cli.progress import progress
-
     workspace = session.open()
     with folding(engine, master) as chosen, progress() as report:
-        found = workspace.rebuild(chosen, publish=not check, progress=report)
+        result = workspace.upkeep.rebuild(chosen, publish=not check, progress=report)
     if session.json:
-        tables = [render.plain(d) | {"same": d.same} for d in found.differences]
-        shown = {"same": found.same} | render.plain(found) | {"differences": tables}
-        render.document(shown)
+        tables = [render.plain(d) | {"same": d.same} for d in result.differences]
+        document = {"same": result.same} | render.plain(result) | {"differences": tables}
+        render.document(document)
     else:
-        _show_rebuild(found, check)
-    if check and not found.same:
+        _show_rebuild(result, check)
+    if check and not result.same:
         raise typer.Exit(DIFFERENT)
 
 
 @contextlib.contextmanager
 def folding(engine: EngineName, master: str) -> Iterator[Engine | None]:
-    """The engine to fold with; None is the embedded one."""
+    """The rebuild engine; None for the embedded one."""
     if engine is EngineName.embedded:
         yield None
         return
-    from arco.app import chain
-    from arco.spark.rebuild import SparkEngine
-    from arco.spark.session import open_session
-
     session = open_session(master)
     try:
-        yield SparkEngine(chain, session)
+        yield SparkRebuildEngine(chain, session)
     finally:
         session.stop()
 
 
-def _show_rebuild(found: Rebuild, check: bool) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-
+def _show_rebuild(result: Rebuild, check: bool) -> None:
     headers = ("table", "rows", "missing", "extra", "changed", "")
     rows = [
         (
@@ -150,18 +180,18 @@ def _show_rebuild(found: Rebuild, check: bool) -> None:
             d.changed,
             Text("same", "green") if d.same else Text("different", "bold red"),
         )
-        for d in found.differences
+        for d in result.differences
     ]
     render.show(render.table(headers, rows, right=headers[1:5]))
-    for sample in [f"{d.table}: {s}" for d in found.differences for s in d.samples]:
+    for sample in [f"{d.table}: {s}" for d in result.differences for s in d.samples]:
         render.say(f"  {sample}")
-    for failure in found.failures:
+    for failure in result.failures:
         render.say(f"could not be folded: {failure}", "yellow")
-    events = f"{render.count(found.events, 'event')} folded up to generation {found.generation}"
-    if found.same:
-        render.say(f"the same, row for row: {events}", "green")
-    elif found.published is not None:
-        render.say(f"published the rebuilt state as generation {found.published}: {events}")
+    events = f"{render.count(result.events, 'event')} folded up to generation {result.generation}"
+    if result.same:
+        render.say(f"all rows are equal: {events}", "green")
+    elif result.published is not None:
+        render.say(f"published the rebuilt state as generation {result.published}: {events}")
     else:
         advice = "; run it without --check to publish the rebuilt state" if check else ""
         render.say(f"different: {events}{advice}", "bold red")
@@ -170,72 +200,93 @@ def _show_rebuild(found: Rebuild, check: bool) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would go.")
+        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
     ] = False,
     keep_days: Annotated[
         float,
-        typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep generations of the last days."),
-    ] = 7.0,
+        typer.Option(
+            min=0, max=36_500, metavar="DAYS", help="Keep every generation for this many days."
+        ),
+    ] = 1.0,
+    hourly_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=36_500,
+            metavar="DAYS",
+            help="Keep one generation per hour for this many days.",
+        ),
+    ] = 3.0,
+    daily_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=36_500,
+            metavar="DAYS",
+            help="Keep one generation per day for this many days.",
+        ),
+    ] = 30.0,
     keep_at_least: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Keep so many, however old.")
+        int, typer.Option(min=1, metavar="N", help="Minimum number of generations to keep.")
     ] = 10,
 ) -> None:
-    """Remove what no kept generation refers to. The log is never removed.
+    """Delete files that no kept generation refers to. The log is never deleted.
 
-    Nothing that is younger than a day goes, and no generation that is pinned.
-    Records of workers that are gone, and what nobody took from the queue for a
-    week, go too. Data, logs and plans are for `servo gc`.
+    Generations are thinned with age: all, then one per hour, then one per day. Pinned
+    generations, and files younger than a day, are kept. Liveness records of workers
+    that have ended, and queue messages older than a week, are deleted too. Data,
+    logs and plans are deleted by `servo gc`.
     """
-    from arco.cli import render
-    from arco.cli.progress import progress
-    from arco.state.gc import Retention
-
-    retention = Retention(timedelta(days=keep_days), keep_at_least)
+    retention = GenerationRetention(
+        timedelta(days=keep_days),
+        timedelta(days=hourly_days),
+        timedelta(days=daily_days),
+        keep_at_least,
+    )
     workspace = session.open()
     with progress() as report:
-        found = workspace.gc(retention, dry_run=not apply, progress=report)
+        result = workspace.upkeep.gc(retention, dry_run=not apply, progress=report)
     if session.json:
         render.document(
             {
-                "dry_run": found.dry_run,
-                "floor": found.floor,
-                "head": found.head,
-                "kept_generations": found.kept_generations,
-                "kinds": by_kind(found),
-                "bytes": found.bytes,
-                "failed": found.failed,
-                "objects": found.doomed,
+                "dry_run": result.dry_run,
+                "floor": result.floor,
+                "head": result.head,
+                "kept_generations": result.kept_generations,
+                "kinds": by_kind(result),
+                "bytes": result.bytes,
+                "failed": result.failed,
+                "objects": result.doomed,
             }
         )
     else:
-        _show_garbage(found)
-    if found.failed:
+        _show_garbage(result)
+    if result.failed:
         raise typer.Exit(DIFFERENT)
 
 
-def by_kind(found: GcReport) -> list[dict[str, Any]]:
+def by_kind(result: GcReport) -> list[dict[str, Any]]:
     kinds: dict[str, dict[str, Any]] = {}
-    for doomed in found.doomed:
+    for doomed in result.doomed:
         kind = kinds.setdefault(doomed.why, {"kind": doomed.why, "count": 0, "bytes": 0})
         kind["count"] += 1
         kind["bytes"] += doomed.bytes
     return list(kinds.values())
 
 
-def _show_garbage(found: GcReport) -> None:
-    from arco.cli import render
-
-    kept = f"{render.count(found.kept_generations, 'generation')} kept ({found.floor}–{found.head})"
-    if not found.doomed:
+def _show_garbage(result: GcReport) -> None:
+    kept = f"{render.count(result.kept_generations, 'generation')} kept"
+    kept += f" (all of {result.floor}–{result.head})"
+    if not result.doomed:
         render.say(f"nothing to remove; {kept}", "green")
         return
-    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in by_kind(found)]
+    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in by_kind(result)]
     render.show(render.table(("kind", "count", "bytes"), rows, right=("count", "bytes")))
-    total = f"{render.count(len(found.doomed), 'object')}, {render.size(found.bytes)}"
-    if found.dry_run:
+    total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
+    if result.dry_run:
         render.say(f"would remove {total}; {kept}")
-        render.say("this was a dry run; --apply removes them")
+        render.say("this was a dry run; run with --apply to delete them")
     else:
         render.say(f"removed {total}; {kept}")
-    if found.failed:
-        render.say(f"{render.count(found.failed, 'delete')} failed; run it again", "bold red")
+    if result.failed:
+        render.say(f"{render.count(result.failed, 'delete')} failed; run it again", "bold red")

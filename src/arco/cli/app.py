@@ -1,4 +1,4 @@
-"""The tree of commands, and the one place where errors end."""
+"""The tree of commands, and the handling of all errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -40,13 +41,13 @@ from arco.cli import (
 from arco.cli import (
     run as running,
 )
-from arco.cli.failures import INTERRUPTED, Failure, failure_of, report, show_traceback
+from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
 HELP = "Arco from the command line: a data platform that lives in files."
 app = group("servo", HELP)
 
-admin = group("admin", "Look after a workspace: its log, its state, its files.")
+admin = group("admin", "Maintain a workspace: its log, tables and files.")
 for module in (
     admin_init,
     admin_snapshot,
@@ -61,7 +62,7 @@ for module in (
     module.register(admin)
 admin.add_typer(admin_log.app)
 
-catalog = group("catalog", "Namespaces, assets and columns: change them, read them.")
+catalog = group("catalog", "Show and change namespaces, assets and columns.")
 for section in (catalog_namespace, catalog_asset, catalog_column):
     catalog.add_typer(section.app)
 
@@ -79,8 +80,8 @@ app.add_typer(admin)
 app.add_typer(catalog)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         print(f"servo {version('arco')}")
@@ -148,18 +149,23 @@ def run(given: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.TyperException as error:
-        return report(_usage(error), as_json="--json" in given, color=_color())
+        return _report(error, as_json="--json" in given)
     except Exception as error:
         if debug:
-            show_traceback(error)
-        return report(failure_of(error), as_json="--json" in given, color=_color())
+            traceback.print_exception(error)
+        return _report(error, as_json="--json" in given)
 
 
-def _usage(error: typer.TyperException) -> Failure:
-    context = getattr(error, "ctx", None)
-    path = "servo" if context is None else context.command_path
-    message = error.format_message().replace("Value error, ", "")
-    return Failure("invalid", message, f"see {path} --help")
+def _report(error: Exception, *, as_json: bool) -> int:
+    from arco.cli.failures import ShownError, failure_of, report
+
+    failure = failure_of(error)
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        path = "servo" if context is None else context.command_path
+        message = error.format_message().replace("Value error, ", "")
+        failure = ShownError("invalid", message, f"see {path} --help")
+    return report(failure, as_json=as_json, color=_color())
 
 
 def _color() -> bool:

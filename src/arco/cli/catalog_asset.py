@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.catalog_options import (
     WRITES,
     AssetArgument,
@@ -22,17 +23,19 @@ from arco.cli.catalog_options import (
     something,
 )
 from arco.cli.options import command, group
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
-    from arco.catalog.reader import Asset
-    from arco.catalog.tables import AssetRow
+if deferral.LOADED:
+    from arco.catalog.reader import AssetDetails
+    from arco.catalog.tables import ASSETS, AssetRow
+    from arco.cli import render
+    from arco.cli.session import Session
+    from servo.contract.keys import AssetKey
 
-app = group("asset", "Assets: tables and whatever else has data.")
+app = group("asset", "Show and change assets.")
 
 Kind = Annotated[str | None, typer.Option(metavar="KIND", help="table, view, model, ...")]
 Format = Annotated[str | None, typer.Option(metavar="FORMAT", help="parquet, delta, csv, ...")]
-Location = Annotated[str | None, typer.Option(metavar="URL", help="Where its data is.")]
+Location = Annotated[str | None, typer.Option(metavar="URL", help="Location of the data.")]
 
 
 @command(
@@ -58,7 +61,7 @@ def create(
     property: Properties = None,
 ) -> None:
     """Create an asset in a namespace that exists."""
-    done = session.open().catalog.create_asset(
+    done = session.open().commands.catalog.create_asset(
         key,
         kind=kind or "",
         format=format or "",
@@ -92,11 +95,11 @@ def update(
     clear: Clear = None,
     expected_version: Expected = None,
 ) -> None:
-    """Change what is given. Owners, tags and properties are replaced as a whole."""
+    """Change the given fields. Owners, tags and properties are replaced as a whole."""
     owners, tags, properties = replacements(owner, tag, property, clear)
     plain = {"kind": kind, "format": format, "location": location, "description": description}
     something(**plain, owner=owners, tag=tags, property=properties)
-    done = session.open().catalog.update_asset(
+    done = session.open().commands.catalog.update_asset(
         key,
         kind=kind,
         format=format,
@@ -115,10 +118,10 @@ def update(
 def rename(
     session: Session,
     key: AssetArgument,
-    new_name: Annotated[str, typer.Argument(help="Its new name in the same namespace.")],
+    new_name: Annotated[str, typer.Argument(help="The new name in the same namespace.")],
 ) -> None:
-    """Give an asset another name. Its id, and all it has, stay."""
-    done = session.open().catalog.rename_asset(
+    """Rename an asset. Its id, versions and history stay."""
+    done = session.open().commands.catalog.rename_asset(
         key, new_name, idempotency_key=session.idempotency_key
     )
     new = f"{key.partition('.')[0]}.{new_name}"
@@ -128,7 +131,7 @@ def rename(
 @command(app, "drop", example="servo catalog asset drop sales.orders", takes=WRITES)
 def drop(session: Session, key: AssetArgument) -> None:
     """Drop an asset from the catalog. Its data files stay where they are."""
-    done = session.open().catalog.drop_asset(key, idempotency_key=session.idempotency_key)
+    done = session.open().commands.catalog.drop_asset(key, idempotency_key=session.idempotency_key)
     acknowledge(session, done, f"dropped asset {key}", asset=key)
 
 
@@ -136,46 +139,44 @@ def drop(session: Session, key: AssetArgument) -> None:
 def list_(
     session: Session,
     namespace: Annotated[
-        str | None, typer.Argument(metavar="[NAMESPACE]", help="Only its assets.")
+        str | None, typer.Argument(metavar="[NAMESPACE]", help="Only assets of this namespace.")
     ] = None,
 ) -> None:
-    """List assets, by name."""
-    from arco.catalog.tables import ASSETS
-    from arco.cli import render
-
-    found = session.open().read_catalog(session.at())
+    """List assets, sorted by name."""
+    reader = session.open().read.catalog(session.at())
     if namespace is None:
-        rows = found.snapshot.all(ASSETS)
+        rows = reader.snapshot.all(ASSETS)
         rows.sort(key=lambda row: (row.namespace, row.name))
     else:
-        found.namespace(namespace)
-        rows = found.assets(namespace)
+        reader.namespace(namespace)
+        rows = reader.assets(namespace)
     if session.json:
-        render.document({"generation": found.snapshot.generation, "assets": rows})
+        render.document({"generation": reader.snapshot.generation, "assets": rows})
     elif not rows:
         render.say("there are no assets")
     else:
-        headers = ("asset", "kind", "owners", "tags", "updated")
+        headers = ("asset", "kind", "project", "owners", "tags", "updated")
         render.show(render.table(headers, map(_summary, rows), whole=["updated"]))
 
 
 def _summary(row: AssetRow) -> tuple[object, ...]:
-    from arco.cli import render
-
     name = f"{row.namespace}.{row.name}"
-    return name, row.kind, ", ".join(row.owners), render.pairs(row.tags) or "", row.updated_at
+    tags = render.pairs(row.tags) or ""
+    return name, row.kind, _state(row), ", ".join(row.owners), tags, row.updated_at
+
+
+def _state(row: AssetRow) -> str | None:
+    """The project that declares the asset, or that it was removed from one."""
+    return (row.project or None) if row.active else f"removed from {row.project}"
 
 
 @command(app, "show", example="servo catalog asset show sales.orders --as-of 1d", takes=["at"])
 def show(session: Session, key: AssetArgument) -> None:
-    """Show one asset: what is known of it, its columns, its newest observation."""
-    from arco.cli import render
-    from servo.contract.keys import AssetKey
-
-    found = session.open().read_catalog(session.at())
-    asset = found.asset(AssetKey.parse(key))
+    """Show one asset: its properties, its columns, its newest observation."""
+    reader = session.open().read.catalog(session.at())
+    asset = reader.asset(AssetKey.parse(key))
     if session.json:
-        generation = found.snapshot.generation
+        generation = reader.snapshot.generation
         rest = {"columns": asset.columns, "stats": asset.stats}
         head = {"generation": generation, "version": asset.version}
         render.document(head | render.plain(asset.row) | rest)
@@ -183,14 +184,13 @@ def show(session: Session, key: AssetArgument) -> None:
         _show(asset)
 
 
-def _show(asset: Asset) -> None:
-    from arco.cli import render
-
+def _show(asset: AssetDetails) -> None:
     row, stats = asset.row, asset.stats
-    shown = {
+    fields = {
         "asset": f"{row.namespace}.{row.name}",
         "id": row.asset_id,
         "kind": f"{row.kind} ({row.format})" if row.format else row.kind,
+        "project": _state(row),
         "location": row.location or None,
         "description": row.description or None,
         "owners": ", ".join(row.owners) or None,
@@ -203,8 +203,8 @@ def _show(asset: Asset) -> None:
     }
     if stats is not None:
         amount = f"{render.count(stats.row_count, 'row')}, {render.size(stats.size_bytes)}"
-        shown["observed"] = f"{amount} at {render.cell(stats.observed_at)}"
-    render.show(render.fields(shown))
+        fields["observed"] = f"{amount} at {render.cell(stats.observed_at)}"
+    render.show(render.fields(fields))
     if asset.columns:
         headers = ("column", "type", "null", "pii", "sensitivity", "description")
         rows = [

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.catalog_options import (
     WRITES,
     AssetArgument,
@@ -15,9 +16,13 @@ from arco.cli.catalog_options import (
     something,
 )
 from arco.cli.options import command, group
-from arco.cli.session import Session
 
-app = group("column", "The columns of assets.")
+if deferral.LOADED:
+    import msgspec
+
+    from arco.cli.session import Session
+
+app = group("column", "Change the columns of assets.")
 
 Name = Annotated[str, typer.Argument(metavar="COLUMN", help="The column.")]
 Pii = Annotated[
@@ -44,15 +49,13 @@ def add(
     sensitivity: Sensitivity = None,
 ) -> None:
     """Add a column to an asset."""
-    import msgspec
-
     added = msgspec.structs.replace(
         column(spec),
         description=description or "",
         pii=pii or "",
         sensitivity=sensitivity or "",
     )
-    catalog = session.open().catalog
+    catalog = session.open().commands.catalog
     done = catalog.add_column(key, added, idempotency_key=session.idempotency_key)
     acknowledge(session, done, f"added {added.name} to {key}", asset=key, column=added.name)
 
@@ -68,17 +71,20 @@ def update(
     key: AssetArgument,
     name: Name,
     new_name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Another name; its id stays.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The new name; the column's id stays."),
     ] = None,
-    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Its type.")] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="The new type.")
+    ] = None,
     nullable: Annotated[
-        bool | None, typer.Option("--nullable/--not-null", help="Whether it may be null.")
+        bool | None, typer.Option("--nullable/--not-null", help="Whether the column may be null.")
     ] = None,
     description: Description = None,
     pii: Pii = None,
     sensitivity: Sensitivity = None,
 ) -> None:
-    """Change what is given. An empty text empties a field."""
+    """Change the given fields. An empty text clears a field."""
     something(
         name=new_name,
         type=type_,
@@ -87,7 +93,7 @@ def update(
         pii=pii,
         sensitivity=sensitivity,
     )
-    done = session.open().catalog.update_column(
+    done = session.open().commands.catalog.update_column(
         key,
         name,
         name=new_name,
@@ -104,5 +110,7 @@ def update(
 @command(app, "drop", example="servo catalog column drop sales.orders email", takes=WRITES)
 def drop(session: Session, key: AssetArgument, name: Name) -> None:
     """Drop a column from an asset."""
-    done = session.open().catalog.drop_column(key, name, idempotency_key=session.idempotency_key)
+    done = session.open().commands.catalog.drop_column(
+        key, name, idempotency_key=session.idempotency_key
+    )
     acknowledge(session, done, f"dropped {name} of {key}", asset=key, column=name)

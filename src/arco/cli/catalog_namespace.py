@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.catalog_options import (
     WRITES,
     Clear,
@@ -20,11 +21,14 @@ from arco.cli.catalog_options import (
     something,
 )
 from arco.cli.options import command, group
-from arco.cli.session import Session
 
-app = group("namespace", "Namespaces hold assets.")
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.session import Session
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Its name.")]
+app = group("namespace", "Show and change namespaces.")
+
+Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace.")]
 
 
 @command(
@@ -42,7 +46,7 @@ def create(
     property: Properties = None,
 ) -> None:
     """Create a namespace."""
-    done = session.open().catalog.create_namespace(
+    done = session.open().commands.catalog.create_namespace(
         namespace,
         description=description or "",
         owners=owner or (),
@@ -69,10 +73,10 @@ def update(
     clear: Clear = None,
     expected_version: Expected = None,
 ) -> None:
-    """Change what is given. Owners, tags and properties are replaced as a whole."""
+    """Change the given fields. Owners, tags and properties are replaced as a whole."""
     owners, tags, properties = replacements(owner, tag, property, clear)
     something(description=description, owner=owners, tag=tags, property=properties)
-    done = session.open().catalog.update_namespace(
+    done = session.open().commands.catalog.update_namespace(
         namespace,
         description=description,
         owners=owners,
@@ -87,37 +91,35 @@ def update(
 @command(app, "drop", example="servo catalog namespace drop sales", takes=WRITES)
 def drop(session: Session, namespace: Name) -> None:
     """Drop a namespace, which must be empty."""
-    done = session.open().catalog.drop_namespace(namespace, idempotency_key=session.idempotency_key)
+    done = session.open().commands.catalog.drop_namespace(
+        namespace, idempotency_key=session.idempotency_key
+    )
     acknowledge(session, done, f"dropped namespace {namespace}", namespace=namespace)
 
 
 @command(app, "list", example="servo catalog namespace list --as-of 1d", takes=["at"])
 def list_(session: Session) -> None:
     """List all namespaces."""
-    from arco.cli import render
-
-    found = session.open().read_catalog(session.at())
-    rows = found.namespaces()
+    reader = session.open().read.catalog(session.at())
+    rows = reader.namespaces()
     if session.json:
-        render.document({"generation": found.snapshot.generation, "namespaces": rows})
+        render.document({"generation": reader.snapshot.generation, "namespaces": rows})
     elif not rows:
         render.say("there are no namespaces")
     else:
-        shown = [(r.namespace, r.assets, ", ".join(r.owners), r.description) for r in rows]
+        lines = [(r.namespace, r.assets, ", ".join(r.owners), r.description) for r in rows]
         headers = ("namespace", "assets", "owners", "description")
-        render.show(render.table(headers, shown, right=["assets"]))
+        render.show(render.table(headers, lines, right=["assets"]))
 
 
 @command(app, "show", example="servo catalog namespace show sales", takes=["at"])
 def show(session: Session, namespace: Name) -> None:
     """Show one namespace."""
-    from arco.cli import render
-
-    found = session.open().read_catalog(session.at())
-    row = found.namespace(namespace)
-    version = found.namespace_version(namespace)
+    reader = session.open().read.catalog(session.at())
+    row = reader.namespace(namespace)
+    version = reader.namespace_version(namespace)
     if session.json:
-        generation = found.snapshot.generation
+        generation = reader.snapshot.generation
         render.document({"generation": generation, "version": version} | render.plain(row))
         return
     render.show(

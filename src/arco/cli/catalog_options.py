@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from arco.errors import Invalid
+from arco.cli import deferral
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from arco.catalog.events import Column
+    from arco.cli import render
     from arco.cli.session import Session
+    from arco.errors import Invalid
     from arco.state.tier1 import Acknowledged
+
 
 WRITES = ("actor", "key")
 
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is, for people.")]
+Description = Annotated[str | None, typer.Option(metavar="TEXT", help="Description.")]
 Owners = Annotated[
     list[str] | None, typer.Option("--owner", metavar="NAME", help="A person or team. Repeatable.")
 ]
@@ -28,21 +31,24 @@ Properties = Annotated[
 Expected = Annotated[
     int | None,
     typer.Option(
-        "--expected-version", min=0, metavar="N", help="Refuse if it has changed since (see show)."
+        "--expected-version",
+        min=0,
+        metavar="N",
+        help="Refuse if the row version is another one by now (see `show`).",
     ),
 ]
 AssetArgument = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
 
 
-class Field(StrEnum):
+class ClearableField(StrEnum):
     owners = "owners"
     tags = "tags"
     properties = "properties"
 
 
 Clear = Annotated[
-    list[Field] | None,
-    typer.Option("--clear", help="Empty one of these. Repeatable."),
+    list[ClearableField] | None,
+    typer.Option("--clear", help="Clear this field. Repeatable."),
 ]
 
 
@@ -50,42 +56,44 @@ def entries(texts: Sequence[str] | None, option: str) -> dict[str, str] | None:
     """`k=v` pairs; None if there are none."""
     if not texts:
         return None
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise Invalid(
                 f"{option} {text!r} is not k=v", hint=f"write {option} {key or 'k'}=value"
             )
-        if found.setdefault(key, value) != value:
-            raise Invalid(f"{option} {key} is there twice", hint="give it one value")
-    return found
+        if pairs.setdefault(key, value) != value:
+            raise Invalid(f"{option} {key} is given twice", hint="give one value for each key")
+    return pairs
 
 
 def replacements(
     owners: Sequence[str] | None,
     tags: Sequence[str] | None,
     properties: Sequence[str] | None,
-    clear: Sequence[Field] | None,
+    clear: Sequence[ClearableField] | None,
 ) -> tuple[Sequence[str] | None, dict[str, str] | None, dict[str, str] | None]:
     """What an update replaces; None leaves a field as it is."""
-    given = {Field.owners: owners, Field.tags: tags, Field.properties: properties}
+    given = {
+        ClearableField.owners: owners,
+        ClearableField.tags: tags,
+        ClearableField.properties: properties,
+    }
     for field in clear or ():
         if given[field]:
-            raise Invalid(f"{field} are both given and cleared", hint="do one of the two")
+            raise Invalid(f"{field} are both given and cleared", hint="give only one of the two")
     cleared = set(clear or ())
     new_tags, new_properties = entries(tags, "--tag"), entries(properties, "--property")
     return (
-        [] if Field.owners in cleared else owners or None,
-        {} if Field.tags in cleared else new_tags,
-        {} if Field.properties in cleared else new_properties,
+        [] if ClearableField.owners in cleared else owners or None,
+        {} if ClearableField.tags in cleared else new_tags,
+        {} if ClearableField.properties in cleared else new_properties,
     )
 
 
 def column(text: str) -> Column:
     """`name:type` or `name:type:not_null`; a type may hold colons, as in `struct<a:int>`."""
-    from arco.catalog.events import Column
-
     name, colon, rest = text.partition(":")
     kind = rest.removesuffix(":not_null")
     if not name or not colon or not kind or kind == "not_null":
@@ -101,12 +109,12 @@ def something(**changes: object) -> None:
 
 
 def acknowledge(session: Session, done: Acknowledged, text: str, **more: object) -> None:
-    """Say what a command did, and the generation to read it at."""
-    from arco.cli import render
-
+    """Print what a command did, and the generation that shows it."""
     if session.json:
         render.document(render.plain(done) | more)
     elif done.replayed:
-        render.say(f"{text}: done before under this key; read it at generation {done.generation}")
+        render.say(
+            f"{text}: already done with this idempotency key, in generation {done.generation}"
+        )
     else:
         render.say(f"{text} in generation {done.generation}")

@@ -1,23 +1,28 @@
-"""`servo checks`: how data stands with its checks, and what they found."""
+"""`servo checks`: results of checks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command, group
-from arco.cli.session import Session
-from arco.errors import NotFound
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from rich.text import Text
 
+    from arco.cli import render
+    from arco.cli.live import partition_text
+    from arco.cli.session import Session
+    from arco.cli.times import parse_time
+    from arco.errors import NotFound
+    from arco.orchestration.reader import OrchestrationReader
+    from arco.quality.reader import QualityReader
     from arco.quality.tables import CheckResultRow, CheckStatusRow
-    from arco.state.snapshot import Snapshot
 
-app = group("checks", "Checks: whether data is as its asset says.")
+app = group("checks", "Show the results of checks.")
 
 Asset = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
 Name = Annotated[str, typer.Argument(metavar="CHECK", help="The check's name, or a part of it.")]
@@ -32,29 +37,25 @@ def list_(
     session: Session,
     asset: Asset,
     partition: Partition = None,
-    bad: Annotated[bool, typer.Option("--failing", help="Only those that do not pass.")] = False,
+    bad: Annotated[bool, typer.Option("--failing", help="Only checks that failed.")] = False,
 ) -> None:
-    """List how each partition stands with each check, by the newest result."""
-    from arco.cli import render
-    from arco.cli.live import partition_text
-    from arco.quality.reader import QualityReader
-
-    snapshot = session.open().snapshot(session.at())
+    """List the newest result of each check for each partition."""
+    snapshot = session.open().read.snapshot(session.at())
     reader = QualityReader(snapshot)
-    found = [
+    statuses = [
         row
-        for row in reader.status(_asset_id(snapshot, asset))
+        for row in reader.status(OrchestrationReader(snapshot).asset_id(asset))
         if _is_wanted(row.partition_key, partition)
     ]
-    rows = [row for row in found if not (bad and row.status == "passed")]
+    rows = [row for row in statuses if not (bad and row.status == "passed")]
     if session.json:
         render.document({"generation": snapshot.generation, "asset": asset, "checks": rows})
         return
     if not rows:
         of = f"{asset}[{partition}]" if partition else asset
-        render.say(f"{of}: all checks pass" if found else f"{of}: no results yet")
+        render.say(f"{of}: all checks pass" if statuses else f"{of}: no results yet")
         return
-    shown = [
+    lines = [
         (
             partition_text(row.partition_key) or None,
             row.check_id,
@@ -65,7 +66,7 @@ def list_(
         for row in rows
     ]
     headers = ("partition", "check", "status", "severity", "")
-    render.show(render.table(headers, shown, whole=["partition", "check", "status"]))
+    render.show(render.table(headers, lines, whole=["partition", "check", "status"]))
 
 
 @command(app, "show", example="servo checks show sales.orders 'unique(order_id)'", takes=["at"])
@@ -74,37 +75,41 @@ def show(
     asset: Asset,
     check: Name,
     partition: Partition = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many at most.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 10,
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Only results since this time: 2026-01-31, or 7d ago."),
+    ] = "30d",
 ) -> None:
-    """Show what a check found, the newest first, with a sample of the rows that failed."""
-    from arco.cli import render
-    from arco.quality.reader import QualityReader
-
-    snapshot = session.open().snapshot(session.at())
-    results = QualityReader(snapshot).results(_asset_id(snapshot, asset))
-    name = _named(check, asset, results)
-    rows = [
-        row
-        for row in results
-        if name in (row.check_name, row.check_id) and _is_wanted(row.partition_key, partition)
-    ]
+    """Show the results of a check, newest first, with a sample of failing rows."""
+    snapshot = session.open().read.snapshot(session.at())
+    reader, id = QualityReader(snapshot), OrchestrationReader(snapshot).asset_id(asset)
+    oldest = parse_time(since, snapshot.published_at)
+    name = _named(check, asset, reader.status(id)) or _named(
+        check, asset, reader.results(id, since=oldest), last=True
+    )
+    rows = reader.results(
+        id,
+        matches=lambda row: (
+            name in (row.check_name, row.check_id) and _is_wanted(row.partition_key, partition)
+        ),
+        limit=limit + 1,
+        since=oldest,
+    )
     if session.json:
         document = {"generation": snapshot.generation, "asset": asset, "results": rows[:limit]}
         render.document(document)
         return
     if not rows:
-        render.say(f"{name} has not looked at this partition")
+        render.say(f"{name} has no results for this partition since {oldest:%Y-%m-%d}")
         return
     for row in rows[:limit]:
         _show(row)
     if len(rows) > limit:
-        render.note(f"{len(rows) - limit:,} older results; see --limit")
+        render.note("there are older results; see --limit")
 
 
 def _show(row: CheckResultRow) -> None:
-    from arco.cli import render
-    from arco.cli.live import partition_text
-
     render.show(
         render.title(f"{row.check_id}  {partition_text(row.partition_key)}".rstrip()),
         render.fields(
@@ -119,7 +124,7 @@ def _show(row: CheckResultRow) -> None:
                 "by": f"{row.method or '–'}, {row.wall_ms:,} ms",
                 "run": row.run_id,
                 "materialization": row.materialization_id or None,
-                "looked at": row.evaluated_at,
+                "evaluated at": row.evaluated_at,
             }
         ),
     )
@@ -127,40 +132,32 @@ def _show(row: CheckResultRow) -> None:
         render.say(f"  {sample}")
 
 
-def _named(text: str, asset: str, results: Sequence[CheckResultRow]) -> str:
-    """The one check that a text names: exactly, or as the only one that has it in its name."""
-    names = dict.fromkeys(name for row in results for name in (row.check_name, row.check_id))
+def _named(
+    text: str, asset: str, rows: Sequence[CheckStatusRow | CheckResultRow], *, last: bool = False
+) -> str:
+    """The one check that a text names: exactly, or as the only one that has it in its name.
+
+    Where there is none an empty text; at the `last` attempt, NotFound.
+    """
+    names = dict.fromkeys(name for row in rows for name in (row.check_name, row.check_id))
     if text in names:
         return text
-    alike = {row.check_name for row in results if text in row.check_name}
-    if len(alike) != 1:
-        known = ", ".join(sorted({row.check_name for row in results})) or "none yet"
-        several = "more than one check" if alike else "no check"
-        raise NotFound(f"{several} of {asset} is like {text!r}", hint=f"there are: {known}")
-    return alike.pop()
+    alike = {row.check_name for row in rows if text in row.check_name}
+    if len(alike) == 1:
+        return alike.pop()
+    if not alike and not last:
+        return ""
+    candidates = ", ".join(sorted({row.check_name for row in rows})) or "none yet"
+    several = "more than one check" if alike else "no check"
+    raise NotFound(f"{several} of {asset} matches {text!r}", hint=f"checks: {candidates}")
 
 
-def _asset_id(snapshot: Snapshot, asset: str) -> str:
-    from arco.orchestration.reader import OrchestrationReader
-    from servo.suggest import did_you_mean
-
-    deployed = OrchestrationReader(snapshot).deployed_assets()
-    if asset not in deployed:
-        hint = did_you_mean(asset, deployed) or "run `servo deploy`"
-        raise NotFound(f"{asset} is not deployed", hint=hint)
-    return deployed[asset].asset_id
-
-
-def _is_wanted(key: str, wanted: str | None) -> bool:
-    from arco.cli.live import partition_text
-
+def _is_wanted(key: str, partition: str | None) -> bool:
     text = partition_text(key)
-    return wanted is None or wanted in (key, text, *text.split(","))
+    return partition is None or partition in (key, text, *text.split(","))
 
 
 def _status(status: str) -> Text:
-    from rich.text import Text
-
     return Text(status, _STYLES.get(status, ""))
 
 

@@ -1,4 +1,4 @@
-"""`servo costs`: what tasks took, and what that comes to."""
+"""`servo costs`: usage and cost of tasks."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from rich.text import Text
 
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.cli.shorts import shorts
     from arco.execution.tables import TaskCostRow
     from arco.worker.pricing import Pricing
-    from servo.contract.task import Cost
+    from servo.contract.task import Cost, Usage
 
 BAR = 12
 WIDE = 100
-"""From so many columns on, shares are drawn."""
+"""Minimum terminal width for bars."""
 KIB_MS_PER_GIB_HOUR = (1 << 20) * 3_600_000
 NO_PRICES = (
-    "no prices are known. To have costs: write them to a file, and name it in arco.toml,\n"
+    "no prices are configured. To see costs, put your prices into a file and name it in\n"
+    "arco.toml:\n"
     '  [costs]\n  pricing = "pricing.toml"\n'
-    "or give it here with --pricing, to see what this would have cost."
+    "or give the file with --pricing, to see what these tasks would have cost."
 )
 
 
-class By(StrEnum):
+class GroupBy(StrEnum):
     asset = "asset"
     day = "day"
     both = "asset,day"
@@ -47,31 +52,31 @@ def register(app: typer.Typer) -> None:
 
 def costs(
     session: Session,
-    by: Annotated[By, typer.Option(help="What a line is about.")] = By.asset,
+    by: Annotated[GroupBy, typer.Option(help="How to group the lines.")] = GroupBy.asset,
     days: Annotated[
         int,
         typer.Option(
-            min=1, max=36_500, metavar="N", help="The last so many days, with today, UTC."
+            min=1, max=36_500, metavar="N", help="Include the last N days, today included (UTC)."
         ),
     ] = 30,
     asset: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Only these: sales.orders, 'sales.*'.")
+        str, typer.Option(metavar="PATTERN", help="Only these assets: sales.orders, 'sales.*'.")
     ] = "*",
     pricing: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Prices to reckon with, instead of those of then."),
+        typer.Option(
+            metavar="FILE", help="Use these prices instead of those recorded at the time."
+        ),
     ] = None,
 ) -> None:
-    """Show what tasks took: CPU, memory, bytes, and what that cost.
+    """Show the CPU time, memory, bytes and cost of tasks.
 
-    Every attempt counts, also one that failed. CPU is the task's own process and Spark's
-    executors; memory is the most that it had, for as long as it took.
+    Every attempt counts, also a failed one. CPU is the time of the task's process and of
+    Spark's executors; memory is the peak, multiplied by the duration.
     """
-    from arco.cli import render
-
     workspace = session.open()
     prices = None if pricing is None else _prices(pricing)
-    reader = workspace.read_execution(session.at())
+    reader = workspace.read.execution(session.at())
     at = session.at()
     now = workspace.clock.now() if at is None else reader.snapshot.published_at
     since = first_day(now, days)
@@ -89,8 +94,6 @@ def costs(
 
 
 def _prices(path: Path) -> Pricing:
-    from arco.worker.pricing import Pricing
-
     return Pricing.read(path)
 
 
@@ -100,8 +103,6 @@ def first_day(now: datetime, days: int) -> datetime:
 
 
 def _chosen(rows: Iterable[TaskCostRow], pattern: str) -> list[TaskCostRow]:
-    from fnmatch import fnmatchcase
-
     return [row for row in rows if fnmatchcase(row.asset_key, pattern)]
 
 
@@ -109,7 +110,7 @@ def _chosen(rows: Iterable[TaskCostRow], pattern: str) -> list[TaskCostRow]:
 
 
 @dataclass
-class Sum:
+class CostSum:
     """Whole numbers only, so that the lines add up to the total."""
 
     tasks: set[tuple[str, str]] = field(default_factory=set)
@@ -153,16 +154,16 @@ class Sum:
         }
 
 
-_KEYS: dict[By, Callable[[TaskCostRow], tuple[str, ...]]] = {
-    By.asset: lambda row: (row.asset_key,),
-    By.day: lambda row: (f"{row.finished_at:%Y-%m-%d}",),
-    By.both: lambda row: (row.asset_key, f"{row.finished_at:%Y-%m-%d}"),
-    By.run: lambda row: (row.run_id,),
+_KEYS: dict[GroupBy, Callable[[TaskCostRow], tuple[str, ...]]] = {
+    GroupBy.asset: lambda row: (row.asset_key,),
+    GroupBy.day: lambda row: (f"{row.finished_at:%Y-%m-%d}",),
+    GroupBy.both: lambda row: (row.asset_key, f"{row.finished_at:%Y-%m-%d}"),
+    GroupBy.run: lambda row: (row.run_id,),
 }
 
 
 class _Bill:
-    def __init__(self, by: By, lines: dict[tuple[str, ...], Sum], total: Sum) -> None:
+    def __init__(self, by: GroupBy, lines: dict[tuple[str, ...], CostSum], total: CostSum) -> None:
         self.by = by
         self.total = total
         self.currency = next(iter(total.nanos)) if len(total.nanos) == 1 else ""
@@ -170,29 +171,31 @@ class _Bill:
         self.lines = sorted(lines.items(), key=self._order)
 
     @classmethod
-    def of(cls, by: By, rows: Sequence[TaskCostRow], prices: Pricing | None, tenant: str) -> _Bill:
-        lines: dict[tuple[str, ...], Sum] = {}
-        total = Sum()
+    def of(
+        cls, by: GroupBy, rows: Sequence[TaskCostRow], prices: Pricing | None, tenant: str
+    ) -> _Bill:
+        lines: dict[tuple[str, ...], CostSum] = {}
+        total = CostSum()
         for row in rows:
             currency, nanos = row.currency, row.total_cost
             if prices is not None:
                 cost = reckoned(row, prices, tenant)
                 currency, nanos = cost.currency, cost.total
-            for each in (lines.setdefault(_KEYS[by](row), Sum()), total):
+            for each in (lines.setdefault(_KEYS[by](row), CostSum()), total):
                 each.add(row, currency, nanos)
         return cls(by, lines, total)
 
-    def weight(self, line: Sum) -> int:
+    def weight(self, line: CostSum) -> int:
         """What shares are shares of: money, or else CPU."""
         if any(self.total.nanos.values()):
             return line.nanos.get(self.currency, 0)
         return line.cpu_ms + line.executor_cpu_ms
 
-    def _order(self, line: tuple[tuple[str, ...], Sum]) -> tuple[Any, ...]:
+    def _order(self, line: tuple[tuple[str, ...], CostSum]) -> tuple[Any, ...]:
         key, sums = line
-        if self.by is By.asset:
+        if self.by is GroupBy.asset:
             return (-self.weight(sums), key)
-        if self.by is By.both:
+        if self.by is GroupBy.both:
             return (key[1], -self.weight(sums), key)
         return key
 
@@ -204,8 +207,6 @@ class _Bill:
 
 def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
     """What an attempt would cost at these prices."""
-    from servo.contract.task import Usage
-
     usage = Usage(
         wall_ms=row.wall_ms,
         cpu_ms=row.cpu_ms,
@@ -221,45 +222,36 @@ def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
 
 
 def _show(bill: _Bill) -> None:
-    from arco.cli import render
-
     names = tuple(bill.by.value.split(","))
     wide = render.console().width >= WIDE
     measures = ("tasks", "CPU", "GiB·h", "read", "written", bill.currency or "cost")
     digits = _digits(max(bill.total.nanos.values(), default=0))
 
-    def cells(sums: Sum) -> tuple[object, ...]:
+    def cells(sums: CostSum) -> tuple[object, ...]:
         return (*_usage(sums), _money(sums, bill.currency, digits), _share(sums, bill, wide))
 
-    shown = [(*_names(bill.by, key), *cells(sums)) for key, sums in bill.lines]
+    runs = shorts(key[0] for key, _ in bill.lines) if bill.by is GroupBy.run else {}
+    lines = [(*((runs[key[0]],) if runs else key), *cells(sums)) for key, sums in bill.lines]
     total = ("total", *[""] * (len(names) - 1), *cells(bill.total))
     headers = (*names, *measures, "share")
     right = measures if wide else (*measures, "share")
-    render.show(render.table(headers, [*shown, total], right=right, whole=[*names, "share"]))
+    render.show(render.table(headers, [*lines, total], right=right, whole=[*names, "share"]))
     _say_more(bill)
 
 
 def _say_more(bill: _Bill) -> None:
-    from arco.cli import render
-
     if bill.total.failed:
-        render.say(f"{render.count(bill.total.failed, 'attempt')} failed, and cost all the same")
+        render.say(f"{render.count(bill.total.failed, 'attempt')} failed; their cost is included")
     if not bill.total.nanos:
         render.say(f"\n{NO_PRICES}", "yellow")
     elif bill.total.unpriced:
         render.note(
-            f"{render.count(bill.total.unpriced, 'attempt')} had no prices and count as nothing; "
-            "--pricing reckons them too"
+            f"{render.count(bill.total.unpriced, 'attempt')} had no prices and are counted as 0; "
+            "use --pricing to price them"
         )
 
 
-def _names(by: By, key: tuple[str, ...]) -> tuple[str, ...]:
-    return (key[0][-8:],) if by is By.run else key
-
-
-def _usage(sums: Sum) -> tuple[object, ...]:
-    from arco.cli import render
-
+def _usage(sums: CostSum) -> tuple[object, ...]:
     return (
         len(sums.tasks),
         duration(sums.cpu_ms + sums.executor_cpu_ms),
@@ -281,12 +273,12 @@ def duration(ms: int) -> str:
     return f"{minutes // 60:,}h{minutes % 60:02d}m"
 
 
-def _money(sums: Sum, currency: str, digits: int) -> str | None:
+def _money(sums: CostSum, currency: str, digits: int) -> str | None:
     """Rounded only to be shown. The one currency is in the header; several are named."""
     if currency:
         return amount(sums.nanos.get(currency, 0), digits)
-    found = (f"{amount(nanos, digits)} {name}" for name, nanos in sorted(sums.nanos.items()))
-    return " + ".join(found) or None
+    amounts = (f"{amount(nanos, digits)} {name}" for name, nanos in sorted(sums.nanos.items()))
+    return " + ".join(amounts) or None
 
 
 def amount(nanos: int, digits: int) -> str:
@@ -299,9 +291,7 @@ def _digits(largest: int) -> int:
     return 2 if units >= 100 else 4 if units >= 1 else 6
 
 
-def _share(sums: Sum, bill: _Bill, wide: bool) -> Text:
-    from rich.text import Text
-
+def _share(sums: CostSum, bill: _Bill, wide: bool) -> Text:
     weight, whole = bill.weight(sums), bill.weight(bill.total)
     if not whole:
         return Text("")

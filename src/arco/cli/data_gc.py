@@ -1,19 +1,25 @@
-"""`servo gc`: versions that nobody needs, and what attempts and runs left behind."""
+"""`servo gc`: deletes old versions, leftover files, logs and plans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from arco.cli.failures import DIFFERENT
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.live import partition_text
+    from arco.cli.progress import progress
+    from arco.cli.session import Session
     from arco.execution.collect import DataGcReport
+    from arco.execution.expiry import KeepFor
+    from arco.state.gc import GenerationRetention
 
 SHOWN = 40
 _PLURALS = {"version": "files of versions", "leftover": "leftover files"}
@@ -27,60 +33,91 @@ def register(app: typer.Typer) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would go.")
+        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
     ] = False,
     keep_days: Annotated[
         float,
         typer.Option(
-            min=0, max=36_500, metavar="DAYS", help="Keep what was current in the last days."
+            min=0,
+            max=36_500,
+            metavar="DAYS",
+            help="Keep versions that were current within this many days.",
         ),
-    ] = 7.0,
+    ] = 1.0,
+    hourly_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=36_500,
+            metavar="DAYS",
+            help="Keep versions that were current at the end of an hour, for this many days.",
+        ),
+    ] = 3.0,
+    daily_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=36_500,
+            metavar="DAYS",
+            help="Keep versions that were current at the end of a day, for this many days.",
+        ),
+    ] = 30.0,
     keep_at_least: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Keep so many generations, however old.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Minimum number of generations whose versions are kept."
+        ),
     ] = 10,
     logs_days: Annotated[
-        float, typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep logs of runs so long.")
+        float,
+        typer.Option(
+            min=0, max=36_500, metavar="DAYS", help="Keep logs of runs for this many days."
+        ),
     ] = 30.0,
     plans_days: Annotated[
-        float, typer.Option(min=0, max=36_500, metavar="DAYS", help="Keep plans of runs so long.")
+        float,
+        typer.Option(
+            min=0, max=36_500, metavar="DAYS", help="Keep plans of runs for this many days."
+        ),
     ] = 30.0,
     everything: Annotated[
-        bool, typer.Option("--all", help=f"Name every version, not only {SHOWN}.")
+        bool, typer.Option("--all", help=f"List every version, not only {SHOWN}.")
     ] = False,
 ) -> None:
-    """Remove data that nobody can read any more: superseded versions, leftovers, old logs.
+    """Delete data that is no longer needed: old versions, leftover files, old logs.
 
-    A good version goes when its asset's retention does not keep it; an asset that says
-    nothing keeps all. Late and rejected ones go, undecided ones stay. Nothing goes that
-    is current, now or in a generation that is kept or pinned, or that a run still reads.
+    A good version is deleted when its asset's retention does not keep it; an asset without
+    retention keeps all. Late and rejected versions are deleted, held ones are kept. A
+    version is always kept while it is current, now or in a kept or pinned generation, or
+    while a run reads it.
     """
-    from arco.cli import render
-    from arco.cli.progress import progress
-    from arco.execution.expiry import Kept
-    from arco.state.gc import Retention
-
-    kept = Kept(
-        generations=Retention(timedelta(days=keep_days), keep_at_least),
+    kept = KeepFor(
+        generations=GenerationRetention(
+            timedelta(days=keep_days),
+            timedelta(days=hourly_days),
+            timedelta(days=daily_days),
+            keep_at_least,
+        ),
         logs=timedelta(days=logs_days),
         plans=timedelta(days=plans_days),
     )
     workspace = session.open()
     with progress() as report:
-        found = workspace.collect_data(kept, dry_run=not apply, progress=report)
+        result = workspace.upkeep.collect_data(kept, dry_run=not apply, progress=report)
     if session.json:
-        kinds, assets = summed(found, "why"), summed(found, "asset")
-        sums = {"bytes": found.bytes, "kinds": kinds, "assets": assets}
-        render.document(render.plain(found) | sums)
+        kinds, assets = summed(result, "why"), summed(result, "asset")
+        sums = {"bytes": result.bytes, "kinds": kinds, "assets": assets}
+        render.document(render.plain(result) | sums)
     else:
-        _show(found, everything)
-    if found.failed:
+        _show(result, everything)
+    if result.failed:
         raise typer.Exit(DIFFERENT)
 
 
-def summed(found: DataGcReport, by: str) -> list[dict[str, Any]]:
+def summed(result: DataGcReport, by: str) -> list[dict[str, Any]]:
     """Files and bytes by `why` they go, or by `asset`."""
     sums: dict[str, dict[str, Any]] = {}
-    for doomed in found.doomed:
+    for doomed in result.doomed:
         name = getattr(doomed, by)
         if name:
             line = sums.setdefault(name, {by: name, "count": 0, "bytes": 0})
@@ -89,33 +126,31 @@ def summed(found: DataGcReport, by: str) -> list[dict[str, Any]]:
     return sorted(sums.values(), key=lambda line: (-line["bytes"], line[by]))
 
 
-def _show(found: DataGcReport, everything: bool) -> None:
-    from arco.cli import render
-
-    if not found.given_up and not found.doomed and not found.failed:
+def _show(result: DataGcReport, everything: bool) -> None:
+    if not result.given_up and not result.doomed and not result.failed:
         render.say("nothing to remove", "green")
         return
-    _show_versions(found, everything)
-    if found.doomed:
-        _show_sums("what", _kinds(found))
-    assets = [(line["asset"], line["count"], line["bytes"]) for line in summed(found, "asset")]
+    _show_versions(result, everything)
+    if result.doomed:
+        _show_sums("what", _kinds(result))
+    assets = [(line["asset"], line["count"], line["bytes"]) for line in summed(result, "asset")]
     if len(assets) > 1:
         _show_sums("asset", assets)
     total = (
-        f"{render.count(len(found.given_up), 'version')}, "
-        f"{render.count(len(found.doomed), 'file')}, {render.size(found.bytes)}"
+        f"{render.count(len(result.given_up), 'version')}, "
+        f"{render.count(len(result.doomed), 'file')}, {render.size(result.bytes)}"
     )
-    if found.dry_run:
+    if result.dry_run:
         render.say(f"would remove {total}")
-        render.say("this was a dry run; --apply removes them")
+        render.say("this was a dry run; run with --apply to delete them")
     else:
         render.say(f"removed {total}")
-    if found.failed:
-        render.say(f"{found.failed:,} could not be removed; run it again", "bold red")
+    if result.failed:
+        render.say(f"{result.failed:,} could not be deleted; run it again", "bold red")
 
 
-def _kinds(found: DataGcReport) -> list[tuple[str, int, int]]:
-    lines = summed(found, "why")
+def _kinds(result: DataGcReport) -> list[tuple[str, int, int]]:
+    lines = summed(result, "why")
     return [
         (_PLURALS.get(line["why"], f"{line['why']}s"), line["count"], line["bytes"])
         for line in lines
@@ -123,20 +158,15 @@ def _kinds(found: DataGcReport) -> list[tuple[str, int, int]]:
 
 
 def _show_sums(what: str, lines: Iterable[tuple[str, int, int]]) -> None:
-    from arco.cli import render
-
-    shown = [(name, count, render.size(size)) for name, count, size in lines]
-    render.show(render.table((what, "files", "bytes"), shown, right=("files", "bytes")))
+    rows = [(name, count, render.size(size)) for name, count, size in lines]
+    render.show(render.table((what, "files", "bytes"), rows, right=("files", "bytes")))
     render.say("")
 
 
-def _show_versions(found: DataGcReport, everything: bool) -> None:
-    from arco.cli import render
-    from arco.cli.live import partition_text
-
-    if not found.given_up:
+def _show_versions(result: DataGcReport, everything: bool) -> None:
+    if not result.given_up:
         return
-    chosen = found.given_up if everything else found.given_up[:SHOWN]
+    chosen = result.given_up if everything else result.given_up[:SHOWN]
     rows = [
         (
             given.asset,
@@ -150,6 +180,6 @@ def _show_versions(found: DataGcReport, everything: bool) -> None:
     headers = ("asset", "partition", "version", "bytes", "why")
     right = ("version", "bytes")
     render.show(render.table(headers, rows, right=right, whole=["asset", "partition"]))
-    if len(found.given_up) > len(chosen):
-        render.say(f"and {len(found.given_up) - len(chosen):,} more; see --all", "dim")
+    if len(result.given_up) > len(chosen):
+        render.say(f"and {len(result.given_up) - len(chosen):,} more; see --all", "dim")
     render.say("")

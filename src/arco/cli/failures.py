@@ -1,32 +1,16 @@
-"""What becomes of errors: one line, a hint, and an exit code that follows from the kind."""
+"""Shows errors: one line, a hint, and an exit code that follows from the kind."""
 
 from __future__ import annotations
 
 import json
 import sys
-import traceback
-from collections.abc import Mapping
 from typing import TextIO
 
+from arco.cli.exit_codes import BY_KIND, INTERNAL
 from arco.errors import Error, Refused
 
-EXIT_CODES: Mapping[str, int] = {
-    "invalid": 2,
-    "not_found": 3,
-    "denied": 4,
-    "conflict": 5,
-    "unavailable": 6,
-    "fenced": 7,
-    "corrupt": 8,
-}
-DIFFERENT = 1
-"""fsck found errors, a rebuild differs: the command worked, and the answer is no."""
-INTERNAL = 70
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 
-
-class Failure:
+class ShownError:
     """An error as it is shown."""
 
     def __init__(self, kind: str, message: str, hint: str = "", code: str = "") -> None:
@@ -37,30 +21,30 @@ class Failure:
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES.get(self.kind, INTERNAL)
+        return BY_KIND.get(self.kind, INTERNAL)
 
     def document(self) -> dict[str, dict[str, str]]:
-        shown = {"kind": self.kind, "message": self.message, "hint": self.hint}
+        fields = {"kind": self.kind, "message": self.message, "hint": self.hint}
         if self.code:
-            shown["code"] = self.code
-        return {"error": shown}
+            fields["code"] = self.code
+        return {"error": fields}
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ShownError:
     match error:
         case Refused():
-            return Failure(error.kind, error.message, error.hint, error.code)
+            return ShownError(error.kind, error.message, error.hint, error.code)
         case Error():
-            return Failure(error.kind, error.message, error.hint)
+            return ShownError(error.kind, error.message, error.hint)
         case _:
-            return Failure(
+            return ShownError(
                 "internal",
                 f"{type(error).__name__}: {error}",
-                "this is a bug; run it again with --debug and report what that shows",
+                "this is a bug; run it again with --debug and report the output",
             )
 
 
-def report(failure: Failure, *, as_json: bool, color: bool, stream: TextIO | None = None) -> int:
+def report(failure: ShownError, *, as_json: bool, color: bool, stream: TextIO | None = None) -> int:
     """Write a failure to stderr; its exit code."""
     out = stream or sys.stderr
     if as_json:
@@ -73,10 +57,6 @@ def report(failure: Failure, *, as_json: bool, color: bool, stream: TextIO | Non
     if failure.hint:
         print(_painted("hint:", "1;36", color), visible(failure.hint), file=out)
     return failure.exit_code
-
-
-def show_traceback(error: BaseException) -> None:
-    traceback.print_exception(error)
 
 
 def _painted(text: str, code: str, color: bool) -> str:

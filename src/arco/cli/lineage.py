@@ -1,44 +1,40 @@
-"""`servo lineage`: where data comes from, and what would feel a change."""
+"""`servo lineage`: sources of assets and columns, and what depends on them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import chain
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command, group
-from arco.cli.session import Session
-from arco.errors import Invalid, NotFound
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rich.text import Text
-    from rich.tree import Tree
-
-    from arco.app import Workspace
-    from arco.lineage.openlineage import Field, ReadAsset, TaskRun
-    from arco.lineage.reader import Impact, LineageReader, Link, Node
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.lineage_tree import GONE, deployed_assets, lineage_tree
+    from arco.cli.live import partition_text
+    from arco.cli.session import Session
+    from arco.cli.shorts import short
+    from arco.cli.times import short as short_time
+    from arco.errors import Invalid, NotFound
+    from arco.lineage.reader import Impact, LineageReader, Node
     from arco.lineage.tables import ExecutionRow
-    from arco.orchestration.tables import TaskRow
-    from arco.quality.tables import CheckResultRow
-    from arco.state.snapshot import Snapshot
-    from servo.contract.task import CheckResult, ColumnInfo, InputRef
+    from arco.openlineage.export import queries_of, snapshot_at_end, task_runs
+    from arco.openlineage.spec import Location, events_of
+    from arco.orchestration.asset_columns import columns_of
+    from arco.orchestration.input_lists import read_versions
+    from servo.contract.task import MaterializationRef
+    from servo.suggest import did_you_mean
 
-SHOWN = 10
-"""So many of the newest outputs, and what went into them."""
 
-GONE = "(no longer deployed)"
-
-app = group("lineage", "Lineage: where data comes from, and what uses it.")
+app = group("lineage", "Show where data comes from, and what uses it.")
 
 Target = Annotated[
     str, typer.Argument(metavar="ASSET[.COLUMN]", help="namespace.asset, or one of its columns.")
 ]
-Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="So many steps at most.")]
+Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Maximum number of steps.")]
 
 
 @command(app, "show", example="servo lineage show shop.daily.revenue --depth 3", takes=["at"])
@@ -46,86 +42,135 @@ def show(
     session: Session,
     target: Target,
     down: Annotated[
-        bool, typer.Option("--down/--up", help="What uses it; otherwise where it comes from.")
+        bool, typer.Option("--down/--up", help="Show what uses it, or where it comes from.")
     ] = False,
     depth: Depth = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Show at most N of the newest outputs.")
+    ] = 10,
 ) -> None:
     """Show where an asset or a column comes from, or what uses it.
 
-    Every step says how: values that flow (identity, transformation, aggregation), and what
-    only decides (filter, join, group_by, sort, window, conditional). Masked means that the
-    values themselves cannot be seen any more.
+    Every step has a kind. Values flow by identity, transformation or aggregation; filter,
+    join, group_by, sort, window and conditional only influence rows or values. Masked
+    means that the original values cannot be recovered.
     """
-    from arco.cli import render
-
-    reader = _reader(session.open().snapshot(session.at()))
+    reader = LineageReader(session.open().read.snapshot(session.at()))
     node = _node(reader, target)
     if session.json:
-        render.document(_document(reader, node, down, depth))
+        render.document(_document(reader, node, down, depth, limit))
         return
-    render.show(_tree(reader, node, down, depth))
-    _show_behind(reader, node, down)
+    render.show(lineage_tree(reader, node, down, depth))
+    _show_behind(reader, node, down, limit)
 
 
 @command(app, "impact", example="servo lineage impact shop.orders.amount", takes=["at"])
 def impact(session: Session, target: Target, depth: Depth = 32) -> None:
-    """Show all that a change of a column reaches, the nearest first."""
-    from arco.cli import render
-
-    reader = _reader(session.open().snapshot(session.at()))
+    """Show everything that depends on a column, nearest first."""
+    reader = LineageReader(session.open().read.snapshot(session.at()))
     node = _node(reader, target)
     if not node.column:
-        raise Invalid(f"{target} is an asset", hint=f"name a column: {target}.column")
-    found = reader.impact(node.asset, node.column, depth=depth)
-    deployed = _deployed(reader)
+        raise Invalid(f"{target} is an asset, not a column", hint=f"name a column: {target}.column")
+    reached = reader.impact(node.asset, node.column, depth=depth)
+    deployed = deployed_assets(reader)
     if session.json:
-        rows = [_plain_impact(each) | {"deployed": each.node.asset in deployed} for each in found]
+        rows = [_plain_impact(each) | {"deployed": each.node.asset in deployed} for each in reached]
         render.document(
             {"generation": reader.snapshot.generation, "column": str(node), "impact": rows}
         )
         return
-    if not found:
+    if not reached:
         render.say(f"nothing uses {node}")
         return
-    shown = [
+    lines = [
         (
             each.distance,
             each.node.asset,
-            each.node.column or "(which rows there are)",
+            each.node.column or "(selects rows)",
             _how(each) + ("" if each.node.asset in deployed else f" {GONE}"),
         )
-        for each in found
+        for each in reached
     ]
     headers = ("steps", "asset", "column", "how")
-    render.show(render.table(headers, shown, right=["steps"], whole=["asset", "column"]))
-    assets = {each.node.asset for each in found}
-    render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(found), 'place')}")
+    render.show(render.table(headers, lines, right=["steps"], whole=["asset", "column"]))
+    assets = {each.node.asset for each in reached}
+    render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(reached), 'place')}")
+
+
+@command(app, "inputs", example="servo lineage inputs shop.daily --version 8Z2M…", takes=["at"])
+def inputs(
+    session: Session,
+    asset: Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")],
+    version: Annotated[
+        str,
+        typer.Option(
+            metavar="ID", help="The version's id, or its first characters; default: the newest."
+        ),
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Show at most N; --json shows all.")
+    ] = 100,
+) -> None:
+    """List the input versions of an output.
+
+    Long lists are separate Parquet files, kept as long as versions of their run.
+    """
+    workspace = session.open()
+    snapshot = workspace.read.snapshot(session.at())
+    rows = LineageReader(snapshot).inputs_of(asset, version)
+    read = [read_versions(workspace.store, row) for row in rows]
+    if session.json:
+        outputs = [
+            _plain_execution(row)
+            | {"inputs": [_named(each) for each in of.versions], "complete": of.is_complete}
+            for row, of in zip(rows, read, strict=True)
+        ]
+        render.document({"generation": snapshot.generation, "asset": asset, "read": outputs})
+        return
+    headers = ("input", "partition", "version")
+    every = [(row.source, each) for row, of in zip(rows, read, strict=True) for each in of.versions]
+    lines = [
+        (source, partition_text(each.partition) or None, each.materialization_id)
+        for source, each in every[:limit]
+    ]
+    render.show(render.table(headers, lines, whole=headers))
+    if len(every) > limit:
+        render.note(f"{len(every) - limit:,} more; see --limit and --json")
+    for row, of in zip(rows, read, strict=True):
+        total = row.source_count or len(of.versions)
+        listed = f"; all in {row.source_list}" if row.source_list and of.is_complete else ""
+        counts = f"{render.count(total, 'version')}, {row.rows_read:,} rows"
+        render.say(f"{row.source}: {counts}{listed}")
+        if not of.is_complete:
+            render.say(
+                f"only the first {len(of.versions):,} are shown: the full list "
+                f"{'was not kept' if not row.source_list else f'is missing ({of.problem})'}",
+                "yellow",
+            )
 
 
 @command(app, "export", example="servo lineage export 01K… --output lineage.ndjson")
 def export(
     session: Session,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or an end of it.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")
+    ],
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there, not to the terminal.")
+        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")
     ] = None,
 ) -> None:
-    """Export a run as OpenLineage events, one JSON object to a line.
+    """Export a run as OpenLineage events, one JSON object per line.
 
-    What was held back when the run ended is no output of it.
+    Outputs that were held when the run ended are not included.
     """
-    import json
-
-    from arco.cli import render
-    from arco.lineage.openlineage import Place, events_of
-
     workspace = session.open()
-    row = workspace.read_orchestration().find_run(run)
-    snapshot = _ended(workspace, row.run_id)
+    reader = workspace.read.orchestration()
+    row = reader.find_run(run)
+    snapshot = snapshot_at_end(workspace.read.snapshot, reader.snapshot, row)
     config = session.config()
     store = f"{config.store.rstrip('/')}/{config.tenant}/{config.workspace}"
-    place = Place(f"arco://{config.tenant}/{config.workspace}", store)
-    tasks = _task_runs(snapshot, row.run_id, _queries(workspace, row.deployment_id))
+    place = Location(f"arco://{config.tenant}/{config.workspace}", store)
+    tasks = task_runs(snapshot, row, queries_of(workspace.library, reader, row))
     lines = [json.dumps(event) for event in events_of(place, row.run_id, tasks)]
     if output is None:
         for line in lines:
@@ -135,144 +180,41 @@ def export(
     render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
 
 
+# -- what was read ------------------------------------------------------------------------
+
+
+def _named(version: MaterializationRef) -> dict[str, str]:
+    return {"partition": version.partition, "materialization_id": version.materialization_id}
+
+
 # -- what was asked for -------------------------------------------------------------------
 
 
-def _reader(snapshot: Snapshot) -> LineageReader:
-    from arco.lineage.reader import LineageReader
-
-    return LineageReader(snapshot)
-
-
-def _deployed(reader: LineageReader) -> set[str]:
-    """Lineage stays known of assets that are gone, and of those that have another name now."""
-    from arco.orchestration.reader import OrchestrationReader
-
-    assets = OrchestrationReader(reader.snapshot).deployed_assets()
-    return {key for key, row in assets.items() if row.active}
-
-
 def _node(reader: LineageReader, target: str) -> Node:
-    from arco.lineage.reader import Node
-    from servo.suggest import did_you_mean
-
     parts = target.split(".", 2)
     if len(parts) < 2 or not all(parts):
-        raise Invalid(f"{target!r} names no asset", hint="write namespace.asset[.column]")
+        raise Invalid(f"{target!r} is not an asset", hint="write namespace.asset[.column]")
     node = Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
     coverage = reader.coverage(node.asset)
     used = {use.source_column for use in reader.uses(node.asset)}
     if coverage is None and not reader.dependents(node.asset):
         raise NotFound(
-            f"nothing is known about where {node.asset} comes from",
-            hint="lineage is recorded when an asset is materialized: servo run",
+            f"{node.asset} has no recorded lineage",
+            hint="lineage is recorded when a task writes an output: servo run",
         )
-    known = {*(coverage.columns if coverage else ()), *(coverage.unmapped if coverage else ())}
-    known |= {column.name for column in _columns(reader.snapshot, node.asset)}
-    if node.column and known and node.column not in known | used:
-        near = did_you_mean(node.column, known)
+    columns = {*(coverage.columns if coverage else ()), *(coverage.unmapped if coverage else ())}
+    columns |= {column.name for column in columns_of(reader.snapshot, node.asset)}
+    if node.column and columns and node.column not in columns | used:
+        near = did_you_mean(node.column, columns)
         raise NotFound(
             f"{node.asset} has no column {node.column!r}",
-            hint=near or f"it has {', '.join(sorted(known))}",
+            hint=near or f"its columns: {', '.join(sorted(columns))}",
         )
     return node
 
 
-# -- trees --------------------------------------------------------------------------------
-
-
-def _tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
-    from rich.text import Text
-    from rich.tree import Tree
-
-    from arco.cli.failures import visible
-
-    links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
-    root = Tree(Text(visible(str(node)), "bold"))
-    if not node.column and not down:
-        _add_columns(root, reader, node)
-    _grow(root, node, _by_near_end(links, down), down, {node}, _deployed(reader))
-    return root
-
-
-def _by_near_end(links: list[Link], down: bool) -> dict[Node, list[Link]]:
-    made: dict[Node, list[Link]] = {}
-    for link in links:
-        made.setdefault(link.source if down else link.target, []).append(link)
-    return made
-
-
-def _grow(
-    tree: Tree,
-    node: Node,
-    links: dict[Node, list[Link]],
-    down: bool,
-    told: set[Node],
-    deployed: set[str],
-) -> None:
-    """Direct ones first; one branch for each far end. What was told is not told again."""
-    ends: dict[Node, list[Link]] = {}
-    for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
-        ends.setdefault(link.target if down else link.source, []).append(link)
-    for end, ways in ends.items():
-        text = _step(end, ways, end in told, down)
-        branch = tree.add(text)
-        if end.asset not in deployed:
-            text.append(f"  {GONE}", "yellow")
-        if end not in told:
-            told.add(end)
-            _grow(branch, end, links, down, told, deployed)
-
-
-def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
-    from rich.text import Text
-
-    direct = any(way.direct for way in ways)
-    text = Text("→ " if down else "← ", "dim")
-    text.append(
-        str(end) if end.column or not down else f"{end.asset} (rows)", "" if direct else "dim"
-    )
-    for way in ways:
-        style = "cyan" if way.direct else "magenta dim"
-        text.append(f"  {way.kind}", style)
-        if way.masked:
-            text.append(" masked", "yellow")
-    doubts = {way.confidence for way in ways} - {"high", ""}
-    if doubts:
-        text.append(f"  {', '.join(sorted(doubts))} confidence", "yellow")
-    if seen:
-        text.append("  (as above)", "dim")
-    return text
-
-
-def _add_columns(root: Tree, reader: LineageReader, node: Node) -> None:
-    """Of a whole asset, a line for each column before the assets that it reads."""
-    from rich.text import Text
-
-    from arco.cli.failures import visible
-
-    coverage = reader.coverage(node.asset)
-    if coverage is None:
-        return
-    edges = reader.columns(node.asset)
-    for column in coverage.columns:
-        sources = [
-            f"{e.source}.{e.source_column} {e.kind}" for e in edges if e.target_column == column
-        ]
-        text = Text(visible(column))
-        text.append(visible(f"  ← {', '.join(sources) if sources else 'made here'}"), "dim")
-        root.add(text)
-    for column in coverage.unmapped:
-        root.add(Text(visible(column)) + Text("  ← unknown", "yellow"))
-    deciding = [f"{e.source}.{e.source_column} {e.kind}" for e in edges if not e.target_column]
-    if deciding:
-        root.add(Text(visible(f"rows  ← {', '.join(deciding)}"), "magenta dim"))
-
-
-def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
-    """How sure this is, and the runs and versions behind the newest outputs."""
-    from arco.cli import render
-
+def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> None:
+    """Coverage and confidence, and the runs and versions of the newest outputs."""
     coverage = reader.coverage(node.asset)
     if coverage is not None:
         render.say(
@@ -283,40 +225,35 @@ def _show_behind(reader: LineageReader, node: Node, down: bool) -> None:
     if down:
         return
     _show_seen(reader, node.asset)
-    rows = reader.executions(node.asset)
-    for row in reversed(rows[-SHOWN:]):
+    rows = reader.executions(node.asset, limit=limit + 1)
+    for row in rows[:limit]:
         render.say(_execution(row))
-    if len(rows) > SHOWN:
-        render.note(f"{len(rows) - SHOWN:,} older ones; see --json")
+    if len(rows) > limit:
+        render.note("there are older outputs; see --limit")
 
 
 def _show_seen(reader: LineageReader, asset: str) -> None:
-    """Since when each input is one, and how often it was read."""
-    from arco.cli import render
-    from arco.cli.times import short
-
+    """When each input was first and last read, and how often."""
     seen = reader.edge_metadata(asset)
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
         if (row := seen.get(edge.edge_id)) is not None:
             render.say(
                 f"{edge.source}: {render.count(row.executions, 'output')}, first "
-                f"{short(row.first_seen_at)}, last {short(row.last_seen_at)}",
+                f"{short_time(row.first_seen_at)}, last {short_time(row.last_seen_at)}",
                 "dim",
             )
 
 
 def _execution(row: ExecutionRow) -> str:
-    """`2026-01-31 12:00:00Z  run 0J2Q…: shop.orders[date=…] version 8Z… → [date=…] version 9X…`"""
-    from arco.cli.live import partition_text
-    from arco.cli.times import short
-
+    """`2026-01-31 12:00:00Z  run 01K9…: shop.orders[date=…] version 01K8… → version 01K9…`"""
     partitions = [text for key in row.source_partitions if (text := partition_text(key))]
     read = f"{row.source}[{_few(partitions, row.source_count)}]" if partitions else row.source
-    versions = _few([id[-8:] for id in row.source_materializations], row.source_count)
-    made = partition_text(row.partition_key)
+    versions = _few([short(id) for id in row.source_materializations], row.source_count)
+    partition = partition_text(row.partition_key)
     return (
-        f"{short(row.recorded_at)}  run {row.run_id[-8:]}: {read} version {versions or '–'} → "
-        f"{f'[{made}] ' if made else ''}version {row.materialization_id[-8:]}"
+        f"{short_time(row.recorded_at)}  run {short(row.run_id)}: {read} "
+        f"version {versions or '–'} → "
+        f"{f'[{partition}] ' if partition else ''}version {short(row.materialization_id)}"
     )
 
 
@@ -329,9 +266,9 @@ def _few(texts: list[str], total: int = 0) -> str:
 # -- for machines -------------------------------------------------------------------------
 
 
-def _document(reader: LineageReader, node: Node, down: bool, depth: int) -> dict[str, Any]:
-    from arco.cli import render
-
+def _document(
+    reader: LineageReader, node: Node, down: bool, depth: int, limit: int
+) -> dict[str, Any]:
     links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
     steps = [
         {
@@ -346,25 +283,28 @@ def _document(reader: LineageReader, node: Node, down: bool, depth: int) -> dict
         }
         for link in links
     ]
+    named = {end.asset for link in links for end in (link.source, link.target)}
     return {
         "generation": reader.snapshot.generation,
         "asset": node.asset,
         "column": node.column or None,
         "direction": "down" if down else "up",
         "links": steps,
-        "no_longer_deployed": sorted(
-            {end.asset for link in links for end in (link.source, link.target)} - _deployed(reader)
-        ),
+        "no_longer_deployed": sorted(named - deployed_assets(reader)),
         "coverage": render.plain(reader.coverage(node.asset)),
         "edges": _plain_edges(reader, node.asset),
         "columns": render.plain(reader.columns(node.asset)),
-        "executions": render.plain(reader.executions(node.asset)),
+        "executions": [_plain_execution(row) for row in reader.executions(node.asset, limit=limit)],
     }
 
 
-def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
-    from arco.cli import render
+def _plain_execution(row: ExecutionRow) -> dict[str, Any]:
+    """A row, with the number of inputs also where its lists hold all of them."""
+    count = row.source_count or len(row.source_materializations)
+    return {**render.plain(row), "source_count": count}
 
+
+def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
     seen = reader.edge_metadata(asset)
     return [
         render.plain(seen.get(edge.edge_id)) | render.plain(edge)
@@ -387,177 +327,3 @@ def _plain_impact(each: Impact) -> dict[str, Any]:
         "direct": each.direct,
         "masked": each.masked,
     }
-
-
-# -- export -------------------------------------------------------------------------------
-
-
-def _ended(workspace: Workspace, run_id: str) -> Snapshot:
-    """The generation at which the run had ended; the newest where that was collected."""
-    from arco.errors import NotYet
-    from arco.orchestration.reader import as_of_run
-
-    try:
-        return workspace.snapshot(as_of_run(run_id))
-    except NotYet:
-        raise NotYet(f"run {run_id} has not ended yet", hint="see `servo runs show`") from None
-    except NotFound:
-        return workspace.snapshot()
-
-
-def _task_runs(snapshot: Snapshot, run_id: str, sql: Mapping[str, str]) -> list[TaskRun]:
-    """What is known of each task that ran; each asset is looked up once."""
-    from arco.orchestration.reader import OrchestrationReader
-
-    tasks = OrchestrationReader(snapshot).tasks(run_id)
-    ran = [task for task in tasks if task.started_at and task.finished_at]
-    known = {task.asset_key: task.asset_id for task in ran}
-    assets = {key: _known(snapshot, run_id, key, id) for key, id in known.items()}
-    read = {each.asset for known in assets.values() for each in chain(*known.inputs.values())}
-    columns = {key: _columns(snapshot, key) for key in read | known.keys()}
-    return [_task_run(task, assets[task.asset_key], columns, sql) for task in ran]
-
-
-class _Known(NamedTuple):
-    """What is known of an asset's part in a run, by task."""
-
-    fields: tuple[Field, ...]
-    inputs: dict[str, list[ReadAsset]]
-    outputs: dict[str, str]
-    """The version that a task made, held back or not."""
-    checks: dict[str, list[CheckResultRow]]
-
-
-def _known(snapshot: Snapshot, run_id: str, asset: str, asset_id: str) -> _Known:
-    from arco.lineage.openlineage import Field
-    from arco.quality.reader import QualityReader
-
-    reader = _reader(snapshot)
-    fields = [
-        Field(row.target_column, row.source, row.source_column, row.kind, row.masked)
-        for row in reader.columns(asset)
-    ]
-    known = _Known(tuple(fields), defaultdict(list), {}, defaultdict(list))
-    for execution in reader.executions(asset):
-        if execution.run_id == run_id:
-            known.outputs[execution.task_id] = execution.materialization_id
-            known.inputs[execution.task_id].append(_read(execution))
-    for held in reader.held(asset).values():
-        if held.run_id == run_id:
-            known.outputs[held.task_id] = held.materialization_id
-            known.inputs[held.task_id] += map(_read_by_held, held.lineage.read)
-    for result in QualityReader(snapshot).results(asset_id):
-        if result.run_id == run_id:
-            known.checks[result.task_id].append(result)
-    return known
-
-
-def _read(row: ExecutionRow) -> ReadAsset:
-    from arco.lineage.openlineage import ReadAsset
-
-    versions = tuple(row.source_materializations)
-    return ReadAsset(asset=row.source, versions=versions, rows=row.rows_read)
-
-
-def _read_by_held(ref: InputRef) -> ReadAsset:
-    from arco.lineage.openlineage import ReadAsset
-
-    versions = tuple(each.materialization_id for each in ref.materializations)
-    rows = ref.rows if ref.count else sum(each.rows for each in ref.materializations)
-    return ReadAsset(asset=ref.asset, versions=versions, rows=rows)
-
-
-def _task_run(
-    task: TaskRow,
-    known: _Known,
-    columns: Mapping[str, tuple[ColumnInfo, ...]],
-    sql: Mapping[str, str],
-) -> TaskRun:
-    from msgspec.structs import replace
-
-    from arco.lineage.openlineage import TaskRun
-
-    is_held = task.gate in ("quarantine", "block")
-    # The row of a task whose output is held back names the version that is used instead.
-    made = known.outputs.get(task.task_id, "" if is_held else task.materialization_id)
-    checks = _checks(known.checks.get(task.task_id, ()), made, task.attempt_id)
-    assert task.started_at is not None and task.finished_at is not None
-    return TaskRun(
-        task_id=task.task_id,
-        asset=task.asset_key,
-        state=task.state,
-        started_at=task.started_at,
-        finished_at=task.finished_at,
-        partition=task.partition_key,
-        materialization_id=made,
-        rows=0 if is_held else task.rows,
-        bytes=0 if is_held else task.bytes,
-        columns=columns[task.asset_key],
-        fields=known.fields,
-        inputs=tuple(
-            replace(read, columns=columns[read.asset], checks=tuple(checks.get(read.asset, ())))
-            for read in known.inputs.get(task.task_id, ())
-        ),
-        checks=tuple(checks.get("", ())),
-        sql=sql.get(task.asset_key, ""),
-        error=task.error_message,
-        held=is_held,
-    )
-
-
-def _columns(snapshot: Snapshot, asset: str) -> tuple[ColumnInfo, ...]:
-    """Those of the newest version; else as declared; else the names that lineage knows."""
-    from arco.catalog.reader import CatalogReader
-    from arco.execution.reader import ExecutionReader
-    from arco.orchestration.reader import OrchestrationReader
-    from servo.contract.keys import AssetKey
-    from servo.contract.task import ColumnInfo
-
-    deployed = OrchestrationReader(snapshot).deployed_assets().get(asset)
-    made = ExecutionReader(snapshot).columns(deployed.asset_id) if deployed else ()
-    if made:
-        return made
-    try:
-        rows = CatalogReader(snapshot).asset(AssetKey.parse(asset)).columns
-    except NotFound:
-        rows = []
-    if rows:
-        return tuple(ColumnInfo(name=row.name, type=row.type) for row in rows)
-    coverage = _reader(snapshot).coverage(asset)
-    names = [*coverage.columns, *coverage.unmapped] if coverage else []
-    return tuple(ColumnInfo(name=name, type="") for name in names)
-
-
-def _checks(
-    rows: Iterable[CheckResultRow], made: str, attempt_id: str
-) -> dict[str, list[CheckResult]]:
-    """What was found about an output, and under their keys about its inputs.
-
-    Results go by the output: another attempt than the last may have made it. Where there
-    is none, they are those of the last attempt.
-    """
-    from servo.contract.task import CheckResult
-
-    found: dict[str, list[CheckResult]] = {}
-    for row in rows:
-        if row.materialization_id == made if made else row.attempt_id == attempt_id:
-            result = CheckResult(
-                name=row.check_name,
-                passed=row.status == "passed",
-                severity=row.severity,
-                columns=tuple(row.columns),
-            )
-            found.setdefault(row.input, []).append(result)
-    return found
-
-
-def _queries(workspace: Workspace, deployment_id: str) -> dict[str, str]:
-    """The SQL of the assets of a deployment that are written in it."""
-    for row in workspace.read_orchestration().deployments():
-        if row.deployment_id == deployment_id:
-            try:
-                manifest = workspace.library.manifest(row.manifest)
-            except NotFound:
-                break
-            return {asset.key: asset.sql for asset in manifest.assets if asset.sql}
-    return {}

@@ -1,50 +1,55 @@
-"""A run as it goes: a live view for a terminal, a line for each task for everything else."""
+"""Follows a run: a live view on a terminal, a line for each task elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
+from arco.app import Workspace
 from arco.cli import render
+from arco.dispatch.waiting import Waiting, look, waiting
 from arco.errors import Error, Refused
 from arco.orchestration import states
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
 from arco.storage.outage import Outage
+from arco.tasks.input_failures import partition_text as partition_text
+from arco.transport.liveness import Progress, records
 
-if TYPE_CHECKING:
-    from arco.app import Workspace
-    from arco.dispatch.liveness import Progress
-    from arco.dispatch.waiting import Waiting
+Reasons = Callable[[RunRow, Sequence[TaskRow]], Sequence[Waiting]]
 
-    Reasons = Callable[[RunRow, Sequence[TaskRow]], Sequence[Waiting]]
-
-STYLES = {
-    states.SUCCEEDED: "green",
-    states.REUSED: "dim",
-    states.FAILED: "bold red",
-    states.SKIPPED: "yellow",
-    states.CANCELLED: "yellow",
-    states.RUNNING: "cyan",
-    states.RETRY_WAIT: "magenta",
-    states.RUN_TIMED_OUT: "bold red",
+STYLES: dict[str, str] = {
+    TaskState.SUCCEEDED: "green",
+    TaskState.REUSED: "dim",
+    TaskState.FAILED: "bold red",
+    TaskState.SKIPPED: "yellow",
+    TaskState.CANCELLED: "yellow",
+    TaskState.RUNNING: "cyan",
+    TaskState.RETRY_WAIT: "magenta",
+    RunState.TIMED_OUT: "bold red",
 }
 SHOWN = 8
 WAITING_S = 5.0
 """How often to look for what a run waits for."""
-QUIET = frozenset({states.REUSED})
+QUIET = frozenset({TaskState.REUSED})
 
 
 def state_text(state: str) -> Text:
     return Text(state, STYLES.get(state, ""))
 
 
-def partition_text(key: str) -> str:
-    """A partition key without its tags: `date=2025-01-15,region=eu`."""
-    parts = (part.partition("=") for part in key.split(",") if part)
-    return ",".join(f"{name}={tagged.partition(':')[2]}" for name, _, tagged in parts)
+def run_state(run: RunRow) -> Text:
+    """A run's state, and how many of its outputs are held: `SUCCEEDED, 1 output held`."""
+    if not run.tasks_held:
+        return state_text(run.state)
+    style = "bold yellow" if run.state == RunState.SUCCEEDED else STYLES.get(run.state, "")
+    return Text(f"{run.state}, {render.count(run.tasks_held, 'output')} held", style)
 
 
 def name_of(task: TaskRow) -> str:
@@ -62,9 +67,9 @@ def follow(
     interrupted: Callable[[], bool] = lambda: False,
     waiting: Reasons = lambda run, tasks: [],
 ) -> RunRow:
-    """Show a run until it has ended; its row. It is cancelled when somebody interrupts.
+    """Show a run until it has ended; return its row. An interrupt cancels it.
 
-    Errors of the store are waited out, once the run was seen.
+    After the run was first read, failures of the store are retried.
     """
     followed = _Followed(workspace, run_id)
     outage = Outage(workspace.clock, "view of the run")
@@ -95,7 +100,7 @@ def follow(
 
 
 class _Followed:
-    """A run and its tasks, as they were when somebody last looked."""
+    """A run and its tasks, as of the last look."""
 
     def __init__(self, workspace: Workspace, run_id: str) -> None:
         self._workspace = workspace
@@ -105,7 +110,7 @@ class _Followed:
 
     def look(self) -> tuple[RunRow, list[tuple[TaskRow | None, TaskRow]]]:
         """The run, and the tasks that changed since, as they were and as they are."""
-        snapshot = self._workspace.snapshot()
+        snapshot = self._workspace.read.snapshot()
         run = snapshot.get(RUNS, self._run_id)
         assert run is not None
         if self._position is None:
@@ -123,7 +128,7 @@ class _Followed:
 
 def _cancel(workspace: Workspace, run_id: str) -> None:
     try:
-        workspace.orchestration.cancel(run_id, reason="Ctrl-C")
+        workspace.commands.orchestration.cancel(run_id, reason="Ctrl-C")
     except Refused as refusal:
         if refusal.code != "run_finished":  # then it was faster
             raise
@@ -131,7 +136,6 @@ def _cancel(workspace: Workspace, run_id: str) -> None:
 
 def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> RunRow:
     """The same for a run that others work on."""
-    from arco.dispatch.liveness import records
 
     def progress() -> Mapping[str, Progress]:
         return {id: p for record in records(workspace.store) for id, p in record.attempts.items()}
@@ -148,8 +152,6 @@ def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> 
 
 def _now_and_then(workspace: Workspace) -> Reasons:
     """What a run waits for, looked up every few seconds."""
-    from arco.dispatch.waiting import look, waiting
-
     looked_at = float("-inf")
     reasons: list[Waiting] = []
 
@@ -180,7 +182,7 @@ class _Quiet:
 
 
 class _Lines(_Quiet):
-    """What became of each task, as it happens; what is waited for, when that changes."""
+    """A line for each finished task, and for each change of what the run waits for."""
 
     def __init__(self) -> None:
         self._waited: set[str] = set()
@@ -200,16 +202,16 @@ class _Lines(_Quiet):
     def changed(self, before: TaskRow | None, task: TaskRow) -> None:
         if before is not None and before.state == task.state:
             return
-        if task.state in states.TERMINAL - QUIET or task.state == states.RETRY_WAIT:
+        if task.state in states.TERMINAL - QUIET or task.state == TaskState.RETRY_WAIT:
             render.out(line_of(task))
 
 
 HELD = {"quarantine": "QUARANTINED", "block": "BLOCKED"}
-"""How a task is shown whose output checks hold back, though it did its work."""
+"""The word for a task that succeeded and whose output is held."""
 
 
 def task_state(task: TaskRow) -> Text:
-    if task.state == states.SUCCEEDED and task.gate in HELD:
+    if task.state == TaskState.SUCCEEDED and task.gate in HELD:
         return Text(HELD[task.gate], "bold yellow")
     return state_text(task.state)
 
@@ -218,13 +220,13 @@ def line_of(task: TaskRow) -> Text:
     state = task_state(task)
     state.pad_right(max(0, 12 - len(state)))
     text = Text("  ") + state + Text(name_of(task))
-    if task.state in (states.SUCCEEDED, states.FAILED, states.RETRY_WAIT):
+    if task.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RETRY_WAIT):
         text.append(f"  {task.wall_ms / 1000:.1f} s", "dim")
-    if task.attempt > 1 or task.state == states.RETRY_WAIT:
+    if task.attempt > 1 or task.state == TaskState.RETRY_WAIT:
         text.append(f"  attempt {task.attempt} of {task.max_attempts}", "dim")
-    if task.error_message and task.state in (states.FAILED, states.RETRY_WAIT):
+    if task.error_message and task.state in (TaskState.FAILED, TaskState.RETRY_WAIT):
         text.append(f"  {task.error_message.splitlines()[0][:200]}", "red")
-    elif task.state == states.SUCCEEDED and task.gate in HELD:
+    elif task.state == TaskState.SUCCEEDED and task.gate in HELD:
         text.append(f"  {task.error_message.splitlines()[0][:200]}", "yellow")
     elif task.gate == "warn":
         text.append("  with warnings", "yellow")
@@ -232,11 +234,9 @@ def line_of(task: TaskRow) -> Text:
 
 
 class _Screen(_Lines):
-    """Finished tasks scroll by; below them, what is going on."""
+    """Finished tasks scroll; below them, the running tasks."""
 
     def __init__(self) -> None:
-        from rich.live import Live
-
         super().__init__()
         self._live = Live(console=render.console(), refresh_per_second=8, transient=True)
 
@@ -250,7 +250,7 @@ class _Screen(_Lines):
     def changed(self, before: TaskRow | None, task: TaskRow) -> None:
         if before is not None and before.state == task.state:
             return
-        if task.state in (states.FAILED, states.RETRY_WAIT, states.SUCCEEDED):
+        if task.state in (TaskState.FAILED, TaskState.RETRY_WAIT, TaskState.SUCCEEDED):
             self._live.console.print(line_of(task), no_wrap=True, overflow="ellipsis")
 
     def stalled(self, text: str) -> None:
@@ -263,19 +263,13 @@ class _Screen(_Lines):
         progress: Mapping[str, Progress],
         waiting: Sequence[Waiting],
     ) -> None:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
         head = Table.grid(padding=(0, 1, 0, 0))
         bar = ProgressBar(total=max(1, run.tasks_total), completed=run.tasks_done, width=40)
         counts = f"{run.tasks_done:,} of {run.tasks_total:,}"
         if run.tasks_failed:
             counts += f", {run.tasks_failed:,} failed"
-        if run.tasks_held:
-            counts += f", {run.tasks_held:,} held back"
-        head.add_row(state_text(run.state), bar, Text(counts))
-        going = [task for task in tasks.values() if task.state == states.RUNNING]
+        head.add_row(run_state(run), bar, Text(counts))
+        going = [task for task in tasks.values() if task.state == TaskState.RUNNING]
         lines = [_going(task, progress.get(task.attempt_id)) for task in going[:SHOWN]]
         if len(going) > SHOWN:
             lines.append(Text(f"  and {len(going) - SHOWN} more", "dim"))

@@ -1,4 +1,4 @@
-"""What every command takes, declared once.
+"""The options that all commands share.
 
 `command` registers a function as a command. The function's first parameter is
 the `Session`; the options that choose a workspace and an output, and those named
@@ -15,8 +15,11 @@ from typing import Annotated, Any
 
 import typer
 
-from arco.cli.failures import BROKEN_PIPE
-from arco.cli.session import Session
+from arco.cli import deferral
+from arco.cli.exit_codes import BROKEN_PIPE
+
+if deferral.LOADED:
+    from arco.cli.session import Session, close
 
 Handler = Callable[..., None]
 
@@ -26,12 +29,12 @@ _COMMON: dict[str, Any] = {
         typer.Option(metavar="URL", help="The store: a path, s3://, gs:// or az://. [ARCO_STORE]"),
     ],
     "tenant": Annotated[
-        str | None, typer.Option(metavar="NAME", help="The tenant. [ARCO_TENANT; default]")
+        str | None, typer.Option(metavar="NAME", help="The storage tenant. [ARCO_TENANT; default]")
     ],
     "workspace": Annotated[
         str | None, typer.Option(metavar="NAME", help="The workspace. [ARCO_WORKSPACE; main]")
     ],
-    "json": Annotated[bool, typer.Option("--json", help="Answer in JSON.")],
+    "json": Annotated[bool, typer.Option("--json", help="Print JSON.")],
     "debug": Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error. [ARCO_DEBUG]")
     ],
@@ -46,20 +49,25 @@ _GROUPS: dict[str, dict[str, Any]] = {
             str | None,
             typer.Option(
                 metavar="TIME",
-                help="Read what was current then: 2026-01-31T12:00Z (UTC), or 15m, 2h, 3d ago.",
+                help="Read the generation that was current at this time: 2026-01-31T12:00Z "
+                "(UTC), or 15m, 2h, 3d ago.",
             ),
         ],
     },
     "actor": {
         "actor": Annotated[
             str | None,
-            typer.Option(metavar="NAME", help="Who does this. [ARCO_ACTOR; the OS user]"),
+            typer.Option(
+                metavar="NAME", help="The actor, stored in the log. [ARCO_ACTOR; the OS user]"
+            ),
         ],
     },
     "key": {
         "idempotency_key": Annotated[
             str,
-            typer.Option(metavar="KEY", help="Doing it again with the same key changes nothing."),
+            typer.Option(
+                metavar="KEY", help="Repeating the command with the same key changes nothing."
+            ),
         ],
     },
 }
@@ -67,7 +75,7 @@ _DEFAULTS = {"json": False, "debug": False, "idempotency_key": ""}
 
 
 def group(name: str, help: str) -> typer.Typer:
-    """A command that only holds others."""
+    """A group of commands."""
     app = typer.Typer(name=name, rich_markup_mode=None, invoke_without_command=True)
     app.callback(help=help)(help_without_command)
     return app
@@ -80,13 +88,21 @@ def help_without_command(context: typer.Context) -> None:
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, takes: Sequence[str] = ()
+    app: typer.Typer,
+    name: str,
+    *,
+    example: str,
+    takes: Sequence[str] = (),
+    before: Callable[[], None] = lambda: None,
 ) -> Callable[[Handler], Handler]:
-    """Register a function as the command `name` of `app`. Its docstring is the help."""
+    """Register a function as the command `name` of `app`. Its docstring is the help.
+
+    `before` is called before what the command needs is imported.
+    """
 
     def register(function: Handler) -> Handler:
         added = {k: v for each in takes for k, v in _GROUPS[each].items()} | _COMMON
-        runner = _runner(function, frozenset(added))
+        runner = _runner(function, frozenset(added), before)
         runner.__signature__ = _signature(function, added)  # type: ignore[attr-defined]
         app.command(name, help=_help(function, example))(runner)
         return function
@@ -94,8 +110,10 @@ def command(
     return register
 
 
-def _runner(function: Handler, added: frozenset[str]) -> Handler:
+def _runner(function: Handler, added: frozenset[str], before: Callable[[], None]) -> Handler:
     def run(**given: Any) -> None:
+        before()
+        deferral.load(function.__module__)
         session = Session(**{name: given.pop(name) for name in added})
         try:
             function(session, **given)
@@ -104,15 +122,21 @@ def _runner(function: Handler, added: frozenset[str]) -> Handler:
             # Whoever read us has seen enough. Nothing is left to flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None
+        finally:
+            close()
 
     run.__name__ = function.__name__
     return run
 
 
 def _signature(function: Handler, added: dict[str, Any]) -> inspect.Signature:
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    """Of what typer gives; not of the session, whose class may not be imported yet."""
+    own = list(inspect.signature(function).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [parameter.replace(kind=keyword) for parameter in own]
+    parameters = [
+        each.replace(kind=keyword, annotation=eval(each.annotation, function.__globals__))
+        for each in own
+    ]
     parameters += [
         inspect.Parameter(name, keyword, default=_DEFAULTS.get(name), annotation=annotation)
         for name, annotation in added.items()

@@ -1,38 +1,45 @@
-"""`servo partitions`: how an asset's partitions are doing, and keys of dynamic dimensions."""
+"""`servo partitions`: state of partitions, and keys of dynamic dimensions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command, group
-from arco.cli.session import Session
-from arco.errors import NotFound
 
-if TYPE_CHECKING:
+if deferral.LOADED:
     from rich.text import Text
 
-    from arco.execution.tables import PartitionRow, PartitionStatusRow
-    from arco.state.snapshot import Snapshot
+    from arco.cli import render
+    from arco.cli.live import partition_text
+    from arco.cli.session import Session
+    from arco.cli.shorts import short, shorts
+    from arco.execution.reader import ExecutionReader
+    from arco.execution.tables import MaterializationRow, PartitionRow, PartitionStatusRow
+    from arco.orchestration.reader import OrchestrationReader
+    from arco.orchestration.tables import DYNAMIC_KEYS
+    from servo.contract.identity import version_label
 
-app = group("partitions", "Partitions: how they are doing; keys of dynamic dimensions.")
+app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
 
 Set = Annotated[str, typer.Argument(metavar="SET", help="The name of the set of keys.")]
+Asset = Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")]
 Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="The keys.")]
 
 
 @command(app, "add", example="servo partitions add customers acme globex", takes=["actor"])
 def add(session: Session, keys: Set, key: Keys) -> None:
-    """Add keys to a set. Those it has stay as they are."""
-    session.open().orchestration.change_partition_keys(keys, add=key)
+    """Add keys to a set. Keys that it already has do not change."""
+    session.open().commands.orchestration.change_partition_keys(keys, add=key)
     _answer(session, keys)
 
 
 @command(app, "remove", example="servo partitions remove customers globex", takes=["actor"])
 def remove(session: Session, keys: Set, key: Keys) -> None:
-    """Take keys from a set. What was materialized for them stays."""
-    session.open().orchestration.change_partition_keys(keys, remove=key)
+    """Remove keys from a set. Versions of their partitions stay."""
+    session.open().commands.orchestration.change_partition_keys(keys, remove=key)
     _answer(session, keys)
 
 
@@ -43,51 +50,93 @@ def list_(session: Session, keys: Set) -> None:
 
 
 @command(app, "status", example="servo partitions status shop.orders", takes=["at"])
-def status(
-    session: Session,
-    asset: Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")],
-) -> None:
-    """Show how each partition of an asset is doing.
+def status(session: Session, asset: Asset) -> None:
+    """Show the status of each partition of an asset.
 
-    The status is that of the last attempt to make it: GOOD, WARNED, QUARANTINED, BLOCKED,
-    REJECTED or FAILED. The version is the current one, which may be older.
+    The status is that of the last task: GOOD, WARNED, QUARANTINED, BLOCKED, REJECTED or
+    FAILED. The version is the current one, which may be older.
     """
-    from arco.cli import render
-    from arco.execution.reader import ExecutionReader
-
-    snapshot = session.open().snapshot(session.at())
-    id = _asset_id(snapshot, asset)
+    snapshot = session.open().read.snapshot(session.at())
+    id = OrchestrationReader(snapshot).asset_id(asset)
     reader = ExecutionReader(snapshot)
     current = {row.partition_key: row for row in reader.partitions(id)}
-    found = [(row, current.get(row.partition_key)) for row in reader.status(id)]
+    pairs = [(row, current.get(row.partition_key)) for row in reader.status(id)]
     if session.json:
-        rows = [_plain(row, version) for row, version in found]
+        rows = [_plain(row, version) for row, version in pairs]
         render.document({"generation": snapshot.generation, "asset": asset, "partitions": rows})
-    elif not found:
-        render.say(f"{asset} was never materialized")
+    elif not pairs:
+        render.say(f"{asset} has no versions yet")
     else:
         headers = ("partition", "status", "version", "rows", "size", "when")
-        shown = [_shown(row, version) for row, version in found]
-        render.show(render.table(headers, shown, right=["rows", "size"], whole=headers))
-        for row, _ in found:
+        lines = [_shown(row, version) for row, version in pairs]
+        render.show(render.table(headers, lines, right=["rows", "size"], whole=headers))
+        for row, _ in pairs:
             if row.message:
                 render.say(f"\n{_partition(row)}: {row.message}")
 
 
-def _asset_id(snapshot: Snapshot, asset: str) -> str:
-    from arco.orchestration.reader import OrchestrationReader
-    from servo.suggest import did_you_mean
+@command(
+    app,
+    "versions",
+    example="servo partitions versions shop.orders -p date=2026-01-31",
+    takes=["at"],
+)
+def versions(
+    session: Session,
+    asset: Asset,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
+) -> None:
+    """List all versions of an asset's partitions, newest first.
 
-    deployed = OrchestrationReader(snapshot).deployed_assets()
-    if asset not in deployed:
-        hint = did_you_mean(asset, deployed) or "run `servo deploy`"
-        raise NotFound(f"{asset} is not deployed", hint=hint)
-    return deployed[asset].asset_id
+    The files of an EXPIRED version may have been deleted by `servo gc`.
+    """
+    snapshot = session.open().read.snapshot(session.at())
+    id = OrchestrationReader(snapshot).asset_id(asset)
+    rows = ExecutionReader(snapshot).versions(
+        id, matches=lambda row: _is_wanted(row.partition_key, partition), limit=limit + 1
+    )
+    if session.json:
+        document = {"generation": snapshot.generation, "asset": asset, "versions": rows[:limit]}
+        render.document(document)
+        return
+    if not rows:
+        render.say(f"{asset} has no matching versions")
+        return
+    _show_versions(rows[:limit])
+    if len(rows) > limit:
+        render.note("there are older versions; see --limit")
+
+
+def _is_wanted(key: str, partition: str | None) -> bool:
+    text = partition_text(key)
+    return partition is None or partition in (key, text, *text.split(","))
+
+
+def _show_versions(rows: list[MaterializationRow]) -> None:
+    names = shorts(row.materialization_id for row in rows)
+    lines = [
+        (
+            names[row.materialization_id],
+            partition_text(row.partition_key) or "(all)",
+            version_label(row.version) if row.version else None,
+            _status_text(row.status),
+            row.rows,
+            render.size(row.bytes),
+            row.created_at,
+            row.superseded_at,
+            short(row.run_id),
+        )
+        for row in rows
+    ]
+    headers = ("id", "partition", "version", "status", "rows", "size", "made", "until", "run")
+    whole = ("id", "partition", "version", "status", "made", "until", "run")
+    render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
 
 
 def _plain(row: PartitionStatusRow, current: PartitionRow | None) -> dict[str, Any]:
-    from arco.cli import render
-
     return {
         **render.plain(row),
         "version": None if current is None else current.version,
@@ -97,9 +146,6 @@ def _plain(row: PartitionStatusRow, current: PartitionRow | None) -> dict[str, A
 
 
 def _shown(row: PartitionStatusRow, current: PartitionRow | None) -> tuple[object, ...]:
-    from arco.cli import render
-    from servo.contract.identity import version_label
-
     return (
         _partition(row),
         _status_text(row.status),
@@ -111,27 +157,20 @@ def _shown(row: PartitionStatusRow, current: PartitionRow | None) -> tuple[objec
 
 
 def _partition(row: PartitionStatusRow) -> str:
-    from arco.cli.live import partition_text
-
     return partition_text(row.partition_key) or "(all)"
 
 
 def _status_text(status: str) -> Text:
-    from rich.text import Text
-
     styles = {"GOOD": "green", "WARNED": "yellow", "QUARANTINED": "yellow"}
     return Text(status, styles.get(status, "bold red"))
 
 
 def _answer(session: Session, keys: str) -> None:
-    from arco.cli import render
-    from arco.orchestration.tables import DYNAMIC_KEYS
-
-    rows = session.open().snapshot(session.at()).rows(DYNAMIC_KEYS, keys)
+    rows = session.open().read.snapshot(session.at()).rows(DYNAMIC_KEYS, keys)
     if session.json:
         render.document({"keys": keys, "values": rows})
     elif not rows:
         render.say(f"{keys} has no keys")
     else:
-        shown = [(row.key, row.added_at, row.added_by) for row in rows]
-        render.show(render.table(("key", "added", "by"), shown))
+        lines = [(row.key, row.added_at, row.added_by) for row in rows]
+        render.show(render.table(("key", "added", "by"), lines))

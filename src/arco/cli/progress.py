@@ -1,9 +1,11 @@
-"""A progress bar on stderr, for long work, if somebody is there to see it."""
+"""A progress bar on stderr for long commands, if stderr is a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from arco.cli.render import errors
 
@@ -12,13 +14,11 @@ Report = Callable[[str, int, int], None]
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """What to give as `progress=`: (what, done, total)."""
+    """A function to pass as `progress=`: (what, done, total)."""
     console = errors()
     if not console.is_terminal:
         yield lambda what, done, total: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console, transient=True) as bars:

@@ -3,79 +3,118 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from arco.cli.failures import DIFFERENT
+from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
-    from arco.orchestration.commands import Deployed
-    from servo.contract.manifest import Manifest
+if deferral.LOADED:
+    from rich.text import Text
+
+    from arco.cli import render
+    from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.progress import progress
+    from arco.cli.session import Session
+    from arco.config import resolve_project
+    from arco.errors import Denied, Invalid, NotFound, Unavailable
+    from arco.orchestration.deploying import Deployed
+    from arco.orchestration.foreign import foreign_reads, read_problems
+    from arco.spark.query import parse_problem
+    from arco.worker.artifact import digest, pack
+    from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
+    from servo.discover import build_manifest, discover
     from servo.project import Problem
+    from servo.suggest import did_you_mean
+    from servo.validate import validate as problems_of
 
 Folder = Annotated[
     Path, typer.Option("--project", metavar="DIR", help="The project's folder.", show_default=False)
 ]
-Message = Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Say why.")]
+AllowMissing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing-inputs",
+        help="Deploy even if inputs from other projects are missing, or other projects read "
+        "an asset that this removes.",
+    ),
+]
+Message = Annotated[
+    str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the deployment.")
+]
 
 
 def register(app: typer.Typer) -> None:
     command(app, "validate", example="servo validate\nservo validate --project pipelines")(validate)
     command(app, "deploy", example='servo deploy -m "orders by region"', takes=["actor"])(deploy)
-    command(app, "deployments", example="servo deployments", takes=["at"])(deployments)
-    command(app, "rollback", example="servo rollback 12", takes=["actor"])(rollback)
+    command(app, "deployments", example="servo deployments\nservo deployments shop", takes=["at"])(
+        deployments
+    )
+    command(app, "rollback", example="servo rollback 12\nservo rollback shop/12", takes=["actor"])(
+        rollback
+    )
 
 
 def packaged(session: Session, folder: Path) -> tuple[Manifest, bytes]:
-    """A project as a deployment takes it. Invalid, with every problem, if it has any.
+    """The project manifest and artifact of a folder. Invalid, with all problems, if it has any.
 
-    A store that lies in the project's folder is no part of the project.
+    A store inside the project's folder is not packed.
     """
-    from arco.worker.artifact import digest, pack
-    from servo.discover import build_manifest, discover
-
+    name = resolve_project(folder.resolve())
     store = session.config().directory
     artifact = pack(folder, without=[] if store is None else [store])
-    return build_manifest(discover(folder), digest(artifact)), artifact
+    return build_manifest(discover(folder), digest(artifact), name=name), artifact
 
 
 def validate(session: Session, project: Folder = Path()) -> None:
-    """Look for assets, schedules and sensors, and for mistakes in them. Changes nothing."""
-    from arco.cli import render
-    from servo.discover import build_manifest, discover
-    from servo.validate import validate as problems_of
-
-    found = discover(project)
-    problems = problems_of(found)
+    """Validate the assets, schedules and sensors in this folder. Changes nothing."""
+    name = resolve_project(project.resolve())
+    discovered = discover(project)
+    problems = problems_of(discovered)
+    manifest = None if problems else build_manifest(discovered, name=name)
+    unchecked = 0
+    if manifest is not None:
+        elsewhere = _problems_elsewhere(session, manifest)
+        problems, unchecked = (elsewhere, 0) if isinstance(elsewhere, list) else ([], elsewhere)
     counts = {
-        "assets": len(found.assets),
-        "schedules": len(found.schedules),
-        "sensors": len(found.sensors),
+        "assets": len(discovered.assets),
+        "schedules": len(discovered.schedules),
+        "sensors": len(discovered.sensors),
     }
     if session.json:
         render.document({"valid": not problems, **counts, "problems": problems})
     elif problems:
         _show_problems(problems)
-    elif not found.assets:
-        render.say("no assets here; declare one: from servo import asset")
+    elif not discovered.assets:
+        render.say("no assets found; declare one: from servo import asset")
     else:
         parts = [render.count(n, noun.removesuffix("s")) for noun, n in counts.items() if n]
         render.say(f"valid: {', '.join(parts)}")
-        manifest = build_manifest(found)
+        if unchecked:
+            inputs = render.count(unchecked, "input")
+            render.note(f"{inputs} from other projects: checked at deploy")
+        assert manifest is not None
         _warn_of_sql(manifest)
         _note_what_waits(manifest)
     if problems:
         raise typer.Exit(DIFFERENT)
 
 
-def _warn_of_sql(manifest: Manifest) -> None:
-    """What a look at the queries finds. Spark has the last word: some of its SQL is its own."""
-    from arco.cli import render
-    from arco.spark.query import parse_problem
+def _problems_elsewhere(session: Session, manifest: Manifest) -> list[Problem] | int:
+    """Problems with inputs from other projects; their number, if there is no workspace to ask."""
+    reads = foreign_reads(manifest)
+    if not reads:
+        return []
+    try:
+        workspace = session.open()
+        return read_problems(workspace.read.orchestration(), workspace.library, manifest)
+    except (Invalid, NotFound, Unavailable, Denied):
+        return len(reads)
 
+
+def _warn_of_sql(manifest: Manifest) -> None:
+    """Prints problems of SQL queries as notes only: sqlglot does not know all of Spark's SQL."""
     for asset in manifest.assets:
         problem = parse_problem(asset.sql) if asset.kind == "sql" else None
         if problem is not None:
@@ -85,9 +124,7 @@ def _warn_of_sql(manifest: Manifest) -> None:
 
 
 def _note_what_waits(manifest: Manifest) -> None:
-    """Say what is recorded and not acted on by this version: nobody should rely on it."""
-    from arco.cli import render
-
+    """Note what this version records and does not run."""
     assets = manifest.assets
     waits = {
         "schedule": len(manifest.schedules),
@@ -100,14 +137,10 @@ def _note_what_waits(manifest: Manifest) -> None:
         if n
     ]
     if parts:
-        render.note(f"{', '.join(parts)}: recorded, and not acted on by this version")
+        render.note(f"{', '.join(parts)}: recorded, but not run by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-
     for problem in problems:
         render.out(Text(f"{problem.file}:{problem.line}: ", "bold") + Text(problem.message))
         if problem.hint:
@@ -120,24 +153,41 @@ def deploy(
     project: Folder = Path(),
     message: Message = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the manifest; change nothing.")
+        bool, typer.Option("--dry-run", help="Print the project manifest; change nothing.")
+    ] = False,
+    allow_missing_inputs: AllowMissing = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option(
+            "--allow-empty", help="Allow a deployment without assets, which removes all of them."
+        ),
     ] = False,
 ) -> None:
-    """Make the code in this folder the one that runs are planned from.
+    """Deploy the code in this folder; new runs will use it.
 
-    Assets are found, validated, packed with their source, and stored under what they
-    contain: deploying the same again changes nothing. Every deployment is kept, and
-    `servo rollback` returns to one.
+    Assets are discovered, validated, packed with their source, and stored by content hash:
+    deploying the same code again changes nothing. Every deployment is kept, and
+    `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
+    changes; other projects of the workspace do not.
     """
-    from arco.cli import render
-
     manifest, artifact = packaged(session, project)
     if dry_run:
-        from servo.contract.manifest import encode_manifest
-
         print(encode_manifest(manifest).decode())
         return
-    done = session.open().orchestration.deploy(manifest, artifact, message=message)
+    if not manifest.assets and not allow_empty:
+        raise Invalid(
+            f"there are no assets in {project.resolve()}",
+            hint="give the project's folder with --project; or, to remove all assets of the "
+            f"project {manifest.project}, give --allow-empty",
+        )
+    with progress() as report:
+        done = session.open().commands.orchestration.deploy(
+            manifest,
+            artifact,
+            message=message,
+            allow_missing_inputs=allow_missing_inputs,
+            progress=report,
+        )
     _acknowledge(session, done)
     if not session.json and done.changed:
         size = render.size(len(artifact))
@@ -146,54 +196,88 @@ def deploy(
 
 
 def _acknowledge(session: Session, done: Deployed) -> None:
-    from arco.cli import render
-
     if session.json:
         render.document(done)
         return
     if not done.changed:
-        render.say(f"deployment {done.number} has all of this already; nothing changed")
+        of = _of_project(done.project)
+        render.say(f"deployment {done.number}{of} already has this code; nothing changed")
         return
-    render.say(f"deployed {done.number} ({done.deployment_id})", "bold green")
+    render.say(
+        f"deployed {done.number}{_of_project(done.project)} ({done.deployment_id})", "bold green"
+    )
     for label, keys in (
         ("new", done.added),
         ("renamed", done.renamed),
-        ("gone", done.removed),
+        ("removed", done.removed),
     ):
-        shown = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
+        listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
-            render.say(f"  {label}: {shown}")
+            render.say(f"  {label}: {listed}")
+    if done.changed_assets:
+        render.say(f"  {done.changed_assets:,} changed")
 
 
-def deployments(session: Session) -> None:
-    """List deployments, the newest first."""
-    from arco.cli import render
+def _of_project(name: str) -> str:
+    return "" if name == DEFAULT_PROJECT else f" of {name}"
 
-    found = session.open().read_orchestration(session.at())
-    rows = found.deployments()
+
+def deployments(
+    session: Session,
+    project: Annotated[
+        str | None, typer.Argument(metavar="[PROJECT]", help="Only deployments of this project.")
+    ] = None,
+) -> None:
+    """List deployments, newest first. A star marks the current one of each project."""
+    reader = session.open().read.orchestration(session.at())
+    current = {row.deployment_id for row in reader.projects()}
+    rows = reader.deployments(project)
+    if project is not None and not rows:
+        names = [row.project for row in reader.projects()]
+        hint = did_you_mean(project, names) or f"projects: {', '.join(names) or 'none yet'}"
+        raise NotFound(f"there is no project {project!r}", hint=hint)
     if session.json:
-        generation = found.snapshot.generation
-        render.document({"generation": generation, "deployments": rows})
+        generation = reader.snapshot.generation
+        listed = [render.plain(r) | {"current": r.deployment_id in current} for r in rows]
+        render.document({"generation": generation, "deployments": listed})
     elif not rows:
-        render.say("nothing is deployed; run `servo deploy` in your project")
+        render.say("there are no deployments; run `servo deploy` in your project")
     else:
-        shown = [
-            (r.number, r.deployment_id, r.assets, r.created_at, r.created_by, r.message)
+        lines = [
+            (
+                f"{r.project}/{r.number}{' *' if r.deployment_id in current else ''}",
+                r.deployment_id,
+                r.assets,
+                r.created_at,
+                r.created_by,
+                r.message,
+            )
             for r in rows
         ]
         headers = ("number", "deployment", "assets", "deployed", "by", "message")
-        render.show(
-            render.table(
-                headers, shown, right=["number", "assets"], whole=["deployment", "deployed"]
-            )
-        )
+        whole = ["number", "deployment", "deployed"]
+        render.show(render.table(headers, lines, right=["assets"], whole=whole))
 
 
 def rollback(
     session: Session,
-    deployment: Annotated[str, typer.Argument(metavar="DEPLOYMENT", help="Its number, or its id.")],
+    deployment: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEPLOYMENT",
+            help="The deployment: NUMBER in this project, PROJECT/NUMBER, or its id.",
+        ),
+    ],
     message: Message = "",
+    allow_missing_inputs: AllowMissing = False,
 ) -> None:
-    """Deploy an older deployment again, as a new one."""
-    done = session.open().orchestration.rollback(deployment, message=message)
+    """Deploy an older deployment again, as a new one. Other projects do not change."""
+    with progress() as report:
+        done = session.open().commands.orchestration.rollback(
+            deployment,
+            project=resolve_project(Path.cwd()),
+            message=message,
+            allow_missing_inputs=allow_missing_inputs,
+            progress=report,
+        )
     _acknowledge(session, done)

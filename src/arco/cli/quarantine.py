@@ -1,33 +1,41 @@
-"""`servo quarantine`: outputs that checks hold back, and what people decide about them."""
+"""`servo quarantine`: held outputs, and decisions about them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.options import command, group
-from arco.cli.session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
-
+if deferral.LOADED:
     from rich.text import Text
 
     from arco.app import Workspace
+    from arco.cli import render
+    from arco.cli.live import partition_text
+    from arco.cli.session import Session
+    from arco.cli.shorts import short, shorts
+    from arco.cli.times import parse_time
+    from arco.cli.times import short as short_time
+    from arco.execution.commands import find_held
+    from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow
+    from arco.orchestration.out_of_date import OutOfDate, out_of_date
+    from arco.orchestration.reader import OrchestrationReader
+    from arco.orchestration.world import World
+    from arco.quality.reader import QualityReader
     from arco.quality.tables import CheckResultRow
     from arco.state.snapshot import Snapshot
-    from servo.contract.manifest import Asset
 
-SHORT = 8
-"""So much of an id, from its end, names it for people."""
 SAMPLES = 5
 
-app = group("quarantine", "Outputs that checks hold back: look at them, approve or reject them.")
+app = group("quarantine", "Show, approve and reject outputs that checks hold.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning or end of it.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Say why; it is kept.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The output's id, or its first characters.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
 
 
 @command(
@@ -39,20 +47,25 @@ Reason = Annotated[str, typer.Option(metavar="TEXT", help="Say why; it is kept."
 def list_(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those that somebody has decided about.")
+        bool, typer.Option("--all", help="Include outputs that were approved or rejected.")
     ] = False,
     asset: Annotated[
         str, typer.Option(metavar="NAMESPACE.NAME", help="Only outputs of this asset.")
     ] = "",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --all: only decisions since this time; default: 30 days ago."
+        ),
+    ] = None,
 ) -> None:
-    """List outputs that are held back, the newest first.
+    """List held outputs, newest first.
 
-    What is held back is not current: whoever reads the asset reads the version before.
+    A held output is not current: readers of the asset get the previous version.
     """
-    from arco.cli import render
-
-    reader = session.open().read_execution(session.at())
-    rows = reader.quarantine(decided=everything, asset_key=asset)
+    reader = session.open().read.execution(session.at())
+    oldest = None if since is None else parse_time(since, reader.snapshot.published_at)
+    rows = reader.quarantine(decided=everything, asset_key=asset, since=oldest)
     if session.json:
         render.document({"generation": reader.snapshot.generation, "outputs": rows})
     elif rows:
@@ -60,15 +73,14 @@ def list_(
     else:
         of = f" of {asset}" if asset else ""
         ever = "was ever" if everything else "is"
-        render.say(f"nothing{of} {ever} held back", "green")
+        render.say(f"no output{of} {ever} held", "green")
 
 
 def _show_list(rows: Sequence[QuarantineRow], everything: bool) -> None:
-    from arco.cli import render
-
-    shown = [
+    names = shorts(row.materialization_id for row in rows)
+    lines = [
         (
-            row.materialization_id[-SHORT:],
+            names[row.materialization_id],
             status_text(row.status),
             row.held_at,
             f"{name_of(row)}\n{(row.decision if everything else '') or row.reason}",
@@ -76,12 +88,10 @@ def _show_list(rows: Sequence[QuarantineRow], everything: bool) -> None:
         for row in rows
     ]
     headers = ("id", "status", "held", "output, and why")
-    render.show(render.table(headers, shown, whole=headers[:3]))
+    render.show(render.table(headers, lines, whole=headers[:3]))
 
 
 def status_text(status: str) -> Text:
-    from rich.text import Text
-
     styles = {"QUARANTINED": "yellow", "BLOCKED": "bold red", "APPROVED": "green"}
     return Text(status, styles.get(status, "dim"))
 
@@ -89,14 +99,10 @@ def status_text(status: str) -> Text:
 # -- one of them ----------------------------------------------------------------------------
 
 
-@command(app, "show", example="servo quarantine show 7Q2M8XKD", takes=["at"])
+@command(app, "show", example="servo quarantine show 01K9ZQ3F7M", takes=["at"])
 def show(session: Session, id: Id) -> None:
-    """Show an output that was held back: what it is, and what each check found."""
-    from arco.cli import render
-    from arco.execution.commands import find_held
-    from arco.execution.reader import ExecutionReader
-
-    snapshot = session.open().snapshot(session.at())
+    """Show a held output and the results of its checks."""
+    snapshot = session.open().read.snapshot(session.at())
     held = find_held(snapshot, id)
     reader = ExecutionReader(snapshot)
     version = reader.materialization(held.asset_id, held.materialization_id)
@@ -116,28 +122,23 @@ def show(session: Session, id: Id) -> None:
     _show_held(held, version, current)
     _show_checks(checks)
     if held.decided_at is None:
-        short = held.materialization_id[-SHORT:]
-        render.say(f"\nservo quarantine approve {short}, or reject {short}", "dim")
+        name = short(held.materialization_id)
+        render.say(f"\nservo quarantine approve {name}, or reject {name}", "dim")
 
 
 def _checks(
     snapshot: Snapshot, held: QuarantineRow, version: MaterializationRow | None
 ) -> list[CheckResultRow]:
-    """What was found about this output: those that did not pass first."""
-    from arco.quality.reader import QualityReader
-
+    """The check results of this output, failed ones first."""
     if version is None:
         return []
-    found = QualityReader(snapshot).of_attempt(held.asset_id, version.attempt_id)
-    return sorted(found, key=lambda row: (row.status == "passed", row.check_id))
+    results = QualityReader(snapshot).of_attempt(held.asset_id, version.attempt_id)
+    return sorted(results, key=lambda row: (row.status == "passed", row.check_id))
 
 
 def _show_held(
     held: QuarantineRow, version: MaterializationRow | None, current: PartitionRow | None
 ) -> None:
-    from arco.cli import render
-    from arco.cli.live import partition_text
-
     values: dict[str, object] = {
         "output": held.materialization_id,
         "asset": held.asset_key,
@@ -161,16 +162,13 @@ def _show_held(
 
 
 def _current_text(held: QuarantineRow, current: PartitionRow | None) -> str:
-    from arco.cli import render
-    from arco.cli.times import short
-
     if current is None:
-        return "nothing: there is no good version of it"
+        return "none: the partition has no good version"
     if current.materialization_id == held.materialization_id:
         return "this one"
     return (
-        f"version {current.version}, {current.materialization_id[-SHORT:]}: "
-        f"{render.count(current.rows, 'row')}, since {short(current.updated_at)}"
+        f"version {current.version}, {short(current.materialization_id)}: "
+        f"{render.count(current.rows, 'row')}, since {short_time(current.updated_at)}"
     )
 
 
@@ -178,16 +176,12 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "error": ("
 
 
 def _show_checks(checks: Sequence[CheckResultRow]) -> None:
-    from rich.text import Text
-
-    from arco.cli import render
-
     if not checks:
-        render.say("\nno results of its checks are known", "dim")
+        render.say("\nthere are no check results", "dim")
         return
     failed = sum(row.status != "passed" for row in checks)
-    render.say(f"\n{failed} of {render.count(len(checks), 'check')} did not pass:", "bold")
-    shown = [
+    render.say(f"\n{failed} of {render.count(len(checks), 'check')} failed:", "bold")
+    lines = [
         (
             Text(*_MARKS[row.status]),
             row.check_id,
@@ -199,15 +193,13 @@ def _show_checks(checks: Sequence[CheckResultRow]) -> None:
         for row in checks
     ]
     headers = ("", "check", "severity", "expected", "actual", "failing")
-    render.show(render.table(headers, shown, right=["failing"], whole=["check", "severity"]))
+    render.show(render.table(headers, lines, right=["failing"], whole=["check", "severity"]))
     for row in checks:
         if row.status != "passed" and (row.sample or row.message):
             _show_sample(row)
 
 
 def _show_sample(row: CheckResultRow) -> None:
-    from arco.cli import render
-
     render.say(f"\n{row.check_id}: {row.message}".rstrip(": "), "bold")
     for line in row.sample[:SAMPLES]:
         render.say(f"  {line}")
@@ -221,41 +213,37 @@ def _show_sample(row: CheckResultRow) -> None:
 @command(
     app,
     "approve",
-    example='servo quarantine approve 7Q2M8XKD --reason "it was a good day"',
+    example='servo quarantine approve 01K9ZQ3F7M --reason "confirmed by the shop"',
     takes=["actor", "key"],
 )
 def approve(session: Session, id: Id, reason: Reason = "") -> None:
-    """Say that an output is good after all. It is current then, unless a newer one is."""
+    """Approve an output. It becomes current, unless a newer version is."""
     _decide(session, id, True, reason)
 
 
 @command(
     app,
     "reject",
-    example='servo quarantine reject 7Q2M8XKD --reason "wrong currencies"',
+    example='servo quarantine reject 01K9ZQ3F7M --reason "wrong currencies"',
     takes=["actor", "key"],
 )
 def reject(session: Session, id: Id, reason: Reason = "") -> None:
-    """Say that an output will never be good. Its files go with `servo gc`."""
+    """Reject an output for good. `servo gc` deletes its files."""
     _decide(session, id, False, reason)
 
 
 def _decide(session: Session, id: str, approved: bool, reason: str) -> None:
-    from arco.cli import render
-    from arco.execution.commands import find_held
-    from arco.execution.reader import ExecutionReader
-
     workspace = session.open()
-    held = find_held(workspace.snapshot(), id)
+    held = find_held(workspace.read.snapshot(), id)
     key = session.idempotency_key
-    workspace.execution.decide(held, approved=approved, reason=reason, idempotency_key=key)
-    snapshot = workspace.snapshot()
+    workspace.commands.execution.decide(held, approved=approved, reason=reason, idempotency_key=key)
+    snapshot = workspace.read.snapshot()
     held = find_held(snapshot, held.materialization_id)
     reader = ExecutionReader(snapshot)
     version = reader.materialization(held.asset_id, held.materialization_id)
     current = reader.partition(held.asset_id, held.partition_key)
     is_current = current is not None and current.materialization_id == held.materialization_id
-    below, elsewhere = _downstream(workspace, held.asset_key) if is_current else ([], [])
+    below, elsewhere = _out_of_date(workspace, snapshot, held.asset_key) if is_current else ((), ())
     if session.json:
         render.document(
             {
@@ -272,43 +260,12 @@ def _decide(session: Session, id: str, approved: bool, reason: str) -> None:
         _say_rejected(held, current)
 
 
-def _downstream(workspace: Workspace, asset_key: str) -> tuple[list[str], list[str]]:
-    """What is deployed below an asset: in the same partition alone, and in others."""
-    from arco.orchestration.selection import Graph, evaluate
-
-    deployed = workspace.read_orchestration().current_deployment()
-    if deployed is None:
-        return [], []
-    manifest = workspace.library.manifest(deployed.manifest)
-    assets = {asset.key: asset for asset in manifest.assets}
-    if asset_key not in assets:
-        return [], []
-    below = evaluate(Graph(manifest), f"{asset_key}+")
-    same = set(below)
-    while odd := {key for key in same if not _follows(assets[key], assets[asset_key], below, same)}:
-        same -= odd
-    return sorted(same - {asset_key}), sorted(below - same)
-
-
-def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
-    """Whether a partition of `top` reaches the partition of the same key, and no other."""
-    from servo.contract.manifest import Identity
-
-    if asset.key == top.key:
-        return True
-    if [each.name for each in asset.partitions] != [each.name for each in top.partitions]:
-        return False
-    return all(
-        given.asset in same
-        and all(isinstance(m, Identity) for m in (given.mapping, *given.dimensions.values()))
-        for given in asset.inputs
-        if given.asset in below
-    )
+def _out_of_date(workspace: Workspace, snapshot: Snapshot, asset_key: str) -> OutOfDate:
+    world = World.of(OrchestrationReader(snapshot), workspace.library)
+    return out_of_date(world.manifest, asset_key)
 
 
 def name_of(held: QuarantineRow) -> str:
-    from arco.cli.live import partition_text
-
     text = partition_text(held.partition_key)
     return f"{held.asset_key}[{text}]" if text else held.asset_key
 
@@ -320,22 +277,18 @@ def _say_approved(
     below: Sequence[str],
     elsewhere: Sequence[str],
 ) -> None:
-    from arco.cli import render
-
     name = name_of(held)
     if current is None or current.materialization_id != held.materialization_id:
-        newer = (
-            "" if current is None else f"; version {current.version} is newer, and stays current"
-        )
+        newer = "" if current is None else f"; version {current.version} is newer and stays current"
         render.say(f"{name}: approved as version {version.version}{newer}", "green")
         return
     render.say(f"{name}: approved, and current as version {version.version}", "green")
     if below:
-        render.say(f"out of date now: {_few(below)}")
+        render.say(f"now out of date: {_few(below)}")
         render.say(f"  {_command(held, below)}", "cyan")
     if elsewhere:
-        render.say(f"out of date where they read this: {_few(elsewhere)}")
-        render.say("  servo run with the partitions that you want", "dim")
+        render.say(f"out of date in the partitions that read this: {_few(elsewhere)}")
+        render.say("  choose their partitions and run them with `servo run`", "dim")
 
 
 def _few(keys: Sequence[str]) -> str:
@@ -343,16 +296,12 @@ def _few(keys: Sequence[str]) -> str:
 
 
 def _command(held: QuarantineRow, below: Sequence[str]) -> str:
-    from arco.cli.live import partition_text
-
     parts = [p for p in partition_text(held.partition_key).split(",") if p]
     return " ".join(["servo run", *below, *(f"-p {part}" for part in parts)])
 
 
 def _say_rejected(held: QuarantineRow, current: PartitionRow | None) -> None:
-    from arco.cli import render
-
-    stays = "nothing of it is current"
+    stays = "the partition has no current version"
     if current is not None:
         stays = f"version {current.version} stays current"
     render.say(f"{name_of(held)}: rejected; {stays}", "yellow")

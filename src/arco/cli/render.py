@@ -1,7 +1,7 @@
-"""How answers look: one JSON document for machines, tables and lines for people.
+"""Prints answers: one JSON document for programs, tables and lines for people.
 
-Text from the workspace is never taken as markup, and its control characters are
-spelled out: nothing that is stored can drive a terminal.
+Text from the workspace is never interpreted as markup, and its control characters are
+escaped, so that stored text cannot control a terminal.
 """
 
 from __future__ import annotations
@@ -24,16 +24,27 @@ from rich.text import Text
 from arco.cli.failures import visible
 from arco.cli.times import iso, short
 
+GAP = 2
+"""Between the columns of a table."""
+FOLDED = 10
+"""The minimum width of a column that may wrap."""
+
+
+class _Table(Table):
+    least = 0
+    """The width below which columns that must not wrap would be cut."""
+
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-def _console(*, stderr: bool) -> Console:
+def _console(*, stderr: bool, width: int | None = None) -> Console:
     plain = bool(os.environ.get("NO_COLOR"))
     return _Console(
         stderr=stderr,
+        width=width,
         highlight=False,
         markup=False,
         emoji=False,
@@ -93,6 +104,9 @@ def plain(value: object) -> Any:
 def show(*renderables: RenderableType) -> None:
     """Print to stdout, without blanks at the ends of lines."""
     out = console()
+    least = max((each.least for each in renderables if isinstance(each, _Table)), default=0)
+    if least > out.width:  # lines that the terminal breaks still have all that is in them
+        out = _console(stderr=False, width=least)
     with out.capture() as captured:
         for renderable in renderables:
             out.print(renderable)
@@ -115,7 +129,7 @@ def out(text: Text) -> None:
 
 
 def note(text: str) -> None:
-    """Something beside the answer, on stderr."""
+    """A remark, on stderr."""
     errors().print(Text("note: ", "bold yellow") + Text(visible(text)), soft_wrap=True)
 
 
@@ -142,36 +156,44 @@ def table(
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
 ) -> Table:
-    """Columns under headers. `right` are flush right; `whole` are never folded."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in headers:
-        made.add_column(
+    """Columns under headers. `right` are right-aligned; `whole` never wrap."""
+    table_ = _Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    cells = [[cell(value) for value in row] for row in rows]
+    for at, name in enumerate(headers):
+        is_whole = name in whole or name in right
+        width = max(map(_width, (Text(name), *(row[at] for row in cells))))
+        table_.least += GAP + (width if is_whole else min(width, FOLDED))
+        table_.add_column(
             name,
             justify="right" if name in right else "left",
-            no_wrap=name in whole or name in right,
+            no_wrap=is_whole,
             overflow="fold",
         )
-    for row in rows:
-        made.add_row(*map(cell, row))
-    return made
+    for row in cells:
+        table_.add_row(*row)
+    return table_
+
+
+def _width(text: Text) -> int:
+    return max(line.cell_len for line in text.split(allow_blank=True))
 
 
 def columns(rows: Iterable[Sequence[object]]) -> Table:
     """Columns without headers."""
-    made = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for row in rows:
-        made.add_row(*map(cell, row))
-    return made
+        grid.add_row(*map(cell, row))
+    return grid
 
 
 def fields(values: Mapping[str, object]) -> Table:
     """A name and a value to a line."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in values.items():
-        made.add_row(Text(name), cell(value))
-    return made
+        grid.add_row(Text(name), cell(value))
+    return grid
 
 
 def title(text: str) -> Text:

@@ -1,22 +1,26 @@
-"""How a run is asked for: shared by `servo plan` and `servo run`."""
+"""Options of `servo plan` and `servo run`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from arco.errors import Invalid
+from arco.cli import deferral
 
-if TYPE_CHECKING:
+if deferral.LOADED:
+    from arco.errors import Invalid
     from arco.orchestration.plan import PlanRequest
+
 
 Selection = Annotated[
     list[str],
     typer.Argument(
         metavar="SELECTION...",
-        help="Assets: sales.orders, +sales.orders (with what it needs), sales.orders+ (with "
-        "what needs it), sales.*, tag:tier=gold, group:marts, or '*'.",
+        help="Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
+        "downstreams), sales.*, tag:tier=gold, group:marts, or '*'.",
     ),
 ]
 Partitions = Annotated[
@@ -25,18 +29,23 @@ Partitions = Annotated[
         "--partition",
         "-p",
         metavar="RANGE",
-        help="date=2025-01-01..2025-01-31, region=eu, date=latest; repeat it for others.",
+        help="date=2025-01-01..2025-01-31, region=eu, date=latest. Repeatable; @FILE reads one "
+        "range per line (@- reads stdin).",
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option(metavar="SELECTION", help="Leave these out; repeatable.")
+    list[str] | None, typer.Option(metavar="SELECTION", help="Exclude these assets. Repeatable.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Run also what is up to date.")]
+Force = Annotated[bool, typer.Option("--force", help="Also run tasks that are up to date.")]
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="NAME=VALUE", help="Configuration for all tasks; repeatable."),
+    typer.Option(
+        "--config", metavar="NAME=VALUE", help="Configuration value for all tasks. Repeatable."
+    ),
 ]
-MaxTasks = Annotated[int, typer.Option(min=1, metavar="N", help="Refuse a larger plan.")]
+MaxTasks = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Maximum number of tasks; a larger plan is refused.")
+]
 
 
 def request_of(
@@ -47,16 +56,30 @@ def request_of(
     config: list[str] | None,
     max_tasks: int,
 ) -> PlanRequest:
-    from arco.orchestration.plan import PlanRequest
-
     return PlanRequest(
         selection=tuple(selection),
         exclude=tuple(exclude or ()),
-        partitions=tuple(partition or ()),
+        partitions=tuple(text for each in partition or () for text in _ranges(each)),
         force=force,
         config=dict(_pair(text) for text in config or ()),
         max_tasks=max_tasks,
     )
+
+
+def _ranges(text: str) -> list[str]:
+    """The text itself, or the lines of the file that it names."""
+    if not text.startswith("@"):
+        return [text]
+    try:
+        read = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"--partition {text}: {error}", hint="write @FILE, or @- for stdin") from None
+    ranges = [line for line in read.splitlines() if line.strip()]
+    if not ranges:
+        raise Invalid(
+            f"--partition {text}: the file has no ranges", hint="write one range per line"
+        )
+    return ranges
 
 
 def _pair(text: str) -> tuple[str, str | int | bool | None]:

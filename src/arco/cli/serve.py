@@ -1,4 +1,4 @@
-"""`servo orchestrator` and `servo worker`: processes that meet in the store alone."""
+"""`servo orchestrator` and `servo worker`: processes that communicate only through the store."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ import signal
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
 from arco.cli.options import command
-from arco.cli.session import Session
-from arco.errors import Invalid, Unavailable
+from arco.cli.slots import start_slot_host
 
-if TYPE_CHECKING:
-    from arco.orchestration.limits import Timing
+if deferral.LOADED:
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Invalid, Unavailable
+    from arco.machine import machine
+    from arco.orchestration.limits import Limits, Timing
     from arco.spark.host import SparkHost
+    from arco.transport.reports import DRAIN_S
 
 Interval = Annotated[
-    float, typer.Option(min=0.01, metavar="S", help="How often to look when nothing wakes it.")
+    float,
+    typer.Option(
+        min=0.01, metavar="S", help="Seconds between looks at the store when nothing changes."
+    ),
 ]
 Heartbeat = Annotated[
-    float, typer.Option(min=0.05, metavar="S", help="How often a worker says that it is alive.")
+    float, typer.Option(min=0.05, metavar="S", help="Seconds between heartbeats of a worker.")
 ]
 ZombieAfter = Annotated[
-    float, typer.Option(metavar="S", help="A worker that is silent for so long is dead.")
+    float,
+    typer.Option(metavar="S", help="Treat a worker as dead after S seconds without a heartbeat."),
 ]
 Claim = Annotated[
-    float, typer.Option(metavar="S", help="How long a worker has a task without renewing.")
+    float,
+    typer.Option(metavar="S", help="How long a worker may hold a task without renewing its claim."),
 ]
 
 
@@ -39,8 +49,14 @@ def register(app: typer.Typer) -> None:
         app,
         "orchestrator",
         example="servo orchestrator\nservo orchestrator --max-in-flight 64 --quota acme=8",
+        before=use_little_memory,
     )(orchestrator)
-    command(app, "worker", example="servo worker --slots 4")(worker)
+    command(app, "worker", example="servo worker --slots 4", before=_begin_worker)(worker)
+
+
+def _begin_worker() -> None:
+    use_little_memory()
+    start_slot_host()
 
 
 def orchestrator(
@@ -51,28 +67,28 @@ def orchestrator(
     claim: Claim = 60.0,
     max_in_flight: Annotated[
         int,
-        typer.Option(
-            min=1, metavar="N", help="Maximum number of tasks that are queued or running."
-        ),
+        typer.Option(min=1, metavar="N", help="Maximum number of tasks queued or running at once."),
     ] = 512,
     tenant_max: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The same for each tenant; 0: no limit.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Maximum for each value of a tenant dimension; 0: no limit."
+        ),
     ] = 0,
     quota: Annotated[
-        list[str] | None, typer.Option(metavar="TENANT=N", help="A tenant's own limit.")
+        list[str] | None,
+        typer.Option(metavar="TENANT=N", help="Maximum for one tenant. Repeatable."),
     ] = None,
     weight: Annotated[
-        list[str] | None, typer.Option(metavar="TENANT=N", help="A tenant's share; 1 by default.")
+        list[str] | None,
+        typer.Option(metavar="TENANT=N", help="Share of one tenant; default 1. Repeatable."),
     ] = None,
 ) -> None:
-    """Commit what is reported, decide what runs next, and send it to the workers' queue.
+    """Commit events, decide which tasks run next, and put them into the workers' queue.
 
-    The queue lives in the workspace's store. Any number of orchestrators and workers
-    may run on one workspace, and each may be killed at any time.
+    The queue is in the workspace's store. Any number of orchestrators and workers may run
+    on one workspace; each may be killed at any time.
     """
-    use_little_memory()
-    from arco.orchestration.limits import Limits
-
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     limits = Limits(
@@ -82,78 +98,87 @@ def orchestrator(
         weights=_numbers(weight, "weight"),
     )
     stop = _until_told()
-    reports = workspace.reports(timing)
-    queue = workspace.store_queue(_identity(), timing)
-    made = workspace.orchestrator(
-        queue, reports, workspace.signer(), limits=limits, timing=timing, name=_identity()
+    reports = workspace.runtime.reports(timing)
+    queue = workspace.runtime.store_queue(_identity(), timing)
+    loop = workspace.runtime.orchestrator(
+        queue, reports, workspace.runtime.signer(), limits=limits, timing=timing, name=_identity()
     )
-    compactor = workspace.compactor(stop)
-    merging = threading.Thread(target=compactor.merge_until_stopped, name="merger", daemon=True)
-    _say(session, "started", f"orchestrating {workspace.store.url}; Ctrl-C ends it")
-    merging.start()
-    made.run(stop)
-    stop.set()
-    merging.join()
-    if compactor.failed is not None:
-        raise compactor.failed
-    _say(session, "stopped", f"stopped at generation {made.board.generation}")
+    _say(session, "started", f"orchestrating {workspace.store.url}; press Ctrl-C to stop")
+    with workspace.upkeep.merge_loop().beside(stop):
+        loop.run(stop)
+    _say(session, "stopped", f"stopped at generation {loop.board.generation}")
 
 
 def worker(
     session: Session,
-    slots: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks at a time.")] = 4,
+    slots: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Concurrent tasks of one CPU each.")
+    ] = 4,
+    memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="M",
+            help="MiB of memory for tasks; default: this machine's. 0: no limit.",
+        ),
+    ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its name; by default host and process.")
+        str | None,
+        typer.Option(metavar="NAME", help="The worker's name; default: host and process id."),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to keep code on this machine.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for deployed code on this machine.")
     ] = None,
     interval: Interval = 0.5,
     heartbeat: Heartbeat = 5.0,
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
     drain: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="How long running tasks get at the end.")
+        float,
+        typer.Option(
+            min=0.0, metavar="S", help="Seconds that running tasks may take after SIGTERM."
+        ),
     ] = 30.0,
 ) -> None:
-    """Take tasks from the workspace's queue, and run them.
+    """Run tasks from the workspace's queue.
 
-    SIGTERM and Ctrl-C drain: nothing new is taken, what runs may finish, and what does
-    not finish in time is handed back for another attempt.
+    After SIGTERM or Ctrl-C the worker takes no new tasks. Running tasks may finish; those
+    that do not finish in time are returned for another attempt.
+
+    A task needs the slots and memory of its Resources. A task that is too large for this
+    worker is left to others.
     """
-    use_little_memory()
-    from arco.dispatch.reports import DRAIN_S
-
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = _until_told()
     worker_id = name or _identity()
-    reports = workspace.reports(timing)
+    reports = workspace.runtime.reports(timing)
     folder = cache or _default_cache()
-    made = workspace.worker(
+    service = workspace.runtime.worker(
         worker_id,
-        workspace.store_queue(worker_id, timing),
+        workspace.runtime.store_queue(worker_id, timing),
         reports,
-        workspace.signer(),
+        workspace.runtime.signer(),
         folder,
         slots=slots,
+        memory_mib=machine().memory_bytes >> 20 if memory_mib is None else memory_mib,
         timing=timing,
         drain_s=drain,
     )
     ended = threading.Event()
     reporting = threading.Thread(target=reports.run, args=(ended,), name="reports", daemon=True)
     reporting.start()
-    workspace.warm_spark()
+    workspace.runtime.warm_spark()
     _say(session, "started", f"worker {worker_id} takes tasks of {workspace.store.url}")
-    made.run(stop)
+    service.run(stop)
     ended.set()
     reporting.join(2 * DRAIN_S)  # a call of the store may hang
-    _end_spark(workspace.spark(), worker_id, made.unreported())
-    _say(session, "stopped", f"worker {worker_id} stopped after {made.tasks_done} tasks")
+    _end_spark(workspace.runtime.spark(), worker_id, service.unreported())
+    _say(session, "stopped", f"worker {worker_id} stopped after {service.tasks_done} tasks")
 
 
 def _end_spark(spark: SparkHost, worker_id: str, unreported: list[str]) -> None:
-    """Results that the store did not take are told, whatever becomes of Spark."""
+    """Reports results that the store did not accept, also if stopping Spark fails."""
     try:
         spark.end()
     finally:
@@ -163,26 +188,25 @@ def _end_spark(spark: SparkHost, worker_id: str, unreported: list[str]) -> None:
 def _raise_if_unreported(worker_id: str, attempts: list[str]) -> None:
     if not attempts:
         return
-    shown = ", ".join(attempts[:10]) + (", …" if len(attempts) > 10 else "")
+    listed = ", ".join(attempts[:10]) + (", …" if len(attempts) > 10 else "")
     raise Unavailable(
-        f"worker {worker_id} stopped, and the store did not take the results of {shown}",
-        hint="nothing to do: another worker adopts what was committed, and tries the rest again",
+        f"worker {worker_id} stopped; the store did not accept the results of {listed}",
+        hint="no action is needed: another worker adopts committed outputs and "
+        "retries the other tasks",
     )
 
 
 def _default_cache() -> Path:
-    """This user's own, and nobody else's: what is in it is run."""
+    """A folder that only this user can write to: its code is executed."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(home) / "servo" / "artifacts"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise Invalid(f"{folder} belongs to somebody else", hint="give --cache DIR")
+        raise Invalid(f"{folder} belongs to another user", hint="give --cache DIR")
     return folder
 
 
 def _timing(interval: float, heartbeat: float, zombie_after: float, claim: float) -> Timing:
-    from arco.orchestration.limits import Timing
-
     return Timing(
         interval_s=interval,
         busy_interval_s=min(0.1, interval),
@@ -208,18 +232,16 @@ def _identity() -> str:
 
 
 def _numbers(given: list[str] | None, what: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for text in given or ():
         tenant, _, number = text.rpartition("=")
         if not tenant or not number.isdecimal():
             raise Invalid(f"{text!r} is not a {what}", hint="write TENANT=N")
-        found[tenant] = int(number)
-    return found
+        numbers[tenant] = int(number)
+    return numbers
 
 
 def _say(session: Session, state: str, text: str) -> None:
-    from arco.cli import render
-
     if session.json:
         render.line({"state": state, "message": text})
     else:

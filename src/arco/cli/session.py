@@ -1,4 +1,4 @@
-"""What every command is given: the workspace that was chosen, and how to answer."""
+"""What every command is given: the chosen workspace and the output format."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from arco.app import Workspace
+from arco.cli.times import parse_time
+from arco.clock import SystemClock
+from arco.config import Config, ConfigSource, resolve, resolve_running
 from arco.errors import Invalid, NotFound
-
-if TYPE_CHECKING:
-    from arco.app import Workspace
-    from arco.config import Config
-    from arco.state.snapshot import At
-    from arco.storage.scoped import ScopedStore
+from arco.state.snapshot import AsOf, At, Generation
+from arco.storage.open import open_store
+from arco.storage.scoped import ScopedStore
+from arco.worker.pricing import Pricing
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,16 @@ class Session:
     as_of: str | None = None
 
     def config(self) -> Config:
-        from arco.config import Settings, resolve
-
-        options = Settings(self.store, self.tenant, self.workspace)
+        options = ConfigSource(self.store, self.tenant, self.workspace)
         return resolve(options, os.environ, Path.cwd())
 
     def open(self, *, create: bool = False) -> Workspace:
-        """The workspace. A local store must be there already unless `create`."""
-        from arco.app import Workspace
-        from arco.config import resolve_running
-        from arco.worker.pricing import Pricing
-
+        """The workspace. A local store must exist, unless `create`."""
         config = self.config()
         if not create:
             require_directory(config)
         running = resolve_running(os.environ, Path.cwd())
-        return Workspace.open(
+        workspace = Workspace.open(
             config.store,
             config.tenant,
             config.workspace,
@@ -54,12 +49,12 @@ class Session:
             spark=running.spark,
             pricing=None if running.pricing is None else Pricing.read(running.pricing),
         )
+        workspace.writer.publisher.cleanup.start()
+        _opened.append(workspace)
+        return workspace
 
     def beside(self, url: str) -> ScopedStore:
-        """The same workspace's place on another store."""
-        from arco.storage.open import open_store
-        from arco.storage.scoped import ScopedStore
-
+        """The path of the same workspace in another store."""
         config = self.config()
         return ScopedStore(open_store(url), config.tenant, config.workspace)
 
@@ -69,10 +64,6 @@ class Session:
 
     def at(self) -> At | None:
         """The generation that a read asks for; None for the newest."""
-        from arco.cli.times import parse_time
-        from arco.clock import SystemClock
-        from arco.state.snapshot import AsOf, Generation
-
         if self.generation is not None and self.as_of is not None:
             raise Invalid("--generation and --as-of exclude each other", hint="give one of them")
         if self.generation is not None:
@@ -82,13 +73,22 @@ class Session:
         return None
 
 
+_opened: list[Workspace] = []
+
+
+def close() -> None:
+    """Wait for background work before the process ends."""
+    while _opened:
+        _opened.pop().writer.publisher.cleanup.finish()
+
+
 def require_directory(config: Config) -> None:
-    """Refuse a mistyped path: a local store would quietly be made there."""
+    """Refuse a path that does not exist; a mistyped one would create a new local store."""
     directory = config.directory
     if directory is not None and not directory.is_dir():
         raise NotFound(
             f"there is no store at {directory}",
-            hint=f"check the path, or make one: servo admin init --store {config.store}",
+            hint=f"check the path, or create the store: servo admin init --store {config.store}",
         )
 
 

@@ -1,4 +1,4 @@
-"""The result of a query, made to fit: a table, or one record after another."""
+"""Fits the result of a query to the terminal: a table, or one record after another."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NARROWEST = 8
 GAP = 2
 
 
-class Fitted(NamedTuple):
+class FittedTable(NamedTuple):
     body: RenderableType
     cut: bool
-    """Whether a value is not shown whole."""
+    """Whether a value was cut."""
 
 
 def document(result: SqlResult) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _value(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def fitted(table: pa.Table, width: int) -> Fitted:
-    """As a table if every column has a little room, as records otherwise."""
+def fitted(table: pa.Table, width: int) -> FittedTable:
+    """As a table if every column fits with its minimum width, as records otherwise."""
     names = _names(table)
     cells = [[_text(value) for value in row] for row in _rows(table)]
     if not names:
-        return Fitted(Text(""), False)
+        return FittedTable(Text(""), False)
     natural = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]
     least = [min(w, max(NARROWEST, len(n))) for w, n in zip(natural, names, strict=True)]
     room = width - GAP * len(names)
@@ -78,11 +78,11 @@ def fitted(table: pa.Table, width: int) -> Fitted:
     cut = any(len(text) > w for row in cells for text, w in zip(row, widths, strict=True))
     short = [[_cut(text, w) for text, w in zip(row, widths, strict=True)] for row in cells]
     right = [n for n, f in zip(names, table.schema, strict=True) if _is_number(f.type)]
-    return Fitted(render.table(names, short, right=right, whole=names), cut)
+    return FittedTable(render.table(names, short, right=right, whole=names), cut)
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Give what room is left to the columns that want it, the widest last."""
+    """Give the remaining width to the columns that need it, the widest last."""
     widths = list(least)
     left = room - sum(widths)
     order = sorted(range(len(widths)), key=lambda i: natural[i])
@@ -93,19 +93,19 @@ def _shared(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
     return widths
 
 
-def _records(names: list[str], cells: list[list[str]], width: int) -> Fitted:
+def _records(names: list[str], cells: list[list[str]], width: int) -> FittedTable:
     if not cells:
-        return Fitted(Text(", ".join(names), "bold"), False)
+        return FittedTable(Text(", ".join(names), "bold"), False)
     room = width - max(map(len, names)) - GAP
     parts: list[RenderableType] = []
     for number, row in enumerate(cells, 1):
         parts.append(Text(f"-- row {number} --", "dim"))
-        shown = {
+        fields = {
             name: _cut(text, max(room, NARROWEST)) for name, text in zip(names, row, strict=True)
         }
-        parts.append(render.fields(shown))
+        parts.append(render.fields(fields))
     cut = any(len(text) > room for row in cells for text in row)
-    return Fitted(Group(*parts), cut)
+    return FittedTable(Group(*parts), cut)
 
 
 def _text(value: Any) -> str:
@@ -123,8 +123,8 @@ def _text(value: Any) -> str:
         case list():
             return ", ".join(map(_text, value))
         case _:
-            found = render.plain(value)
-            return found if isinstance(found, str) else str(found)
+            plain = render.plain(value)
+            return plain if isinstance(plain, str) else str(plain)
 
 
 def _cut(text: str, width: int) -> str:

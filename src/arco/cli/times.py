@@ -1,4 +1,4 @@
-"""Times as people type them, and as we show them. All of them are UTC."""
+"""Parses and formats times. All of them are UTC."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def parse_time(text: str, now: datetime) -> datetime:
 
     UTC without a zone, as all our records are.
     """
-    if found := _AGO.fullmatch(text.strip()):
-        return _before(now, int(found[1]), _UNITS[found[2]], text)
+    if match := _AGO.fullmatch(text.strip()):
+        return _before(now, int(match[1]), _UNITS[match[2]], text)
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -32,7 +32,7 @@ def _before(now: datetime, count: int, unit: str, text: str) -> datetime:
     try:
         return now - timedelta(**{unit: count})
     except OverflowError:
-        raise Invalid(f"{text!r} is before all time", hint="ask for less") from None
+        raise Invalid(f"{text!r} is too far in the past", hint="give a shorter time") from None
 
 
 def iso(time: datetime) -> str:

@@ -1,1 +1,1 @@
-"""Performs what controllers decided: the loop, the queues, the reports."""
+"""Performs what controllers decided."""

@@ -19,22 +19,22 @@ from typing import Any
 
 from arco.clock import Clock
 from arco.log.envelope import Event, EventTypes
-from arco.orchestration import states
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.events import TaskFinished, TasksCancelled
-from arco.orchestration.fold import RUNS_STAGE
+from arco.orchestration.runs import RUNS_STAGE
+from arco.orchestration.states import TaskState
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, TaskRow
-from arco.state.fold import Fact, Failure, Rows, fold_stage
+from arco.state.fold import Fact, FoldFailure, Rows, fold_stage
 from arco.state.table import Key, Table, Versioned
 
 _FOLDED = {
     payload
-    for payload in RUNS_STAGE.keys
+    for payload in RUNS_STAGE.on
     if not payload.COMMAND and payload is not TasksCancelled  # by which nothing gets ready
 }
 
 
-class Ahead:
+class SpeculativeFold:
     """Batches are folded when somebody asks what is ready by them, and not before."""
 
     def __init__(self, board: Board, types: EventTypes, clock: Clock) -> None:
@@ -110,14 +110,14 @@ class Ahead:
     def _fold(self, facts: Sequence[Fact]) -> list[TaskRow]:
         if not facts:
             return []
-        failures: list[Failure] = []
+        failures: list[FoldFailure] = []
         fold_stage(RUNS_STAGE, self._rows, facts, failures)
         first = facts[0].position
         changed = self._rows.changes.get(TASKS, {})
         return [
             row
             for version, row in changed.values()
-            if version >= first and row is not None and row.state == states.READY
+            if version >= first and row is not None and row.state == TaskState.READY
         ]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, NotFound, Unavailable
-from arco.orchestration.controllers.ready_dispatch import Later
+from arco.orchestration.controllers.ready_dispatch import Deferred
 from arco.orchestration.tables import TaskRow
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class _Hindered(NamedTuple):
     again_at: float
 
 
-class Unsent:
+class EnqueueFailures:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._runs: dict[str, _Hindered] = {}
@@ -55,17 +55,17 @@ class Unsent:
         return self._may_pass(self._attempts, task.attempt_id, task.asset_key, task, error)
 
     def _may_pass(
-        self, those: dict[str, _Hindered], id: str, name: str, task: TaskRow, error: Exception
+        self, failures: dict[str, _Hindered], id: str, name: str, task: TaskRow, error: Exception
     ) -> bool:
         now = self._clock.monotonic()
-        before = those.get(id)
+        before = failures.get(id)
         since = now if before is None else before.since
         damaged = isinstance(error, Corrupt | NotFound) and now - since < DAMAGE_S
         if not (damaged or isinstance(error, Unavailable | Denied)):
             return False
         if before is None:
-            log.warning("%s will be sent later: %s", name, error)
-        those[id] = _Hindered(task.run_id, task.task_id, since, now + SEND_AGAIN_S)
+            log.warning("%s will be enqueued later: %s", name, error)
+        failures[id] = _Hindered(task.run_id, task.task_id, since, now + SEND_AGAIN_S)
         return True
 
     def run_passed(self, task: TaskRow) -> None:
@@ -80,11 +80,11 @@ class Unsent:
         now = self._clock.monotonic()
         return any(each is not None and now < each.again_at for each in hindered)
 
-    def later(self) -> Later:
+    def later(self) -> Deferred:
         """What is not to be tried yet."""
         now = self._clock.monotonic()
         attempts = self._attempts.values()
-        return Later(
+        return Deferred(
             frozenset(run_id for run_id, each in self._runs.items() if now < each.again_at),
             frozenset((each.run_id, each.task_id) for each in attempts if now < each.again_at),
         )

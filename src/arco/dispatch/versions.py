@@ -11,8 +11,7 @@ import functools
 from arco.errors import NotFound
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
 from arco.log.head import Manifests
-from arco.orchestration.fold import PROJECT
-from arco.orchestration.tables import DEPLOYED_ASSETS
+from arco.orchestration.projects import DeploymentReader
 from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
 from servo.contract.task import MaterializationRef
@@ -22,6 +21,7 @@ class CommittedVersions:
     def __init__(self, manifests: Manifests, files: Files) -> None:
         self._manifests = manifests
         self._files = files
+        self._all: dict[str, list[MaterializationRef]] = {}
 
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
@@ -30,7 +30,7 @@ class CommittedVersions:
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
         row = self._snapshot.get(MATERIALIZATIONS, asset_id, materialization_id)
         if row is None:
-            raise NotFound(f"materialization {materialization_id} of {asset_id} is gone")
+            raise NotFound(f"version {materialization_id} of {asset_id} is missing")
         return _ref(row)
 
     def current(self, asset_id: str, partition: str) -> MaterializationRef | None:
@@ -38,17 +38,22 @@ class CommittedVersions:
         return None if row is None else _ref(row)
 
     def all_current(self, asset_id: str) -> list[MaterializationRef]:
-        rows = self._snapshot.rows(PARTITIONS, asset_id)
-        return [_ref(row) for row in sorted(rows, key=lambda row: row.partition_key)]
+        """Looked up once, and the same list again."""
+        if asset_id not in self._all:
+            rows = sorted(
+                self._snapshot.rows(PARTITIONS, asset_id), key=lambda row: row.partition_key
+            )
+            self._all[asset_id] = [_ref(row) for row in rows]
+        return self._all[asset_id]
 
     def asset_id(self, asset_key: str) -> str:
-        row = self._snapshot.get(DEPLOYED_ASSETS, PROJECT, asset_key)
-        if row is not None:
+        reader = DeploymentReader(self._snapshot)
+        if (row := reader.deployed_asset(asset_key)) is not None:
             return row.asset_id
-        deployed = self._snapshot.rows(DEPLOYED_ASSETS, PROJECT)
+        deployed = reader.deployed_assets().values()
         renamed = next((row for row in deployed if asset_key in row.previous_keys), None)
         if renamed is None:
-            raise NotFound(f"no asset is, or was, called {asset_key}")
+            raise NotFound(f"no asset has, or had, the name {asset_key}")
         return renamed.asset_id
 
 

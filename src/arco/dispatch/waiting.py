@@ -17,19 +17,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from arco.dispatch.liveness import (
-    LivenessRecord,
-    OrchestratorRecord,
-    Sign,
-    orchestrator_signs,
-    worker_signs,
-)
-from arco.dispatch.queues.objectstore import Contents, contents
 from arco.orchestration import states
 from arco.orchestration.controllers.cancellation import waits
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.storage.outage import PastOutage
 from arco.storage.port import Store
+from arco.transport.liveness import (
+    DatedRecord,
+    LivenessRecord,
+    OrchestratorRecord,
+    orchestrator_signs,
+    worker_signs,
+)
+from arco.transport.queues.objectstore import QueueListing, contents
+from arco.transport.queues.port import Weight
 from servo.contract.identity import dispatch_name
 
 GRACE = timedelta(seconds=5)
@@ -41,34 +43,34 @@ DEFAULT_HEARTBEAT_S = 5.0
 
 class Waiting(msgspec.Struct, frozen=True):
     what: str
-    """orchestrator, process, worker, queue, limits, retry or cancellation"""
+    """orchestrator, process, worker, queue, resources, limits, retry or cancellation"""
     text: str
     since: datetime | None = None
     tasks: int = 0
 
 
-class Signs(NamedTuple):
+class Liveness(NamedTuple):
     """What processes and the queue show of themselves."""
 
-    orchestrators: Sequence[Sign[OrchestratorRecord]]
-    workers: Sequence[Sign[LivenessRecord]]
-    queue: Contents
+    orchestrators: Sequence[DatedRecord[OrchestratorRecord]]
+    workers: Sequence[DatedRecord[LivenessRecord]]
+    queue: QueueListing
 
 
-def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Signs:
+def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     """Read the signs. The queue is listed only if a task of the run should be in it."""
-    sent = not run.pool and any(task.state == states.DISPATCHED for task in tasks)
-    queue = contents(store) if sent else Contents(frozenset(), frozenset())
-    return Signs(orchestrator_signs(store), worker_signs(store), queue)
+    sent = not run.pool and any(task.state == TaskState.DISPATCHED for task in tasks)
+    queue = contents(store) if sent else QueueListing({}, frozenset())
+    return Liveness(orchestrator_signs(store), worker_signs(store), queue)
 
 
-def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Signs, now: datetime) -> list[Waiting]:
+def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Liveness, now: datetime) -> list[Waiting]:
     """What keeps an open run from going on; empty if it goes on, or has ended."""
     if run.state not in states.RUN_ACTIVE:
         return []
     unserved = _server(run, signs, now)
     silent = _silent_workers(tasks, signs, now)
-    if run.state == states.RUN_CANCELLING:  # nothing of it is sent any more
+    if run.state == RunState.CANCELLING:  # nothing of it is sent any more
         return [*unserved, *silent, *_cancelling(run, tasks, now)]
     return [
         *unserved,
@@ -94,7 +96,7 @@ def _serves(orchestrator: OrchestratorRecord, run: RunRow) -> bool:
     return not run.pool or run.run_id in orchestrator.adopted
 
 
-def outages(run: RunRow, signs: Signs) -> list[tuple[str, PastOutage]]:
+def outages(run: RunRow, signs: Liveness) -> list[tuple[str, PastOutage]]:
     """By process: the last outage of its store, if that was during the run."""
     records = [(s.record.name, s.record.outage) for s in signs.orchestrators]
     records += [(s.record.worker_id, s.record.outage) for s in signs.workers]
@@ -105,12 +107,14 @@ def outages(run: RunRow, signs: Signs) -> list[tuple[str, PastOutage]]:
     ]
 
 
-def _is_silent(sign: Sign[LivenessRecord] | Sign[OrchestratorRecord], now: datetime) -> bool:
+def _is_silent(
+    sign: DatedRecord[LivenessRecord] | DatedRecord[OrchestratorRecord], now: datetime
+) -> bool:
     heartbeat_s = sign.record.heartbeat_s or DEFAULT_HEARTBEAT_S
     return now - sign.at > HEARTBEATS * timedelta(seconds=heartbeat_s) + GRACE
 
 
-def _server(run: RunRow, signs: Signs, now: datetime) -> list[Waiting]:
+def _server(run: RunRow, signs: Liveness, now: datetime) -> list[Waiting]:
     """Whether nobody decides what the run does next."""
     adopted = any(
         run.run_id in sign.record.adopted and not _is_silent(sign, now)
@@ -123,26 +127,26 @@ def _server(run: RunRow, signs: Signs, now: datetime) -> list[Waiting]:
     own = next((sign for sign in signs.workers if sign.record.worker_id == run.pool), None)
     if own is not None and not _is_silent(own, now):
         return []
-    silence = f"has been silent since {_time(own.at)}" if own else "gives no sign of life"
+    silence = f"has had no heartbeat since {_time(own.at)}" if own else "has no liveness record"
     text = f"its process {run.pool} {silence}; `servo runs resume` or an orchestrator takes over"
     return [Waiting("process", text, own.at if own else None)]
 
 
-def _orchestrator(signs: Sequence[Sign[OrchestratorRecord]], now: datetime) -> list[Waiting]:
+def _orchestrator(signs: Sequence[DatedRecord[OrchestratorRecord]], now: datetime) -> list[Waiting]:
     if any(not _is_silent(sign, now) for sign in signs):
         return []
     if not signs:
-        return [Waiting("orchestrator", "no orchestrator is alive; start `servo orchestrator`")]
+        return [Waiting("orchestrator", "no orchestrator is running; start `servo orchestrator`")]
     last = max(sign.at for sign in signs)
-    return [Waiting("orchestrator", f"no orchestrator has been alive since {_time(last)}", last)]
+    return [Waiting("orchestrator", f"no orchestrator has been running since {_time(last)}", last)]
 
 
-def _silent_workers(tasks: Sequence[TaskRow], signs: Signs, now: datetime) -> list[Waiting]:
+def _silent_workers(tasks: Sequence[TaskRow], signs: Liveness, now: datetime) -> list[Waiting]:
     by_id = {sign.record.worker_id: sign for sign in signs.workers}
     running = Counter(
         task.worker_id
         for task in tasks
-        if task.state == states.RUNNING and _is_older(task.started_at, now)
+        if task.state == TaskState.RUNNING and _is_older(task.started_at, now)
     )
     reasons = []
     for worker, count in sorted(running.items()):
@@ -152,58 +156,99 @@ def _silent_workers(tasks: Sequence[TaskRow], signs: Signs, now: datetime) -> li
         silence = (
             f"has been silent for {(now - sign.at).total_seconds():.0f} s"
             if sign
-            else "gives no sign of life"
+            else "has no liveness record"
         )
         text = f"worker {worker} {silence}; {_count(count)} running on it"
         reasons.append(Waiting("worker", text, sign.at if sign else None, count))
     return reasons
 
 
-def _unclaimed(tasks: Sequence[TaskRow], signs: Signs, now: datetime) -> list[Waiting]:
+def _unclaimed(tasks: Sequence[TaskRow], signs: Liveness, now: datetime) -> list[Waiting]:
     """Tasks in the queue that no worker has taken."""
     sent = [
         dispatch_name(t.run_id, t.task_id, t.attempt, redelivery=t.redelivery)
         for t in tasks
-        if t.state == states.DISPATCHED and _is_older(t.dispatched_at, now)
+        if t.state == TaskState.DISPATCHED and _is_older(t.dispatched_at, now)
     ]
     unclaimed = [n for n in sent if n in signs.queue.messages and n not in signs.queue.claimed]
     lost = [name for name in sent if name not in signs.queue.messages]
+    workers = _live_workers(signs, now)
+    large = [n for n in unclaimed if not _has_room_for(workers, signs.queue.messages[n])]
     reasons = []
+    if large:
+        weights = [signs.queue.messages[name] for name in large]
+        reasons.append(Waiting("resources", _too_large(weights, workers), tasks=len(large)))
+    unclaimed = [name for name in unclaimed if name not in large]
     if unclaimed:
         counts = f"{_count(len(sent))} dispatched, {len(sent) - len(unclaimed)} claimed"
         reasons.append(Waiting("queue", f"{counts}: {_slots(signs, now)}", tasks=len(unclaimed)))
     if lost:
-        text = f"{_count(len(lost))} dispatched and not in the queue: an orchestrator sends again"
+        text = (
+            f"{_count(len(lost))} dispatched and not in the queue: an orchestrator enqueues again"
+        )
         reasons.append(Waiting("queue", text, tasks=len(lost)))
     return reasons
 
 
-def _slots(signs: Signs, now: datetime) -> str:
+def _live_workers(signs: Liveness, now: datetime) -> list[LivenessRecord]:
+    """Workers of the queue in the store; others have queues of their own."""
     alive = [sign.record for sign in signs.workers if not _is_silent(sign, now)]
-    alive = [record for record in alive if record.slots]  # others have queues of their own
+    return [record for record in alive if record.slots]
+
+
+def _has_room_for(workers: Sequence[LivenessRecord], weight: Weight) -> bool:
+    """Whether a worker is large enough. Of those without work nothing is known, so that a
+    task of an ordinary size is not said to be too large."""
+    return weight == Weight() or any(
+        weight.slots <= worker.slots
+        and (not worker.memory_mib or weight.memory_mib <= worker.memory_mib)
+        for worker in workers
+    )
+
+
+def _too_large(weights: Sequence[Weight], workers: Sequence[LivenessRecord]) -> str:
+    slots = max(weight.slots for weight in weights)
+    memory_mib = max(weight.memory_mib for weight in weights)
+    needs = f"{slots} slot{'' if slots == 1 else 's'}"
+    options = f"--slots {slots}"
+    if memory_mib:
+        needs += f" and {memory_mib:,} MiB"
+        options += f" --memory-mib {memory_mib}"
+    verb = "needs" if len(weights) == 1 else "need up to"
+    largest_text = "no listed worker is large enough (idle workers are not listed)"
+    if workers:
+        largest = max(workers, key=lambda worker: (worker.slots, worker.memory_mib))
+        memory = f" and {largest.memory_mib:,} MiB" if largest.memory_mib else ""
+        largest_text = f"the largest busy worker has {largest.slots} slots{memory}"
+    return f"{_count(len(weights))} {verb} {needs}: {largest_text}; start `servo worker {options}`"
+
+
+def _slots(signs: Liveness, now: datetime) -> str:
+    alive = _live_workers(signs, now)
     if not alive:
-        return "no worker gives a sign of life; start `servo worker`"
+        return "no worker has a liveness record; start `servo worker`"
     slots = sum(record.slots for record in alive)
-    busy = sum(len(record.attempts) for record in alive)
+    busy = sum(record.busy or len(record.attempts) for record in alive)
     if busy >= slots:
         return f"no worker with free slots ({busy} of {slots} busy)"
     return f"{slots - busy} of {slots} slots of workers are free"
 
 
 def _unsent(tasks: Sequence[TaskRow], now: datetime) -> list[Waiting]:
-    ready = [t for t in tasks if t.state == states.READY and _is_older(t.ready_at, now)]
+    ready = [t for t in tasks if t.state == TaskState.READY and _is_older(t.ready_at, now)]
     if not ready:
         return []
-    text = f"{_count(len(ready))} ready and not dispatched: other tasks go first, within the limits"
+    cause = "other tasks go first, or limits and the workers' capacity are reached"
+    text = f"{_count(len(ready))} ready and not dispatched: {cause}"
     return [Waiting("limits", text, min(t.ready_at for t in ready if t.ready_at), len(ready))]
 
 
 def _retries(tasks: Sequence[TaskRow]) -> list[Waiting]:
-    times = [t.retry_not_before for t in tasks if t.state == states.RETRY_WAIT]
+    times = [t.retry_not_before for t in tasks if t.state == TaskState.RETRY_WAIT]
     due = [time for time in times if time is not None]
     if not due:
         return []
-    text = f"{_count(len(due))} to be tried again, the first at {_time(min(due))}"
+    text = f"{_count(len(due))} waiting for a retry, the first at {_time(min(due))}"
     return [Waiting("retry", text, tasks=len(due))]
 
 

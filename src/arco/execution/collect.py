@@ -12,8 +12,8 @@ head again, with its runs and its undecided quarantine. So, in this order:
     5. say so                   `VersionsExpired`, which the fold refuses for what is current
     6. delete                   files of versions that are given up, then leftovers
 
-Between 5 and 6 a crash leaves rows that are EXPIRED and have files; the next time deletes
-them. The rows stay: they are the history of what was there.
+Between 5 and 6 a crash leaves versions that are given up and have files; the next time
+deletes them. Their rows stay: they are the history of what was there.
 
 **Witnesses.** Along the log a version is made, becomes current, and stops being current,
 once; its row says when. So the head shows which versions were current since the floor:
@@ -25,6 +25,9 @@ below the floor shows what is current in it.
 so does what was current while an attempt is in flight, which reads it to compare with. No
 leftovers go from a partition that an active run still works on: an attempt of it may have
 written files, and even committed them, and not reported yet.
+
+**Lists of inputs** belong to a run, and say what its versions were made from. They go with
+the last version of the run that a witness knows and that has files.
 
 **Leftovers** are folders that no witness knows: of attempts that lost, failed or were
 killed. They go once all of their files are older than the age gate.
@@ -43,19 +46,30 @@ import pyarrow as pa
 
 from arco.errors import Contended, Refused, Unavailable
 from arco.execution.events import Version
-from arco.execution.expiry import FOLDER, Ended, GivenUp, Kept, Made, Needs, Runs, give_up, needed
-from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
-from arco.log.head import Manifests
-from arco.log.publish import delete_quietly
+from arco.execution.expiry import (
+    FOLDER,
+    EndedRuns,
+    ExpiredVersion,
+    KeepFor,
+    RunLookups,
+    RunNeeds,
+    VersionInfo,
+    current_in,
+    give_up,
+    needed,
+)
+from arco.execution.states import VersionStatus
+from arco.execution.tables import EXPIRATIONS, MATERIALIZATIONS, PARTITIONS
+from arco.log.cleanup import delete_quietly
+from arco.log.head import Head
+from arco.log.manifest import Thinned
+from arco.state.core import Core
 from arco.state.gc import LEASE, LEASE_TTL, wanted_floor
-from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
-from arco.storage.lease import Leases
-from arco.storage.parallel import each
+from arco.storage import paths
 from arco.storage.port import ObjectMeta
-from arco.storage.store_clock import StoreClock
 
 DATA = "data/"
 LOGS = "logs/"
@@ -63,11 +77,10 @@ PLANS = "plans/"
 BATCH = 500
 """Versions in one event."""
 
-TAKES_ROWS_BACK = ("rollback", "rebuild")
 _MARKER = re.compile(r"data/([^/]+)/([^/]+)/[^/]+/_commits/([^/.]+)\.[^/]+\.json")
 
 
-class Doomed(msgspec.Struct, frozen=True):
+class DeletableFile(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     why: str
@@ -78,8 +91,8 @@ class DataGcReport(msgspec.Struct, frozen=True):
     dry_run: bool
     floor: int
     head: int
-    given_up: list[GivenUp]
-    doomed: list[Doomed]
+    given_up: list[ExpiredVersion]
+    doomed: list[DeletableFile]
     failed: int
     """Deletes, and versions that could not be given up."""
 
@@ -88,57 +101,59 @@ class DataGcReport(msgspec.Struct, frozen=True):
         return sum(d.bytes for d in self.doomed)
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Witnessed(msgspec.Struct, frozen=True):
     """What the witnesses show, together."""
 
-    versions: list[Made]
+    versions: list[VersionInfo]
     """Of the head."""
-    known: frozenset[str]
+    folders: frozenset[str]
     """Folders of all versions of all witnesses."""
+    made_by: frozenset[tuple[str, str]]
+    """The same folders, each with the run that made it."""
     needed: frozenset[str]
-    runs: Needs
+    runs: RunNeeds
     since: datetime
 
-    def stays(self, made: Made) -> bool:
-        if made.materialization_id in self.needed or made.superseded_at is None:
+    def stays(self, version: VersionInfo) -> bool:
+        if version.materialization_id in self.needed or version.superseded_at is None:
             return True
-        if made.status == "LATE" and made.path.rpartition("/")[0] in self.runs.folders:
+        if (
+            version.status == VersionStatus.LATE
+            and version.path.rpartition("/")[0] in self.runs.folders
+        ):
             return True  # the run's next attempt finds its marker, and adopts it
-        return made.superseded_at >= self.since
+        return version.superseded_at >= self.since
 
 
 class DataCollector:
     def __init__(
         self,
-        manifests: Manifests,
-        files: Files,
+        core: Core,
         pins: Pins,
-        store_clock: StoreClock,
-        leases: Leases,
-        runs: Runs,
+        runs: RunLookups,
         expire: Callable[[str, Sequence[Version]], object],
     ) -> None:
-        self._manifests = manifests
-        self._store = manifests.store
-        self._files = files
+        self._manifests = core.manifests
+        self._store = core.store
+        self._files = core.files
         self._pins = pins
-        self._store_clock = store_clock
-        self._leases = leases
+        self._store_clock = core.store_clock
+        self._leases = core.leases
         self._runs = runs
         self._expire = expire
 
     def collect(
-        self, kept: Kept | None = None, *, dry_run: bool = True, progress: Progress = silent
+        self, kept: KeepFor | None = None, *, dry_run: bool = True, progress: Progress = silent
     ) -> DataGcReport:
         if dry_run:
-            return self._collect(kept or Kept(), True, progress)
+            return self._collect(kept or KeepFor(), True, progress)
         # The lease of the other GC: both raise the floor.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
-                raise Contended("another gc is under way", hint="try again when it has ended")
-            return self._collect(kept or Kept(), False, hold.keeping(progress))
+                raise Contended("another gc is running", hint="try again when it has ended")
+            return self._collect(kept or KeepFor(), False, hold.keeping(progress))
 
-    def _collect(self, kept: Kept, dry_run: bool, progress: Progress) -> DataGcReport:
+    def _collect(self, kept: KeepFor, dry_run: bool, progress: Progress) -> DataGcReport:
         # A dry run decides nothing, and must write nothing.
         now = self._store_clock.estimate() if dry_run else self._store_clock.measure()
         head = self._manifests.head()
@@ -150,74 +165,92 @@ class DataCollector:
         pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
         snapshot = Snapshot(self._manifests, self._files, head)
-        seen = self._look(snapshot, floor, pinned, progress)
+        # Rows taken back since say nothing about a generation: it is read itself.
+        rewritten_at = snapshot.head.manifest.rewritten_at
+        pinned |= {n for n in floor.thinned_numbers() if n < rewritten_at}
+        thinned = [t for t in floor.thinned if t.generation >= rewritten_at]
+        seen = self._look(snapshot, floor.generation, pinned, thinned, progress)
         retention = self._runs.retention(snapshot)
         given_up = sorted(give_up(seen.versions, retention, seen.stays, now), key=_in_order)
         failed = 0
         if not dry_run:
-            told = self._give_up(given_up, progress)
-            failed, given_up = len(given_up) - len(told), told
-        ended = self._runs.ended(snapshot)
+            expired = self._give_up(given_up, progress)
+            failed, given_up = len(given_up) - len(expired), expired
+        window = max(kept.generations.generations, self._manifests.age_gate)
+        longest = max(kept.logs, kept.plans, kept.markers, window)
+        ended = self._runs.ended(snapshot, now - longest)
         doomed = list(self._sweepable(seen, given_up, kept, ended, now, progress))
         if not dry_run:
             failed += self._sweep(doomed, progress)
-        return DataGcReport(dry_run, floor, head.generation, given_up, doomed, failed)
+        return DataGcReport(dry_run, floor.generation, head.generation, given_up, doomed, failed)
 
     # -- witnesses -------------------------------------------------------------------------
 
-    def _look(self, snapshot: Snapshot, floor: int, pinned: set[int], progress: Progress) -> _Seen:
+    def _look(
+        self,
+        snapshot: Snapshot,
+        floor: int,
+        pinned: set[int],
+        thinned: Sequence[Thinned],
+        progress: Progress,
+    ) -> _Witnessed:
         lowest = self._manifests.read(floor)
         since = lowest.manifest.log_time
-        above = self._before_rows_were_taken_back(floor, snapshot.generation, progress)
-        wanted = sorted({floor, *above, *pinned} - {snapshot.generation})
+        above = self._before_rows_were_taken_back(floor, snapshot.head)
+        generations = sorted({floor, *above, *pinned} - {snapshot.generation})
         versions = _versions(snapshot)
         runs = self._runs.needs(snapshot)
-        found = needed(versions, _current(snapshot), since)
-        known = {made.path for made in versions}
-        for done, generation in enumerate(wanted, 1):
+        needed_ids = needed(versions, _current(snapshot), since) | current_in(versions, thinned)
+        folders = {(version.path, version.run_id) for version in versions}
+        for done, generation in enumerate(generations, 1):
             head = self._manifests.find(generation)
             if head is None:
                 continue  # pinned by a restored or mistaken pin: nobody can open it
             older = Snapshot(self._manifests, self._files, head)
             rows = _versions(older)
-            found |= needed(rows, _current(older), since if generation >= floor else None)
-            known |= {made.path for made in rows}
+            needed_ids |= needed(rows, _current(older), since if generation >= floor else None)
+            folders |= {(version.path, version.run_id) for version in rows}
             runs = runs.also(self._runs.needs(older))
-            progress("reading kept generations", done, len(wanted))
+            progress("reading kept generations", done, len(generations))
         if runs.since is not None:
             since = min(since, runs.since)
-        return _Seen(versions, frozenset(known), frozenset(found | runs.versions), runs, since)
+        return _Witnessed(
+            versions,
+            frozenset(path for path, _ in folders),
+            frozenset(folders),
+            frozenset(needed_ids | runs.versions),
+            runs,
+            since,
+        )
 
-    def _before_rows_were_taken_back(self, floor: int, newest: int, progress: Progress) -> set[int]:
-        found: set[int] = set()
-        for start in range(floor + 1, newest + 1, 256):
-            part = range(start, min(start + 256, newest + 1))
-            heads = each(self._store, self._manifests.find, part)
-            found |= {
-                head.generation - 1
-                for head in heads
-                if head is not None and head.manifest.kind in TAKES_ROWS_BACK
-            }
-            progress("looking through kept generations", part[-1] - floor, newest - floor)
-        return found
+    def _before_rows_were_taken_back(self, floor: int, newest: Head) -> set[int]:
+        """The generations right before rollbacks and rebuilds: each names the one before it."""
+        before: set[int] = set()
+        at = newest
+        while at.manifest.rewritten_at > floor:
+            before.add(at.manifest.rewritten_at - 1)
+            at = self._manifests.read(at.manifest.rewritten_at - 1)
+        return before
 
     # -- giving up -------------------------------------------------------------------------
 
-    def _give_up(self, given_up: Sequence[GivenUp], progress: Progress) -> list[GivenUp]:
+    def _give_up(
+        self, given_up: Sequence[ExpiredVersion], progress: Progress
+    ) -> list[ExpiredVersion]:
         """Those that the log says are given up."""
-        told: list[GivenUp] = []
+        expired: list[ExpiredVersion] = []
         done = 0
-        for asset_id, those in itertools.groupby(given_up, lambda g: g.asset_id):
-            mine = list(those)
+        for asset_id, versions in itertools.groupby(given_up, lambda g: g.asset_id):
+            mine = list(versions)
             for start in range(0, len(mine), BATCH):
                 part = mine[start : start + BATCH]
                 done += len(part)
                 if self._told(asset_id, part):
-                    told += part
-                progress("giving up versions", done, len(given_up))
-        return told
+                    expired += part
+                progress("expiring versions", done, len(given_up))
+        return expired
 
-    def _told(self, asset_id: str, part: Sequence[GivenUp]) -> bool:
+    def _told(self, asset_id: str, part: Sequence[ExpiredVersion]) -> bool:
         try:
             self._expire(asset_id, [Version(g.materialization_id, g.reason) for g in part])
             return True
@@ -228,39 +261,46 @@ class DataCollector:
 
     def _sweepable(
         self,
-        seen: _Seen,
-        given_up: Sequence[GivenUp],
-        kept: Kept,
-        ended: Ended,
+        seen: _Witnessed,
+        given_up: Sequence[ExpiredVersion],
+        kept: KeepFor,
+        ended: EndedRuns,
         now: datetime,
         progress: Progress,
-    ) -> Iterator[Doomed]:
+    ) -> Iterator[DeletableFile]:
         going = {given.path for given in given_up}
-        going |= {m.path for m in seen.versions if m.status == "EXPIRED" and not seen.stays(m)}
+        going |= {
+            m.path for m in seen.versions if m.status == VersionStatus.EXPIRED and not seen.stays(m)
+        }
         window = max(kept.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
             if _MARKER.fullmatch(key):
                 yield from _marker(next(objects), seen, ended, now - max(kept.markers, window))
-            elif found := FOLDER.fullmatch(key):
+            elif match := FOLDER.fullmatch(key):
                 limit = now - self._manifests.age_gate
-                yield from _folder(found, list(objects), seen, going, limit)
+                yield from _folder(match, list(objects), seen, going, limit)
         for meta in self._listed(LOGS, progress):
             run = meta.path.removeprefix(LOGS).partition("/")[0]
             if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, now - kept.logs):
-                yield Doomed(meta.path, meta.size, "log")
+                yield DeletableFile(meta.path, meta.size, "log")
         for meta in self._listed(PLANS, progress):
             plan = meta.path.removeprefix(PLANS).removesuffix(".json")
             limit = now - max(kept.plans, window)
             if _is_over(ended.plans.get(plan), plan in seen.runs.plans, meta, limit):
-                yield Doomed(meta.path, meta.size, "plan")
+                yield DeletableFile(meta.path, meta.size, "plan")
+        having = {run for path, run in seen.made_by if path not in going} | seen.runs.runs
+        for meta in self._listed(paths.INPUTS, progress):
+            run = meta.path.removeprefix(paths.INPUTS).partition("/")[0]
+            if _is_over(ended.runs.get(run), run in having, meta, now - max(kept.plans, window)):
+                yield DeletableFile(meta.path, meta.size, "list of inputs")
 
     def _listed(self, prefix: str, progress: Progress) -> Iterator[ObjectMeta]:
         for number, meta in enumerate(self._store.list(prefix)):
             if number % 1000 == 0:
-                progress(f"looking through {prefix}", number, number)
+                progress(f"listing {prefix}", number, number)
             yield meta
 
-    def _sweep(self, doomed: Sequence[Doomed], progress: Progress) -> int:
+    def _sweep(self, doomed: Sequence[DeletableFile], progress: Progress) -> int:
         failed = 0
         for start in range(0, len(doomed), 256):
             part = doomed[start : start + 256]
@@ -269,43 +309,45 @@ class DataCollector:
         return failed
 
 
-def _in_order(given: GivenUp) -> tuple[str, str, str, int, str]:
+def _in_order(given: ExpiredVersion) -> tuple[str, str, str, int, str]:
     asset = (given.asset, given.asset_id, given.partition)
     return (*asset, given.version, given.materialization_id)
 
 
 def _belongs_to(meta: ObjectMeta) -> str:
     """The version's folder that an object lies in, or the object itself."""
-    found = FOLDER.match(meta.path)
-    return meta.path if found is None else found[0]
+    match = FOLDER.match(meta.path)
+    return meta.path if match is None else match[0]
 
 
 def _folder(
-    found: re.Match[str],
+    match: re.Match[str],
     objects: Sequence[ObjectMeta],
-    seen: _Seen,
+    seen: _Witnessed,
     going: set[str],
     limit: datetime,
-) -> Iterator[Doomed]:
-    folder = found[0].rstrip("/")
+) -> Iterator[DeletableFile]:
+    folder = match[0].rstrip("/")
     if folder in going:
         why = "version"
-    elif folder in seen.known or found[4] in seen.needed or found[1] in seen.runs.folders:
+    elif folder in seen.folders or match[4] in seen.needed or match[1] in seen.runs.folders:
         return
     elif all(meta.last_modified < limit for meta in objects):
         why = "leftover"
     else:
         return
     for meta in objects:
-        yield Doomed(meta.path, meta.size, why, f"{found[2]}.{found[3]}")
+        yield DeletableFile(meta.path, meta.size, why, f"{match[2]}.{match[3]}")
 
 
-def _marker(meta: ObjectMeta, seen: _Seen, ended: Ended, limit: datetime) -> Iterator[Doomed]:
-    found = _MARKER.fullmatch(meta.path)
-    assert found is not None
-    run = found[3]
+def _marker(
+    meta: ObjectMeta, seen: _Witnessed, ended: EndedRuns, limit: datetime
+) -> Iterator[DeletableFile]:
+    match = _MARKER.fullmatch(meta.path)
+    assert match is not None
+    run = match[3]
     if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, limit):
-        yield Doomed(meta.path, meta.size, "commit marker", f"{found[1]}.{found[2]}")
+        yield DeletableFile(meta.path, meta.size, "commit marker", f"{match[1]}.{match[2]}")
 
 
 def _is_over(ended: datetime | None, active: bool, meta: ObjectMeta, limit: datetime) -> bool:
@@ -315,19 +357,28 @@ def _is_over(ended: datetime | None, active: bool, meta: ObjectMeta, limit: date
     return ended is None or ended < limit
 
 
-def _versions(snapshot: Snapshot) -> list[Made]:
+def _versions(snapshot: Snapshot) -> list[VersionInfo]:
     """All versions of a generation. Their schemas, which are most of it, are left alone."""
     table = snapshot.scan(MATERIALIZATIONS)
-    columns = [_column(table, name) for name in Made._fields]
-    return [Made(*values) for values in zip(*columns, strict=True)]
+    columns = {name: _column(table, name) for name in VersionInfo._fields}
+    columns["status"] = list(map(VersionStatus, columns["status"]))
+    expired = set(snapshot.scan(EXPIRATIONS).column("materialization_id").to_pylist())
+    return [
+        version._replace(status=VersionStatus.EXPIRED)
+        if version.materialization_id in expired
+        else version
+        for version in (VersionInfo(*values) for values in zip(*columns.values(), strict=True))
+    ]
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
     if name in table.column_names:
         return table.column(name).to_pylist()  # type: ignore[no-any-return]
-    return [Made._field_defaults[name]] * table.num_rows  # from before there was such a column
+    return [
+        VersionInfo._field_defaults[name]
+    ] * table.num_rows  # from before there was such a column
 
 
 def _current(snapshot: Snapshot) -> list[str]:
-    found: list[str] = snapshot.scan(PARTITIONS).column("materialization_id").to_pylist()
-    return found
+    ids: list[str] = snapshot.scan(PARTITIONS).column("materialization_id").to_pylist()
+    return ids

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+import pyarrow.compute as pc
+
+from arco.epoch import EPOCH
 from arco.errors import NotFound
-from arco.execution.events import QuarantineDecided, Version, VersionsExpired
-from arco.execution.fold import HELD
+from arco.execution.events import (
+    QuarantineDecided,
+    Version,
+    VersionsDamaged,
+    VersionsExpired,
+)
+from arco.execution.states import HELD
 from arco.execution.tables import QUARANTINE, QuarantineRow
+from arco.state.days import newest_first
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
+from servo.contract.ulid import is_ulid, timestamp_ms
 
+MILLISECOND = timedelta(milliseconds=1)
+CHARS = 26
 MIN_CHARS = 4
+"""So much of an id may name an output."""
 
 
 class ExecutionCommands:
@@ -36,25 +50,46 @@ class ExecutionCommands:
         command = VersionsExpired(asset_id=asset_id, versions=tuple(versions))
         return self._tier1.execute(command, actor=self._actor)
 
+    def record_damage(self, asset_id: str, versions: Sequence[Version]) -> Acknowledged:
+        """Record that files of versions are lost; plans then write current ones again."""
+        command = VersionsDamaged(asset_id=asset_id, versions=tuple(versions))
+        return self._tier1.execute(command, actor=self._actor)
+
 
 def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
-    """An output that was held back, by its id, or by enough of its beginning or end."""
-    wanted = text.upper()
-    rows = [
-        row
-        for row in snapshot.all(QUARANTINE)
-        if row.materialization_id == wanted
-        or (
-            len(wanted) >= MIN_CHARS
-            and (
-                row.materialization_id.startswith(wanted) or row.materialization_id.endswith(wanted)
-            )
+    """An output that was held back, by its id, or by enough of its beginning.
+
+    One that waits for a decision goes before those that are decided. History is searched
+    back to the day in which the id was made.
+    """
+    start = text.upper()
+    chosen: list[QuarantineRow] = []
+    if len(start) >= MIN_CHARS:
+        made_ms = _made_ms(start)
+        for rows, rest_before in newest_first(snapshot, QUARANTINE):
+            named = rows.filter(pc.starts_with(rows.column("materialization_id"), start))
+            chosen += QUARANTINE.rows_of(named)
+            waiting = [row for row in chosen if row.status in HELD]
+            if len(waiting) == 1:
+                return waiting[0]
+            if any(row.materialization_id == start for row in chosen):
+                break
+            if rest_before is not None and (rest_before - EPOCH) // MILLISECOND < made_ms:
+                break
+    if len(chosen) == 1:
+        return chosen[0]
+    if not chosen:
+        raise NotFound(
+            f"{text!r} is not the id of a held output",
+            hint="give an id or its first characters; see `servo quarantine list`",
         )
-    ]
-    if len(rows) == 1:
-        return rows[0]
-    waiting = [row for row in rows if row.status in HELD]
-    if len(waiting) == 1:
-        return waiting[0]
-    problem = f"names {len(rows)} outputs" if rows else "names no output that was held back"
-    raise NotFound(f"{text!r} {problem}", hint="see `servo quarantine list`")
+    several = ", ".join(sorted(row.materialization_id for row in chosen)[:5])
+    raise NotFound(
+        f"{text!r} names {len(chosen):,} outputs", hint=f"give more characters: {several}"
+    )
+
+
+def _made_ms(start: str) -> int:
+    """When the first id was made that begins like this, since 1970; 0 if no id does."""
+    first = start.ljust(CHARS, "0")
+    return timestamp_ms(first) if is_ulid(first) else 0

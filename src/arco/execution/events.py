@@ -1,19 +1,19 @@
 """What becomes of outputs. Most of it is derived from what tasks report.
 
 People and upkeep decide about outputs that exist: `QuarantineDecided` about one that is
-held back, `VersionsExpired` about those whose files may go.
+held back, `VersionsExpired` about those whose files may go, `VersionsDamaged` about those
+whose files are lost.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from msgspec import Struct
 
+from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from servo.contract.task import Cost, ErrorInfo, Materialization, Usage
-
-Held = Literal["QUARANTINED", "BLOCKED"]
+from servo.contract.task import Cost, ErrorInfo, Materialization, Outcome, Usage
 
 
 class OutputAccepted(Payload, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class OutputHeld(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "execution.output_held"
     materialization: Materialization
-    status: Held
+    status: HoldStatus
     reason: str
 
 
@@ -63,7 +63,7 @@ class CostIncurred(Payload, frozen=True, kw_only=True):
     task_id: str
     attempt: int
     attempt_id: str
-    outcome: str
+    outcome: Outcome
     usage: Usage
     cost: Cost
 
@@ -103,4 +103,14 @@ class VersionsExpired(Payload, frozen=True, kw_only=True):
     versions: tuple[Version, ...]
 
 
-EVENTS: tuple[type[Payload], ...] = (QuarantineDecided, VersionsExpired)
+class VersionsDamaged(Payload, frozen=True, kw_only=True):
+    """A command: files of these versions are missing or unreadable. A current one among them is
+    no longer up to date, so that the next plan writes its partition again."""
+
+    TYPE: ClassVar[str] = "execution.versions_damaged"
+    COMMAND: ClassVar[bool] = True
+    asset_id: str
+    versions: tuple[Version, ...]
+
+
+EVENTS: tuple[type[Payload], ...] = (QuarantineDecided, VersionsExpired, VersionsDamaged)

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from arco.state.gc import Retention as Generations
+from arco.execution.states import VersionStatus
+from arco.log.manifest import Thinned
+from arco.state.gc import GenerationRetention as Generations
 from arco.state.snapshot import Snapshot
 from servo.contract.manifest import Retention
 
 FOLDER = re.compile(r"(data/([^/]+)/([^/]+)/[^/]+)/([0-7][0-9A-HJKMNP-TV-Z]{25})/")
 """A version's: the partition's folder, namespace, name, and the version's id."""
+_USELESS: Final = {VersionStatus.LATE: "late output", VersionStatus.REJECTED: "rejected"}
+"""Why versions go that never were current."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeepFor(msgspec.Struct, frozen=True):
     """How long things stay that nothing refers to any more."""
 
     generations: Generations = Generations()
@@ -32,21 +37,22 @@ class Kept(msgspec.Struct, frozen=True):
     plans: timedelta = timedelta(days=30)
 
 
-class Made(NamedTuple):
+class VersionInfo(NamedTuple):
     """What deciding needs to know of a version."""
 
     asset_id: str
     materialization_id: str
     partition_key: str
-    status: str
+    status: VersionStatus
     version: int
     path: str
     bytes: int
     position: int = 0
     superseded_at: datetime | None = None
+    run_id: str = ""
 
 
-class Needs(msgspec.Struct, frozen=True):
+class RunNeeds(msgspec.Struct, frozen=True):
     """What the active runs of one generation need."""
 
     runs: frozenset[str] = frozenset()
@@ -58,9 +64,9 @@ class Needs(msgspec.Struct, frozen=True):
     since: datetime | None = None
     """What was current then or later may be read."""
 
-    def also(self, other: Needs) -> Needs:
+    def also(self, other: RunNeeds) -> RunNeeds:
         times = [time for time in (self.since, other.since) if time is not None]
-        return Needs(
+        return RunNeeds(
             self.runs | other.runs,
             self.plans | other.plans,
             self.versions | other.versions,
@@ -69,72 +75,93 @@ class Needs(msgspec.Struct, frozen=True):
         )
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """When each run ended that has, and which plan was whose."""
+class EndedRuns(msgspec.Struct, frozen=True):
+    """When each run ended that did so lately, and which plan was whose."""
 
     runs: Mapping[str, datetime]
     plans: Mapping[str, datetime]
 
 
-class Runs(msgspec.Struct, frozen=True):
+class RunLookups(msgspec.Struct, frozen=True):
     """What is asked of those who know runs and deployments."""
 
-    needs: Callable[[Snapshot], Needs]
-    ended: Callable[[Snapshot], Ended]
+    needs: Callable[[Snapshot], RunNeeds]
+    ended: Callable[[Snapshot, datetime], EndedRuns]
+    """Runs that ended since a time."""
     retention: Callable[[Snapshot], Mapping[str, Retention]]
     """By the asset's id."""
 
 
-class GivenUp(msgspec.Struct, frozen=True):
+class ExpiredVersion(msgspec.Struct, frozen=True):
     asset: str
     partition: str
     materialization_id: str
     version: int
-    status: str
+    status: VersionStatus
     reason: str
     bytes: int
     path: str
     asset_id: str
 
 
-def needed(versions: Iterable[Made], current: Iterable[str], since: datetime | None) -> set[str]:
+def needed(
+    versions: Iterable[VersionInfo], current: Iterable[str], since: datetime | None
+) -> set[str]:
     """What the generation of these rows needs; with `since`, those before it too, until then."""
-    found = set(current)
-    for made in versions:
-        ended = made.superseded_at
+    ids = set(current)
+    for version in versions:
+        ended = version.superseded_at
         if ended is None or (since is not None and ended >= since):
-            found.add(made.materialization_id)
-    return found
+            ids.add(version.materialization_id)
+    return ids
+
+
+def current_in(versions: Iterable[VersionInfo], thinned: Sequence[Thinned]) -> set[str]:
+    """The versions that may have been current in thinned generations, by their times.
+
+    Each was made before the generation, and superseded after it.
+    """
+    positions = [generation.position for generation in thinned]
+    kept: set[str] = set()
+    for version in versions:
+        at = bisect_left(positions, version.position)
+        ended = version.superseded_at
+        if ended is not None and at < len(thinned) and thinned[at].log_time <= ended:
+            kept.add(version.materialization_id)
+    return kept
 
 
 def give_up(
-    versions: Sequence[Made],
+    versions: Sequence[VersionInfo],
     retention: Mapping[str, Retention],
-    stays: Callable[[Made], bool],
+    stays: Callable[[VersionInfo], bool],
     now: datetime,
-) -> Iterator[GivenUp]:
+) -> Iterator[ExpiredVersion]:
     """Versions that nobody needs, and that their asset's retention does not keep.
 
     Good ones stay for ever where the asset says nothing. Late and rejected ones go.
     """
-    for made in versions:
-        if made.status in ("LATE", "REJECTED") and not stays(made):
-            yield _given_up(made, "it came too late" if made.status == "LATE" else "rejected")
+    for version in versions:
+        reason = _USELESS.get(version.status)
+        if reason is not None and not stays(version):
+            yield _given_up(version, reason)
     good = sorted(
-        (made for made in versions if made.status == "GOOD"),
-        key=lambda made: (made.asset_id, made.partition_key, -made.position),
+        (version for version in versions if version.status == VersionStatus.GOOD),
+        key=lambda version: (version.asset_id, version.partition_key, -version.position),
     )
-    for _, those in itertools.groupby(good, lambda made: (made.asset_id, made.partition_key)):
-        for place, made in enumerate(those):
-            policy = retention.get(made.asset_id, Retention())
-            if not stays(made) and not _retained(policy, place, made, now):
-                yield _given_up(made, f"its asset keeps {_policy_text(policy)}")
+    for _, group in itertools.groupby(
+        good, lambda version: (version.asset_id, version.partition_key)
+    ):
+        for place, version in enumerate(group):
+            policy = retention.get(version.asset_id, Retention())
+            if not stays(version) and not _retained(policy, place, version, now):
+                yield _given_up(version, f"its asset keeps {_policy_text(policy)}")
 
 
-def _retained(policy: Retention, place: int, made: Made, now: datetime) -> bool:
+def _retained(policy: Retention, place: int, version: VersionInfo, now: datetime) -> bool:
     if not policy.versions and not policy.days:
         return True
-    ended = made.superseded_at
+    ended = version.superseded_at
     recent = ended is None or ended >= now - timedelta(days=policy.days)
     return place < policy.versions or bool(policy.days and recent)
 
@@ -148,16 +175,16 @@ def _policy_text(policy: Retention) -> str:
     return ", and ".join(parts)
 
 
-def _given_up(made: Made, reason: str) -> GivenUp:
-    found = FOLDER.match(f"{made.path}/")
-    return GivenUp(
-        asset=f"{found[2]}.{found[3]}" if found else made.asset_id,
-        partition=made.partition_key,
-        materialization_id=made.materialization_id,
-        version=made.version,
-        status=made.status,
+def _given_up(version: VersionInfo, reason: str) -> ExpiredVersion:
+    match = FOLDER.match(f"{version.path}/")
+    return ExpiredVersion(
+        asset=f"{match[2]}.{match[3]}" if match else version.asset_id,
+        partition=version.partition_key,
+        materialization_id=version.materialization_id,
+        version=version.version,
+        status=version.status,
         reason=reason,
-        bytes=made.bytes,
-        path=made.path,
-        asset_id=made.asset_id,
+        bytes=version.bytes,
+        path=version.path,
+        asset_id=version.asset_id,
     )

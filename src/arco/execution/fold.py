@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
@@ -20,15 +21,25 @@ from arco.execution.events import (
     OutputMissed,
     OutputRejected,
     QuarantineDecided,
+    VersionsDamaged,
     VersionsExpired,
 )
+from arco.execution.states import (
+    HELD,
+    HELD_VERSIONS,
+    HoldStatus,
+    PartitionStatus,
+    VersionStatus,
+)
 from arco.execution.tables import (
+    EXPIRATIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
     QUARANTINE,
     SCHEMAS,
     TASK_COSTS,
+    ExpirationRow,
     MaterializationRow,
     PartitionRow,
     PartitionStatusRow,
@@ -36,46 +47,21 @@ from arco.execution.tables import (
     SchemaRow,
     TaskCostRow,
 )
-from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
-from arco.state.table import Key
 from servo.contract.task import Materialization
 
 replace = msgspec.structs.replace
 
-HELD = ("QUARANTINED", "BLOCKED")
 MAX_MESSAGE_CHARS = 500
-
-
-def fold_outputs(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case OutputAccepted() as e:
-            yield from _accept(rows, fact, e)
-        case OutputHeld() as e:
-            yield from _hold(rows, fact, e)
-        case OutputRejected(materialization=m, reason=reason):
-            if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
-                row = _row(fact, m, "LATE", reason, 0)
-                yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
-                yield from _looks(fact, m)
-        case OutputMissed() as e:
-            yield from _miss(rows, fact, e)
-        case QuarantineDecided() as e:
-            yield from _decide(rows, fact, e)
-        case VersionsExpired() as e:
-            yield from _expire(rows, fact, e)
-        case CostIncurred() as e:
-            if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
-                yield Put(TASK_COSTS, _cost(fact, e))
 
 
 def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     m = e.materialization
-    known = rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id)
-    if known is not None and known.status != "LATE":
+    if _is_settled(rows, m):
         return  # another attempt has adopted it
     version = _versions(rows, m.asset_id, m.partition) + 1
-    row = _row(fact, m, "GOOD", "", version)
+    row = _row(fact, m, VersionStatus.GOOD, "", version)
     yield from _promote(rows, fact, row)
     yield from _looks(fact, m)
     yield Put(
@@ -83,7 +69,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
         _status(
             fact,
             row,
-            "WARNED" if e.warnings else "GOOD",
+            PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
             current=m.materialization_id,
             good_at=fact.received_at,
             warnings=e.warnings,
@@ -92,18 +78,26 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     )
 
 
+def _is_settled(rows: Rows, m: Materialization) -> bool:
+    """Whether a version is known already, and did not merely come too late."""
+    key = m.asset_id, m.materialization_id
+    version = rows.get(MATERIALIZATIONS, *key)
+    if version is not None and version.status != VersionStatus.LATE:
+        return True
+    return rows.get(EXPIRATIONS, *key) is not None
+
+
 def _warned(checks: int) -> str:
     if not checks:
         return ""
-    return f"{checks} {'check' if checks == 1 else 'checks'} did not pass"
+    return f"{checks} {'check' if checks == 1 else 'checks'} failed"
 
 
 def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     m = e.materialization
-    known = rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id)
-    if known is not None and known.status != "LATE":
+    if _is_settled(rows, m):
         return
-    row = _row(fact, m, e.status, e.reason, 0)
+    row = _row(fact, m, VersionStatus(e.status), e.reason, 0)
     yield Put(MATERIALIZATIONS, row)
     yield from _looks(fact, m)
     yield Put(
@@ -131,12 +125,20 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         _status(
             fact,
             row,
-            e.status,
+            PartitionStatus(e.status),
             current="" if current is None else current.materialization_id,
             good_at=_made_at(rows, current),
             message=e.reason,
         ),
     )
+
+
+def _come_late(rows: Rows, fact: Fact, e: OutputRejected) -> Iterator[Change]:
+    m = e.materialization
+    if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
+        row = _row(fact, m, VersionStatus.LATE, e.reason, 0)
+        yield Put(MATERIALIZATIONS, replace(row, superseded_at=fact.received_at))
+        yield from _looks(fact, m)
 
 
 def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
@@ -149,7 +151,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
         PartitionStatusRow(
             asset_id=e.asset_id,
             partition_key=e.partition,
-            status="FAILED",
+            status=PartitionStatus.FAILED,
             current="" if current is None else current.materialization_id,
             last=last,
             last_run_id=e.run_id,
@@ -170,17 +172,17 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     held = rows.get(QUARANTINE, e.asset_id, e.materialization_id)
     row = rows.get(MATERIALIZATIONS, e.asset_id, e.materialization_id)
     if held is None or row is None:
-        yield refused(fact, "not_held", f"{e.materialization_id} is not held back")
+        yield refused(fact, "not_held", f"{e.materialization_id} is not held")
         return
-    if held.status not in HELD or row.status not in HELD:
-        said = held.status.lower()
-        yield refused(fact, "decided_already", f"{e.materialization_id} was {said} already")
+    if held.status not in HELD or row.status not in HELD_VERSIONS:
+        decision = held.status.lower()
+        yield refused(fact, "decided_already", f"{e.materialization_id} was {decision} already")
         return
     yield Put(
         QUARANTINE,
         replace(
             held,
-            status="APPROVED" if e.approved else "REJECTED",
+            status=HoldStatus.APPROVED if e.approved else HoldStatus.REJECTED,
             decided_at=fact.received_at,
             decided_by=fact.actor,
             decision=e.reason,
@@ -203,7 +205,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
 
 def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
     version = _versions(rows, row.asset_id, row.partition_key) + 1
-    good = replace(row, status="GOOD", version=version)
+    good = replace(row, status=VersionStatus.GOOD, version=version)
     current = rows.get(PARTITIONS, row.asset_id, row.partition_key)
     if current is not None and current.position > row.position:
         # Good, but not the newest: it was made before what is current.
@@ -216,22 +218,24 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         return
     status = replace(status, current=row.materialization_id, good_at=row.created_at)
     if status.last == row.materialization_id:
-        status = replace(status, status="GOOD", message="approved", error_code="")
+        status = replace(status, status=PartitionStatus.GOOD, message="approved", error_code="")
     yield Put(PARTITION_STATUS, status)
 
 
 def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Iterator[Change]:
-    yield Put(MATERIALIZATIONS, replace(row, status="REJECTED", superseded_at=fact.received_at))
+    rejected = replace(row, status=VersionStatus.REJECTED, superseded_at=fact.received_at)
+    yield Put(MATERIALIZATIONS, rejected)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
     if status is not None and status.last == row.materialization_id:
         message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
-        status = replace(status, status="REJECTED", message=message, error_code="")
+        status = replace(status, status=PartitionStatus.REJECTED, message=message, error_code="")
         yield Put(PARTITION_STATUS, status)
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
-    found = [(v, rows.get(MATERIALIZATIONS, e.asset_id, v.materialization_id)) for v in e.versions]
-    for _, row in found:
+    """Give versions up. One whose row has left was superseded long ago."""
+    for version in e.versions:
+        row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
         if row is None:
             continue
         current = rows.get(PARTITIONS, e.asset_id, row.partition_key)
@@ -239,17 +243,24 @@ def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
             why = f"{row.materialization_id} is the current version of its partition"
             yield refused(fact, "version_is_current", why)
             return
-        if row.status in HELD:
-            why = f"{row.materialization_id} is held back, and nobody has decided about it"
+        if row.status in HELD_VERSIONS:
+            why = f"{row.materialization_id} is held and not decided yet"
             yield refused(fact, "version_is_held", why)
             return
-    for version, row in found:
-        if row is not None and row.status != "EXPIRED":
-            ended = row.superseded_at or fact.received_at
-            yield Put(
-                MATERIALIZATIONS,
-                replace(row, status="EXPIRED", reason=version.reason, superseded_at=ended),
-            )
+    for version in e.versions:
+        key = e.asset_id, version.materialization_id
+        if rows.get(EXPIRATIONS, *key) is None:
+            yield Put(EXPIRATIONS, ExpirationRow(*key, version.reason, fact.received_at))
+    yield applied(fact)
+
+
+def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
+    """Without its fingerprint, a current version is up to date for no plan."""
+    for version in e.versions:
+        row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
+        current = None if row is None else rows.get(PARTITIONS, e.asset_id, row.partition_key)
+        if current is not None and current.materialization_id == version.materialization_id:
+            yield Put(PARTITIONS, replace(current, fingerprint=""))
     yield applied(fact)
 
 
@@ -298,7 +309,7 @@ def _versions(rows: Rows, asset_id: str, partition: str) -> int:
 
 
 def _row(
-    fact: Fact, m: Materialization, status: str, reason: str, version: int
+    fact: Fact, m: Materialization, status: VersionStatus, reason: str, version: int
 ) -> MaterializationRow:
     return MaterializationRow(
         asset_id=m.asset_id,
@@ -332,7 +343,7 @@ def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
 def _status(
     fact: Fact,
     row: MaterializationRow,
-    status: str,
+    status: PartitionStatus,
     *,
     current: str,
     good_at: datetime | None,
@@ -353,6 +364,11 @@ def _status(
         message=message[:MAX_MESSAGE_CHARS],
         position=fact.position,
     )
+
+
+def _incur(rows: Rows, fact: Fact, e: CostIncurred) -> Iterator[Change]:
+    if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
+        yield Put(TASK_COSTS, _cost(fact, e))
 
 
 def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
@@ -385,36 +401,39 @@ def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
     )
 
 
-def _by_asset(fact: Fact) -> Key:
-    match fact.payload:
-        case (
-            OutputAccepted(materialization=m)
-            | OutputRejected(materialization=m)
-            | OutputHeld(materialization=m)
-        ):
-            return (m.asset_id,)
-        case OutputMissed(asset_id=id) | QuarantineDecided(asset_id=id):
-            return (id,)
-        case VersionsExpired(asset_id=id) | CostIncurred(asset_id=id):
-            return (id,)
-    raise TypeError(fact.payload)
+class _HasAsset(Protocol):
+    @property
+    def asset_id(self) -> str: ...
+
+
+def _by_asset(fact: Fact, e: _HasAsset) -> str:
+    return e.asset_id
+
+
+def _by_asset_of_output(fact: Fact, e: OutputAccepted | OutputHeld | OutputRejected) -> str:
+    return e.materialization.asset_id
 
 
 OUTPUTS = Stage(
     "outputs",
-    (MATERIALIZATIONS, SCHEMAS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
-    dict.fromkeys(
-        (
-            OutputAccepted,
-            OutputHeld,
-            OutputRejected,
-            OutputMissed,
-            QuarantineDecided,
-            VersionsExpired,
-            CostIncurred,
-        ),
-        _by_asset,
+    (
+        MATERIALIZATIONS,
+        EXPIRATIONS,
+        SCHEMAS,
+        PARTITIONS,
+        PARTITION_STATUS,
+        QUARANTINE,
+        TASK_COSTS,
     ),
-    fold_outputs,
+    (
+        On(OutputAccepted, _by_asset_of_output, _accept),
+        On(OutputHeld, _by_asset_of_output, _hold),
+        On(OutputRejected, _by_asset_of_output, _come_late),
+        On(OutputMissed, _by_asset, _miss),
+        On(QuarantineDecided, _by_asset, _decide),
+        On(VersionsExpired, _by_asset, _expire),
+        On(VersionsDamaged, _by_asset, _damage),
+        On(CostIncurred, _by_asset, _incur),
+    ),
 )
 STAGES = (OUTPUTS,)

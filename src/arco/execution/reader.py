@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
-from arco.execution.fold import HELD
+from arco.execution.states import HELD, VersionStatus
 from arco.execution.tables import (
+    EXPIRATIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
@@ -20,6 +22,7 @@ from arco.execution.tables import (
     QuarantineRow,
     TaskCostRow,
 )
+from arco.state.days import get_of_day, newest_first
 from arco.state.snapshot import Snapshot
 from servo.contract.task import ColumnInfo
 
@@ -39,34 +42,95 @@ class ExecutionReader:
         """How each partition of an asset is doing."""
         return self.snapshot.rows(PARTITION_STATUS, asset_id)
 
-    def materializations(self, asset_id: str) -> list[MaterializationRow]:
-        """Every version, good or not, oldest first."""
-        rows = self.snapshot.rows(MATERIALIZATIONS, asset_id)
-        return sorted(rows, key=lambda row: (row.created_at, row.materialization_id))
+    def versions(
+        self,
+        asset_id: str,
+        *,
+        matches: Callable[[MaterializationRow], bool] = lambda row: True,
+        limit: int | None = None,
+    ) -> list[MaterializationRow]:
+        """The newest versions of an asset that match, good or not, newest first.
+
+        What was superseded before any of these was made stays closed.
+        """
+        chosen: dict[str, MaterializationRow] = {}
+        newest: list[MaterializationRow] = []
+        for rows, rest_before in newest_first(self.snapshot, MATERIALIZATIONS, asset_id):
+            for row in MATERIALIZATIONS.rows_of(rows):
+                if matches(row):
+                    chosen.setdefault(row.materialization_id, row)  # one may have come back
+            newest = sorted(chosen.values(), key=_made, reverse=True)[:limit]
+            if rest_before and len(newest) == limit and newest[-1].created_at >= rest_before:
+                break
+        return self._with_expirations(asset_id, newest)
 
     def materialization(self, asset_id: str, id: str) -> MaterializationRow | None:
-        return self.snapshot.get(MATERIALIZATIONS, asset_id, id)
+        row = self.snapshot.get(MATERIALIZATIONS, asset_id, id)
+        return None if row is None else self._with_expirations(asset_id, [row])[0]
+
+    def _with_expirations(
+        self, asset_id: str, rows: list[MaterializationRow]
+    ) -> list[MaterializationRow]:
+        """The same versions; the status of those that were given up is EXPIRED.
+
+        A version is superseded before it is given up: earlier days stay closed.
+        """
+        ended = [row.superseded_at for row in rows if row.superseded_at is not None]
+        if not ended:
+            return rows
+        reasons: dict[str, str] = {}
+        for table, rest_before in newest_first(self.snapshot, EXPIRATIONS, asset_id):
+            reasons |= {row.materialization_id: row.reason for row in EXPIRATIONS.rows_of(table)}
+            if rest_before is not None and rest_before <= min(ended):
+                break
+        return [
+            msgspec.structs.replace(
+                row, status=VersionStatus.EXPIRED, reason=reasons[row.materialization_id]
+            )
+            if row.materialization_id in reasons
+            else row
+            for row in rows
+        ]
 
     def columns(self, asset_id: str) -> tuple[ColumnInfo, ...]:
         """Those of the newest of an asset's current versions, with their statistics."""
         current = max(self.partitions(asset_id), key=lambda row: row.position, default=None)
         if current is None:
             return ()
-        newest = self.snapshot.get(SCHEMAS, asset_id, current.materialization_id)
+        version = self.snapshot.get(MATERIALIZATIONS, asset_id, current.materialization_id)
+        if version is None:
+            return ()
+        # What a version looks like was recorded with it.
+        key, day = (asset_id, version.materialization_id), version.created_at.date()
+        newest = get_of_day(self.snapshot, SCHEMAS, key, day)
         if newest is None:
             return ()
         return msgspec.json.decode(newest.columns, type=tuple[ColumnInfo, ...])
 
-    def quarantine(self, *, decided: bool = False, asset_key: str = "") -> list[QuarantineRow]:
-        """Outputs that are held back, the newest first; with `decided`, those of before too."""
-        rows = [
+    def quarantine(
+        self, *, decided: bool = False, asset_key: str = "", since: datetime | None = None
+    ) -> list[QuarantineRow]:
+        """Outputs that are held back, the newest first.
+
+        With `decided`, those too that somebody decided about in the last days; with `since`,
+        all that were decided about since then.
+        """
+        if decided and since is not None:
+            rows = self.snapshot.recent(QUARANTINE, since)
+        else:
+            rows = self.snapshot.hot(QUARANTINE)
+        chosen = [
             row
-            for row in (self.snapshot.all if decided else self.snapshot.hot)(QUARANTINE)
+            for row in rows
             if (decided or row.status in HELD) and asset_key in ("", row.asset_key)
         ]
-        return sorted(rows, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
+        return sorted(chosen, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
 
     def costs(self, since: datetime) -> list[TaskCostRow]:
         """What attempts took that ended since then, the oldest first."""
         rows = self.snapshot.recent(TASK_COSTS, since)
         return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))
+
+
+def _made(row: MaterializationRow) -> tuple[datetime, str]:
+    return row.created_at, row.materialization_id

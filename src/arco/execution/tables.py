@@ -1,22 +1,34 @@
-"""Execution's tables, sharded by the asset."""
+"""Execution's tables, sharded by the asset, and spread by what an asset may have very many of.
+
+A version that is not current any more leaves for history a week after it was superseded.
+That is long after its task's row has left: no report of it comes that late. Folds do not
+see it from then on, so what becomes of it (`EXPIRED`) is a row of its own.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from arco.state.table import EPOCH, History, Row, Table
+from arco.epoch import EPOCH
+from arco.execution.states import HoldStatus, PartitionStatus, VersionStatus
+from arco.state.table import History, Row, Table
+from servo.contract.task import Outcome
 
 DECISIONS_KEPT_HOT = timedelta(days=30)
 COSTS_KEPT_HOT = timedelta(days=7)
 SCHEMAS_KEPT_HOT = timedelta(days=1)
+SUPERSEDED_KEPT_HOT = timedelta(days=7)
+EXPIRED_KEPT_HOT = timedelta(days=7)
+SPREAD = 32
+"""An asset of a million partitions has some 30,000 rows in a bucket."""
 
 
 class MaterializationRow(Row, frozen=True):
     asset_id: str
     materialization_id: str
     partition_key: str
-    status: str
-    """GOOD; or, recorded and never current: LATE, QUARANTINED, BLOCKED, REJECTED, EXPIRED."""
+    status: VersionStatus
+    """Whether its files were given up since is told by `expirations`."""
     reason: str
     version: int
     """1, 2, 3 … among the good ones of its partition; 0 if it is not good."""
@@ -37,6 +49,15 @@ class MaterializationRow(Row, frozen=True):
     """When another version became current, or it was found not to be good."""
     details: str = ""
     """The object with all of its result, where that was too large for the log."""
+
+
+class ExpirationRow(Row, frozen=True):
+    """A version that was given up, so that its files may go."""
+
+    asset_id: str
+    materialization_id: str
+    reason: str
+    expired_at: datetime
 
 
 class SchemaRow(Row, frozen=True):
@@ -73,8 +94,8 @@ class PartitionStatusRow(Row, frozen=True):
 
     asset_id: str
     partition_key: str
-    status: str
-    """GOOD, WARNED, QUARANTINED, BLOCKED, REJECTED, FAILED: of the last attempt to make it."""
+    status: PartitionStatus
+    """Of the last attempt to make it."""
     current: str
     """The current version, which may be older than that; empty if there is none."""
     last: str
@@ -96,7 +117,7 @@ class QuarantineRow(Row, frozen=True):
     materialization_id: str
     asset_key: str
     partition_key: str
-    status: str
+    status: HoldStatus
     """QUARANTINED or BLOCKED while nobody has decided; then APPROVED or REJECTED."""
     reason: str
     run_id: str
@@ -120,7 +141,7 @@ class TaskCostRow(Row, frozen=True):
     run_id: str
     task_id: str
     attempt: int
-    outcome: str
+    outcome: Outcome
     wall_ms: int
     cpu_ms: int
     executor_cpu_ms: int
@@ -144,17 +165,38 @@ MATERIALIZATIONS = Table(
     "materializations",
     MaterializationRow,
     key=["asset_id", "materialization_id"],
+    spread=SPREAD,
+    history=History("superseded_at", SUPERSEDED_KEPT_HOT),
+)
+EXPIRATIONS = Table(
+    "execution",
+    "expirations",
+    ExpirationRow,
+    key=["asset_id", "materialization_id"],
+    spread=SPREAD,
+    history=History("expired_at", EXPIRED_KEPT_HOT),
 )
 SCHEMAS = Table(
     "execution",
     "schemas",
     SchemaRow,
     key=["asset_id", "materialization_id"],
+    spread=SPREAD,
     history=History("created_at", SCHEMAS_KEPT_HOT),
 )
-PARTITIONS = Table("execution", "partitions", PartitionRow, key=["asset_id", "partition_key"])
+PARTITIONS = Table(
+    "execution",
+    "partitions",
+    PartitionRow,
+    key=["asset_id", "partition_key"],
+    spread=SPREAD,
+)
 PARTITION_STATUS = Table(
-    "execution", "partition_status", PartitionStatusRow, key=["asset_id", "partition_key"]
+    "execution",
+    "partition_status",
+    PartitionStatusRow,
+    key=["asset_id", "partition_key"],
+    spread=SPREAD,
 )
 QUARANTINE = Table(
     "execution",
@@ -168,5 +210,6 @@ TASK_COSTS = Table(
     "task_costs",
     TaskCostRow,
     key=["asset_id", "attempt_id"],
+    spread=SPREAD,
     history=History("finished_at", COSTS_KEPT_HOT),
 )

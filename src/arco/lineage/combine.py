@@ -13,8 +13,8 @@ from typing import Final
 
 from arco.lineage.compare import Schemas, compare
 from arco.lineage.flow import CONFIDENCE
-from arco.lineage.found import Found
 from arco.lineage.sql import analyze
+from arco.lineage.traced import TracedColumns
 from servo.contract.manifest import ColumnDef
 from servo.contract.task import (
     ColumnInfo,
@@ -28,12 +28,12 @@ from servo.contract.task import (
 
 log = logging.getLogger(__name__)
 _REASONS: Final[Mapping[LineageMethod, str]] = {
-    "annotation": "The author has written down where every column comes from.",
+    "annotation": "Annotations name the sources of every column.",
     "plan": "Spark's analyzed plan names the sources of every column.",
     "sql": "The query names the sources of every column.",
-    "schema": "Columns of inputs have the same names and types; nothing else is known.",
-    "mixed": "Columns were found in several ways.",
-    "none": "Nothing is known about the columns.",
+    "schema": "Columns were matched to inputs by name and type only.",
+    "mixed": "Columns were traced by several methods.",
+    "none": "The sources of the columns are unknown.",
 }
 
 
@@ -42,7 +42,7 @@ def lineage_of(
     inputs: Schemas,
     output: Sequence[ColumnInfo],
     *,
-    plan: Found | None = None,
+    plan: TracedColumns | None = None,
     sql: str = "",
     refs: Mapping[str, str] | None = None,
     read: tuple[InputRef, ...] = (),
@@ -56,8 +56,8 @@ def lineage_of(
     try:
         return _combined(columns, inputs, output, plan, sql, refs or {}, read)
     except Exception as error:
-        log.warning("lineage could not be worked out", exc_info=True)
-        reason = f"Lineage could not be worked out: {type(error).__name__}."
+        log.warning("lineage could not be computed", exc_info=True)
+        reason = f"Lineage could not be computed: {type(error).__name__}."
         return Lineage(read=read, reason=reason, unmapped=tuple(c.name for c in output))
 
 
@@ -65,7 +65,7 @@ def _combined(
     columns: Sequence[ColumnDef],
     inputs: Schemas,
     output: Sequence[ColumnInfo],
-    plan: Found | None,
+    plan: TracedColumns | None,
     sql: str,
     refs: Mapping[str, str],
     read: tuple[InputRef, ...],
@@ -87,12 +87,12 @@ def _combined(
     )
 
 
-def _knows(plan: Found | None) -> bool:
+def _knows(plan: TracedColumns | None) -> bool:
     return plan is not None and bool(plan.columns)
 
 
-def _annotated(columns: Sequence[ColumnDef]) -> Found:
-    made = [
+def _annotated(columns: Sequence[ColumnDef]) -> TracedColumns:
+    result = [
         ColumnLineage(
             column=column.name,
             sources=tuple(sorted(_annotation(text) for text in column.lineage)),
@@ -101,7 +101,7 @@ def _annotated(columns: Sequence[ColumnDef]) -> Found:
         for column in columns
         if column.lineage
     ]
-    return Found(method="annotation", columns=tuple(made))
+    return TracedColumns(method="annotation", columns=tuple(result))
 
 
 def _annotation(text: str) -> ColumnSource:
@@ -109,37 +109,52 @@ def _annotation(text: str) -> ColumnSource:
     return ColumnSource(asset, name, "transformation")
 
 
-def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> Found:
+def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColumns:
     names = {asset: [column.name for column in schema] for asset, schema in inputs.items()}
     try:
         return analyze(sql, names, refs)
     except Exception as error:
         log.info("a query could not be analyzed", exc_info=True)
         reason = f"The query could not be analyzed: {type(error).__name__}."
-        return Found(method="sql", reason=reason)
+        return TracedColumns(method="sql", reason=reason)
 
 
 def _choose(
-    output: Sequence[ColumnInfo], ways: Sequence[Found]
+    output: Sequence[ColumnInfo], ways: Sequence[TracedColumns]
 ) -> tuple[list[ColumnLineage], list[str]]:
-    """Names of columns differ in case at most: Spark looks at none."""
-    known = [{each.column.lower(): each for each in way.columns} for way in ways]
+    candidates = [_by_output(way, [column.name.lower() for column in output]) for way in ways]
     chosen: list[ColumnLineage] = []
     unmapped: list[str] = []
-    for column in output:
-        found = next((way[k] for way in known if (k := column.name.lower()) in way), None)
-        if found is None:
+    for at, column in enumerate(output):
+        entry = next((way[at] for way in candidates if at in way), None)
+        if entry is None:
             unmapped.append(column.name)
             continue
         chosen.append(
             ColumnLineage(
                 column=column.name,
-                sources=found.sources,
-                method=found.method,
-                confidence=found.confidence,
+                sources=entry.sources,
+                method=entry.method,
+                confidence=entry.confidence,
             )
         )
     return chosen, unmapped
+
+
+def _by_output(way: TracedColumns, output: Sequence[str]) -> dict[int, ColumnLineage]:
+    """The columns of one way by their positions in the output.
+
+    Names differ in case at most: Spark looks at none. Those of columns without an alias are
+    made by Spark, and differ from the text; they are matched by position.
+    """
+    candidates = {each.column.lower(): each for each in way.columns}
+    result = {at: candidates[name] for at, name in enumerate(output) if name in candidates}
+    if len(way.names) == len(output):
+        names, there = [name.lower() for name in way.names], set(output)
+        for at, name in enumerate(names):
+            if at not in result and name not in there and name in candidates:
+                result[at] = candidates[name]
+    return result
 
 
 def _method(chosen: Sequence[ColumnLineage]) -> LineageMethod:
@@ -161,7 +176,7 @@ def _coverage(chosen: Sequence[ColumnLineage], output: Sequence[ColumnInfo]) -> 
     return 100 * covered // len(output) if output else 100
 
 
-def _influences(plan: Found | None, sql: Found | None) -> tuple[ColumnSource, ...]:
+def _influences(plan: TracedColumns | None, sql: TracedColumns | None) -> tuple[ColumnSource, ...]:
     first = next((way for way in (plan, sql) if way is not None and way.columns), plan or sql)
     return () if first is None else first.influences
 
@@ -170,8 +185,8 @@ def _reason(
     method: LineageMethod,
     chosen: Sequence[ColumnLineage],
     unmapped: Sequence[str],
-    plan: Found | None,
-    sql: Found | None,
+    plan: TracedColumns | None,
+    sql: TracedColumns | None,
 ) -> str:
     doubts = [way.reason for way in (plan, sql) if way is not None and way.reason]
     whole = bool(chosen) and not unmapped and all(c.confidence == "high" for c in chosen)
@@ -180,5 +195,5 @@ def _reason(
     if doubts:
         return " ".join(dict.fromkeys(doubts))
     if unmapped and method != "none":
-        return f"Nothing is known of {len(unmapped)} of the columns."
+        return f"The sources of {len(unmapped)} columns are unknown."
     return _REASONS[method]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from arco.lineage.found import Found
+from arco.lineage.traced import TracedColumns
 from servo.contract.task import ColumnInfo, ColumnLineage, ColumnSource
 
 Schemas = Mapping[str, Sequence[ColumnInfo]]
 """The columns of each input, by the asset's key."""
 
 
-def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> Found:
+def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
     columns, unmapped, alike = [], [], _by_name_and_type(inputs)
     for column in output:
         sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
@@ -26,7 +26,7 @@ def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> Found:
             )
         else:
             unmapped.append(column.name)
-    return Found(method="schema", columns=tuple(columns), unmapped=tuple(unmapped))
+    return TracedColumns(method="schema", columns=tuple(columns), unmapped=tuple(unmapped))
 
 
 def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:

@@ -35,35 +35,25 @@ from arco.lineage.tables import (
     HeldRow,
     UseRow,
 )
-from arco.state.fold import Change, Delete, Emit, Fact, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.table import Key
-from servo.contract.canonical import fingerprint
+from servo.contract.identity import edge_id
 from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
 
 _KEPT = ("masked", "method", "confidence")
 
 
-def edge_id(source: str, target: str, parameter: str) -> str:
-    """The same whatever the code does: an edge is a place in the graph."""
-    parts = {"kind": "edge", "source": source, "target": target, "parameter": parameter}
-    return f"edge_{fingerprint(parts)[:16]}"
-
-
 # -- by target ----------------------------------------------------------------------------
 
 
-def fold_targets(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case LineageRecorded() as recorded:
-            reads = _reads(recorded.lineage.read)
-            if _is_known(rows, recorded, reads):
-                return
-            if recorded.held:
-                yield from _hold(rows, fact, recorded)
-            else:
-                yield from _record(rows, fact, recorded, reads)
-        case HeldLineageDecided() as decided:
-            yield from _decide(rows, fact, decided)
+def _recorded(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
+    reads = _reads(recorded.lineage.read)
+    if _is_known(rows, recorded, reads):
+        return
+    if recorded.held:
+        yield from _hold(rows, fact, recorded)
+    else:
+        yield from _record(rows, fact, recorded, reads)
 
 
 def _hold(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
@@ -103,7 +93,7 @@ def _depend(
     rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
 ) -> Iterator[Change]:
     """Make the edges and columns of an asset those of this output."""
-    known, before = rows.scan(COLUMNS, recorded.asset), rows.scan(EDGES, recorded.asset)
+    existing, before = rows.scan(COLUMNS, recorded.asset), rows.scan(EDGES, recorded.asset)
     edges = {EDGES.key_of(row): row for row in (_edge(recorded, ref) for ref in reads)}
     for row in before:
         if EDGES.key_of(row) not in edges:
@@ -111,10 +101,10 @@ def _depend(
     for row in edges.values():
         yield Put(EDGES, row)
     columns = {_key(row): row for row in _columns(fact, recorded)}
-    yield from _replace(known, columns)
+    yield from _replace(existing, columns)
     yield Put(COVERAGE, _coverage(rows, fact, recorded))
-    sources = [{edge.source for edge in those} for those in (before, edges.values())]
-    yield from _uses(recorded.asset, known, columns.values(), *sources)
+    sources = [{edge.source for edge in edges_of} for edges_of in (before, edges.values())]
+    yield from _uses(recorded.asset, existing, columns.values(), *sources)
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
@@ -127,18 +117,18 @@ def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> b
 
 def _reads(read: Iterable[InputRef]) -> list[InputRef]:
     """One for each edge."""
-    made: dict[tuple[str, str], InputRef] = {}
+    by_input: dict[tuple[str, str], InputRef] = {}
     for ref in read:
-        known = made.get((ref.asset, ref.parameter))
-        made[ref.asset, ref.parameter] = ref if known is None else _both(known, ref)
-    return list(made.values())
+        earlier = by_input.get((ref.asset, ref.parameter))
+        by_input[ref.asset, ref.parameter] = ref if earlier is None else _both(earlier, ref)
+    return list(by_input.values())
 
 
-def _both(known: InputRef, ref: InputRef) -> InputRef:
+def _both(earlier: InputRef, ref: InputRef) -> InputRef:
     """One input that was read twice. Of a list that was cut the longer one speaks for both."""
-    if known.count or ref.count:
-        return max(known, ref, key=lambda each: each.count or len(each.materializations))
-    both = dict.fromkeys((*known.materializations, *ref.materializations))
+    if earlier.count or ref.count:
+        return max(earlier, ref, key=lambda each: each.count or len(each.materializations))
+    both = dict.fromkeys((*earlier.materializations, *ref.materializations))
     return msgspec.structs.replace(ref, materializations=tuple(both))
 
 
@@ -157,7 +147,7 @@ def _seen(
 ) -> Iterator[Change]:
     """Count an edge. One that is seen late was last seen when the newer ones say."""
     target, id = recorded.asset, edge_id(ref.asset, recorded.asset, ref.parameter)
-    known = rows.get(EDGE_METADATA, target, id)
+    metadata = rows.get(EDGE_METADATA, target, id)
     row = EdgeMetadataRow(
         target=target,
         edge_id=id,
@@ -168,13 +158,13 @@ def _seen(
         executions=1,
         transform=recorded.transform,
     )
-    if known is not None:
-        last = row if is_newest else known
+    if metadata is not None:
+        last = row if is_newest else metadata
         row = msgspec.structs.replace(
             last,
-            first_seen_run=known.first_seen_run,
-            first_seen_at=known.first_seen_at,
-            executions=known.executions + 1,
+            first_seen_run=metadata.first_seen_run,
+            first_seen_at=metadata.first_seen_at,
+            executions=metadata.executions + 1,
         )
     yield Put(EDGE_METADATA, row)
     yield Put(EXECUTIONS, _execution(fact, recorded, ref, id))
@@ -197,6 +187,7 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         recorded_at=fact.received_at,
         source_count=ref.count,
         source_fingerprint=ref.fingerprint,
+        source_list="" if ref.listed_in is None else ref.listed_in.path,
     )
 
 
@@ -229,8 +220,8 @@ def _key(row: ColumnEdgeRow) -> Key:
     return COLUMNS.key_of(row)
 
 
-def _replace(known: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
-    old = {_key(row): row for row in known}
+def _replace(existing: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
+    old = {_key(row): row for row in existing}
     for key in old.keys() - columns.keys():
         yield Delete(COLUMNS, key)
     for key, row in columns.items():
@@ -255,22 +246,22 @@ def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded) -> CoverageRow:
         since=fact.received_at,
         position=fact.position,
     )
-    known = rows.get(COVERAGE, recorded.asset)
-    if known is None:
+    coverage = rows.get(COVERAGE, recorded.asset)
+    if coverage is None:
         return row
-    since = msgspec.structs.replace(row, since=known.since)
-    return since if since == msgspec.structs.replace(known, position=row.position) else row
+    since = msgspec.structs.replace(row, since=coverage.since)
+    return since if since == msgspec.structs.replace(coverage, position=row.position) else row
 
 
 def _uses(
     target: str,
-    known: Iterable[ColumnEdgeRow],
+    existing: Iterable[ColumnEdgeRow],
     columns: Iterable[ColumnEdgeRow],
     before: set[str],
     now: set[str],
 ) -> Iterator[Emit]:
     """For each source of which something else is used than before: all that is used now."""
-    old, new = _by_source(known), _by_source(columns)
+    old, new = _by_source(existing), _by_source(columns)
     for source in sorted({*old, *new, *before, *now}):
         if (source in before) != (source in now) or old.get(source) != new.get(source):
             yield Emit(
@@ -284,38 +275,33 @@ def _uses(
 
 
 def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
-    made: dict[str, set[Use]] = {}
+    grouped: dict[str, set[Use]] = {}
     for row in rows:
-        use = msgspec.convert(
-            {
-                "column": row.source_column,
-                "target_column": row.target_column,
-                "kind": row.kind,
-                "masked": row.masked,
-                "method": row.method,
-                "confidence": row.confidence,
-            },
-            Use,
+        use = Use(
+            column=row.source_column,
+            target_column=row.target_column,
+            kind=row.kind,
+            masked=row.masked,
+            method=row.method,
+            confidence=row.confidence,
         )
-        made.setdefault(row.source, set()).add(use)
-    return made
+        grouped.setdefault(row.source, set()).add(use)
+    return grouped
 
 
 # -- by source ----------------------------------------------------------------------------
 
 
-def fold_sources(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case UsesChanged() as changed:
-            yield from _dependent(rows, fact, changed)
-            source, target = changed.source, changed.target
-            used = [_use_row(source, target, use) for use in changed.uses]
-            made = {USES.key_of(row): row for row in used}
-            for row in rows.scan(USES, source):
-                if row.target == target and USES.key_of(row) not in made:
-                    yield Delete(USES, USES.key_of(row))
-            for row in made.values():
-                yield Put(USES, row)
+def _use(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
+    yield from _dependent(rows, fact, changed)
+    source, target = changed.source, changed.target
+    used = [_use_row(source, target, use) for use in changed.uses]
+    new_rows = {USES.key_of(row): row for row in used}
+    for row in rows.scan(USES, source):
+        if row.target == target and USES.key_of(row) not in new_rows:
+            yield Delete(USES, USES.key_of(row))
+    for row in new_rows.values():
+        yield Put(USES, row)
 
 
 def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
@@ -339,27 +325,21 @@ def _use_row(source: str, target: str, use: Use) -> UseRow:
     )
 
 
-def _by_target(fact: Fact) -> Key:
-    match fact.payload:
-        case LineageRecorded(asset=asset) | HeldLineageDecided(asset=asset):
-            return (asset,)
-    raise TypeError(fact.payload)
+def _by_target(fact: Fact, e: LineageRecorded | HeldLineageDecided) -> str:
+    return e.asset
 
 
-def _by_source_asset(fact: Fact) -> Key:
-    match fact.payload:
-        case UsesChanged(source=source):
-            return (source,)
-    raise TypeError(fact.payload)
+def _by_source_asset(fact: Fact, e: UsesChanged) -> str:
+    return e.source
 
 
 TARGETS = Stage(
     "lineage_targets",
     (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
-    {LineageRecorded: _by_target, HeldLineageDecided: _by_target},
-    fold_targets,
+    (
+        On(LineageRecorded, _by_target, _recorded),
+        On(HeldLineageDecided, _by_target, _decide),
+    ),
 )
-SOURCES = Stage(
-    "lineage_sources", (USES, DEPENDENTS), {UsesChanged: _by_source_asset}, fold_sources
-)
+SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, _by_source_asset, _use)])
 STAGES = (TARGETS, SOURCES)

@@ -7,11 +7,13 @@ past) end. A node is a column, or with an empty column the rows of an asset as a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from arco.errors import Invalid, NotFound
 from arco.lineage.events import LineageRecorded
 from arco.lineage.tables import (
     COLUMNS,
@@ -30,6 +32,7 @@ from arco.lineage.tables import (
     ExecutionRow,
     UseRow,
 )
+from arco.state.days import newest_rows
 from arco.state.snapshot import Snapshot
 from servo.contract.task import DIRECT
 
@@ -86,10 +89,29 @@ class LineageReader:
         """When each edge was seen, by its id; also of edges that are no more."""
         return {row.edge_id: row for row in self.snapshot.rows(EDGE_METADATA, target)}
 
-    def executions(self, target: str) -> list[ExecutionRow]:
-        """What went into each output of an asset, oldest first."""
-        rows = self.snapshot.rows(EXECUTIONS, target)
-        return sorted(rows, key=lambda r: (r.recorded_at, r.materialization_id, r.source))
+    def executions(
+        self, target: str, *, limit: int | None = None, since: datetime | None = None
+    ) -> list[ExecutionRow]:
+        """What went into the newest outputs of an asset, newest first."""
+        return newest_rows(self.snapshot, EXECUTIONS, target, limit=limit, since=since)
+
+    def inputs_of(self, target: str, version: str = "") -> list[ExecutionRow]:
+        """What went into one output: the newest, or the one whose id begins with `version`."""
+        rows = self.executions(target)
+        ids = list(dict.fromkeys(row.materialization_id for row in rows))
+        named = [id for id in ids if id.startswith(version.upper())]
+        if not rows or not named:
+            which = f" {version!r}" if version and rows else ""
+            raise NotFound(
+                f"{target} has no output{which} that was made from anything",
+                hint="see `servo lineage show`",
+            )
+        if version and len(named) > 1:
+            raise Invalid(
+                f"{version!r} names {len(named)} outputs of {target}",
+                hint="give more characters of the id",
+            )
+        return [row for row in rows if row.materialization_id == named[-1]]
 
     def held(self, target: str) -> dict[str, LineageRecorded]:
         """What went into outputs that are held back, by the output's id."""
@@ -133,10 +155,8 @@ class LineageReader:
         if not node.column:
             yield from self._assets_above(node, distance)
             return
-        for row in self.columns(node.asset):
-            if row.target_column == node.column:
-                source = Node(row.source, row.source_column)
-                yield _link(distance, source, node, row)
+        for row in self.snapshot.rows(COLUMNS, node.asset, node.column):
+            yield _link(distance, Node(row.source, row.source_column), node, row)
 
     def _assets_above(self, node: Node, distance: int) -> Iterator[Link]:
         for source in sorted({edge.source for edge in self.edges(node.asset)}):
@@ -147,9 +167,8 @@ class LineageReader:
             for row in self.dependents(node.asset):
                 yield Link(distance, node, Node(row.target), "data")
             return
-        for use in self.uses(node.asset):
-            if use.source_column == node.column:
-                yield _link(distance, node, Node(use.target, use.target_column), use)
+        for use in self.snapshot.rows(USES, node.asset, node.column):
+            yield _link(distance, node, Node(use.target, use.target_column), use)
 
 
 def _link(distance: int, source: Node, target: Node, row: ColumnEdgeRow | UseRow) -> Link:
@@ -189,9 +208,9 @@ def _ways(start: Node, links: list[Link]) -> dict[Node, tuple[bool, bool]]:
                 continue
             direct, masked = ways[link.source]
             way = (direct and link.direct, masked or link.masked)
-            known = ways.get(link.target, (False, True))
-            best = (known[0] or way[0], known[1] and way[1])
-            if link.target not in ways or best != known:
+            before = ways.get(link.target, (False, True))
+            best = (before[0] or way[0], before[1] and way[1])
+            if link.target not in ways or best != before:
                 ways[link.target] = best
                 changed = True
     return ways

@@ -7,23 +7,21 @@ answer has the same form as that of the analyzed plan, and should be the same.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import sqlglot
+from msgspec import structs
 
 from arco.lineage.flow import KNOWN, column
-from arco.lineage.found import Found, found
-from arco.lineage.sql_query import Queries, Relation
-
-_REF = re.compile(r"""\{\{\s*ref\(\s*(?:"([^"]*)"|'([^']*)')\s*\)\s*\}\}""")
-_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-"""What else may stand there is a literal, which comes from nowhere."""
+from arco.lineage.sql_query import Queries
+from arco.lineage.sql_relation import SqlRelation
+from arco.lineage.traced import TracedColumns, found
+from servo.contract.template import Call, render
 
 
 def analyze(
     sql: str, inputs: Mapping[str, Sequence[str]], refs: Mapping[str, str] | None = None
-) -> Found:
+) -> TracedColumns:
     """What a query says about its columns.
 
     `inputs` are the columns of each asset, by its key; `refs` the key of each text inside
@@ -32,19 +30,22 @@ def analyze(
     """
     names: dict[str, str] = {}
 
-    def name(match: re.Match[str]) -> str:
-        text = match[1] or match[2] or ""
-        made = f"__ref_{len(names)}"
-        names[made] = (refs or {}).get(text) or _key(text, inputs)
-        return f"`{made}`"
+    def name(call: Call) -> str:
+        """Of a table; what else may stand there is a literal, which comes from nowhere."""
+        if call.function != "ref":
+            return "NULL"
+        result = f"__ref_{len(names)}"
+        names[result] = (refs or {}).get(call.argument) or _key(call.argument, inputs)
+        return f"`{result}`"
 
-    plain = _VALUE.sub("NULL", _REF.sub(name, sql))
-    tree = sqlglot.parse_one(plain, dialect="spark")
-    tables = {made: _table(key, inputs.get(key, ())) for made, key in names.items()}
-    relation = Queries().query(tree, tables)
-    certain = all(flow.doubt == KNOWN for _, flow in relation.outputs)
+    tree = sqlglot.parse_one(render(sql, name).text, dialect="spark")
+    tables = {result: _table(key, inputs.get(key, ())) for result, key in names.items()}
+    queries = Queries()
+    relation = queries.query(tree, tables)
+    certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)
     reason = "" if certain else "Some columns of the query could not be resolved."
-    return found("sql", relation.outputs, relation.influences, reason)
+    result = found("sql", relation.outputs, relation.influences, reason)
+    return structs.replace(result, names=()) if queries.gaps else result
 
 
 def _key(text: str, inputs: Mapping[str, Sequence[str]]) -> str:
@@ -55,5 +56,5 @@ def _key(text: str, inputs: Mapping[str, Sequence[str]]) -> str:
     return alike[0] if len(alike) == 1 else text
 
 
-def _table(key: str, columns: Sequence[str]) -> Relation:
-    return Relation([(name, column(key, name)) for name in columns], {})
+def _table(key: str, columns: Sequence[str]) -> SqlRelation:
+    return SqlRelation([(name, column(key, name)) for name in columns], {})

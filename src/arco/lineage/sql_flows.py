@@ -7,8 +7,10 @@ from typing import Final, Protocol
 
 from sqlglot import exp
 
+from arco.lineage import nested
 from arco.lineage.flow import (
     AGGREGATION,
+    IDENTITY,
     LIKELY,
     NOTHING,
     SOMEWHERE,
@@ -19,6 +21,8 @@ from arco.lineage.flow import (
     lift,
     merge,
 )
+from arco.lineage.nested import beside, decided, mixed
+from servo.contract.task import Influence
 
 _MASKING: Final = frozenset(
     {"md5", "sha", "sha1", "sha2", "crc32", "hash", "xxhash64", "mask", "collation_key"}
@@ -58,13 +62,13 @@ class Selected(Protocol):
     def influences(self) -> Sources: ...
 
 
-Query = Callable[[exp.Expr, "Scope"], Selected]
+Query = Callable[[exp.Expr, "SelectScope"], Selected]
 
 
-class Scope:
+class SelectScope:
     """The columns that a SELECT sees, its own sources' and those around it."""
 
-    def __init__(self, outer: Scope | None) -> None:
+    def __init__(self, outer: SelectScope | None) -> None:
         self.outer = outer
         self.merged: dict[str, tuple[str, Flow]] = {}
         """Columns that USING made one of two."""
@@ -117,11 +121,11 @@ def named(outputs: Iterable[tuple[str, Flow]], name: str) -> Flow:
 
 
 class Flows:
-    def __init__(self, scope: Scope, query: Query) -> None:
+    def __init__(self, scope: SelectScope, query: Query) -> None:
         self._scope = scope
         self._query = query
-        self._bound: list[str] = []
-        """Variables of the lambdas around."""
+        self._bound: list[tuple[str, Flow]] = []
+        """Variables of the lambdas around, the innermost last."""
         self.aliases: dict[str, Flow] = {}
         self.aliases_first = False
         self.windows: dict[str, exp.Expr] = {}
@@ -129,7 +133,7 @@ class Flows:
     def of(self, tree: exp.Expr) -> Flow:
         match tree:
             case exp.Column():
-                return self._column([part.name for part in tree.parts])
+                return self.named([part.name for part in tree.parts])
             case exp.Case():
                 return self._case(tree)
             case exp.If() | exp.Nvl2():
@@ -141,42 +145,172 @@ class Flows:
                 return NOTHING
             case exp.ArgMax() | exp.ArgMin():
                 return lift(self._decided([tree.this], [tree.expression]), AGGREGATION)
-            case exp.ArrayFilter():
-                return self._decided([tree.this], [tree.expression])
             case exp.Filter():
                 condition = deciding(self.of(tree.expression.this), "conditional")
-                return merge([self.of(tree.this), condition])
+                return beside(self.of(tree.this), [condition])
+            case exp.WithinGroup():
+                return self._within_group(tree)
+            case exp.GroupConcat() if isinstance(tree.this, exp.Order):
+                return self._ordered(self.of(tree.this.this), tree.this, "sort")
             case exp.Window():
                 return self._window(tree)
-            case exp.Lambda():
-                return self._lambda(tree)
+            case exp.Identifier():
+                return self._variable(tree.name) or NOTHING
             case exp.Exists() if isinstance(tree.this, exp.Query):
                 return Flow(self._query(tree.this, self._scope).influences)
             case exp.Query():
-                made = self._query(tree, self._scope)
-                return merge([*(flow for _, flow in made.outputs[:1]), Flow(made.influences)])
+                result = self._query(tree, self._scope)
+                first = merge(flow for _, flow in result.outputs[:1])
+                return beside(first, [Flow(result.influences)])
+            case exp.Anonymous() if tree.name.lower() == "identifier":
+                return self._identifier(tree)
+        for way in (self._with_lambda, self._nested):
+            if (flow := way(tree)) is not None:
+                return flow
         return self._function(tree)
 
+    # -- structs, arrays and maps: the usual ways to build them and to take them apart ------
+
+    def _nested(self, tree: exp.Expr) -> Flow | None:
+        match tree:
+            case exp.Struct() if not tree.find(exp.Star):
+                return self._struct(tree)
+            case exp.Array():
+                return nested.array([self.of(each) for each in tree.expressions])
+            case exp.VarMap():
+                return self._map(tree)
+            case exp.Dot() if isinstance(tree.expression, exp.Identifier):
+                return self._field(self.of(tree.this), tree.expression.name)
+            case exp.Bracket() if len(tree.expressions) == 1:
+                return self._item(tree)
+            case exp.Max() | exp.Min() if not tree.expressions:
+                return lift(nested.extreme(self.of(tree.this)), AGGREGATION)
+            case exp.ArrayAgg() | exp.ArrayUniqueAgg():
+                distinct = isinstance(tree, exp.ArrayUniqueAgg)
+                return lift(nested.collected(self.of(tree.this), distinct=distinct), AGGREGATION)
+            case exp.First() | exp.Last() | exp.AnyValue() | exp.FirstValue() | exp.LastValue():
+                return lift(self.of(tree.this), AGGREGATION)
+            case exp.Coalesce():
+                values = [tree.this, *tree.expressions]
+                return lift(merge(self.of(each) for each in values), TRANSFORMATION)
+            case exp.ArraySize() | exp.Is():
+                return mixed([nested.length(self.of(tree.this))])
+            case exp.MapKeys():
+                flow = self.of(tree.this)
+                return nested.array_of(nested.keys_of(flow), nested.length(flow))
+        return None
+
+    def _struct(self, tree: exp.Struct) -> Flow:
+        names, flows = [], []
+        for each in tree.expressions:
+            named = isinstance(each, exp.PropertyEQ)
+            names.append(each.this.name if named else each.alias_or_name)
+            flows.append(self.of(each.expression if named else each))
+        return nested.struct(names, flows)
+
+    def _map(self, tree: exp.VarMap) -> Flow | None:
+        keys, values = tree.args["keys"], tree.args["values"]
+        if not (isinstance(keys, exp.Array) and isinstance(values, exp.Array)):
+            return None
+        literal = all(isinstance(each, exp.Literal) for each in keys.expressions)
+        return nested.map_of(
+            [self.of(each) for each in keys.expressions],
+            [self.of(each) for each in values.expressions],
+            [each.name for each in keys.expressions] if literal else (),
+        )
+
+    def _field(self, flow: Flow, name: str) -> Flow:
+        """A field of a struct; of an array of structs, the field of each."""
+        if flow.parts is not None and flow.parts.kind == "array":
+            return nested.array_of(nested.field(nested.element(flow), name), nested.length(flow))
+        return nested.field(flow, name)
+
+    def _item(self, tree: exp.Bracket) -> Flow:
+        (key,) = tree.expressions
+        flow, by = self.of(tree.this), self.of(key)
+        literal = key.name if isinstance(key, exp.Literal) else None
+        if flow.parts is None:
+            return mixed([nested.taken(flow), by])
+        if flow.parts.kind == "map":
+            return nested.chosen_by(nested.value_at(flow, literal), by)
+        at = int(literal) - int(tree.args.get("offset") or 0) if literal else None
+        return nested.chosen_by(nested.item(flow, at), by)
+
+    def _with_lambda(self, tree: exp.Expr) -> Flow | None:
+        functions = [each for each in tree.iter_expressions() if isinstance(each, exp.Lambda)]
+        if not functions:
+            return None
+        others = [self.of(e) for e in tree.iter_expressions() if not isinstance(e, exp.Lambda)]
+        whole = merge(others)
+        given = nested.element(others[0]) if others else NOTHING
+        if isinstance(tree, exp.Transform):
+            result = self._call(functions[0], [given, nested.length(whole)])
+            size = lift(nested.length(whole), TRANSFORMATION)
+            return nested.array_of(lift(result, TRANSFORMATION), size)
+        if isinstance(tree, exp.ArrayFilter):
+            own = whole.parts is not None  # else the items decide about themselves
+            return decided([whole], [self._call(functions[0], [given if own else NOTHING] * 2)])
+        called = [self._call(each, [nested.taken(whole)] * 3) for each in functions]
+        result = mixed([*others, *called])
+        candidates = all(flow.parts is None for flow in others)
+        return result if candidates else result._replace(doubt=max(result.doubt, LIKELY))
+
+    def _call(self, tree: exp.Lambda, given: Sequence[Flow]) -> Flow:
+        names = [each.name for each in tree.expressions]
+        self._bound += zip(names, given, strict=False)
+        try:
+            return self.of(tree.this)
+        finally:
+            del self._bound[len(self._bound) - len(names) :]
+
+    def _variable(self, name: str) -> Flow | None:
+        return next((flow for each, flow in reversed(self._bound) if each == name), None)
+
+    # -- functions ------------------------------------------------------------------------
+
+    def _identifier(self, tree: exp.Anonymous) -> Flow:
+        """`identifier('a.b')` is the column of that name."""
+        (name,) = tree.expressions
+        if not isinstance(name, exp.Literal):
+            return SOMEWHERE
+        return self.named([part.strip("`") for part in name.name.split(".")])
+
+    def _within_group(self, tree: exp.WithinGroup) -> Flow:
+        """Percentiles and modes are taken of the order; other aggregates only follow it."""
+        name = tree.this.name if isinstance(tree.this, exp.Anonymous) else tree.this.key
+        if name.lower().replace("_", "") in ("percentilecont", "percentiledisc", "mode"):
+            keys = [self.of(tree.this), *(self.of(each) for each in tree.expression.expressions)]
+            return mixed(keys, AGGREGATION)
+        return self._ordered(self.of(tree.this), tree.expression, "sort")
+
+    def _ordered(self, value: Flow, order: exp.Expr, kind: Influence) -> Flow:
+        keys = [self.of(each) for each in order.expressions]
+        return lift(decided([value], keys, kind), AGGREGATION)
+
     def _function(self, tree: exp.Expr) -> Flow:
-        children = merge(self.of(each) for each in tree.iter_expressions())
+        flows = [self.of(each) for each in tree.iter_expressions()]
         if isinstance(tree, _SAME):
-            return children
+            return merge(flows)
+        children = mixed(flows, IDENTITY)
         name = tree.name if isinstance(tree, exp.Anonymous) else type(tree).__name__
         if name.lower() in _MASKING:
             return lift(children, TRANSFORMATION, mask=True)
         if isinstance(tree, _COUNTING):
             return lift(children, AGGREGATION, mask=True)
-        if name.lower() in _AGGREGATING:
+        if name.lower() in _AGGREGATING and not _quantifies(tree):
             return lift(children, AGGREGATION)
         if isinstance(tree, exp.AggFunc) and not isinstance(tree, _NEIGHBOURS):
             return lift(children, AGGREGATION)
         return lift(children, TRANSFORMATION)
 
-    def _column(self, parts: list[str]) -> Flow:
+    def named(self, parts: list[str]) -> Flow:
         """`column`, `source.column`, and either with fields of a struct behind it."""
-        if parts[0] in self._bound or parts == ["*"]:
+        if parts == ["*"]:
             return NOTHING
-        scope: Scope | None = self._scope
+        variable = self._variable(parts[0])
+        if variable is not None:
+            return self._fields(variable, parts[1:])
+        scope: SelectScope | None = self._scope
         while scope is not None:
             flow = self._within(scope, parts)
             if flow is not None:
@@ -184,14 +318,19 @@ class Flows:
             scope = scope.outer
         return SOMEWHERE
 
-    def _within(self, scope: Scope, parts: list[str]) -> Flow | None:
+    def _within(self, scope: SelectScope, parts: list[str]) -> Flow | None:
         if len(parts) > 1 and scope.has(parts[0]):
-            found = named(scope.source(parts[0]), parts[1])
-            return lift(found, TRANSFORMATION) if len(parts) > 2 else found
+            entry = named(scope.source(parts[0]), parts[1])
+            return self._fields(entry, parts[2:])
         alias = self.aliases.get(parts[0].lower()) if scope is self._scope else None
         own = scope.column(parts[0])
-        known = alias or own if self.aliases_first else own or alias
-        return lift(known, TRANSFORMATION) if known is not None and len(parts) > 1 else known
+        candidates = alias or own if self.aliases_first else own or alias
+        return None if candidates is None else self._fields(candidates, parts[1:])
+
+    def _fields(self, flow: Flow, names: Sequence[str]) -> Flow:
+        for name in names:
+            flow = self._field(flow, name)
+        return flow
 
     def _case(self, tree: exp.Case) -> Flow:
         values = [each.args["true"] for each in tree.args["ifs"]]
@@ -203,21 +342,18 @@ class Flows:
         values: Iterable[exp.Expr | None],
         conditions: Iterable[exp.Expr | None],
     ) -> Flow:
-        chosen = [lift(self.of(each), TRANSFORMATION) for each in values if each is not None]
-        decided = [deciding(self.of(c), "conditional") for c in conditions if c is not None]
-        return merge([*chosen, *decided])
+        return decided(
+            [self.of(each) for each in values if each is not None],
+            [self.of(each) for each in conditions if each is not None],
+        )
 
     def _window(self, tree: exp.Window) -> Flow:
         spec: exp.Expr = self.windows.get(tree.alias.lower(), tree)
         order = spec.args.get("order")
         keys = [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
-        function = lift(self.of(tree.this), TRANSFORMATION)
-        return merge([function, *(deciding(self.of(key), "window") for key in keys)])
+        return decided([self.of(tree.this)], [self.of(key) for key in keys], "window")
 
-    def _lambda(self, tree: exp.Lambda) -> Flow:
-        names = [each.name for each in tree.expressions]
-        self._bound += names
-        try:
-            return self.of(tree.this)
-        finally:
-            del self._bound[len(self._bound) - len(names) :]
+
+def _quantifies(tree: exp.Expr) -> bool:
+    """`LIKE ANY (…)`, which is no aggregate."""
+    return isinstance(tree.parent, exp.Like | exp.ILike | exp.EQ)

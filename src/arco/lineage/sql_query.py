@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, TypeGuard
 
 from sqlglot import exp
 
+from arco.lineage import nested
 from arco.lineage.flow import (
-    AGGREGATION,
+    LIKELY,
     NOTHING,
     SOMEWHERE,
     TRANSFORMATION,
     Flow,
     Sources,
     add,
-    deciding,
     lift,
     merge,
     turned,
 )
-from arco.lineage.sql_flows import Flows, Scope, named
+from arco.lineage.sql_flows import Flows, SelectScope, named
+from arco.lineage.sql_generators import generate, is_generator
+from arco.lineage.sql_pivot import pivoted, unpivoted
+from arco.lineage.sql_relation import (
+    Outputs,
+    SqlRelation,
+    everything,
+    joined,
+    renamed,
+    united,
+)
 from servo.contract.task import Influence
 
-Outputs = Sequence[tuple[str, Flow]]
-
-
-class Relation(NamedTuple):
-    outputs: Outputs
-    influences: Sources
-
-
-Tables = Mapping[str, Relation]
+_ROUNDS: Final = 100
+Tables = Mapping[str, SqlRelation]
 """What a name in FROM may mean: references and common table expressions."""
 
 
 class Queries:
-    def query(self, tree: exp.Expr, tables: Tables, outer: Scope | None = None) -> Relation:
+    def __init__(self) -> None:
+        self.gaps = False
+        """Whether columns are missing: their names or number cannot be told from the text."""
+
+    def query(
+        self, tree: exp.Expr, tables: Tables, outer: SelectScope | None = None
+    ) -> SqlRelation:
         tables = self._with(tree, tables, outer)
         if isinstance(tree, exp.Subquery):
             return self._ordered(tree, self.query(tree.this, tables, outer), tables, outer)
@@ -45,73 +54,105 @@ class Queries:
         if isinstance(tree, exp.Select):
             return _Select(self, tree, tables, outer).relation()
         if isinstance(tree, exp.Table):
+            if tree.args.get("joins"):
+                return self.query(exp.select("*").from_(tree.copy()), tables, outer)
             return self.table(tree, tables, outer)
-        return Relation([], {})
+        self.gaps = True
+        return SqlRelation([], {})
 
-    def _with(self, tree: exp.Expr, tables: Tables, outer: Scope | None) -> Tables:
+    def _with(self, tree: exp.Expr, tables: Tables, outer: SelectScope | None) -> Tables:
         clause = tree.args.get("with_")
         if clause is None:
             return tables
-        known = dict(tables)
+        candidates = dict(tables)
         for each in clause.expressions:
             name, columns = each.alias.lower(), each.args["alias"].columns
             if clause.args.get("recursive") and isinstance(each.this, exp.Union):
-                start = self.query(each.this.this, known, outer)
-                known[name] = _renamed(start, columns)
-            known[name] = _renamed(self.query(each.this, known, outer), columns)
-        return known
+                candidates[name] = self._recursive(each, candidates, outer)
+            else:
+                candidates[name] = renamed(self.query(each.this, candidates, outer), columns)
+        return candidates
 
-    def _set(self, tree: exp.SetOperation, tables: Tables, outer: Scope | None) -> Relation:
+    def _recursive(self, tree: exp.CTE, tables: Tables, outer: SelectScope | None) -> SqlRelation:
+        """The step is repeated on what it gave, until nothing new comes of it."""
+        name, columns = tree.alias.lower(), tree.args["alias"].columns
+        result = renamed(self.query(tree.this.this, tables, outer), columns)
+        for _ in range(_ROUNDS):
+            before = result
+            result = renamed(self.query(tree.this, {**tables, name: result}, outer), columns)
+            result = SqlRelation(united(before.outputs, result.outputs), result.influences)
+            if result == before:
+                return result
+        doubtful = [(n, flow._replace(doubt=max(flow.doubt, LIKELY))) for n, flow in result.outputs]
+        return SqlRelation(doubtful, result.influences)
+
+    def _set(
+        self, tree: exp.SetOperation, tables: Tables, outer: SelectScope | None
+    ) -> SqlRelation:
         left = self.query(tree.this, tables, outer)
         right = self.query(tree.expression, tables, outer)
-        influences = _joined(left.influences, right.influences)
+        influences = joined(left.influences, right.influences)
         if not isinstance(tree, exp.Union):
-            matched = _joined(_all(left.outputs, "join"), _all(right.outputs, "join"))
-            return Relation(left.outputs, _joined(influences, matched))
-        pairs = zip(left.outputs, right.outputs, strict=False)
-        outputs = [(name, merge([flow, other])) for (name, flow), (_, other) in pairs]
+            matched = joined(everything(left.outputs, "join"), everything(right.outputs, "join"))
+            return SqlRelation(left.outputs, joined(influences, matched))
+        outputs = united(left.outputs, right.outputs)
         if tree.args.get("distinct"):
-            influences = _joined(influences, _all(outputs, "group_by"))
-        return Relation(outputs, influences)
+            influences = joined(influences, everything(outputs, "group_by"))
+        return SqlRelation(outputs, influences)
 
     def _ordered(
-        self, tree: exp.Expr, made: Relation, tables: Tables, outer: Scope | None
-    ) -> Relation:
+        self, tree: exp.Expr, result: SqlRelation, tables: Tables, outer: SelectScope | None
+    ) -> SqlRelation:
         """ORDER BY of a set operation sees what it puts out."""
         keys = list(_sort_keys(tree))
         if not keys:
-            return made
-        scope = Scope(outer)
-        scope.add("", made.outputs)
+            return result
+        scope = SelectScope(outer)
+        scope.add("", result.outputs)
         flows = Flows(scope, lambda q, s: self.query(q, tables, s))
         more: Sources = {}
         for key in keys:
-            add(more, turned(_by_position(key, made.outputs, flows).sources, "sort"))
-        return Relation(made.outputs, _joined(made.influences, more))
+            add(more, turned(_by_position(key, result.outputs, flows).sources, "sort"))
+        return SqlRelation(result.outputs, joined(result.influences, more))
 
-    def table(self, tree: exp.Table, tables: Tables, outer: Scope | None) -> Relation:
+    def table(self, tree: exp.Table, tables: Tables, outer: SelectScope | None) -> SqlRelation:
         if isinstance(tree.this, exp.Func):
-            return Relation(_function(tree.this, NOTHING, []), {})
-        known = tables.get(tree.name.lower()) or tables.get(tree.name)
-        return known or Relation([], {})
+            if tree.name.lower() == "range" or _text(tree.this).lower().startswith("range("):
+                return SqlRelation([("id", NOTHING)], {})
+            alias = tree.args.get("alias")
+            flows = Flows(SelectScope(outer), lambda q, s: self.query(q, tables, s))
+            return self.generated(tree.this, flows, alias.columns if alias else ())
+        candidates = tables.get(tree.name.lower()) or tables.get(tree.name)
+        if candidates is None:
+            self.gaps = True
+        return candidates or SqlRelation([], {})
+
+    def generated(self, tree: exp.Expr, flows: Flows, names: Sequence[exp.Expr]) -> SqlRelation:
+        """The columns of a generator, and what decides how many rows there are of it."""
+        result = generate(tree, flows, [each.name for each in names])
+        if result.names is None:
+            self.gaps = True
+        outputs = zip(result.names or (), result.flows, strict=False)
+        return SqlRelation(list(outputs), turned(result.rows.sources, "filter"))
 
 
 class _Select:
     """One SELECT: its sources first, then everything that looks at them."""
 
     def __init__(
-        self, queries: Queries, tree: exp.Select, tables: Tables, outer: Scope | None
+        self, queries: Queries, tree: exp.Select, tables: Tables, outer: SelectScope | None
     ) -> None:
         self._queries = queries
         self._tree = tree
         self._tables = tables
-        self._scope = Scope(outer)
+        self._scope = SelectScope(outer)
         self._influences: Sources = {}
+        self._bracketed: list[exp.Join] = []
         self._flows = Flows(self._scope, lambda q, s: queries.query(q, tables, s))
         windows = tree.args.get("windows") or []
         self._flows.windows = {each.this.name.lower(): each for each in windows}
 
-    def relation(self) -> Relation:
+    def relation(self) -> SqlRelation:
         self._sources()
         self._decide(self._clause("where"), "filter")
         outputs = self._projections()
@@ -120,12 +161,12 @@ class _Select:
         self._decide(self._clause("having"), "filter")
         self._decide(self._clause("qualify"), "filter")
         if self._tree.args.get("distinct"):
-            add(self._influences, _all(outputs, "group_by"))
+            add(self._influences, everything(outputs, "group_by"))
         self._flows.aliases_first = True
         for key in _sort_keys(self._tree):
             flow = _by_position(key, outputs, self._flows)
             add(self._influences, turned(flow.sources, "sort"))
-        return Relation(outputs, self._influences)
+        return SqlRelation(outputs, self._influences)
 
     def _clause(self, name: str) -> list[exp.Expr]:
         clause = self._tree.args.get(name)
@@ -147,7 +188,7 @@ class _Select:
             self._join(join)
         for lateral in self._tree.args.get("laterals") or []:
             self._add(lateral)
-        for join in joins:
+        for join in [*joins, *self._bracketed]:
             if (on := join.args.get("on")) is not None:
                 self._decide([on], "join")
         self._scope.forget_hidden()
@@ -170,67 +211,100 @@ class _Select:
             full = lift(merge([one, other]), TRANSFORMATION)
             self._scope.merged[name.lower()] = (name, {"RIGHT": other, "FULL": full}.get(side, one))
 
-    def _add(self, tree: exp.Expr, *, hidden: bool = False) -> Relation:
+    def _add(self, tree: exp.Expr, *, hidden: bool = False) -> SqlRelation:
+        if isinstance(tree, exp.Subquery) and not tree.alias and _joins_tables(tree.this):
+            return self._add_brackets(tree.this)
         relation = self._source(tree)
         for pivot in tree.args.get("pivots") or []:
             relation = self._pivoted(relation, pivot)
         alias = tree.args.get("alias")
         if alias is not None and not isinstance(tree, exp.Lateral):
-            relation = _renamed(relation, alias.columns)
+            relation = renamed(relation, alias.columns)
         add(self._influences, relation.influences)
         pivots = tree.args.get("pivots") or []
         name = next((p.alias for p in pivots if p.alias), "") or tree.alias_or_name
         self._scope.add(name, relation.outputs, hidden=hidden)
         return relation
 
-    def _source(self, tree: exp.Expr) -> Relation:
+    def _add_brackets(self, table: exp.Table) -> SqlRelation:
+        """`(b JOIN c ON …)`: both keep their names. Returns the columns of all."""
+        joins = table.args["joins"]
+        if any(join.args.get("using") or join.args.get("method") for join in joins):
+            self._queries.gaps = True
+        alone = table.copy()
+        alone.set("joins", None)
+        result = list(self._add(alone).outputs)
+        for join in joins:
+            result += self._add(join.this).outputs
+        self._bracketed += joins
+        return SqlRelation(result, {})
+
+    def _source(self, tree: exp.Expr) -> SqlRelation:
         if isinstance(tree, exp.Lateral):
             return self._lateral(tree)
         if isinstance(tree, exp.Table):
             return self._queries.table(tree, self._tables, self._scope.outer)
         if isinstance(tree, exp.Values):
             columns = tree.args["alias"].columns if tree.args.get("alias") else []
-            return Relation([(each.name, SOMEWHERE) for each in columns], {})
+            return SqlRelation([(each.name, SOMEWHERE) for each in columns], {})
         return self._queries.query(tree, self._tables, self._scope.outer)
 
-    def _lateral(self, tree: exp.Lateral) -> Relation:
+    def _lateral(self, tree: exp.Lateral) -> SqlRelation:
         columns = tree.args["alias"].columns if tree.args.get("alias") else []
         if isinstance(tree.this, exp.Subquery):
-            made = self._queries.query(tree.this, self._tables, self._scope)
-            return _renamed(made, columns)
-        flow = lift(self._flows.of(tree.this), TRANSFORMATION)
-        return Relation(_function(tree.this, flow, [each.name for each in columns]), {})
+            result = self._queries.query(tree.this, self._tables, self._scope)
+            return renamed(result, columns)
+        return self._queries.generated(tree.this, self._flows, columns)
 
-    def _pivoted(self, relation: Relation, pivot: exp.Pivot) -> Relation:
-        scope = Scope(None)
+    def _pivoted(self, relation: SqlRelation, pivot: exp.Pivot) -> SqlRelation:
+        scope = SelectScope(None)
         scope.add("", relation.outputs)
         flows = Flows(scope, lambda q, s: self._queries.query(q, self._tables, s))
-        made = _unpivot if pivot.args.get("unpivot") else _pivot
-        return made(relation, pivot, flows)
+        result = unpivoted if pivot.args.get("unpivot") else pivoted
+        return result(relation, pivot, flows)
 
     # -- SELECT -----------------------------------------------------------------------
 
     def _projections(self) -> list[tuple[str, Flow]]:
-        made: list[tuple[str, Flow]] = []
+        result: list[tuple[str, Flow]] = []
         for each in self._tree.expressions:
-            found = list(self._projection(each))
-            for name, flow in found:
+            entry = list(self._projection(each))
+            for name, flow in entry:
                 self._flows.aliases[name.lower()] = flow
-            made += found
-        return made
+            result += entry
+        return result
 
     def _projection(self, tree: exp.Expr) -> Iterator[tuple[str, Flow]]:
         if isinstance(tree, exp.Star):
             yield from _starred(self._scope.outputs(), tree)
         elif isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
-            yield from _starred(self._scope.source(tree.table), tree.this)
+            yield from self._starred_name(tree)
+        elif is_generator(tree):
+            yield from self._generated(tree, ())
         elif isinstance(tree, exp.Aliases):
-            names = [each.name for each in tree.expressions]
-            yield from _function(tree.this, self._flows.of(tree.this), names)
-        elif isinstance(tree, exp.Posexplode | exp.Inline):
-            yield from _function(tree, self._flows.of(tree), [])
+            yield from self._generated(tree.this, tree.expressions)
+        elif isinstance(tree, exp.Alias) and is_generator(tree.this):
+            yield from self._generated(tree.this, [tree.args["alias"]])
         else:
             yield tree.alias_or_name or _text(tree), self._flows.of(tree)
+
+    def _generated(self, tree: exp.Expr, names: Sequence[exp.Expr]) -> Outputs:
+        result = self._queries.generated(tree, self._flows, names)
+        add(self._influences, result.influences)
+        return result.outputs
+
+    def _starred_name(self, tree: exp.Column) -> Iterator[tuple[str, Flow]]:
+        """`source.*`, or the fields of a struct."""
+        if self._scope.has(tree.table):
+            yield from _starred(self._scope.source(tree.table), tree.this)
+            return
+        parts = [part.name for part in tree.parts[:-1]]
+        struct = self._flows.named(parts)
+        if struct.parts is None or struct.parts.rest is not None:
+            self._queries.gaps = True
+            return
+        for at, name in enumerate(struct.parts.names):
+            yield name, nested.field(struct, name, at)
 
     def _group(self, outputs: Outputs) -> None:
         group = self._tree.args.get("group")
@@ -266,8 +340,8 @@ def _aggregates(tree: exp.Expr) -> bool:
 
 def _sort_keys(tree: exp.Expr) -> Iterator[exp.Expr]:
     for clause in ("order", "sort", "cluster"):
-        found = tree.args.get(clause)
-        for each in found.expressions if found is not None else ():
+        entry = tree.args.get(clause)
+        for each in entry.expressions if entry is not None else ():
             yield each.this if isinstance(each, exp.Ordered) else each
 
 
@@ -280,66 +354,22 @@ def _by_position(key: exp.Expr, outputs: Outputs, flows: Flows) -> Flow:
 
 
 def _starred(outputs: Iterable[tuple[str, Flow]], star: exp.Star) -> Iterator[tuple[str, Flow]]:
-    left_out = {each.name.lower() for each in star.args.get("except_") or ()}
-    return ((name, flow) for name, flow in outputs if name.lower() not in left_out)
+    left_out = [[part.name.lower() for part in _path(e)] for e in star.args.get("except_") or ()]
+    for name, flow in outputs:
+        if [name.lower()] in left_out:
+            continue
+        for column, *fields in left_out:
+            if column == name.lower() and fields:
+                flow = nested.without_field(flow, fields[0])
+        yield name, flow
 
 
-def _function(tree: exp.Expr, flow: Flow, names: Sequence[str]) -> list[tuple[str, Flow]]:
-    """What a function puts out in place of a table, under its own names if none are given."""
-    if isinstance(tree, exp.Posexplode) and not names:
-        names = ("pos", "col")
-    own = {"range": "id", "explode": "col"}.get(_text(tree).partition("(")[0].lower(), "col")
-    return [(name, flow) for name in names or (own,)]
+def _path(tree: exp.Expr) -> Sequence[exp.Expr]:
+    return tree.parts if isinstance(tree, exp.Column) else [tree]
 
 
-def _pivot(relation: Relation, pivot: exp.Pivot, flows: Flows) -> Relation:
-    """Aggregates for each value; what neither they nor the values name are the keys."""
-    used = {each.name.lower() for tree in pivot.expressions for each in tree.find_all(exp.Column)}
-    fields = [field.this for field in pivot.args["fields"]]
-    used |= {each.name.lower() for field in fields for each in field.find_all(exp.Column)}
-    keys = [(name, flow) for name, flow in relation.outputs if name.lower() not in used]
-    chosen = merge(flows.of(field) for field in fields)
-    values = [
-        merge([lift(flows.of(each), AGGREGATION), deciding(chosen, "conditional")])
-        for each in pivot.expressions
-    ]
-    names = [each.name for each in pivot.args.get("columns") or ()]
-    made = [(name, values[at % len(values)]) for at, name in enumerate(names)]
-    grouped = _joined(_all(keys, "group_by"), turned(chosen.sources, "group_by"))
-    return Relation([*keys, *made], _joined(relation.influences, grouped))
-
-
-def _unpivot(relation: Relation, pivot: exp.Pivot, flows: Flows) -> Relation:
-    (field,) = pivot.args["fields"]
-    columns = [
-        each.this if isinstance(each, exp.PivotAlias) else each for each in field.expressions
-    ]
-    used = {each.name.lower() for each in columns}
-    kept = [(name, flow) for name, flow in relation.outputs if name.lower() not in used]
-    value = merge(flows.of(each) for each in columns)
-    made = [(field.this.name, NOTHING), (pivot.expressions[0].name, value)]
-    if pivot.args.get("include_nulls"):
-        return Relation([*kept, *made], relation.influences)
-    left_out = turned(value.sources, "filter")
-    return Relation([*kept, *made], _joined(relation.influences, left_out))
-
-
-def _renamed(relation: Relation, columns: Sequence[exp.Expr]) -> Relation:
-    if not columns:
-        return relation
-    pairs = zip(columns, relation.outputs, strict=False)
-    return Relation([(each.name, flow) for each, (_, flow) in pairs], relation.influences)
-
-
-def _all(outputs: Outputs, kind: Influence) -> Sources:
-    return turned(merge(flow for _, flow in outputs).sources, kind)
-
-
-def _joined(*parts: Sources) -> Sources:
-    made: Sources = {}
-    for part in parts:
-        add(made, part)
-    return made
+def _joins_tables(tree: exp.Expr) -> TypeGuard[exp.Table]:
+    return isinstance(tree, exp.Table) and bool(tree.args.get("joins"))
 
 
 def _text(tree: exp.Expr) -> str:

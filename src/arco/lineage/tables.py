@@ -10,8 +10,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.state.table import History, Row, Table
+from servo.contract.task import Confidence, Influence, LineageMethod
 
 KEPT_HOT = timedelta(days=7)
+SPREAD = 32
+"""Of the outputs of an asset over buckets; see `arco.state.table`."""
 
 
 class EdgeRow(Row, frozen=True):
@@ -57,6 +60,8 @@ class ExecutionRow(Row, frozen=True):
     """How many versions went into it where the lists hold only the first; 0 where they hold all."""
     source_fingerprint: str = ""
     """Given with the count: SHA-256 of the sorted ids of all of them, one to a line."""
+    source_list: str = ""
+    """The object that lists all of them, by its digest: Parquet, as long as the run's versions."""
 
 
 class ColumnEdgeRow(Row, frozen=True):
@@ -67,10 +72,10 @@ class ColumnEdgeRow(Row, frozen=True):
     """Empty for what decides about the rows as a whole."""
     source: str
     source_column: str
-    kind: str
+    kind: Influence
     masked: bool
-    method: str
-    confidence: str
+    method: LineageMethod
+    confidence: Confidence
     since: datetime
 
 
@@ -78,8 +83,8 @@ class CoverageRow(Row, frozen=True):
     """How much is known about the newest output of an asset."""
 
     target: str
-    method: str
-    confidence: str
+    method: LineageMethod
+    confidence: Confidence
     coverage_percent: int
     reason: str
     columns: list[str]
@@ -108,10 +113,10 @@ class UseRow(Row, frozen=True):
     source_column: str
     target: str
     target_column: str
-    kind: str
+    kind: Influence
     masked: bool
-    method: str
-    confidence: str
+    method: LineageMethod
+    confidence: Confidence
 
 
 class DependentRow(Row, frozen=True):
@@ -129,6 +134,7 @@ EXECUTIONS = Table(
     "executions",
     ExecutionRow,
     key=["target", "materialization_id", "edge_id"],
+    spread=SPREAD,
     history=History("recorded_at", KEPT_HOT),
 )
 COLUMNS = Table(

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
-from arco.clock import Clock
 from arco.errors import (
     AlreadyExists,
     Corrupt,
@@ -29,19 +28,19 @@ from arco.errors import (
     Unappended,
     Unavailable,
 )
+from arco.log.core import LogCore
 from arco.log.envelope import (
-    MAX_EVENT_BYTES,
     Batch,
     Event,
-    EventTypes,
     Payload,
     encode_batch,
+    encode_payload,
     make_event,
+    oversized,
     unfit,
 )
 from arco.storage import paths
-from arco.storage.port import Store
-from arco.storage.store_clock import StoreClock
+from arco.storage.port import Mode
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -72,7 +71,7 @@ class Signal:
             self._condition.notify_all()
 
     def wait(self, timeout_s: float) -> list[str]:
-        """Names that came in; empty after the time-out."""
+        """Names that came in; empty after the timeout."""
         with self._condition:
             if not self._names and not self._woken:
                 self._condition.wait(timeout_s)
@@ -85,26 +84,20 @@ class Signal:
 class Ledger:
     def __init__(
         self,
-        store: Store,
-        tenant: str,
-        workspace: str,
-        clock: Clock,
-        ids: Callable[[], str],
-        types: EventTypes,
-        store_clock: StoreClock,
+        core: LogCore,
         *,
         source: str = "arco",
         actor: str = "",
         signal: Signal | None = None,
         attempts: int = 4,
     ) -> None:
-        self._store = store
-        self._tenant = tenant
-        self._workspace = workspace
-        self._clock = clock
-        self._ids = ids
-        self._types = types
-        self._store_clock = store_clock
+        self._store = core.store
+        self._tenant = core.manifests.tenant
+        self._workspace = core.manifests.workspace
+        self._clock = core.clock
+        self._ids = core.ids
+        self._types = core.types
+        self._store_clock = core.store_clock
         self._source = source
         self._actor = actor
         self._signal = signal
@@ -149,22 +142,44 @@ class Ledger:
         are in the log once, whatever became of the tries before. Whoever commits the
         events itself, next, need not `notify` the compactor.
         """
-        now = self._clock.now()
-        wrapped = [e if isinstance(e, Event) else self.event(e, time=now) for e in events]
-        for event in wrapped:
-            self._validate(event)
+        now = self._clock.now().replace(tzinfo=UTC)
+        wrapped: list[Event] = []
+        own_envelope_fits = False
+        for each in events:
+            event = each if isinstance(each, Event) else self._wrap(each, now)
+            # What differs between events of our own, but for the data, cannot be unfit.
+            if event is each or not own_envelope_fits:
+                self._check_envelope(event)
+                own_envelope_fits = event is not each
+            self._check_data(event)
+            wrapped.append(event)
         name = batch or self._ids()
         self._put(name, encode_batch(Batch(batch=name, events=wrapped)))
         if notify and self._signal is not None:
             self._signal.notify(name)
         return Receipt(name, tuple(event.id for event in wrapped))
 
-    def _validate(self, event: Event) -> None:
+    def _wrap(self, payload: Payload, now: datetime) -> Event:
+        """`event`, for the many that have nothing to say but the payload."""
+        return Event(
+            id=self._ids(),
+            type=payload.TYPE,
+            version=payload.lowest_version,
+            time=now,
+            source=self._source,
+            tenant_id=self._tenant,
+            workspace_id=self._workspace,
+            actor=self._actor,
+            data=encode_payload(payload),
+        )
+
+    def _check_envelope(self, event: Event) -> None:
         if (reason := unfit(event, self._tenant, self._workspace)) is not None:
-            large = len(event.data) > MAX_EVENT_BYTES
-            raise Invalid(
-                reason, hint="store large values as an object and refer to it" if large else ""
-            )
+            raise Invalid(reason)
+
+    def _check_data(self, event: Event) -> None:
+        if (reason := oversized(event)) is not None:
+            raise Invalid(reason, hint="store large values as an object and refer to it")
         try:
             self._types.decode(event.type, event.version, event.data)
         except Corrupt as error:
@@ -173,7 +188,9 @@ class Ledger:
     def _put(self, name: str, raw: bytes) -> None:
         before = self._store_clock.moment()
         try:
-            self._store.put(paths.inbox(name), raw)
+            # FRESH: a commit that takes the batch early makes it durable itself. If the put
+            # fails, it is put again, and a commit takes it once.
+            self._store.put(paths.inbox(name), raw, Mode.FRESH)
         except (AlreadyExists, Unavailable) as error:
             self._settle(name, raw, error)
         else:
@@ -190,7 +207,7 @@ class Ledger:
                 if isinstance(unknown, AlreadyExists) and self._is_ours(name, raw):
                     return
                 self._clock.sleep(0.05 * 2 ** (attempt - 1))
-                self._store.put(paths.inbox(name), raw)
+                self._store.put(paths.inbox(name), raw, Mode.FRESH)
                 return
             except Corrupt:
                 raise
@@ -216,4 +233,6 @@ class Ledger:
                 return True
         except NotFound:
             return False
-        raise Corrupt(f"another batch is called {name}", hint="check the source of randomness")
+        raise Corrupt(
+            f"another batch has the name {name}", hint="check this machine's source of randomness"
+        )

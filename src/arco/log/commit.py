@@ -3,11 +3,11 @@
 A commit turns inbox batches into positions, a segment and new table files, and
 publishes all of it by creating one object:
 
-    1. find the head, generation n                       (head.py)
-    2. list the inbox; skip what n has under `pending_cleanup`; read the rest; drop
+    1. find the head, generation n
+    2. list the inbox; skip what n has consumed or still to delete; read the rest; drop
        what an earlier commit has consumed
-    3. order the events, give them positions; write the segment and one L0 file
-       for each table that changed; write the changed domain manifests
+    3. order the events, give them positions; write the segment and one change file
+       with all changed rows (tables with many get an L0 file of their own)
     4. create root manifest n+1, only if absent          <- this is the commit
     5. as best effort: write the hint, delete the consumed batches
 
@@ -15,13 +15,15 @@ Why each step is where it is:
 
 - *Head before inbox.* Number n+1 can be created only if nobody committed since
   the head was read, so nothing that the listing showed was consumed by others,
-  except what n itself had not yet deleted, and that is in `pending_cleanup`.
+  except what n itself had not yet deleted, and that is in `consumed` and
+  `pending_cleanup`. A process that has just created n need not read it: if there is
+  an n+1 by now, step 4 fails, and everything is done again from the true head.
   What was consumed is tracked by name; the order of ULIDs decides nothing.
 - *Every path before step 4 carries this attempt's nonce.* What a crashed attempt
   left behind collides with nobody, is referred to by nobody, and goes with GC.
 - *Step 4 is the only step that counts.* A crash before it changes nothing; a
   crash after it loses nothing. No reader can see half of it.
-- *Created, exists, or unknown.* After a time-out the number is read back: our
+- *Created, exists, or unknown.* After a timeout the number is read back: our
   commit id there means that it was us. The same bytes are put again otherwise,
   never other bytes under the same number.
 - *A batch leaves `pending_cleanup` only when a listing, made after the head was
@@ -41,65 +43,41 @@ Why each step is where it is:
   are numbers beyond its own, and the next one is not its child, the commit is
   void; it withdraws its manifest and touches nothing else.
 
-Steps 1, 4 and 5 are in publish.py. Merges, rebuilds and rollbacks publish there, too: they have no
-events, and swap files instead.
+`Committer._commit` is these steps for events; `publish` is steps 1, 4 and 5 for merges, rebuilds
+and rollbacks, which have no events, and swap files instead. How each step is done is said where
+that is done: the head in head.py, the inbox in inbox.py, creating and settling in publish.py,
+deleting in cleanup.py.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Protocol
+from operator import itemgetter
 
 import msgspec
 
 from arco.errors import Unavailable
 from arco.log import segment as segments
+from arco.log.cleanup import delete_quietly
+from arco.log.core import LogCore
 from arco.log.envelope import Recorded
 from arco.log.head import Head
-from arco.log.inbox import Inbox, Taken
+from arco.log.inbox import Inbox, InboxBatches
 from arco.log.manifest import SegmentRef, sha256
-from arco.log.publish import Domains, Proposal, Publisher, delete_quietly
+from arco.log.projection import AddedFiles, EncodedFile, Projection, Projector, write_files
+from arco.log.publish import Proposal, Publication, Publisher
 from arco.storage import paths
-from arco.storage.own import put_own
-from arco.storage.parallel import each
 
 log = logging.getLogger(__name__)
 
-
-class Projection(Protocol):
-    """The files that a batch of events adds to the tables."""
-
-    @property
-    def files(self) -> Sequence[Callable[[], tuple[str, bytes]]]:
-        """Each makes one file. All must be called before `domains` is asked."""
-
-    @property
-    def skipped(self) -> Mapping[str, int]:
-        """Facts that a fold could not take, by kind."""
-
-    def domains(self, current: Domains) -> Domains:
-        """`current` with these files added; only the domains that change."""
-
-
-class Projector(Protocol):
-    """Folds events over the state of a head. Implemented by `arco.state`."""
-
-    def consumed(self, head: Head, names: Iterable[str]) -> set[str]:
-        """Those of `names` that commits up to `head` have consumed."""
-
-    def prepare(
-        self,
-        head: Head,
-        events: Sequence[Recorded],
-        segment: SegmentRef | None,
-        batches: Sequence[str],
-        now: datetime,
-    ) -> Projection: ...
-
-    def committed(self, head: Head, projection: Projection) -> None: ...
+OWN = 16
+"""So many of a process's own commits are remembered, for the threads that wait for them."""
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -109,104 +87,98 @@ class Committed(msgspec.Struct, frozen=True):
     """Whether the inbox held more than one commit takes."""
 
 
-class Nothing(msgspec.Struct, frozen=True):
+class NothingToCommit(msgspec.Struct, frozen=True):
     head: Head
 
 
-Outcome = Committed | Nothing
+Outcome = Committed | NothingToCommit
 
 
-class _Attempt(msgspec.Struct):
+class _Written(msgspec.Struct):
     """Files already written for a set of batches; good for any head with the same position."""
 
     position: int
     base_generation: int
-    taken: Taken
+    taken: InboxBatches
     events: list[Recorded]
     segment: SegmentRef | None
     projection: Projection
+    added: AddedFiles
 
 
 class Committer:
     """Takes the inbox and publishes it. Any number of them may run on one workspace."""
 
     def __init__(
-        self,
-        publisher: Publisher,
-        inbox: Inbox,
-        projector: Projector,
-        ids: Callable[[], str],
+        self, core: LogCore, publisher: Publisher, inbox: Inbox, projector: Projector
     ) -> None:
+        self._core = core
+        self._store = core.store
+        self._manifests = core.manifests
         self._publisher = publisher
-        self._store = publisher.store
-        self._manifests = publisher.manifests
         self._inbox = inbox
         self._projector = projector
-        self._clock = publisher.clock
-        self._store_clock = publisher.store_clock
-        self._ids = ids
         # One commit at a time in this process: whoever waits here finds its batch
         # committed by the one before. Correctness does not depend on it.
         self._lock = threading.Lock()
+        self._own: deque[Head] = deque(maxlen=OWN)
 
     def commit(self, names: Sequence[str] = ()) -> Outcome:
         """Commit what is in the inbox; `names` are known to be there, or were."""
-        with self._lock:
+        with self._lock, _collector_paused():
             return self._commit(names)
+
+    def _commit(self, names: Sequence[str]) -> Outcome:
+        publication = self._publisher.begin()
+        written: _Written | None = None
+        while True:
+            head = publication.head()  # 1
+            if written is None or not self._is_still_good(written, head):
+                taken = self._without_consumed(head, self._inbox.take(head, names))  # 2
+                if not taken.batches and not taken.rejections:
+                    if not publication.is_newest(head):
+                        continue
+                    delete_quietly(self._store, map(paths.inbox, taken.leftovers))
+                    return NothingToCommit(head)
+                written = self._write(head, taken)  # 3
+            created = publication.try_create(head, _proposal(head, written))  # 4
+            if created is not None:
+                publication.settle(created)  # 5
+                self._own.append(created)
+                self._projector.committed(created, written.projection, written.added)
+                return Committed(created, len(written.events), written.taken.more)
 
     def commit_batch(self, name: str, since: int) -> Head:
         """Commit until `name` is consumed, by whomever; the generation that did it.
 
         `since` is a generation from before the batch was appended.
         """
-        with self._lock:
+        with self._lock, _collector_paused():
             while True:
-                found, since = self._consumer_of(name, since)
-                if found is not None:
-                    return found
-                if isinstance(outcome := self._commit((name,)), Nothing):
-                    found, since = self._consumer_of(name, since)
-                    if found is None:
-                        raise Unavailable(
-                            f"batch {name} is neither in the inbox nor in a commit yet",
-                            hint="it is durable; the store's listing may lag behind: look again",
-                        )
-                    return found
-                if name in outcome.head.manifest.consumed:
+                for own in reversed(self._own):
+                    if own.generation > since and name in own.manifest.consumed:
+                        return own
+                outcome = self._commit((name,))
+                if isinstance(outcome, Committed) and name in outcome.head.manifest.consumed:
                     return outcome.head
+                generation, since = self._consumer_of(name, since)
+                if generation is not None:
+                    return generation
+                if isinstance(outcome, NothingToCommit):
+                    raise Unavailable(
+                        f"batch {name} is neither in the inbox nor in a commit yet",
+                        hint="it is durable, but the store does not list it yet; try again",
+                    )
 
     def _consumer_of(self, name: str, since: int) -> tuple[Head | None, int]:
         head = self._manifests.head()
         for generation in range(since + 1, head.generation + 1):
-            found = self._manifests.read(generation)
-            if name in found.manifest.consumed:
-                return found, generation
+            candidate = self._manifests.read(generation)
+            if name in candidate.manifest.consumed:
+                return candidate, generation
         return None, max(since, head.generation)
 
-    def _commit(self, names: Sequence[str]) -> Outcome:
-        attempt: _Attempt | None = None
-        seen: Head | None = None
-
-        def propose(head: Head) -> Proposal | None:
-            nonlocal attempt, seen
-            seen = head
-            if attempt is None or not self._still_good(attempt, head):
-                taken = self._once(head, self._inbox.take(head, names))
-                if not taken.batches and not taken.rejections:
-                    delete_quietly(self._store, map(paths.inbox, taken.leftovers))
-                    return None
-                attempt = self._write(head, taken)
-            return self._proposal(head, attempt)
-
-        created = self._publisher.publish(propose)
-        if created is None:
-            assert seen is not None
-            return Nothing(seen)
-        assert attempt is not None
-        self._projector.committed(created, attempt.projection)
-        return Committed(created, len(attempt.events), attempt.taken.more)
-
-    def _once(self, head: Head, taken: Taken) -> Taken:
+    def _without_consumed(self, head: Head, taken: InboxBatches) -> InboxBatches:
         """Without the batches that an earlier commit has consumed: those are leftovers."""
         names = [batch.name for batch in taken.batches]
         names += [rejection.name for rejection in taken.rejections]
@@ -221,29 +193,28 @@ class Committer:
             leftovers=tuple(sorted({*taken.leftovers, *again})),
         )
 
-    def _still_good(self, attempt: _Attempt, head: Head) -> bool:
+    def _is_still_good(self, written: _Written, head: Head) -> bool:
         """Whether only merges were published since: they move no position and no row."""
-        if head.manifest.position != attempt.position:
-            return False
-        between = range(attempt.base_generation + 1, head.generation + 1)
-        kinds = [self._manifests.read(g).manifest for g in between]
-        return all(m.kind == "merge" for m in kinds)
+        return head.manifest.position == written.position and not self._manifests.rewritten(
+            written.base_generation, head
+        )
 
-    def _write(self, head: Head, taken: Taken) -> _Attempt:
-        now = self._store_clock.now()
+    def _write(self, head: Head, taken: InboxBatches) -> _Written:
+        now = self._core.store_clock.now()
         events = self._positioned(head, taken, now)
-        segment, raw = self._segment(events)
+        files: list[Callable[[], EncodedFile]] = []
+        segment = None
+        if events:
+            encoded, segment = self._segment(events)
+            files.append(lambda: encoded)
         names = [batch.name for batch in taken.batches]
         projection = self._projector.prepare(head, events, segment, names, now)
-        files = list(projection.files)
-        if segment is not None:
-            path = segment.path
-            files.insert(0, lambda: (path, raw))
-        # One file is made while the disk or the network has others.
-        each(self._store, lambda make: put_own(self._store, *make(), self._clock), files)
-        return _Attempt(head.manifest.position, head.generation, taken, events, segment, projection)
+        added = write_files(self._core, [*files, *projection.files])
+        return _Written(
+            head.manifest.position, head.generation, taken, events, segment, projection, added
+        )
 
-    def _positioned(self, head: Head, taken: Taken, now: datetime) -> list[Recorded]:
+    def _positioned(self, head: Head, taken: InboxBatches, now: datetime) -> list[Recorded]:
         """Give the events their positions, in one order whatever batches they came in.
 
         An object from the future, as a local disk may hold one, was received now.
@@ -253,7 +224,7 @@ class Committer:
             for batch in taken.batches
             for event, payload in batch.events
         ]
-        arrivals.sort(key=lambda arrival: arrival[:2])
+        arrivals.sort(key=itemgetter(0, 1))
         log_time = head.manifest.log_time
         recorded = []
         for position, (_, received, event, payload) in enumerate(
@@ -263,31 +234,68 @@ class Committer:
             recorded.append(Recorded(position, log_time, event, payload))
         return recorded
 
-    def _segment(self, events: Sequence[Recorded]) -> tuple[SegmentRef | None, bytes]:
-        if not events:
-            return None, b""
+    def _segment(self, events: Sequence[Recorded]) -> tuple[EncodedFile, SegmentRef]:
         raw = segments.encode(events)
         first, last = events[0].position, events[-1].position
-        path = paths.segment(first, last, self._ids())
-        return SegmentRef(path, sha256(raw), len(raw), first, last), raw
+        path = paths.segment(first, last, self._core.ids())
+        ref = SegmentRef(path, sha256(raw), len(raw), first, last)
+        return EncodedFile(path, raw, ref), ref
 
-    def _proposal(self, head: Head, attempt: _Attempt) -> Proposal:
-        skipped = dict(attempt.projection.skipped)
-        for recorded in attempt.events:
-            if recorded.payload is None:
-                kind = f"{recorded.event.type}@{recorded.event.version}"
-                skipped[kind] = skipped.get(kind, 0) + 1
-        taken = attempt.taken
-        last = attempt.events[-1] if attempt.events else None
-        rejected = tuple(r.name for r in taken.rejections)
-        return Proposal(
-            kind="events",
-            domains=attempt.projection.domains(self._manifests.domains(head)),
-            position=last.position if last else head.manifest.position,
-            log_time=last.received_at if last else head.manifest.log_time,
-            segment=attempt.segment,
-            consumed=tuple(b.name for b in taken.batches) + rejected,
-            rejected=rejected,
-            skipped=skipped,
-            pending=taken.leftovers,
-        )
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without Python's search for reference cycles.
+
+    A commit makes hundreds of thousands of objects and no cycles: the search would take a
+    fifth of its time. Two threads may pause it at once; the last one to end leaves it on.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def publish(publication: Publication, propose: Callable[[Head], Proposal | None]) -> Head | None:
+    """Publish a generation without events of its own; None if there is nothing to publish.
+
+    `propose` makes it from the head, with files that are written already. Raises what
+    `Publication` raises.
+    """
+    while True:
+        head = publication.head()
+        proposal = propose(head)
+        if proposal is None:
+            if publication.is_newest(head):
+                return None
+            continue
+        created = publication.try_create(head, proposal)
+        if created is not None:
+            publication.settle(created)
+            return created
+
+
+def _proposal(head: Head, written: _Written) -> Proposal:
+    skipped = dict(written.projection.skipped)
+    for recorded in written.events:
+        if recorded.payload is None:
+            kind = f"{recorded.event.type}@{recorded.event.version}"
+            skipped[kind] = skipped.get(kind, 0) + 1
+    taken, root = written.taken, head.manifest
+    last = written.events[-1] if written.events else None
+    rejected = tuple(r.name for r in taken.rejections)
+    l0 = {table: (*root.l0.get(table, ()), ref) for table, ref in written.added.l0.items()}
+    return Proposal(
+        kind="events",
+        changes=root.changes + written.added.changes,
+        l0={**root.l0, **l0},
+        position=last.position if last else root.position,
+        log_time=last.received_at if last else root.log_time,
+        segment=written.segment,
+        consumed=tuple(b.name for b in taken.batches) + rejected,
+        rejected=rejected,
+        skipped=skipped,
+        pending=taken.leftovers,
+    )

@@ -118,17 +118,17 @@ def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
     if batch.format != BATCH_FORMAT:
         raise Corrupt(f"batch format {batch.format}; this program reads {BATCH_FORMAT}")
     if batch.batch != name:
-        raise Corrupt(f"this is batch {batch.batch[:100]!r}, under another name")
+        raise Corrupt(f"this is batch {batch.batch[:100]!r}, stored under another name")
     if not 0 < len(batch.events) <= MAX_BATCH_EVENTS:
         raise Corrupt(f"{len(batch.events)} events; between 1 and {MAX_BATCH_EVENTS} are allowed")
     for event in batch.events:
-        if (reason := unfit(event, tenant, workspace)) is not None:
+        if (reason := unfit(event, tenant, workspace) or oversized(event)) is not None:
             raise Corrupt(reason)
     return batch
 
 
 def unfit(event: Event, tenant: str, workspace: str) -> str | None:
-    """Why the log of a workspace cannot hold an event; None if it can.
+    """Why the log of a workspace cannot hold an event's envelope; None if it can.
 
     What a column of the log cannot hold would stop every commit from there on.
     """
@@ -144,18 +144,29 @@ def unfit(event: Event, tenant: str, workspace: str) -> str | None:
             f"event {event.id[:100]!r}: {field} has text that UTF-8 cannot hold, or more than "
             f"{MAX_TEXT_BYTES} bytes of it"
         )
-    if len(event.data) > MAX_EVENT_BYTES:
-        return (
-            f"event {event.id} ({event.type}) has {len(event.data)} bytes of data; "
-            f"the limit is {MAX_EVENT_BYTES}"
-        )
     if not 1 <= event.version <= MAX_VERSION or not 1 < event.time.year < 9999:
         return f"event {event.id}: version {event.version} or time is out of range"
     return None
 
 
+def oversized(event: Event) -> str | None:
+    """Why the log cannot hold an event's data; None if it can."""
+    if len(event.data) <= MAX_EVENT_BYTES:
+        return None
+    return (
+        f"event {event.id} ({event.type}) has {len(event.data)} bytes of data; "
+        f"the limit is {MAX_EVENT_BYTES}"
+    )
+
+
 def _overlong(event: Event) -> str | None:
     """The first text field that is not UTF-8, or longer than MAX_TEXT_BYTES."""
+    texts = (
+        f"{event.id}{event.type}{event.source}{event.idempotency_key}{event.correlation_id}"
+        f"{event.causation_id}{event.actor}{event.traceparent}"
+    )
+    if len(texts) <= MAX_TEXT_BYTES and texts.isascii():  # all of them at once
+        return None
     for field in _TEXT_FIELDS:
         value = getattr(event, field)
         if value is None or (value.isascii() and len(value) <= MAX_TEXT_BYTES):
@@ -187,15 +198,15 @@ class EventTypes:
         self._types: dict[str, type[Payload]] = {}
         for payload in payloads:
             if self._types.setdefault(payload.TYPE, payload) is not payload:
-                raise Invalid(f"two payloads are called {payload.TYPE!r}")
+                raise Invalid(f"two payloads have the type {payload.TYPE!r}")
         self._decoders: Mapping[str, msgspec.json.Decoder[Any]] = {
             name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
         }
 
     def decode(self, type_: str, version: int, data: bytes | msgspec.Raw) -> Payload | None:
         """The typed payload; None for an unknown type or version. Raises Corrupt."""
-        known = self._types.get(type_)
-        if known is None or version > known.VERSION:
+        payload = self._types.get(type_)
+        if payload is None or version > payload.VERSION:
             return None
         try:
             return self._decoders[type_].decode(data)  # type: ignore[no-any-return]

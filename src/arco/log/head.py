@@ -3,7 +3,7 @@
 The head is the root manifest with the greatest generation. It is found from a
 hint by probing upwards. The hint may be stale, lost, or even have gone back: it
 only says where to start. What must hold is that every generation between the
-starting point and the head exists. GC removes generations from below, and only
+starting point and the head exists. GC thins out generations from below, and only
 such that are older than its age gate. So a start is safe if this process saw it as
 the head less than a tenth of the gate ago, or if it was published less than that ago;
 a time in the future says that a clock is wrong. Any other start is confirmed by a
@@ -17,18 +17,24 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import Corrupt, Error, NotFound
+from arco.epoch import EPOCH
+from arco.errors import Contended, Corrupt, Error, NotFound
+from arco.log.contents import GenerationTables
 from arco.log.manifest import (
     FORMAT,
     DomainManifest,
+    FileRef,
     Floor,
     Hint,
+    HistoryList,
+    HistoryRef,
     Ref,
     RootManifest,
     decode,
@@ -43,8 +49,8 @@ from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import listed_surely, read_checked
 from arco.storage.store_clock import BOUND
 
-EPOCH = datetime(1970, 1, 1)
 AGE_GATE = timedelta(hours=24)
+M = TypeVar("M", DomainManifest, HistoryList)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -95,7 +101,7 @@ class Manifests:
         self.clock = clock
         self.age_gate = age_gate
         self._cache_size = cache
-        self._domains: OrderedDict[str, DomainManifest] = OrderedDict()
+        self._cached: OrderedDict[str, DomainManifest | HistoryList] = OrderedDict()
         self._lock = threading.Lock()
         self._known: Head | None = None
         self._known_at = (0.0, EPOCH)
@@ -107,9 +113,16 @@ class Manifests:
         if start is None:
             return genesis(self.tenant, self.workspace)
         now = (self.clock.monotonic(), self.clock.now())
-        found = self._probe(start)
-        self._known, self._known_at = found, now
-        return found
+        head = self._probe(start)
+        self._known, self._known_at = head, now
+        return head
+
+    def assumed(self) -> Head | None:
+        """What was the head a short while ago; None if that is unknown or too long ago.
+
+        For a writer that creates the number after it: if another has, the create fails.
+        """
+        return self._known if self._known is not None and self._was_just_head() else None
 
     def _start(self) -> Head | None:
         if self._known is not None and self._was_just_head():
@@ -152,16 +165,16 @@ class Manifests:
     def _probe(self, start: Head) -> Head:
         """Gallop up from a generation that exists, then search the gap."""
         low, step = start, 1
-        while (found := self.find(low.generation + step)) is not None:
-            low, step = found, step * 2
+        while (head := self.find(low.generation + step)) is not None:
+            low, step = head, step * 2
         high = low.generation + step
         while high - low.generation > 1:
             middle = (low.generation + high) // 2
-            found = self.find(middle)
-            if found is None:
+            head = self.find(middle)
+            if head is None:
                 high = middle
             else:
-                low = found
+                low = head
         return low
 
     def find(self, generation: int) -> Head | None:
@@ -186,36 +199,39 @@ class Manifests:
         return Head(root, sha256(raw))
 
     def domain(self, ref: Ref) -> DomainManifest:
-        found = self._domains.get(ref.sha256)
-        if found is None:
+        return self._read_cached(ref, DomainManifest)
+
+    def history(self, ref: HistoryRef) -> tuple[FileRef, ...]:
+        """The history files of a table."""
+        return self._read_cached(ref.list, HistoryList).files
+
+    def _read_cached(self, ref: Ref, cls: type[M]) -> M:
+        cached = self._cached.get(ref.sha256)
+        if cached is None:
             try:
-                found = read_checked(self.store, ref.path, lambda raw: _domain(raw, ref))
+                read = read_checked(self.store, ref.path, lambda raw: _verified(raw, ref, cls))
             except NotFound:
                 raise Corrupt(f"{ref.path} is missing", hint="run `servo admin fsck`") from None
-            self.remember(ref, found)
-        return found
+            self.remember(ref, read)
+            return read
+        assert isinstance(cached, cls)
+        return cached
 
-    def remember(self, ref: Ref, manifest: DomainManifest) -> None:
+    def remember(self, ref: Ref, manifest: DomainManifest | HistoryList) -> None:
         with self._lock:
-            self._domains[ref.sha256] = manifest
-            while len(self._domains) > self._cache_size:
-                self._domains.popitem(last=False)
+            self._cached[ref.sha256] = manifest
+            while len(self._cached) > self._cache_size:
+                self._cached.popitem(last=False)
+
+    def contents(self, head: Head) -> GenerationTables:
+        return GenerationTables(self, head)
 
     def rewritten(self, since: int, head: Head) -> bool:
-        """Whether rows changed without an event between two generations, or that is unknown.
+        """Whether rows changed without an event after a generation, up to `head`.
 
         A rebuild and a rollback do that: what was derived from the older one is void.
         """
-        if head.generation - since > 64:
-            return True  # not worth reading that many manifests
-        for generation in range(since + 1, head.generation + 1):
-            found = self.find(generation)
-            if found is None or found.manifest.kind not in ("events", "merge"):
-                return True
-        return False
-
-    def domains(self, head: Head) -> dict[str, DomainManifest]:
-        return {name: self.domain(ref) for name, ref in head.manifest.domains.items()}
+        return head.manifest.rewritten_at > since
 
     def hint(self) -> Hint | None:
         try:
@@ -227,8 +243,11 @@ class Manifests:
         """Point at `head`, unless the hint is already past it."""
         current = self.hint()
         if current is None or current.generation < head.generation:
-            raw = encode_sealed(Hint(head.generation, head.sha256))
-            self.store.put(paths.HINT, raw, Mode.OVERWRITE)
+            self.put_hint(head)
+
+    def put_hint(self, head: Head) -> None:
+        raw = encode_sealed(Hint(head.generation, head.sha256))
+        self.store.put(paths.HINT, raw, Mode.OVERWRITE)
 
     def advance(self, head: Head) -> None:
         """Remember a head that this process created."""
@@ -237,43 +256,104 @@ class Manifests:
             self._known_at = (self.clock.monotonic(), self.clock.now())
 
     def floor(self) -> int:
-        """The lowest generation that GC promises to keep.
+        """The lowest generation from which on all are kept."""
+        return self.kept().generation
 
-        Floors are numbered objects, and the greatest holds: one that arrives late, or
+    def kept(self) -> Floor:
+        """Which generations GC promises to keep.
+
+        Floors are numbered objects, and the greatest number holds: one that arrives late, or
         from a collector that slept, cannot put it back.
         """
-        return max(self._floors(), default=1)
+        return self._newest_floor()[1]
 
-    def raise_floor(self, generation: int) -> None:
-        """Let nobody open what lies below. Whoever does this looks at the pins only after it."""
-        below = sorted(self._floors())
-        if generation <= max(below, default=1):
+    def _newest_floor(self) -> tuple[int, Floor]:
+        while True:
+            number = max(self._floors(), default=0)
+            if number == 0:
+                return 0, Floor(1)
+            with contextlib.suppress(NotFound):  # removed since: there is a newer one
+                return number, self._read_floor(paths.floor(number))
+
+    def _read_floor(self, path: str) -> Floor:
+        return read_checked(self.store, path, lambda raw: decode_sealed(raw, Floor, path))
+
+    def floor_number(self) -> int:
+        """The number of the newest floor; 0 if there is none."""
+        return self._newest_floor()[0]
+
+    def raise_floor(self, floor: Floor) -> None:
+        """Let nobody open what is not kept. Whoever does this looks at the pins only after it.
+
+        Raises Contended if another collector was faster.
+        """
+        number, current = self._newest_floor()
+        if floor == current:
             return
-        floor = encode_sealed(Floor(generation))
-        put_own(self.store, paths.floor(generation), floor, self.clock, Mode.CREATE)
-        for number in below[:-1]:  # one stays, for whoever lists while this goes on
-            with contextlib.suppress(Error):
-                self.store.delete(paths.floor(number))
+        allowed = {*current.thinned_numbers(), *range(current.generation, floor.generation)}
+        beyond = set(floor.thinned_numbers()) - allowed
+        if floor.generation < current.generation or beyond:
+            raise Contended("another gc changed the floor at the same time", hint="try again")
+        self._put_floor(number + 1, encode_sealed(floor))
+        for older in sorted(self._floors()):
+            if older < number:  # one stays, for whoever lists while this goes on
+                with contextlib.suppress(Error):
+                    self.store.delete(paths.marks(older))
+                    self.store.delete(paths.floor(older))
+
+    def _put_floor(self, number: int, raw: bytes) -> None:
+        path = paths.floor(number)
+        try:
+            put_own(self.store, path, raw, self.clock, Mode.CREATE)
+        except Corrupt:
+            raise Contended(
+                "another gc changed the floor at the same time", hint="try again"
+            ) from None
 
     def _floors(self) -> Iterator[int]:
         for meta in listed_surely(self.store, paths.FLOORS):
-            if (generation := paths.floor_generation(meta.path)) is not None:
-                yield generation
+            if (number := paths.floor_number(meta.path)) is not None:
+                yield number
 
-    def first_where(self, holds: Callable[[Head], bool], low: int, high: Head) -> Head | None:
-        """The first generation in low..high for which a monotone predicate holds."""
+    def first_where(
+        self, holds: Callable[[Head], bool], kept: Floor, high: Head
+    ) -> tuple[Head | None, int]:
+        """The first kept generation for which a monotone predicate holds, up to `high`.
+
+        With the generation kept right before it; 0 if there is none.
+        """
+        numbers = KeptGenerations(kept, high.generation)
         if not holds(high):
-            return None
-        best = high
-        while low < best.generation:
-            middle = (low + best.generation) // 2
-            found = self.read(middle)
-            if holds(found):
-                best = found
+            return None, high.generation
+        best, low, top = high, 0, len(numbers) - 1
+        while low < top:
+            middle = (low + top) // 2
+            candidate = self.read(numbers[middle])
+            if holds(candidate):
+                best, top = candidate, middle
             else:
                 low = middle + 1
-        return best
+        return best, numbers[top - 1] if top else 0
 
 
-def _domain(raw: bytes, ref: Ref) -> DomainManifest:
-    return decode(verified(raw, ref.sha256, ref.path), DomainManifest, ref.path)
+class KeptGenerations(Sequence[int]):
+    """The numbers of all generations that a floor keeps, up to a head, in order."""
+
+    def __init__(self, kept: Floor, newest: int) -> None:
+        self._kept = kept
+        self._newest = newest
+
+    def __len__(self) -> int:
+        return len(self._kept.thinned) + self._newest + 1 - self._kept.generation
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= len(self):
+            raise IndexError(index)
+        thinned = self._kept.thinned
+        if index < len(thinned):
+            return thinned[index].generation
+        return self._kept.generation + index - len(thinned)
+
+
+def _verified(raw: bytes, ref: Ref, cls: type[M]) -> M:
+    return decode(verified(raw, ref.sha256, ref.path), cls, ref.path)

@@ -25,7 +25,8 @@ from arco.errors import (
     NotFound,
     Unavailable,
 )
-from arco.log.envelope import MAX_BATCH_BYTES, Event, EventTypes, Payload, decode_batch
+from arco.log.core import LogCore
+from arco.log.envelope import MAX_BATCH_BYTES, Event, Payload, decode_batch
 from arco.log.head import Head
 from arco.log.manifest import decode_sealed
 from arco.storage import paths
@@ -33,7 +34,6 @@ from arco.storage.own import put_own
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.storage.seal import read_checked, seal
-from arco.storage.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Rejection(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class InboxBatches(msgspec.Struct, frozen=True):
     batches: list[ReceivedBatch]
     rejections: list[Rejection]
     leftovers: tuple[str, ...]
@@ -68,7 +68,15 @@ class Taken(msgspec.Struct, frozen=True):
     """Whether batches were left for the next commit."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class _Listing(msgspec.Struct, frozen=True):
+    fresh: dict[str, ObjectMeta]
+    """Not consumed by earlier commits, as far as the head tells."""
+    leftovers: tuple[str, ...]
+    stopped_at: str
+    """The last path that was looked at; empty if everything was."""
+
+
+class CommitLimits(msgspec.Struct, frozen=True):
     """How much one commit takes; the rest waits for the next one."""
 
     batches: int = 2_000
@@ -78,38 +86,65 @@ class Limits(msgspec.Struct, frozen=True):
 class Inbox:
     def __init__(
         self,
-        store: Store,
-        types: EventTypes,
-        store_clock: StoreClock,
+        core: LogCore,
         *,
-        limits: Limits | None = None,
+        limits: CommitLimits | None = None,
     ) -> None:
-        self._store = store
-        self._types = types
-        self._store_clock = store_clock
-        self._limits = limits or Limits()
+        self._store = core.store
+        self._types = core.types
+        self._store_clock = core.store_clock
+        self._limits = limits or CommitLimits()
         self._complaints: set[str] = set()
 
-    def take(self, head: Head, names: Sequence[str] = ()) -> Taken:
+    def take(self, head: Head, names: Sequence[str] = ()) -> InboxBatches:
         """Read unconsumed batches. The head must have been read before this is called.
 
         `names` come first, so that a batch somebody waits for does not queue
         behind a flood.
         """
-        pending = set(head.manifest.pending_cleanup)
-        present: dict[str, ObjectMeta] = {}
-        for meta in self._store.list(paths.INBOX):
-            if meta.path.endswith(".json"):
-                present[paths.inbox_name(meta.path)] = meta
-                self._store_clock.listed(meta.path, meta.last_modified)
+        pending = {*head.manifest.consumed, *head.manifest.pending_cleanup}
+        listing = self._listed(pending)
         # Notifications may come twice; a batch must not.
-        first = dict.fromkeys(name for name in names if name in present)
-        ordered = [present[name] for name in first]
-        ordered += [meta for name, meta in present.items() if name not in first]
-        fresh = [meta for meta in ordered if paths.inbox_name(meta.path) not in pending]
-        leftovers = tuple(sorted(pending & present.keys()))
-        chosen = self._within_limits(fresh)
-        return self._read(head, chosen, leftovers, more=len(chosen) < len(fresh))
+        first = dict.fromkeys(name for name in names if name not in pending)
+        asked = {name: meta for name in first if (meta := listing.fresh.get(name)) is not None}
+        if listing.stopped_at:
+            beyond = [name for name in first if name not in asked]
+            asked |= dict(filter(None, each(self._store, self._look, beyond)))
+        ordered = [*asked.values()]
+        ordered += [meta for name, meta in listing.fresh.items() if name not in asked]
+        chosen = self._within_limits(ordered)
+        more = bool(listing.stopped_at) or len(chosen) < len(ordered)
+        return self._read(head, chosen, listing.leftovers, more=more)
+
+    def _listed(self, pending: set[str]) -> _Listing:
+        """What the inbox holds, as far as one commit needs to know: a flood is not listed whole."""
+        fresh: dict[str, ObjectMeta] = {}
+        present: set[str] = set()
+        count = size = 0
+        for meta in self._store.list(paths.INBOX):
+            if not meta.path.endswith(".json"):
+                continue
+            name = paths.inbox_name(meta.path)
+            self._store_clock.listed(meta.path, meta.last_modified)
+            if name in pending:
+                present.add(name)
+                continue
+            fresh[name] = meta
+            if name in self._complaints:
+                continue  # it stays there, and must not hide what comes after it
+            count += 1
+            size += meta.size if meta.size <= MAX_BATCH_BYTES else 0
+            if count > self._limits.batches or size > self._limits.bytes + MAX_BATCH_BYTES:
+                # Of what lies beyond nobody knows whether it was deleted.
+                unseen = {name for name in pending if paths.inbox(name) > meta.path}
+                return _Listing(fresh, tuple(sorted(present | unseen)), meta.path)
+        return _Listing(fresh, tuple(sorted(present)), "")
+
+    def _look(self, name: str) -> tuple[str, ObjectMeta] | None:
+        try:
+            return name, self._store.head(paths.inbox(name))
+        except NotFound:
+            return None  # another committer took it
 
     def _within_limits(self, metas: Iterable[ObjectMeta]) -> list[ObjectMeta]:
         chosen: list[ObjectMeta] = []
@@ -124,8 +159,8 @@ class Inbox:
 
     def _read(
         self, head: Head, metas: list[ObjectMeta], leftovers: tuple[str, ...], *, more: bool
-    ) -> Taken:
-        taken = Taken([], [], leftovers, more)
+    ) -> InboxBatches:
+        taken = InboxBatches([], [], leftovers, more)
         unread: Unavailable | None = None
 
         def read(meta: ObjectMeta) -> ReceivedBatch | Rejection | Unavailable | None:
@@ -183,7 +218,7 @@ class Inbox:
 
     def _complain(self, name: str, problem: str) -> None:
         """Log once for each object, however often it is met."""
-        if name not in self._complaints and len(self._complaints) < 1_000:
+        if name not in self._complaints and len(self._complaints) < 100_000:
             self._complaints.add(name)
             log.error("%r in the inbox %s; it stays there, and stops nobody", name[:200], problem)
 
@@ -203,7 +238,7 @@ class Inbox:
         except NotFound:
             return None  # another committer has set it aside
         except Error as error:
-            self._complain(rejection.name, f"cannot be set aside: {error}")
+            self._complain(rejection.name, f"cannot be moved to the rejected objects: {error}")
             return None
         return rejection
 

@@ -1,8 +1,15 @@
 """Manifests: what a generation consists of.
 
-A *root manifest* is one generation of a workspace. It refers, by path and
-SHA-256, to one *domain manifest* for each domain, which lists the files of the
-domain's tables. All of them are immutable.
+A *root manifest* is one generation of a workspace. It refers to
+
+- the *change files* of the latest commits, with the few rows that each commit changed in any
+  table, and the L0 files of commits that changed many rows of one;
+- by path and SHA-256, one *domain manifest* for each domain, which lists the base files of
+  the domain's tables, and refers to the lists of their history files.
+
+All of them are immutable. A commit writes a root manifest alone: domain manifests and lists
+are written by merges, so that what a commit writes does not grow with history, nor with the
+tables that it does not touch.
 
 Root manifests carry their own checksum; everything else is referred to with one.
 A reader refuses what it does not understand: a format above its own, or a
@@ -20,8 +27,9 @@ import msgspec
 from arco.errors import Corrupt, Unreadable
 from arco.storage.seal import seal, unseal
 
-FORMAT = 2
-"""2: root manifests are sealed, the floor is numbered, consumed batches are a table."""
+FORMAT = 3
+"""2: root manifests are sealed, the floor is numbered, consumed batches are a table.
+3: change files in the root manifest, history in lists of its own, thinned generations."""
 FEATURES: frozenset[str] = frozenset()
 """Features beyond the format that this program can read."""
 
@@ -42,13 +50,81 @@ class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: tuple[int, int]
     """Lowest and highest row_version."""
     created_at: datetime
-    day: date | None = None
-    """Of history files: the day that all rows belong to."""
+    days: tuple[date, date] | None = None
+    """Of history files: the first and the last day that it is for."""
+    table: str = ""
+    """Of a change file, which holds rows of several tables: whose rows are meant."""
+
+
+class TableChanges(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of one table in a change file."""
+
+    rows: int
+    buckets: tuple[int, int]
+    versions: tuple[int, int]
+    columns: int
+    """How many columns the table had for whoever wrote it. They are only ever added: a program
+    that knows fewer must not write these rows again."""
+
+
+class ChangesRef(msgspec.Struct, frozen=True):
+    """One change file: the rows that a commit, or several, changed in some tables."""
+
+    path: str
+    bytes: int
+    sha256: str
+    versions: tuple[int, int]
+    """Lowest and highest row_version."""
+    created_at: datetime
+    tables: dict[str, TableChanges]
+    """Each table (`domain.name`) whose rows still count here."""
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables.values())
+
+    def of(self, table: str) -> FileRef:
+        """The rows of one table, as if they were a file."""
+        own = self.tables[table]
+        return FileRef(
+            self.path,
+            own.rows,
+            self.bytes,
+            self.sha256,
+            footer_bytes=0,
+            footer_sha256="",
+            buckets=own.buckets,
+            shard=("", "\U0010ffff"),
+            versions=own.versions,
+            created_at=self.created_at,
+            table=table,
+        )
 
 
 class ColumnSpec(msgspec.Struct, frozen=True):
     name: str
     type: str
+
+
+class Ref(msgspec.Struct, frozen=True):
+    path: str
+    sha256: str
+    bytes: int
+
+
+class HistoryRef(msgspec.Struct, frozen=True):
+    """The list of a table's history files, and what a reader needs to leave it unread."""
+
+    list: Ref
+    files: int
+    rows: int
+    shard: tuple[str, str]
+    versions: tuple[int, int]
+
+
+class HistoryList(msgspec.Struct, frozen=True):
+    files: tuple[FileRef, ...]
+    format: int = FORMAT
 
 
 class TableManifest(msgspec.Struct, frozen=True):
@@ -57,33 +133,16 @@ class TableManifest(msgspec.Struct, frozen=True):
     shard: int
     """How many of the key's leading columns make the shard key."""
     base: tuple[FileRef, ...] = ()
-    l0: tuple[FileRef, ...] = ()
-    history: tuple[FileRef, ...] = ()
-
-    def files(self) -> tuple[FileRef, ...]:
-        return self.base + self.l0 + self.history
-
-
-class L0Limits(msgspec.Struct, frozen=True):
-    """Past any of these, a table is due for a merge."""
-
-    files: int = 50
-    bytes: int = 256 << 20
-    age_s: int = 3600
+    history: HistoryRef | None = None
+    merges: int = 0
+    """How often L0 files went into the base: their tombstones ended with that."""
 
 
 class DomainManifest(msgspec.Struct, frozen=True):
     domain: str
     generation: int
     tables: dict[str, TableManifest]
-    limits: L0Limits = L0Limits()
     format: int = FORMAT
-
-
-class Ref(msgspec.Struct, frozen=True):
-    path: str
-    sha256: str
-    bytes: int
 
 
 class SegmentRef(msgspec.Struct, frozen=True):
@@ -109,12 +168,19 @@ class RootManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """received_at of the last position: the log's own clock."""
     position: int
     """The last position of the log at this generation."""
+    rewritten_at: int = 0
+    """The newest generation, up to this one, that is a rebuild or a rollback: rows changed
+    there without an event."""
     segment: SegmentRef | None = None
     consumed: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     skipped: dict[str, int] = {}
     """Events of a type or version that the committer did not know."""
     pending_cleanup: tuple[str, ...] = ()
+    """Batches of earlier commits that are still there to be deleted, besides `consumed`."""
+    changes: tuple[ChangesRef, ...] = ()
+    l0: dict[str, tuple[FileRef, ...]] = {}
+    """L0 files of one table each (`domain.name`): of commits that changed many of its rows."""
     domains: dict[str, Ref]
 
 
@@ -125,10 +191,27 @@ class Hint(msgspec.Struct, frozen=True):
     root_sha256: str
 
 
-class Floor(msgspec.Struct, frozen=True):
-    """Every generation from here to the head is kept."""
+class Thinned(msgspec.Struct, frozen=True, array_like=True):
+    """A generation below the floor that is kept."""
 
     generation: int
+    published_at: datetime
+    position: int
+    log_time: datetime
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """Which generations are kept: all from here to the head, and some below."""
+
+    generation: int
+    thinned: tuple[Thinned, ...] = ()
+    """Generations below that are kept: one an hour, then one a day."""
+
+    def thinned_numbers(self) -> list[int]:
+        return [thinned.generation for thinned in self.thinned]
+
+    def keeps(self, generation: int) -> bool:
+        return generation >= self.generation or generation in self.thinned_numbers()
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -136,7 +219,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-class _Version(msgspec.Struct):
+class _FormatVersion(msgspec.Struct):
     format: int = FORMAT
     requires: tuple[str, ...] = ()
 
@@ -156,10 +239,7 @@ def decode_sealed(raw: bytes, cls: type[T], path: str) -> T:
         body = unseal(raw, path)
     except Corrupt:
         if raw.endswith(b"}") and b'"format":1,' in raw:
-            raise Unreadable(
-                f"{path} is of format 1; this program reads format {FORMAT}",
-                hint="make a new workspace: format 1 was never released",
-            ) from None
+            raise _too_old(path, 1) from None
         raise
     return decode(body, cls, path)
 
@@ -167,9 +247,11 @@ def decode_sealed(raw: bytes, cls: type[T], path: str) -> T:
 def decode(raw: bytes, cls: type[T], path: str) -> T:
     """Parse a manifest, failing closed: Unreadable if newer, Corrupt if broken."""
     try:
-        version = _decoder(_Version).decode(raw)
+        version = _decoder(_FormatVersion).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path} is not a manifest: {error}", hint="run `servo admin fsck`") from None
+    if version.format < FORMAT:
+        raise _too_old(path, version.format)
     unknown = set(version.requires) - FEATURES
     if version.format > FORMAT or unknown:
         needs = f"format {version.format}" + (f" with {sorted(unknown)}" if unknown else "")
@@ -182,11 +264,18 @@ def decode(raw: bytes, cls: type[T], path: str) -> T:
         raise Corrupt(f"{path}: {error}", hint="run `servo admin fsck`") from None
 
 
+def _too_old(path: str, number: int) -> Unreadable:
+    return Unreadable(
+        f"{path} is of format {number}; this program reads format {FORMAT}",
+        hint=f"create a new workspace: format {number} was never released",
+    )
+
+
 def _decoder(cls: type) -> msgspec.json.Decoder[Any]:
-    found = _decoders.get(cls)
-    if found is None:
-        found = _decoders[cls] = msgspec.json.Decoder(cls)
-    return found
+    decoder = _decoders.get(cls)
+    if decoder is None:
+        decoder = _decoders[cls] = msgspec.json.Decoder(cls)
+    return decoder
 
 
 def sha256(raw: bytes) -> str:
@@ -195,10 +284,10 @@ def sha256(raw: bytes) -> str:
 
 def verified(raw: bytes, expected: str, path: str) -> bytes:
     """`raw`, if it is what the manifest says it is; Corrupt otherwise."""
-    found = sha256(raw)
-    if found != expected:
+    checksum = sha256(raw)
+    if checksum != expected:
         raise Corrupt(
-            f"{path} has checksum {found[:12]}…, its manifest says {expected[:12]}…",
+            f"{path} has checksum {checksum[:12]}…, its manifest says {expected[:12]}…",
             hint="the file was damaged or replaced; restore it from a backup, or rebuild",
         )
     return raw

@@ -1,28 +1,33 @@
-"""Publishing: creates root manifest n+1; retries until this writer or another one has.
+"""Publishing: one attempt after another to create the next root manifest.
 
-commit.py says why in this order. Event commits, merges, rebuilds and rollbacks all
-publish here; nothing else creates a root manifest.
+commit.py states the order of these steps, and why. Event commits, merges, rebuilds and
+rollbacks all publish with this; nothing else creates a root manifest.
 """
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
-from arco.clock import Clock
 from arco.errors import AlreadyExists, Contended, Error, Fenced, Unavailable
-from arco.log.head import Head, Manifests
+from arco.log.cleanup import Cleanup
+from arco.log.contents import TableFiles
+from arco.log.core import LogCore
+from arco.log.head import Head
 from arco.log.manifest import (
     FORMAT,
+    ChangesRef,
     DomainManifest,
+    FileRef,
+    HistoryList,
+    HistoryRef,
     Ref,
     RootManifest,
     SegmentRef,
+    TableManifest,
     encode,
     encode_sealed,
     sha256,
@@ -30,23 +35,22 @@ from arco.log.manifest import (
 from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.parallel import each
-from arco.storage.port import Store
-from arco.storage.store_clock import StoreClock
-
-log = logging.getLogger(__name__)
-
-Domains = Mapping[str, DomainManifest]
-Began = tuple[float, datetime]
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new generation changes over its parent."""
+    """What a new generation holds, as far as it differs from its parent."""
 
     kind: str
-    domains: Domains
-    """The domain manifests that change; the others are carried over."""
     position: int
     log_time: datetime
+    changes: tuple[ChangesRef, ...]
+    """All change files of the new generation."""
+    l0: dict[str, tuple[FileRef, ...]]
+    """All L0 files of the new generation."""
+    tables: Mapping[str, TableFiles] = {}
+    """The tables (`domain.name`) whose base or history differs."""
+    domains: Mapping[str, Ref] | None = None
+    """The domain manifests that `tables` are put into; the parent's by default."""
     segment: SegmentRef | None = None
     consumed: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
@@ -55,111 +59,161 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Batches of earlier commits that are still there to be deleted."""
 
 
+def left_to_delete(head: Head) -> tuple[str, ...]:
+    """Batches that a generation without events passes on to the next one."""
+    return head.manifest.consumed + head.manifest.pending_cleanup
+
+
 class Publisher:
-    """Creates root manifest n+1; retries until this writer or another one has."""
+    """Where publications of this process begin, and what they share. Any thread may use it."""
 
     def __init__(
-        self,
-        store: Store,
-        manifests: Manifests,
-        clock: Clock,
-        ids: Callable[[], str],
-        store_clock: StoreClock,
-        *,
-        rng: random.Random | None = None,
-        attempts: int = 20,
+        self, core: LogCore, *, rng: random.Random | None = None, attempts: int = 20
     ) -> None:
-        self.store = store
-        self.manifests = manifests
-        self.clock = clock
-        self._ids = ids
-        self.store_clock = store_clock
-        self._rng = rng or random.Random()
-        self._aside: ThreadPoolExecutor | None = None
-        self._attempts = attempts
+        self.core = core
+        self.cleanup = Cleanup(core.store, core.manifests)
+        self.rng = rng or random.Random()
+        self.attempts = attempts
+        self.lost = True
+        """Whether another process may be committing: then the head is read first."""
 
-    def begin(self) -> Began:
-        """Start the clock that decides when an attempt is too old."""
-        return (self.clock.monotonic(), self.clock.now())
+    def begin(self) -> Publication:
+        """Start a publication, and the clock that decides when it is too old."""
+        return Publication(self)
 
-    def publish(
-        self, propose: Callable[[Head], Proposal | None], began: Began | None = None
-    ) -> Head | None:
-        """Publish what `propose` makes of the head; None if it finds nothing to do.
 
-        `began` is when the first file of this work was written, if that was before.
-        Raises Contended after too many lost races, Fenced if this took so long
-        that its number may be gone, ClockSkew if this machine's clock is wrong, and
-        Unavailable if the outcome stays unknown.
+class Publication:
+    """One new generation, from before its first file is written until it is settled."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._core = publisher.core
+        self._store = publisher.core.store
+        self._manifests = publisher.core.manifests
+        self._clock = publisher.core.clock
+        self._began = (self._clock.monotonic(), self._clock.now())
+        self._attempts = 0
+        self._assumed = False
+
+    def head(self) -> Head:
+        """The generation to build on. Asked again after a lost race, it waits, and reads it.
+
+        After a commit of its own a process takes that for the head: if another process has
+        committed meanwhile, the number is taken and the create fails, as it would anyway.
+        Raises Contended after too many lost races.
         """
-        began = began or self.begin()
-        for attempt in range(self._attempts):
-            head = self.manifests.head()
-            proposal = propose(head)
-            if proposal is None:
-                return None
-            created = self._create(head, proposal, began)
-            if created is not None:
-                self._settle(created, began)
-                return created
-            self.clock.sleep(self._rng.uniform(0, 0.002 * 2 ** min(attempt, 7)))
-        raise Contended(
-            f"lost {self._attempts} races for the next generation in a row",
-            hint="try again; fewer compactors on one workspace would help",
-        )
+        if self._attempts == self._publisher.attempts:
+            raise Contended(
+                f"other writers created the next generation {self._attempts} times in a row",
+                hint="try again, or run fewer compactors on this workspace",
+            )
+        if self._attempts:
+            longest_s = 0.002 * 2 ** min(self._attempts - 1, 7)
+            self._clock.sleep(self._publisher.rng.uniform(0, longest_s))
+        self._attempts += 1
+        assumed = None if self._publisher.lost else self._manifests.assumed()
+        self._assumed = assumed is not None
+        return assumed or self._manifests.head()
 
-    def _create(self, head: Head, proposal: Proposal, began: Began) -> Head | None:
+    def is_newest(self, head: Head) -> bool:
+        """Whether `head`, as this publication was given it, was read from the store.
+
+        An assumed one is compared with the store's.
+        """
+        if not self._assumed:
+            return True
+        self._publisher.lost = True
+        return self._manifests.head().generation == head.generation
+
+    def try_create(self, head: Head, proposal: Proposal) -> Head | None:
+        """Create the generation after `head`; None if another writer has.
+
+        Raises Fenced if this publication is so old that its number may be gone, ClockSkew if
+        this machine's clock is wrong, and Unavailable if the outcome stays unknown.
+        """
+        root = self._root(head, proposal)
+        raw = encode_sealed(root)
+        if self._is_late():
+            raise Fenced(
+                f"this attempt at generation {root.generation} has run for more than a tenth of "
+                "the age gate; its number may have been collected",
+                hint="try again from a fresh head",
+            )
+        self._publisher.lost = not self._put_root(root, raw)
+        return None if self._publisher.lost else Head(root, sha256(raw))
+
+    def settle(self, created: Head) -> None:
+        """Withdraw what came too late; write the hint, delete the consumed batches."""
+        late = self._is_late()
+        if late:
+            self._withdraw_if_void(created)
+        self._manifests.advance(created)
+        self._publisher.cleanup.after(created, hint=not late)
+
+    def _root(self, head: Head, proposal: Proposal) -> RootManifest:
         generation = head.generation + 1
-        changed = self._put_domains(proposal.domains, generation)
-        root = RootManifest(
+        domains = head.manifest.domains if proposal.domains is None else proposal.domains
+        changed = self._put_domains(domains, proposal.tables, generation)
+        rewrites = proposal.kind in ("rebuild", "rollback")
+        return RootManifest(
             format=FORMAT,
             tenant_id=head.manifest.tenant_id,
             workspace_id=head.manifest.workspace_id,
             generation=generation,
             kind=proposal.kind,
-            commit_id=self._ids(),
+            commit_id=self._core.ids(),
             parent_sha256=head.sha256,
-            published_at=max(self.store_clock.now(), head.manifest.published_at),
+            published_at=max(self._core.store_clock.now(), head.manifest.published_at),
             log_time=proposal.log_time,
             position=proposal.position,
+            rewritten_at=generation if rewrites else head.manifest.rewritten_at,
             segment=proposal.segment,
             consumed=proposal.consumed,
             rejected=proposal.rejected,
             skipped=proposal.skipped,
-            pending_cleanup=proposal.consumed + proposal.pending,
-            domains={**head.manifest.domains, **changed},
+            pending_cleanup=proposal.pending,
+            changes=proposal.changes,
+            l0=proposal.l0,
+            domains={**domains, **changed},
         )
-        raw = encode_sealed(root)
-        if self._late(began):
-            raise Fenced(
-                f"this attempt at generation {generation} has run for more than a tenth of the "
-                "age gate; its number may have been collected",
-                hint="try again from a fresh head",
+
+    def _put_domains(
+        self, domains: Mapping[str, Ref], tables: Mapping[str, TableFiles], generation: int
+    ) -> dict[str, Ref]:
+        """Store the manifests of the domains that some tables belong to."""
+        if not tables:
+            return {}
+        stored = dict(each(self._store, self._put_table, sorted(tables.items())))
+
+        def put(name: str) -> tuple[str, Ref]:
+            ref = domains.get(name)
+            kept = {} if ref is None else self._manifests.domain(ref).tables
+            fresh = {t: m for (domain, t), m in stored.items() if domain == name}
+            manifest = DomainManifest(name, generation, {**kept, **fresh})
+            return name, self._put(paths.domain(name, generation, self._core.ids()), manifest)
+
+        return dict(each(self._store, put, sorted({domain for domain, _ in stored})))
+
+    def _put_table(self, item: tuple[str, TableFiles]) -> tuple[tuple[str, str], TableManifest]:
+        name, files = item
+        domain, _, table = name.partition(".")
+        history = files.history_ref
+        if history is None and files.history:
+            ref = self._put(
+                paths.history_list(domain, table, self._core.ids()), HistoryList(files.history)
             )
-        return Head(root, sha256(raw)) if self._put_root(root, raw) else None
-
-    def _put_domains(self, domains: Domains, generation: int) -> dict[str, Ref]:
-        def put(item: tuple[str, DomainManifest]) -> tuple[str, Ref]:
-            name, manifest = item
-            numbered = msgspec.structs.replace(manifest, generation=generation)
-            raw = encode(numbered)
-            ref = Ref(paths.domain(name, generation, self._ids()), sha256(raw), len(raw))
-            put_own(self.store, ref.path, raw, self.clock)
-            self.manifests.remember(ref, numbered)
-            return name, ref
-
-        return dict(each(self.store, put, domains.items()))
-
-    def _late(self, began: Began) -> bool:
-        """Whether an attempt is so old that its number may have been collected.
-
-        Both clocks are asked: the monotonic one stands still while a machine sleeps.
-        """
-        limit = self.manifests.age_gate / 10
-        return (
-            self.clock.monotonic() - began[0] > limit.total_seconds()
-            or self.clock.now() - began[1] > limit
+            history = _summary(ref, files.history)
+        manifest = TableManifest(
+            files.columns, files.key, files.shard, files.base, history, files.merges
         )
+        return (domain, table), manifest
+
+    def _put(self, path: str, manifest: DomainManifest | HistoryList) -> Ref:
+        raw = encode(manifest)
+        ref = Ref(path, sha256(raw), len(raw))
+        put_own(self._store, path, raw, self._clock)
+        self._manifests.remember(ref, manifest)
+        return ref
 
     def _put_root(self, root: RootManifest, raw: bytes) -> bool:
         """Whether the generation is ours; False if it is somebody else's."""
@@ -167,79 +221,54 @@ class Publisher:
         unknown: Error | None = None
         for attempt in range(5):
             try:
-                self.store.put(path, raw)
+                self._store.put(path, raw)
                 return True
             except (AlreadyExists, Unavailable) as error:
                 unknown = error
             try:
-                found = self.manifests.find(root.generation)
+                existing = self._manifests.find(root.generation)
             except Unavailable as error:
-                unknown, found = error, None
-            if found is not None:
-                return found.manifest.commit_id == root.commit_id
-            self.clock.sleep(0.02 * 2**attempt)
+                unknown, existing = error, None
+            if existing is not None:
+                return existing.manifest.commit_id == root.commit_id
+            self._clock.sleep(0.02 * 2**attempt)
         raise Unavailable(
             f"generation {root.generation} (commit {root.commit_id}) may or may not exist: "
             f"{unknown}",
-            hint="look at the head before doing it again",
+            hint="read the head before repeating the command",
         )
 
-    def _settle(self, created: Head, began: Began) -> None:
-        late = self._late(began)
-        if late:
-            self._withdraw_if_void(created)
-        self.manifests.advance(created)
-        if self._aside is None:
-            self._tidy(created, hint=not late)
-        else:
-            self._aside.submit(self._tidy, created, hint=not late)
+    def _is_late(self) -> bool:
+        """Whether this is so old that its number may have been collected.
 
-    def tidy_aside(self) -> None:
-        """From now on write hints and delete batches beside the commits, on a thread.
-
-        For a process that commits all the time: neither counts towards success.
+        Both clocks are asked: the monotonic one stands still while a machine sleeps.
         """
-        if self._aside is None:
-            self._aside = ThreadPoolExecutor(1, thread_name_prefix="tidy")
-
-    def tidied(self) -> None:
-        """Wait until everything is tidied up, and go on without the thread."""
-        aside, self._aside = self._aside, None
-        if aside is not None:
-            aside.shutdown(wait=True)
-
-    def _tidy(self, created: Head, *, hint: bool) -> None:
-        try:
-            if hint:
-                self.manifests.write_hint(created)
-        except Error as error:
-            log.warning("the hint stays behind generation %d: %s", created.generation, error)
-        # One by one: on another thread, the store's pool belongs to the commits.
-        for name in created.manifest.pending_cleanup:
-            delete_quietly(self.store, [paths.inbox(name)])
+        limit = self._manifests.age_gate / 10
+        return (
+            self._clock.monotonic() - self._began[0] > limit.total_seconds()
+            or self._clock.now() - self._began[1] > limit
+        )
 
     def _withdraw_if_void(self, created: Head) -> None:
-        newest = self.manifests.listed(created)
+        newest = self._manifests.listed(created)
         if newest is None or newest.generation == created.generation:
             return
-        child = self.manifests.find(created.generation + 1)
+        if created.generation in self._manifests.kept().thinned_numbers():
+            return  # others went on from it, and GC has thinned those: a fork would not be kept
+        child = self._manifests.find(created.generation + 1)
         if child is None or child.manifest.parent_sha256 != created.sha256:
-            self.store.delete(paths.root(created.generation))
+            self._store.delete(paths.root(created.generation))
             raise Fenced(
-                f"generation {created.generation} was history already; this commit is void",
-                hint="the process slept for too long; try again from a fresh head",
+                f"generation {created.generation} had already been collected; this commit is void",
+                hint="the process was suspended for too long; try again from the current head",
             )
 
 
-def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
-    """Delete what can be deleted; one failure never stops the rest. Returns the failures."""
-
-    def delete(path: str) -> int:
-        try:
-            store.delete(path)
-            return 0
-        except Error as error:
-            log.warning("could not delete %s: %s", path, error)
-            return 1
-
-    return sum(each(store, delete, doomed))
+def _summary(ref: Ref, files: tuple[FileRef, ...]) -> HistoryRef:
+    return HistoryRef(
+        ref,
+        len(files),
+        sum(file.rows for file in files),
+        (min(file.shard[0] for file in files), max(file.shard[1] for file in files)),
+        (min(file.versions[0] for file in files), max(file.versions[1] for file in files)),
+    )

@@ -1,6 +1,7 @@
 """Segments: the permanent, ordered log, as Parquet.
 
-One segment holds the events of one commit, in the order of their positions.
+A segment holds the events of one commit, or of several that were joined, in the order of
+their positions.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 FEW = 50
-"""So few events are not worth making ready to compress for."""
+"""Of so few events only the data is worth making ready to compress for."""
 
 
 def to_table(events: Sequence[Recorded]) -> pa.Table:
@@ -56,14 +57,18 @@ def to_table(events: Sequence[Recorded]) -> pa.Table:
 
 
 def encode(events: Sequence[Recorded]) -> bytes:
+    return encode_table(to_table(events))
+
+
+def encode_table(events: pa.Table) -> bytes:
+    few = events.num_rows < FEW
     sink = pa.BufferOutputStream()
     pq.write_table(
-        to_table(events),
+        events,
         sink,
-        compression="none" if len(events) < FEW else "zstd",
-        compression_level=None if len(events) < FEW else 1,
-        use_dictionary=len(events) >= FEW
-        and ["type", "source", "tenant_id", "workspace_id", "actor"],
+        compression={"data": "zstd"} if few else "zstd",
+        compression_level={"data": 1} if few else 1,
+        use_dictionary=not few and ["type", "source", "tenant_id", "workspace_id", "actor"],
         write_statistics=["position", "type", "received_at"],
         store_schema=False,
     )

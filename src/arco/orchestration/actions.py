@@ -30,6 +30,7 @@ class LoseAttempt(Struct, frozen=True):
 class Interrupt(Struct, frozen=True):
     """Tell whoever runs an attempt to stop."""
 
+    run_id: str
     attempt_id: str
 
 
@@ -40,4 +41,10 @@ class CancelTasks(Struct, frozen=True):
     task_ids: tuple[str, ...]
 
 
-Action = Enqueue | FireTimer | LoseAttempt | Interrupt | CancelTasks
+class AdoptRun(Struct, frozen=True):
+    """Serve a run whose own engine is gone."""
+
+    run_id: str
+
+
+Action = Enqueue | FireTimer | LoseAttempt | Interrupt | CancelTasks | AdoptRun

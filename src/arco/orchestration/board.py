@@ -9,20 +9,23 @@ activity; what has finished leaves it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from arco.log.head import Head
 from arco.orchestration import states
+from arco.orchestration.states import TaskState, TimerState
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
+from arco.state.changes import Changes
 from arco.state.snapshot import Snapshot
-from arco.state.table import Key, Table, Versioned
+from arco.state.table import Key, Table
 
 TaskKey = tuple[str, str]
+Kind = tuple[str, str, str]
+"""Tasks that are alike: of a tenant, of a run, and for one asset."""
+K = TypeVar("K")
 Order = tuple[int, int, str]
 """What goes first within a run: priority, then the plan's order; and the task's id."""
-
-Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
 
 class Board:
@@ -42,6 +45,8 @@ class Board:
         """Their tasks."""
         self.ready: dict[str, dict[str, list[Order]]] = {}
         """By tenant and run, in the order in which they should go."""
+        self.ready_of: dict[Kind, int] = {}
+        """How many tasks of a kind are ready."""
         self.in_flight: dict[TaskKey, TaskRow] = {}
         self.in_flight_of: dict[str, int] = {}
         """How many tasks of a tenant are in flight."""
@@ -142,43 +147,53 @@ class Board:
         if old is not None:
             self._unlist(row.run_id, old)
         tasks[row.task_id] = row
-        if row.state == states.READY:
+        if row.state == TaskState.READY:
             queue = self.ready.setdefault(row.tenant, {}).setdefault(row.run_id, [])
             insort(queue, _order(row))
+            _count(self.ready_of, kind_of(row), 1)
         elif row.state in states.IN_FLIGHT:
             self.in_flight[row.run_id, row.task_id] = row
             _count(self.in_flight_of, row.tenant, 1)
             _count(self.in_flight_in, row.run_id, 1)
 
     def _unlist(self, run_id: str, task: TaskRow) -> None:
-        if task.state == states.READY:
-            self._unlist_ready(run_id, task)
+        if task.state == TaskState.READY:
+            self.unlist_ready(run_id, task)
+            _count(self.ready_of, kind_of(task), -1)
         elif task.state in states.IN_FLIGHT:
             del self.in_flight[run_id, task.task_id]
             _count(self.in_flight_of, task.tenant, -1)
             _count(self.in_flight_in, run_id, -1)
 
-    def _unlist_ready(self, run_id: str, task: TaskRow) -> None:
+    def unlist_ready(self, run_id: str, task: TaskRow) -> None:
         runs = self.ready[task.tenant]
-        queue = runs[run_id]
-        del queue[bisect_left(queue, _order(task))]
+        queue, order = runs[run_id], _order(task)
+        at = bisect_left(queue, order)
+        if queue[at : at + 1] == [order]:
+            del queue[at]
+        else:  # it stands elsewhere: what stands here is another task
+            queue[:] = [other for other in queue if other[2] != task.task_id]
         if not queue:
             del runs[run_id]
         if not runs:
             del self.ready[task.tenant]
 
     def _put_timer(self, row: TimerRow) -> None:
-        if row.state == "SCHEDULED":
+        if row.state == TimerState.SCHEDULED:
             self.timers[row.run_id, row.timer_id] = row
         else:
             self.timers.pop((row.run_id, row.timer_id), None)
+
+
+def kind_of(task: TaskRow) -> Kind:
+    return task.tenant, task.run_id, task.asset_key
 
 
 def _order(task: TaskRow) -> Order:
     return (-task.priority, task.index, task.task_id)
 
 
-def _count(counts: dict[str, int], name: str, change: int) -> None:
+def _count(counts: dict[K, int], name: K, change: int) -> None:
     """Change a count; one that is zero is not kept."""
     counts[name] = counts.get(name, 0) + change
     if not counts[name]:

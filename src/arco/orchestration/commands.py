@@ -2,67 +2,80 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
-from arco.catalog.tables import ASSET_NAMES
-from arco.clock import Clock
-from arco.errors import Invalid, NotFound, Refused
-from arco.log.envelope import MAX_BATCH_BYTES, encode_payload
+from arco.errors import Error, Invalid, Refused
+from arco.orchestration.cancel_notes import note_cancelled
 from arco.orchestration.controllers.cancellation import chunks_of
+from arco.orchestration.deploying import (
+    INLINE_BYTES,
+    AssetIds,
+    Change,
+    Deployed,
+    Staging,
+    change_of,
+    check_namespaces,
+    deployed,
+    parts_of,
+    size_of,
+)
 from arco.orchestration.events import (
-    DeployedAsset,
     DeploymentCreated,
+    DeploymentInstalled,
+    DeploymentPart,
     PartitionKeysChanged,
-    RunAsset,
     RunCancelRequested,
     RunTriggered,
-    TaskPlan,
     TasksCancelled,
-    TasksPlanned,
+)
+from arco.orchestration.foreign import (
+    check_fit,
+    check_readers,
+    check_reads,
+    foreign_reads,
+    reshaped,
 )
 from arco.orchestration.plan import (
     Plan,
-    PlannedTask,
     PlanRequest,
     PlanSpec,
     encode_plan,
     spec_fingerprint,
 )
+from arco.orchestration.plan_events import slices
 from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
-from arco.orchestration.reader import Library, OrchestrationReader, SnapshotKnown
+from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL
-from arco.orchestration.tables import RUN_KEYS, DeployedAssetRow, DeploymentRow, TaskRow
+from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
+from arco.orchestration.world import World
+from arco.state.core import Core
+from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
+from arco.state.writer import LogWriter
 from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
 from servo.contract import canonical
-from servo.contract.keys import AssetKey
-from servo.contract.manifest import Asset, Manifest, encode_manifest
+from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
-CHUNK_TASKS = 500
-"""How many tasks one event plans; an edge takes up to six bytes."""
-CHUNK_EDGES = 100_000
+ASKED = 100
+ASKED_CHARS = 10_000
+"""So much of a request's selection, and of its partitions, is in the run's row."""
+KEYS_BYTES = 256 << 10
+KEYS_EVENTS = 16
+"""Keys of a dynamic dimension: so many bytes are one event, and so many events one batch."""
 CANCELLED_AT_ONCE = 200
 """The command that cancels a run of up to so many tasks ends them too."""
 RACES = 5
-
-
-class Deployed(msgspec.Struct, frozen=True):
-    deployment_id: str
-    number: int
-    generation: int
-    changed: bool
-    """False: the current deployment is the same already, and nothing happened."""
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    renamed: tuple[str, ...] = ()
 
 
 class Triggered(msgspec.Struct, frozen=True):
@@ -78,130 +91,129 @@ class Triggered(msgspec.Struct, frozen=True):
 class OrchestrationCommands:
     def __init__(
         self,
-        store: Store,
+        core: Core,
+        writer: LogWriter,
         tier1: Tier1,
         library: Library,
-        snapshot: Callable[[], Snapshot],
-        clock: Clock,
-        ids: Callable[[], str],
         actor: str = "",
     ) -> None:
-        self._store = store
+        self._store = core.store
+        self._snapshot = core.snapshot
+        self._clock = core.clock
+        self._ids = core.ids
+        self._writer = writer
         self._tier1 = tier1
         self._library = library
-        self._snapshot = snapshot
-        self._clock = clock
-        self._ids = ids
         self._actor = actor
 
     # -- deployments ---------------------------------------------------------------------
 
     def deploy(
-        self, manifest: Manifest, artifact: bytes, *, message: str = "", rollback_of: str = ""
+        self,
+        manifest: Manifest,
+        artifact: bytes,
+        *,
+        message: str = "",
+        allow_missing_inputs: bool = False,
+        progress: Progress = silent,
     ) -> Deployed:
-        """Make a manifest the current one. Deploying what is current changes nothing."""
+        """Make a manifest its project's current one. Deploying what is current changes nothing.
+
+        Raises Invalid if an asset is in another project's namespace, if projects would read
+        each other in a circle or by a mapping that does not fit, or, unless missing inputs are
+        allowed, if an input from another project is not deployed, or another project reads what
+        this one does not have any more.
+        """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
             raise Invalid(f"the manifest is of artifact {manifest.artifact}, not of {digest}")
         _put_by_digest(self._store, paths.artifact(digest), artifact)
-        return self._deploy(manifest, message, rollback_of)
+        draft = _Draft(manifest, message, "", allow_missing_inputs, progress)
+        return self._deploy(draft)
 
-    def rollback(self, deployment: str, *, message: str = "") -> Deployed:
-        """Deploy an older deployment again, as a new one."""
-        row = OrchestrationReader(self._snapshot()).deployment(deployment)
+    def rollback(
+        self,
+        deployment: str,
+        *,
+        project: str = DEFAULT_PROJECT,
+        message: str = "",
+        allow_missing_inputs: bool = False,
+        progress: Progress = silent,
+    ) -> Deployed:
+        """Deploy an older deployment again, as a new one of its project.
+
+        `project` is the one whose numbers are meant.
+        """
+        row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
         manifest = self._library.manifest(row.manifest)
         text = message or f"rollback to {row.number}"
-        return self._deploy(manifest, text, row.deployment_id)
+        draft = _Draft(manifest, text, row.deployment_id, allow_missing_inputs, progress)
+        return self._deploy(draft)
 
-    def _deploy(self, manifest: Manifest, message: str, rollback_of: str) -> Deployed:
-        raw = encode_manifest(manifest)
+    def _deploy(self, draft: _Draft) -> Deployed:
+        raw = encode_manifest(draft.manifest)
         digest = hashlib.sha256(raw).hexdigest()
         _put_by_digest(self._store, paths.manifest(digest), raw)
+        new_id = functools.cache(lambda key: self._ids())
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
-            current = reader.current_deployment()
+            current = reader.current_deployment(draft.manifest.project)
             if current is not None and current.manifest == digest:
                 return Deployed(
-                    current.deployment_id, current.number, reader.snapshot.generation, False
+                    current.deployment_id,
+                    current.number,
+                    reader.snapshot.generation,
+                    False,
+                    project=current.project,
                 )
-            event = self._deployment(reader, current, manifest, digest, message, rollback_of)
+            ids = AssetIds(reader, draft.manifest, new_id)
+            change = self._checked(reader, draft, ids)
+            event, parts = _events(self._ids(), reader, draft, digest, change, current)
             try:
-                done = self._tier1.execute(event, actor=self._actor)
+                generation = self._install(event, parts, reader.snapshot.generation, draft)
             except Refused as refusal:
-                if refusal.code != "deployment_moved":
+                if refusal.code not in ("deployment_moved", "deployment_incomplete"):
                     raise
                 continue  # somebody deployed meanwhile: look again
-            return _deployed(event, current, reader.deployed_assets(), done.generation)
-        raise Refused("deployment_moved", "others deploy all the time", hint="try again later")
+            return deployed(event, change, current, ids.known, generation)
+        raise Refused(
+            "deployment_moved",
+            "other deployments changed the workspace at the same time",
+            hint="try again later",
+        )
 
-    def _deployment(
+    def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
+        """What a manifest changes, if it fits what other projects have deployed."""
+        manifest = draft.manifest
+        check_namespaces(reader, manifest)
+        change = change_of(manifest, ids, foreign_reads(manifest))
+        allow_missing = draft.allow_missing_inputs
+        check_reads(reader, self._library, manifest, allow_missing=allow_missing)
+        changed = {asset.key for asset in change.assets}
+        shapes = reshaped(reader, self._library, manifest, changed)
+        check_fit(reader, self._library, manifest, shapes)
+        if not allow_missing:
+            renamed = [asset.renamed_from for asset in change.assets if asset.renamed_from]
+            check_readers(reader, manifest.project, [*change.removed, *renamed])
+        return change._replace(reshaped=list(shapes))
+
+    def _install(
         self,
-        reader: OrchestrationReader,
-        current: DeploymentRow | None,
-        manifest: Manifest,
-        digest: str,
-        message: str,
-        rollback_of: str,
-    ) -> DeploymentCreated:
-        known = reader.deployed_assets()
-        leaving = _leaving(known, manifest)
-        staying = frozenset(asset.key for asset in manifest.assets)
-        return DeploymentCreated(
-            deployment_id=self._ids(),
-            parent="" if current is None else current.deployment_id,
-            manifest=digest,
-            artifact=manifest.artifact,
-            assets=tuple(
-                self._asset(reader.snapshot, known, leaving, staying, a) for a in manifest.assets
-            ),
-            schedules=len(manifest.schedules),
-            sensors=len(manifest.sensors),
-            message=message,
-            rollback_of=rollback_of,
+        event: DeploymentCreated,
+        parts: list[DeploymentPart],
+        generation: int,
+        draft: _Draft,
+    ) -> int:
+        """Commit a deployment; the generation that has it."""
+        if not parts:
+            return self._tier1.execute(event, actor=self._actor).generation
+        Staging(self._writer, self._actor).put(parts, generation, draft.progress)
+        installed = DeploymentInstalled(
+            project=event.project, deployment_id=event.deployment_id, parent=event.parent
         )
-
-    def _asset(
-        self,
-        snapshot: Snapshot,
-        known: Mapping[str, DeployedAssetRow],
-        leaving: frozenset[str],
-        staying: frozenset[str],
-        asset: Asset,
-    ) -> DeployedAsset:
-        """An asset with its id: the one it has, had under its old name, or a new one.
-
-        `leaving` are keys that another asset of this deployment gives up: whoever gets one
-        of them now is somebody else. `staying` are the keys that the manifest has.
-        """
-        row = None if asset.key in leaving else known.get(asset.key)
-        renamed_from = ""
-        if row is None and (old := _under_old_name(known, staying, asset)) is not None:
-            row, renamed_from = old, old.asset_key
-        if row is not None:
-            asset_id = row.asset_id
-        else:
-            key = AssetKey.parse(asset.key)
-            named = snapshot.get(ASSET_NAMES, key.namespace, key.name)
-            fresh = named is None or asset.key in leaving
-            asset_id = self._ids() if fresh or named is None else named.asset_id
-        said = (asset.description, list(asset.owners), asset.tags, list(asset.columns))
-        definition = canonical.fingerprint(list(said))[:16]
-        slim = DeployedAsset(
-            key=asset.key,
-            asset_id=asset_id,
-            transform=asset.transform,
-            renamed_from=renamed_from,
-            definition=definition,
-        )
-        if row is not None and row.definition == definition and not renamed_from:
-            return slim
-        return msgspec.structs.replace(
-            slim,
-            description=asset.description,
-            owners=asset.owners,
-            tags=asset.tags,
-            columns=asset.columns,
-        )
+        done = self._tier1.execute(event, actor=self._actor, along=[installed])
+        draft.progress("deploying", len(parts) + 1, len(parts) + 1)
+        return done.generation
 
     # -- runs ----------------------------------------------------------------------------
 
@@ -230,28 +242,30 @@ class OrchestrationCommands:
         snapshot = self._snapshot()
         if run_key and (run_id := OrchestrationReader(snapshot).run_of_key(run_key)) is not None:
             return self._replayed(snapshot, run_key, run_id, fingerprint)
-        deployment, spec = self._plan(snapshot, request, until)
-        plan = self._stored(deployment, spec)
-        manifest = self._library.manifest(deployment.manifest)
+        world, spec = self._plan(snapshot, request, until)
+        plan = self._stored(world, spec)
+        selection, selection_total = _first(request.selection)
+        partitions, partitions_total = _first(request.partitions)
         event = RunTriggered(
             run_id=plan.run_id,
             plan_id=plan.plan_id,
             plan_fingerprint=plan.fingerprint,
-            deployment_id=deployment.deployment_id,
+            deployment_id=plan.deployment_id,
             tasks_total=len(spec.tasks),
             run_key=run_key,
             request_fingerprint=fingerprint,
             trigger=trigger,
             triggered_by=self._actor,
-            selection=request.selection,
-            partitions=request.partitions,
+            selection=selection,
+            partitions=partitions,
+            selection_total=selection_total,
+            partitions_total=partitions_total,
             timeout_s=0 if timeout is None else int(timeout.total_seconds()),
             priority=priority,
             retry_of=retry_of,
             pool=pool,
         )
-        along = list(chunks(plan.run_id, spec, manifest))
-        _check_size(spec, along)
+        along = slices(plan.run_id, spec, world.manifest)
         done = self._tier1.execute(event, actor=self._actor, along=along)
         reused = sum(task.action == "reuse" for task in spec.tasks)
         if run_key:
@@ -293,7 +307,10 @@ class OrchestrationCommands:
         along: list[TasksCancelled] = []
         if row.tasks_total <= CANCELLED_AT_ONCE:
             along = _tasks_cancelled(row.run_id, reader.tasks(row.run_id), force=force)
-        return self._tier1.execute(event, actor=self._actor, along=along)
+        acknowledged = self._tier1.execute(event, actor=self._actor, along=along)
+        with contextlib.suppress(Error):  # orchestrators leave a note too
+            note_cancelled(self._store, row.run_id)
+        return acknowledged
 
     def finish_cancel(self, run_id: str) -> None:
         """End what waits in a run that is being cancelled, where no orchestrator does."""
@@ -311,31 +328,38 @@ class OrchestrationCommands:
     def change_partition_keys(
         self, keys: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> Acknowledged:
-        """Add keys to, or take them from, the set of a dynamic dimension."""
-        event = PartitionKeysChanged(keys=keys, added=tuple(add), removed=tuple(remove))
-        return self._tier1.execute(event, actor=self._actor)
+        """Add keys to, or take them from, the set of a dynamic dimension.
+
+        Very many go into the log in several batches, one after the other: whoever is
+        interrupted asks for the same again.
+        """
+        events = [
+            *(PartitionKeysChanged(keys=keys, added=part) for part in _parts(add)),
+            *(PartitionKeysChanged(keys=keys, removed=part) for part in _parts(remove)),
+        ] or [PartitionKeysChanged(keys=keys)]
+        for at in range(0, len(events), KEYS_EVENTS):
+            first, *along = events[at : at + KEYS_EVENTS]
+            done = self._tier1.execute(first, actor=self._actor, along=along)
+        return done
 
     def _plan(
         self, snapshot: Snapshot, request: PlanRequest, until: datetime | None
-    ) -> tuple[DeploymentRow, PlanSpec]:
-        deployment = OrchestrationReader(snapshot).current_deployment()
-        if deployment is None:
-            raise NotFound("nothing is deployed", hint="run `servo deploy` in your project")
-        manifest = self._library.manifest(deployment.manifest)
+    ) -> tuple[World, PlanSpec]:
+        world = World.of(OrchestrationReader(snapshot), self._library)
         spec = make_spec(
-            manifest,
-            deployment.manifest,
+            world.manifest,
+            "",
             request,
-            SnapshotKnown(snapshot),
+            SnapshotLookups(snapshot),
             until=until or self._clock.now(),
         )
-        return deployment, spec
+        return world, world.placed(spec)
 
-    def _stored(self, deployment: DeploymentRow, spec: PlanSpec) -> Plan:
+    def _stored(self, world: World, spec: PlanSpec) -> Plan:
         plan = Plan(
             plan_id=self._ids(),
             run_id=self._ids(),
-            deployment_id=deployment.deployment_id,
+            deployment_id=world.deployment_of(spec).deployment_id,
             created_at=self._clock.now(),
             created_by=self._actor,
             fingerprint=spec_fingerprint(spec),
@@ -361,23 +385,55 @@ class OrchestrationCommands:
         )
 
 
-def _under_old_name(
-    known: Mapping[str, DeployedAssetRow], staying: frozenset[str], asset: Asset
-) -> DeployedAssetRow | None:
-    """What an asset was before: as it declares, or, after a rollback, as the row remembers."""
-    if asset.renamed_from in known:
-        return known[asset.renamed_from]
-    gone = (row for row in known.values() if row.asset_key not in staying)
-    return next((row for row in gone if asset.key in row.previous_keys), None)
+class _Draft(NamedTuple):
+    """What somebody wants to deploy."""
+
+    manifest: Manifest
+    message: str
+    rollback_of: str
+    allow_missing_inputs: bool
+    progress: Progress
 
 
-def _leaving(known: Mapping[str, DeployedAssetRow], manifest: Manifest) -> frozenset[str]:
-    """Keys that assets of a manifest had, and give up by it."""
-    return frozenset(
-        asset.renamed_from
-        for asset in manifest.assets
-        if asset.renamed_from in known and asset.key not in known
+def _events(
+    deployment_id: str,
+    reader: OrchestrationReader,
+    draft: _Draft,
+    digest: str,
+    change: Change,
+    current: DeploymentRow | None,
+) -> tuple[DeploymentCreated, list[DeploymentPart]]:
+    """The command that deploys a change, and the parts that go before it, if it is large."""
+    manifest = draft.manifest
+    parent = "" if current is None else current.deployment_id
+    renames = any(asset.renamed_from for asset in change.assets)
+    depends_on_others = change.reads or change.removed or change.reshaped or renames
+    event = DeploymentCreated(
+        deployment_id=deployment_id,
+        parent=parent,
+        manifest=digest,
+        artifact=manifest.artifact,
+        schedules=len(manifest.schedules),
+        sensors=len(manifest.sensors),
+        message=draft.message,
+        rollback_of=draft.rollback_of,
+        project=manifest.project,
+        total=len(manifest.assets),
+        based_on=reader.newest_deployment() if depends_on_others else "",
     )
+    if size_of(change) <= INLINE_BYTES:
+        event = msgspec.structs.replace(
+            event,
+            assets=tuple(change.assets),
+            removed=tuple(change.removed),
+            reads=tuple(change.reads),
+        )
+        return event, []
+    shared = DeploymentPart(
+        project=manifest.project, deployment_id=deployment_id, parent=parent, number=0
+    )
+    parts = parts_of(change, shared)
+    return msgspec.structs.replace(event, parts=len(parts)), parts
 
 
 def _tasks_cancelled(run_id: str, tasks: Iterable[TaskRow], *, force: bool) -> list[TasksCancelled]:
@@ -389,86 +445,31 @@ def _tasks_cancelled(run_id: str, tasks: Iterable[TaskRow], *, force: bool) -> l
     ]
 
 
-def _check_size(spec: PlanSpec, along: Sequence[TasksPlanned]) -> None:
-    """A plan goes into the log as one batch, or not at all."""
-    size = sum(len(encode_payload(part)) + 1_000 for part in along)
-    if size > MAX_BATCH_BYTES - (1 << 20):
-        edges = sum(len(task.depends_on) for task in spec.tasks)
-        raise Invalid(
-            f"the plan has {len(spec.tasks):,} tasks and {edges:,} dependencies between them: "
-            f"more than a run can hold",
-            hint="run fewer partitions at a time; wide windows and all_upstream multiply",
-        )
+def _parts(keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Keys in parts that fit into an event each."""
+    part: list[str] = []
+    size = 0
+    for key in keys:
+        room = len(key.encode("utf-8", "replace")) + 4
+        if part and size + room > KEYS_BYTES:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(key)
+        size += room
+    if part:
+        yield tuple(part)
 
 
-def chunks(run_id: str, spec: PlanSpec, manifest: Manifest) -> Iterator[TasksPlanned]:
-    """A plan as events, each well below the limit of an event's size."""
-    assets = {asset.key: asset for asset in manifest.assets}
-    first, edges = 0, 0
-    for i, task in enumerate(spec.tasks):
-        edges += len(task.depends_on)
-        if i > first and (i - first >= CHUNK_TASKS or edges > CHUNK_EDGES):
-            yield _chunk(run_id, first, spec.tasks[first:i], assets)
-            first, edges = i, len(task.depends_on)
-    yield _chunk(run_id, first, spec.tasks[first:], assets)
-
-
-def _chunk(
-    run_id: str, first: int, tasks: Sequence[PlannedTask], assets: Mapping[str, Asset]
-) -> TasksPlanned:
-    used: dict[str, int] = {}
-    known: list[RunAsset] = []
-    planned = []
-    for task in tasks:
-        if task.asset not in used:
-            used[task.asset] = len(known)
-            known.append(_run_asset(assets[task.asset], task.asset_id))
-        planned.append(
-            TaskPlan(
-                task_id=task.task_id,
-                asset=used[task.asset],
-                partition=task.partition,
-                deps=task.depends_on,
-                reused=task.materialization_id if task.action == "reuse" else "",
-                tenant=task.tenant,
-            )
-        )
-    return TasksPlanned(run_id=run_id, first=first, assets=tuple(known), tasks=tuple(planned))
-
-
-def _run_asset(asset: Asset, asset_id: str) -> RunAsset:
-    retry = asset.retry
-    return RunAsset(
-        key=asset.key,
-        asset_id=asset_id,
-        max_attempts=retry.max_attempts,
-        delay_s=retry.delay_s,
-        max_delay_s=retry.max_delay_s,
-        retry_on=retry.retry_on,
-        never_on=retry.never_on,
-        timeout_s=asset.timeout_s,
-        priority=asset.resources.priority,
-    )
-
-
-def _deployed(
-    event: DeploymentCreated,
-    current: DeploymentRow | None,
-    before: Mapping[str, DeployedAssetRow],
-    generation: int,
-) -> Deployed:
-    keys = {asset.key for asset in event.assets}
-    renamed = {a.renamed_from: a.key for a in event.assets if a.renamed_from}
-    active = {key for key, row in before.items() if row.active}
-    return Deployed(
-        deployment_id=event.deployment_id,
-        number=1 if current is None else current.number + 1,
-        generation=generation,
-        changed=True,
-        added=tuple(sorted(keys - active - set(renamed.values()))),
-        removed=tuple(sorted(active - keys - set(renamed))),
-        renamed=tuple(f"{old} -> {new}" for old, new in sorted(renamed.items())),
-    )
+def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The first of many texts, and how many there are; 0 where none is left out."""
+    listed: list[str] = []
+    room = ASKED_CHARS
+    for text in texts[:ASKED]:
+        room -= len(text)
+        if room < 0:
+            break
+        listed.append(text)
+    return tuple(listed), len(texts) if len(listed) < len(texts) else 0
 
 
 def _put_by_digest(store: Store, path: str, data: bytes) -> None:

@@ -13,11 +13,10 @@ from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import Payload
 from arco.orchestration.tables import TaskRow
 from arco.quality.events import ChecksEvaluated
-from arco.state.fold import Emit, Fact, Rows, Stage
-from arco.state.table import Key
+from arco.state.fold import Emit, Fact, On, Rows, Stage
 from servo.contract.task import Lineage, Materialization, TaskResult
 
-FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output was made from no asset.")
+FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no asset.")
 """Said too: an asset may have been made from others before."""
 
 
@@ -40,34 +39,34 @@ def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
 
 def checks(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
     """Under the attempt that made the output: whoever adopts it says the same again."""
-    made = result.materialization
-    if result.checks or (made is not None and result.outcome == "succeeded"):
+    output = result.materialization
+    if result.checks or (output is not None and result.outcome == "succeeded"):
         yield ChecksEvaluated(
             asset_id=task.asset_id,
             asset=task.asset_key,
             partition=task.partition_key,
-            materialization_id="" if made is None else made.materialization_id,
+            materialization_id="" if output is None else output.materialization_id,
             run_id=task.run_id,
             task_id=task.task_id,
-            attempt_id=result.attempt_id if made is None else made.attempt_id,
+            attempt_id=result.attempt_id if output is None else output.attempt_id,
             results=result.checks,
         )
 
 
 def lineage(
-    task: TaskRow, result: TaskResult, made: Materialization, *, held: bool = False
+    task: TaskRow, result: TaskResult, output: Materialization, *, held: bool = False
 ) -> Iterator[Payload]:
     """Where an output comes from; of one that is held back it counts once that is approved."""
     yield LineageRecorded(
         asset=task.asset_key,
         asset_id=task.asset_id,
-        materialization_id=made.materialization_id,
+        materialization_id=output.materialization_id,
         partition=task.partition_key,
         run_id=task.run_id,
         task_id=task.task_id,
-        rows=made.rows,
-        bytes=made.bytes,
-        transform=made.fingerprint,
+        rows=output.rows,
+        bytes=output.bytes,
+        transform=output.fingerprint,
         held=held,
         lineage=FROM_NOTHING if result.lineage is None else result.lineage,
     )
@@ -75,27 +74,26 @@ def lineage(
 
 def why(result: TaskResult) -> str:
     """The checks that led to the gate, in one line."""
-    found = [check for check in result.checks if check.action == result.gate]
-    if not found:
-        return "checks did not pass"
-    first = f"{found[0].name}: {found[0].message}" if found[0].message else found[0].name
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    deciding = [check for check in result.checks if check.action == result.gate]
+    if not deciding:
+        return "checks failed"
+    first = (
+        f"{deciding[0].name}: {deciding[0].message}" if deciding[0].message else deciding[0].name
+    )
+    more = f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else ""
     return f"{first}{more}"
 
 
 # -- after the outputs --------------------------------------------------------------------
 
 
-def _tell_lineage(rows: Rows, fact: Fact) -> Iterator[Emit]:
-    match fact.payload:
-        case HoldEnded(asset=asset, materialization_id=id, approved=approved):
-            yield Emit(HeldLineageDecided(asset=asset, materialization_id=id, approved=approved))
+def _decide_lineage(rows: Rows, fact: Fact, e: HoldEnded) -> Iterator[Emit]:
+    yield Emit(
+        HeldLineageDecided(
+            asset=e.asset, materialization_id=e.materialization_id, approved=e.approved
+        )
+    )
 
 
-def _by_asset(fact: Fact) -> Key:
-    assert isinstance(fact.payload, HoldEnded)
-    return (fact.payload.asset_id,)
-
-
-DECISIONS = Stage("decisions", (), {HoldEnded: _by_asset}, _tell_lineage)
+DECISIONS = Stage("decisions", (), [On(HoldEnded, lambda fact, e: e.asset_id, _decide_lineage)])
 """Between outputs and lineage: what was decided about outputs that were held back."""

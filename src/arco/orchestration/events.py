@@ -3,7 +3,7 @@
 | category | events | who |
 |---|---|---|
 | commands | DeploymentCreated, RunTriggered, RunCancelRequested, PartitionKeysChanged | people, schedules |
-| plan | TasksPlanned | whoever triggered the run |
+| parts of commands | DeploymentPart, DeploymentInstalled, TasksPlanned | whoever gave the command |
 | acknowledgement | DispatchEnqueued | the dispatcher: the queue has it |
 | controller facts | TimerFired, AttemptLost, TasksCancelled | controllers |
 | worker facts | TaskStarted, TaskFinished | workers |
@@ -20,11 +20,11 @@ from typing import ClassVar
 from msgspec import Struct
 
 from arco.log.envelope import Payload
-from servo.contract.manifest import ColumnDef
+from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef
 from servo.contract.task import TaskResult
 
 
-class Command(Payload, frozen=True, kw_only=True):
+class OrchestrationCommand(Payload, frozen=True, kw_only=True):
     COMMAND: ClassVar[bool] = True
 
 
@@ -39,22 +39,73 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
     columns: tuple[ColumnDef, ...] = ()
+    continued: bool = False
+    """These are more columns of the asset before it, whose columns are too many for one event."""
 
 
-class DeploymentCreated(Command, frozen=True, kw_only=True):
-    """A project's manifest becomes the one that runs are planned from."""
+class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
+    """A project's manifest becomes the one that runs are planned from.
+
+    Version 1 has all assets of the manifest. Version 2 has those that changed since the
+    parent, and the keys of those that left; a large change is in parts, which are in the log
+    before this command. It takes effect with the `DeploymentInstalled` in the same batch.
+    """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
+    VERSION: ClassVar[int] = 2
     deployment_id: str
     parent: str = ""
-    """The deployment that this was built on; refused if another has come in between."""
+    """The project's deployment that this was built on; refused if another has come in between."""
     manifest: str
     artifact: str
-    assets: tuple[DeployedAsset, ...]
+    assets: tuple[DeployedAsset, ...] = ()
     schedules: int = 0
     sensors: int = 0
     message: str = ""
     rollback_of: str = ""
+    project: str = DEFAULT_PROJECT
+    total: int | None = None
+    """How many assets the project has with this deployment. None in version 1."""
+    removed: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    """Assets of other projects that the manifest's assets read."""
+    parts: int = 0
+    based_on: str = ""
+    """The newest deployment of any project when inputs across projects were checked; refused
+    if another has come in between. Empty if there was nothing to check."""
+
+    @property
+    def lowest_version(self) -> int:
+        return 1 if self.total is None else 2
+
+
+class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
+
+    TYPE: ClassVar[str] = "orchestration.deployment_part"
+    project: str = DEFAULT_PROJECT
+    deployment_id: str
+    parent: str = ""
+    """A part of a deployment that was built on another than the current one is forgotten."""
+    number: int
+    """From 0."""
+    asset_keys: tuple[str, ...] = ()
+    asset_ids: tuple[str, ...] = ()
+    renamed_from: tuple[str, ...] = ()
+    """One for each key; empty for an asset that keeps its name."""
+    removed: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    packed: str = ""
+    """The `DeployedAsset`s, as base64 of deflated JSON."""
+
+
+class DeploymentInstalled(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """The parts of a deployment take effect, all at once, if the command before it was applied."""
+
+    TYPE: ClassVar[str] = "orchestration.deployment_installed"
+    project: str = DEFAULT_PROJECT
+    deployment_id: str
+    parent: str = ""
 
 
 class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -71,7 +122,7 @@ class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     priority: int = 0
 
 
-class RunTriggered(Command, frozen=True, kw_only=True):
+class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_triggered"
     run_id: str
     plan_id: str
@@ -85,11 +136,15 @@ class RunTriggered(Command, frozen=True, kw_only=True):
     triggered_by: str = ""
     selection: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    """As was asked; of long lists the first, the plan has all."""
     timeout_s: int = 0
     priority: int = 0
     retry_of: str = ""
     pool: str = ""
     """Who works on it: empty for everybody's orchestrator, or the name of one engine."""
+    selection_total: int = 0
+    """How many there are where the list holds only the first; 0 where it holds all."""
+    partitions_total: int = 0
 
 
 class TaskPlan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -104,18 +159,30 @@ class TaskPlan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     tenant: str = ""
 
 
-class TasksPlanned(Payload, frozen=True, kw_only=True):
-    """A slice of a run's plan. The run starts when all its tasks are there."""
+class TasksPlanned(Payload, frozen=True, kw_only=True, omit_defaults=True):
+    """A slice of a run's plan. The run starts when all its tasks are there.
+
+    Written and read by `plan_events.py`: slices of a large plan are compressed.
+    """
 
     TYPE: ClassVar[str] = "orchestration.tasks_planned"
+    VERSION: ClassVar[int] = 2
     run_id: str
     first: int
     """Index of the first of these tasks."""
-    assets: tuple[RunAsset, ...]
-    tasks: tuple[TaskPlan, ...]
+    assets: tuple[RunAsset, ...] = ()
+    tasks: tuple[TaskPlan, ...] = ()
+    packed: str = ""
+    """Of a large plan the tasks, as base64 of deflated JSON."""
+    count: int = 0
+    """How many tasks are packed: for people who read the log."""
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.packed else 1
 
 
-class RunCancelRequested(Command, frozen=True, kw_only=True):
+class RunCancelRequested(OrchestrationCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_cancel_requested"
     VERSION: ClassVar[int] = 2
     run_id: str
@@ -193,7 +260,7 @@ class AttemptLost(Payload, frozen=True, kw_only=True):
     worker_id: str = ""
 
 
-class PartitionKeysChanged(Command, frozen=True, kw_only=True):
+class PartitionKeysChanged(OrchestrationCommand, frozen=True, kw_only=True):
     """Keys of a dynamic partition dimension come or go."""
 
     TYPE: ClassVar[str] = "orchestration.partition_keys_changed"
@@ -203,7 +270,7 @@ class PartitionKeysChanged(Command, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
 
 
-COMMANDS: tuple[type[Command], ...] = (
+COMMANDS: tuple[type[OrchestrationCommand], ...] = (
     DeploymentCreated,
     RunTriggered,
     RunCancelRequested,
@@ -211,6 +278,8 @@ COMMANDS: tuple[type[Command], ...] = (
 )
 EVENTS: tuple[type[Payload], ...] = (
     *COMMANDS,
+    DeploymentPart,
+    DeploymentInstalled,
     TasksPlanned,
     DispatchEnqueued,
     TaskStarted,

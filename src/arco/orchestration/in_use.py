@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from arco.errors import NotFound
-from arco.execution.expiry import Ended, Needs, Runs
+from arco.execution.expiry import EndedRuns, RunLookups, RunNeeds
 from arco.orchestration import states
-from arco.orchestration.plan import Plan, PlannedTask
+from arco.orchestration.plan import Plan
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.tables import RUNS, TASKS, RunRow, TaskRow
 from arco.state.snapshot import Snapshot
@@ -21,24 +21,24 @@ PLANNING = timedelta(days=1)
 """Longer than it takes to make a plan and to trigger it."""
 
 
-def runs_of(library: Library) -> Runs:
-    return Runs(
+def runs_of(library: Library) -> RunLookups:
+    return RunLookups(
         needs=lambda snapshot: needs(snapshot, library),
         ended=ended,
         retention=lambda snapshot: retention(snapshot, library),
     )
 
 
-def needs(snapshot: Snapshot, library: Library) -> Needs:
+def needs(snapshot: Snapshot, library: Library) -> RunNeeds:
     """What the runs that are active at this generation read, have made, and still make."""
-    found = Needs()
+    total = RunNeeds()
     for run in snapshot.hot(RUNS):
         if run.state in states.RUN_ACTIVE:
-            found = found.also(_of_run(run, snapshot.rows(TASKS, run.run_id), library))
-    return found
+            total = total.also(_of_run(run, snapshot.rows(TASKS, run.run_id), library))
+    return total
 
 
-def _of_run(run: RunRow, rows: list[TaskRow], library: Library) -> Needs:
+def _of_run(run: RunRow, rows: list[TaskRow], library: Library) -> RunNeeds:
     tasks = {row.task_id: row for row in rows}
     try:
         plan: Plan | None = library.plan(run.plan_id)
@@ -48,13 +48,13 @@ def _of_run(run: RunRow, rows: list[TaskRow], library: Library) -> Needs:
     times = [row.ready_at for row in rows if row.state in states.IN_FLIGHT and row.ready_at]
     if plan is None:  # it cannot go on; what it might read was current when it was made
         times.append(run.created_at - PLANNING)
-    made = {row.materialization_id for row in rows if row.materialization_id}
+    outputs = {row.materialization_id for row in rows if row.materialization_id}
     unended = [p for p in planned if _is_open(tasks.get(p.task_id))]
     open_rows = [row for row in rows if _is_open(row)]
-    return Needs(
+    return RunNeeds(
         runs=frozenset({run.run_id}),
         plans=frozenset({run.plan_id}),
-        versions=frozenset(made.union(*map(_read_by, planned))),
+        versions=frozenset(outputs | (set() if plan is None else _read_by(plan))),
         folders=frozenset(
             {_folder(p.asset, p.partition) for p in unended}
             | {_folder(row.asset_key, row.partition_key) for row in open_rows}
@@ -67,9 +67,10 @@ def _is_open(task: TaskRow | None) -> bool:
     return task is None or task.state not in states.TERMINAL
 
 
-def _read_by(task: PlannedTask) -> set[str]:
-    read = {m.materialization_id for i in task.inputs for m in i.materializations}
-    return read | ({task.materialization_id} if task.materialization_id else set())
+def _read_by(plan: Plan) -> set[str]:
+    """What exists already and is read, or makes a task unnecessary."""
+    read = {each.materialization_id for refs in plan.spec.versions.values() for each in refs}
+    return read | {task.materialization_id for task in plan.spec.tasks if task.materialization_id}
 
 
 def _folder(asset: str, partition: str) -> str:
@@ -78,24 +79,29 @@ def _folder(asset: str, partition: str) -> str:
     return paths.partition_folder(key.namespace, key.name, segment)
 
 
-def ended(snapshot: Snapshot) -> Ended:
-    """When runs ended, also those that left for history."""
+def ended(snapshot: Snapshot, since: datetime) -> EndedRuns:
+    """When runs ended that did so since a time: those before it have nothing to wait for."""
     runs: dict[str, datetime] = {}
     plans: dict[str, datetime] = {}
-    for row in snapshot.all(RUNS):
+    for row in snapshot.recent(RUNS, since):
         if row.finished_at is not None:
             runs[row.run_id] = plans[row.plan_id] = row.finished_at
-    return Ended(runs, plans)
+    return EndedRuns(runs, plans)
 
 
 def retention(snapshot: Snapshot, library: Library) -> Mapping[str, Retention]:
     """What each asset says about its versions, in the last deployment that had it."""
     reader = OrchestrationReader(snapshot)
+    current = {row.project: row.deployment_id for row in reader.projects()}
     manifests = {row.deployment_id: row.manifest for row in reader.deployments()}
-    found: dict[str, Retention] = {}
+    keys: dict[str, dict[str, str]] = {}
+    """By manifest: the ids of assets by their keys."""
     for key, row in reader.deployed_assets().items():
-        assets = library.manifest(manifests[row.deployment_id]).assets
-        for asset in assets:
-            if asset.key == key:
-                found[row.asset_id] = asset.retention
-    return found
+        deployment = current[row.project] if row.active else row.deployment_id
+        keys.setdefault(manifests[deployment], {})[key] = row.asset_id
+    return {
+        ids[asset.key]: asset.retention
+        for digest, ids in keys.items()
+        for asset in library.outline(digest).assets
+        if asset.key in ids
+    }

@@ -1,4 +1,4 @@
-"""The limits and time-outs of orchestration, and how they must relate to each other."""
+"""The limits and timeouts of orchestration, and how they must relate to each other."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Timing(Struct, frozen=True, kw_only=True):
             (self.busy_interval_s <= self.interval_s, "busy_interval_s must not exceed interval_s"),
             (
                 self.zombie_after_s >= 3 * self.heartbeat_s,
-                "zombie_after_s must be at least three heartbeats: one may be late, one lost",
+                "zombie_after_s must be at least three heartbeats, so that one "
+                "may be late and one lost",
             ),
             (
                 self.zombie_after_s > 2 * self.interval_s,
@@ -87,7 +88,7 @@ class Timing(Struct, frozen=True, kw_only=True):
             (
                 2 * self.interval_s < TIMEOUT_GRACE_S,
                 f"interval_s must be below {TIMEOUT_GRACE_S / 2} s: a worker's own report of a "
-                "time-out comes before the timer's",
+                "timeout comes before the timer's",
             ),
         )
         broken = [text for holds, text in rules if not holds]

@@ -28,7 +28,7 @@ from itertools import product
 
 from msgspec import Struct
 
-from arco.orchestration.partitions import Calendar, Keys, Names, Point, Space, Value
+from arco.orchestration.partition_space import Calendar, Keys, Names, Point, Space, Value
 from servo.contract.manifest import AllUpstream, Identity, Input, Latest, Window
 from servo.contract.manifest import Mapping as DimensionMapping
 from servo.errors import Invalid
@@ -90,10 +90,10 @@ class Resolver:
             return list(product(*axes))
         if self._index is None:
             self._index = self._indexed()
-        found = [self._index[fixed] for fixed in product(*axes) if fixed in self._index]
-        if len(found) == 1:
-            return found[0]
-        return sorted(point for points in found for point in points)
+        matching = [self._index[fixed] for fixed in product(*axes) if fixed in self._index]
+        if len(matching) == 1:
+            return matching[0]
+        return sorted(point for points in matching for point in points)
 
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
         """What exists by the values that are computed; of the latest, only those."""
@@ -129,17 +129,15 @@ def mappings(
     for name in each.dimensions:
         if name not in upstream.names:
             raise Invalid(
-                f"{reader} maps the dimension {name!r} of {each.asset}, which has no such one",
-                hint=did_you_mean(name, upstream.names) or "leave it out of the mapping",
+                f"{reader} maps the dimension {name!r} of {each.asset}, which does not have it",
+                hint=did_you_mean(name, upstream.names) or "remove it from the mapping",
             )
     own = dict(zip(downstream.names, downstream.dimensions, strict=True))
     return tuple(_mapping(reader, each, keys, own.get(keys.name)) for keys in upstream.dimensions)
 
 
 def _mapping(reader: str, each: Input, keys: Keys, own: Keys | None) -> DimensionMapping:
-    rule = each.dimensions.get(keys.name, each.mapping)
-    if isinstance(rule, Window) and isinstance(keys, Names) and keys.name not in each.dimensions:
-        rule = Identity()
+    rule = each.mapping_of(keys.name, of_time=isinstance(keys, Calendar))
     if isinstance(rule, AllUpstream | Latest):
         return rule
     problem = _mismatch(keys, own) or _not_a_window(rule, keys)

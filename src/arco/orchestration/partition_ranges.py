@@ -21,12 +21,12 @@ blanks that belong to no value mean nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 
 from msgspec import Struct
 
-from arco.orchestration.partitions import Calendar, Keys, Names, Ranges, merged
+from arco.orchestration.partition_space import Calendar, Keys, Names, Ranges, merged
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
 
@@ -36,46 +36,42 @@ _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){0,2}(\.\d+)?(Z|[+-]\d\d:?\d\d)?
 
 
 class Picked(Struct, frozen=True):
-    """What of a range a dimension has, and the first thing it lacks."""
+    """What of a range a dimension has, and the first thing it lacks.
+
+    What to say about that is worked out when it is asked for: a suggestion looks at all values.
+    """
 
     keys: Ranges
-    problem: Invalid | None = None
+    problem: Callable[[], Invalid] | None = None
 
 
 def by_dimension(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """`name=range` texts, by their dimension's name. The ranges keep their blanks."""
-    found: dict[str, tuple[str, ...]] = {}
+    texts_of: dict[str, list[str]] = {}
     for text in texts:
-        name, equals, wanted = text.partition("=")
+        name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name:
             raise Invalid(
                 f"{text!r} is not a partition range", hint="write date=2025-01-01..2025-01-31"
             )
-        found[name] = (*found.get(name, ()), wanted)
-    return found
+        texts_of.setdefault(name, []).append(values)
+    return {name: tuple(values) for name, values in texts_of.items()}
 
 
-def check_dimension(name: str, known: Iterable[str], where: str = "the selected assets") -> None:
-    known = sorted(set(known))
-    if name not in known:
-        all_of_them = f"they have: {', '.join(known)}" if known else "they have no partitions"
+def check_dimension(name: str, names: Iterable[str], where: str = "the selected assets") -> None:
+    names = sorted(set(names))
+    if name not in names:
+        all_of_them = (
+            f"they have: {', '.join(names)}" if names else "these assets have no partitions"
+        )
         raise Invalid(
-            f"{where} have no dimension {name!r}", hint=did_you_mean(name, known) or all_of_them
+            f"{where} have no dimension {name!r}", hint=did_you_mean(name, names) or all_of_them
         )
 
 
-def choose(keys: Keys, *texts: str) -> Ranges:
-    """The keys that the texts name; Invalid if the dimension lacks one of them."""
-    found = [pick(keys, text) for text in texts]
-    for each in found:
-        if each.problem:
-            raise each.problem
-    return merged(numbers for each in found for numbers in each.keys)
-
-
 def pick(keys: Keys, text: str) -> Picked:
-    """As `choose`, but what the dimension lacks is reported, not raised.
+    """The keys that a text names. What the dimension lacks is reported, not raised.
 
     Several assets may share a dimension's name: a key counts where it exists, and is
     wrong only if it exists nowhere. What cannot be read at all is raised.
@@ -83,11 +79,11 @@ def pick(keys: Keys, text: str) -> Picked:
     if isinstance(keys, Names) and keys.has(text):
         return _pick_name(keys, text)
     if isinstance(keys, Names):
-        found = [_pick_name(keys, _value(keys, item)) for item in text.split(",")]
+        picked = [_pick_name(keys, _value(keys, item)) for item in text.split(",")]
     else:
-        found = [_pick_period(keys, item.strip()) for item in text.split(",")]
-    problem = next((each.problem for each in found if each.problem), None)
-    return Picked(merged(numbers for each in found for numbers in each.keys), problem)
+        picked = [_pick_period(keys, item.strip()) for item in text.split(",")]
+    problem = next((each.problem for each in picked if each.problem), None)
+    return Picked(merged(numbers for each in picked for numbers in each.keys), problem)
 
 
 def latest(keys: Keys) -> Ranges:
@@ -115,7 +111,7 @@ def _pick_name(names: Names, item: str) -> Picked:
             + ("latest key" if item == "latest" else "ranges"),
             hint=f"name its values, as in {names.name}=a,b; or {names.name}=all",
         )
-    return Picked((), _no_such_value(names, item))
+    return Picked((), lambda: _no_such_value(names, item))
 
 
 def _no_such_value(names: Names, item: str) -> Invalid:
@@ -134,17 +130,21 @@ def _pick_period(calendar: Calendar, item: str) -> Picked:
     if item == "all":
         return Picked(merged([calendar.every_key()]))
     if item == "latest":
-        return Picked(latest(calendar), None if calendar.every_key() else _none_yet(calendar))
-    wanted = _range(calendar, item) if ".." in item else _period(calendar, item)
-    inside = range(max(wanted.start, calendar.first), min(wanted.stop, calendar.complete))
-    return Picked(merged([inside]), _outside(calendar, wanted, item))
+        return Picked(
+            latest(calendar), None if calendar.every_key() else lambda: _none_yet(calendar)
+        )
+    numbers = _range(calendar, item) if ".." in item else _period(calendar, item)
+    inside = range(max(numbers.start, calendar.first), min(numbers.stop, calendar.complete))
+    outside = _outside(calendar, numbers, item)
+    return Picked(merged([inside]), None if outside is None else lambda: outside)
 
 
 def _range(calendar: Calendar, item: str) -> range:
     low, _, high = (part.strip() for part in item.partition(".."))
     if not low and not high:
         raise Invalid(
-            f"{calendar.name}={item} has no ends", hint=f"for all of them write {calendar.name}=all"
+            f"{calendar.name}={item} has neither start nor end",
+            hint=f"for all of them write {calendar.name}=all",
         )
     start = _period(calendar, low).start if low else calendar.first
     if not high:
@@ -152,7 +152,8 @@ def _range(calendar: Calendar, item: str) -> range:
     stop = _period(calendar, high, last_day=True).stop
     if low and stop <= start:
         raise Invalid(
-            f"{calendar.name}={item} runs backwards", hint=f"write {calendar.name}={high}..{low}"
+            f"{calendar.name}={item} ends before it starts",
+            hint=f"write {calendar.name}={high}..{low}",
         )
     return range(start, max(stop, start + 1)) if low else range(min(start, stop - 1), stop)
 
@@ -195,19 +196,21 @@ def _is_last_day(calendar: Calendar, number: int, value: date) -> bool:
     return (calendar.key(number + 1) - value).days == 1
 
 
-def _outside(calendar: Calendar, wanted: range, item: str) -> Invalid | None:
+def _outside(calendar: Calendar, numbers: range, item: str) -> Invalid | None:
     what = f"{calendar.name}={item}"
     if not calendar.every_key():
         return _none_yet(calendar)
-    if wanted.start < calendar.first:
+    if numbers.start < calendar.first:
         first = show(calendar, calendar.first)
         return Invalid(f"{what} is before the first partition", hint=f"the first is {first}")
-    if wanted.stop <= calendar.complete:
+    if numbers.stop <= calendar.complete:
         return None
     last = f"the last is {show(calendar, calendar.complete - 1)}"
-    if wanted.stop > calendar.bound:
+    if numbers.stop > calendar.bound:
         return Invalid(f"{what} is after the end of {calendar.name!r}", hint=last)
-    return Invalid(f"{what} is not over yet", hint=f"{last}; {_a(calendar)} counts when it is over")
+    return Invalid(
+        f"{what} is not over yet", hint=f"{last}; {_a(calendar)} is complete when it is over"
+    )
 
 
 def _none_yet(calendar: Calendar) -> Invalid:

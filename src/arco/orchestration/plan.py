@@ -4,12 +4,16 @@ A plan has a *spec*, which follows from the request, the manifest and the snapsh
 alone (no clock, no random id), and a header, which is about this one plan. The
 spec's fingerprint is the same wherever it is made. Plans are stored whole under
 `plans/`; events carry only what the fold needs.
+
+Tasks share what they read. Each version is in a spec once, and so is each input that is the
+same for several tasks; an input has its versions and its tasks as *spans*, flat pairs of the
+first number and the one after the last.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -17,10 +21,15 @@ import msgspec
 from msgspec import Struct
 
 from servo.contract import canonical
+from servo.contract.identity import plan_fingerprint
 from servo.contract.manifest import Asset
 from servo.contract.task import MaterializationRef
 
-MAX_TASKS_PER_RUN = 50_000
+MAX_TASKS_PER_RUN = 200_000
+MAX_EDGES_PER_RUN = 2_000_000
+"""Dependencies between the tasks of a run: each becomes a row."""
+
+Spans = tuple[int, ...]
 
 
 class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,14 +41,14 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partitions: tuple[str, ...] = ()
     """`date=2025-01-01..2025-01-31`, `region=eu`, `date=2025-01-01,2025-01-05`, …"""
     force: bool = False
-    """Run also what is up to date."""
+    """Also run tasks that are up to date."""
     redo: tuple[str, ...] = ()
     """Tasks (by id) to run even if they are up to date."""
     config: dict[str, str | int | bool | None] = {}
     max_tasks: int = 10_000
 
 
-class Current(Struct, frozen=True, kw_only=True):
+class CurrentVersion(Struct, frozen=True, kw_only=True):
     """The current good version of a partition."""
 
     materialization_id: str
@@ -49,26 +58,44 @@ class Current(Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
-class Known(Protocol):
+class PlannerLookups(Protocol):
     """What the planner looks up: one snapshot's answers."""
 
     def asset_id(self, key: str) -> str:
         """The id of a deployed asset."""
 
-    def current(self, asset_id: str) -> Mapping[str, Current]:
+    def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         """Every partition of an asset that has a good version, by the key's text."""
 
     def dynamic_keys(self, name: str) -> list[str]:
         """The keys of a dynamic dimension's set, sorted."""
 
 
+def spans(ascending: Iterable[int]) -> Spans:
+    """Numbers as spans."""
+    merged: list[int] = []
+    for number in ascending:
+        if merged and merged[-1] == number:
+            merged[-1] = number + 1
+        else:
+            merged += (number, number + 1)
+    return tuple(merged)
+
+
+def numbers(of: Spans) -> Iterator[int]:
+    """The numbers of spans, ascending."""
+    for first, stop in zip(of[::2], of[1::2], strict=True):
+        yield from range(first, stop)
+
+
 class PlannedInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asset: str
     parameter: str = ""
-    tasks: tuple[int, ...] = ()
-    """Tasks of this plan (their indexes) whose outputs are read."""
-    materializations: tuple[MaterializationRef, ...] = ()
-    """What exists already, and is read as it is now; sorted by partition."""
+    tasks: Spans = ()
+    """Tasks of this plan that run, and whose outputs are read."""
+    versions: Spans = ()
+    """What exists already, and is read as it is now, up-to-date tasks of this plan included:
+    of the asset's versions in the spec."""
 
 
 class PlannedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +110,8 @@ class PlannedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """0 for roots; otherwise one more than the greatest stage it depends on."""
     depends_on: tuple[int, ...] = ()
     """Indexes of the tasks it waits for, ascending; always smaller than its own."""
-    inputs: tuple[PlannedInput, ...] = ()
+    inputs: tuple[int, ...] = ()
+    """Numbers of the spec's inputs."""
     fingerprint: str = ""
     """Of its inputs, where all are known now; empty where an upstream runs first."""
     materialization_id: str = ""
@@ -95,12 +123,32 @@ class PlannedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PlanSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     manifest: str
     """SHA-256 of the manifest."""
+    manifests: dict[str, str] = {}
+    """By namespace, the manifests of other projects that have tasks or inputs in this plan."""
     request: PlanRequest
     tasks: tuple[PlannedTask, ...]
     """In order: by stage, then asset key, then partition key."""
     references: dict[str, str] = {}
     """By key, the asset ids of what checks look values up in. A key may be renamed, removed or
     given to another asset while the run is active; the id is what the plan meant."""
+    inputs: tuple[PlannedInput, ...] = ()
+    """Each that is the same for several tasks once, in the order of the first that reads it."""
+    versions: dict[str, tuple[MaterializationRef, ...]] = {}
+    """By asset key: what exists already and is read, in the order of partitions."""
+
+    def inputs_of(self, task: PlannedTask) -> list[PlannedInput]:
+        return [self.inputs[number] for number in task.inputs]
+
+    def tasks_of(self, planned: PlannedInput) -> list[PlannedTask]:
+        return [self.tasks[number] for number in numbers(planned.tasks)]
+
+    def versions_of(self, planned: PlannedInput) -> list[MaterializationRef]:
+        versions = self.versions.get(planned.asset, ())
+        return [versions[number] for number in numbers(planned.versions)]
+
+    def manifest_of(self, asset_key: str) -> str:
+        """SHA-256 of the manifest that has an asset."""
+        return self.manifests.get(asset_key.partition(".")[0], self.manifest)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -125,7 +173,7 @@ def decode_plan(data: bytes) -> Plan:
 
 
 def spec_fingerprint(spec: PlanSpec) -> str:
-    return canonical.fingerprint(spec)
+    return plan_fingerprint(spec)
 
 
 def input_fingerprint(
@@ -136,8 +184,8 @@ def input_fingerprint(
 ) -> str:
     """What a task would do: its code, its partition, its configuration, what it reads.
 
-    `inputs` are (parameter, asset key, materialization ids). Computed when planning
-    and, for inputs made in the same run, when dispatching; both must agree.
+    `inputs` are (parameter, asset key, the `fingerprint_part` of the versions). Computed when
+    planning and, for inputs made in the same run, when dispatching; both must agree.
     """
     parts = {
         "kind": "input",
@@ -145,6 +193,6 @@ def input_fingerprint(
         "transform": asset.transform,
         "partition": partition,
         "config": {**asset.config, **config},
-        "inputs": sorted([p, key, *sorted(ids)] for p, key, ids in inputs),
+        "inputs": sorted([p, key, *part] for p, key, part in inputs),
     }
     return hashlib.sha256(canonical.encode(parts)).hexdigest()

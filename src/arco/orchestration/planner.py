@@ -15,7 +15,7 @@ partitions that follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -23,8 +23,8 @@ from graphlib import CycleError, TopologicalSorter
 import msgspec
 
 from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
-from arco.orchestration.partitions import Calendar, Keys, Ranges, Space, count, keys_of, merged
-from arco.orchestration.plan import MAX_TASKS_PER_RUN, Known, PlanRequest, PlanSpec
+from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
+from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannerLookups, PlanRequest, PlanSpec
 from arco.orchestration.planner_tasks import Draft, Drafting
 from arco.orchestration.selection import Graph, select
 from servo.contract.manifest import Asset, Dimension, Manifest, reference_targets
@@ -35,7 +35,7 @@ def plan(
     manifest: Manifest,
     manifest_digest: str,
     request: PlanRequest,
-    known: Known,
+    lookups: PlannerLookups,
     *,
     until: datetime,
 ) -> PlanSpec:
@@ -52,29 +52,34 @@ def plan(
 
     @cache
     def keys(dimension: Dimension) -> Keys:
-        return keys_of(dimension, until, known.dynamic_keys)
+        return keys_of(dimension, until, lookups.dynamic_keys)
 
     @cache
     def space(key: str) -> Space:
         return Space.of(graph.assets[key], keys)
 
-    wanted = requested({key: space(key) for key in chosen}, request.partitions)
-    _check_count(wanted, request.max_tasks)
-    drafting = Drafting(graph.assets, request, known, space)
+    ranges = requested({key: space(key) for key in chosen}, request.partitions)
+    _check_count(ranges, request.max_tasks)
+    drafting = Drafting(graph.assets, request, lookups, space)
     for key in order:
-        points = space(key).points(wanted[key])
-        drafting.add(Draft(graph.assets[key], known.asset_id(key), space(key), points), chosen[key])
+        points = space(key).points(ranges[key])
+        drafting.add(
+            Draft(graph.assets[key], lookups.asset_id(key), space(key), points), chosen[key]
+        )
+    drafted = drafting.finished()
     return PlanSpec(
         manifest=manifest_digest,
         request=request,
-        tasks=drafting.tasks(),
-        references=_reference_ids([graph.assets[key] for key in order], known),
+        tasks=drafted.tasks,
+        inputs=drafted.inputs,
+        versions=drafted.versions,
+        references=_reference_ids([graph.assets[key] for key in order], lookups),
     )
 
 
-def _reference_ids(assets: Iterable[Asset], known: Known) -> dict[str, str]:
+def _reference_ids(assets: Iterable[Asset], lookups: PlannerLookups) -> dict[str, str]:
     targets = {key for asset in assets for key in reference_targets(asset)}
-    return {key: known.asset_id(key) for key in sorted(targets)}
+    return {key: lookups.asset_id(key) for key in sorted(targets)}
 
 
 def normalised(request: PlanRequest) -> PlanRequest:
@@ -109,18 +114,18 @@ def _circle(cycle: Sequence[str]) -> Invalid:
     at = cycle.index(min(cycle))
     whole = [*cycle[at:], *cycle[:at], cycle[at]]
     return Invalid(
-        f"assets read each other in a circle: {' -> '.join(whole)}",
-        hint="remove one of these inputs, or select only a part of the circle",
+        f"assets form a cycle: {' -> '.join(whole)}",
+        hint="remove one of these inputs, or select only a part of the cycle",
     )
 
 
 def requested(spaces: Mapping[str, Space], texts: Sequence[str]) -> dict[str, tuple[Ranges, ...]]:
     """For each asset, the keys of each of its dimensions that the request means."""
-    wanted = by_dimension(texts)
+    by_name = by_dimension(texts)
     names = [name for space in spaces.values() for name in space.names]
-    for name in wanted:
+    for name in by_name:
         check_dimension(name, names)
-    chosen = {name: _named(spaces, name, ranges) for name, ranges in wanted.items()}
+    chosen = {name: _named(spaces, name, ranges) for name, ranges in by_name.items()}
     return {
         key: tuple(
             chosen[keys.name][key] if keys.name in chosen else _default(keys)
@@ -141,40 +146,41 @@ def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict
         for key, space in sorted(spaces.items())
         if name in space.names
     }
-    found: dict[str, list[range]] = {key: [] for key in having}
+    by_asset: dict[str, list[range]] = {key: [] for key in having}
     for text in texts:
         for key, ranges in _one_text(having, text).items():
-            found[key].extend(ranges)
-    return {key: merged(ranges) for key, ranges in found.items()}
+            by_asset[key].extend(ranges)
+    return {key: merged(ranges) for key, ranges in by_asset.items()}
 
 
 def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
-    found: dict[str, Ranges] = {}
-    problems: list[Invalid] = []
+    ranges: dict[str, Ranges] = {}
+    lacking: list[tuple[str, Callable[[], Invalid]]] = []
     for key, keys in having.items():
         try:
             picked = pick(keys, text)
         except Invalid as error:
             raise Invalid(f"{key}: {error.message}", hint=error.hint) from None
-        found[key] = picked.keys
+        ranges[key] = picked.keys
         if picked.problem:
-            problems.append(Invalid(f"{key}: {picked.problem.message}", hint=picked.problem.hint))
-    if len(problems) == len(having):
-        raise problems[0]
-    return found
+            lacking.append((key, picked.problem))
+    if len(lacking) == len(having):
+        key, problem = lacking[0]
+        raise Invalid(f"{key}: {problem().message}", hint=problem().hint)
+    return ranges
 
 
-def _check_count(wanted: Mapping[str, Sequence[Ranges]], max_tasks: int) -> None:
-    tasks = sum(count(ranges) for ranges in wanted.values())
+def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int) -> None:
+    tasks = sum(count(ranges) for ranges in by_asset.values())
     most = min(max_tasks, MAX_TASKS_PER_RUN)
     if tasks > most:
         raise Invalid(
             f"the plan would have {tasks:,} tasks, more than {most:,}",
-            hint="ask for fewer partitions or assets at a time"
+            hint="select fewer partitions or assets"
             + (f", or raise max_tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
         )
     if not tasks:
         raise Invalid(
-            f"nothing to do: {', '.join(sorted(wanted)[:10])} have no such partitions yet",
+            f"nothing to do: no such partitions yet in {', '.join(sorted(by_asset)[:10])}",
             hint="name the partitions, or wait until a period is over or a key is added",
         )

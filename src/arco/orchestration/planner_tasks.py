@@ -17,16 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
+from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.mapping import Resolver, mappings
-from arco.orchestration.partitions import Names, Point, Space
+from arco.orchestration.partition_space import Names, Point, Space
 from arco.orchestration.plan import (
-    Current,
-    Known,
+    MAX_EDGES_PER_RUN,
+    CurrentVersion,
     PlannedInput,
     PlannedTask,
+    PlannerLookups,
     PlanRequest,
     input_fingerprint,
+    spans,
 )
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
@@ -50,21 +55,43 @@ class Draft:
         self.numbers: dict[Point, int] = {}
 
 
-@dataclass(slots=True)
-class Found:
-    """What one input of a task is, here and now."""
+class ResolvedInput:
+    """What one input of tasks is, here and now."""
 
-    tasks: Sequence[int] = ()
-    """Provisional numbers."""
-    refs: tuple[MaterializationRef, ...] = ()
-    stage: int = 0
-    """The least stage of a task that reads this."""
-    runs: str = ""
-    """The asset, if one of the tasks runs."""
-    ids: Sequence[str] = ()
-    """Of all that is read, unless something of it runs."""
-    final: tuple[int, ...] = ()
-    planned: PlannedInput | None = None
+    def __init__(self, asset: str) -> None:
+        self._asset = asset
+        self.tasks: list[int] = []
+        """To wait for; provisional numbers."""
+        self.running: list[int] = []
+        """Those of them that run: what they put out is read."""
+        self.points: list[Point] = []
+        """What exists already, and is read as it is now."""
+        self.ids: list[str] = []
+        """Of the versions there."""
+        self.stage = 0
+        """The least stage of a task that reads this."""
+        self.final: tuple[int, ...] | None = None
+        """The numbers of the tasks in the plan, once these are given."""
+        self.number = -1
+        """Of the planned input."""
+
+    @property
+    def runs(self) -> str:
+        """The asset, if one of the tasks runs."""
+        return self._asset if self.running else ""
+
+    @cached_property
+    def part(self) -> Sequence[str]:
+        """What stands for all that is read in fingerprints, unless something of it runs."""
+        return fingerprint_part(self.ids)
+
+
+class Drafted(NamedTuple):
+    """What a plan has, in its final form."""
+
+    tasks: tuple[PlannedTask, ...]
+    inputs: tuple[PlannedInput, ...]
+    versions: dict[str, tuple[MaterializationRef, ...]]
 
 
 @dataclass(slots=True)
@@ -74,7 +101,7 @@ class _Task:
     task_id: str
     partition: str
     stage: int
-    found: Sequence[tuple[Input, Found]]
+    inputs: Sequence[tuple[Input, ResolvedInput]]
     fingerprint: str
     materialization_id: str
     """Empty for a task that runs."""
@@ -82,13 +109,13 @@ class _Task:
 
 
 @dataclass(slots=True)
-class _Source:
+class _ReadAsset:
     """An asset that others read: what of it is planned, and what exists."""
 
     asset: str
     space: Space
     numbers: Mapping[Point, int]
-    current: Mapping[str, Current]
+    current: Mapping[str, CurrentVersion]
     _refs: dict[Point, MaterializationRef | None] = field(default_factory=dict)
 
     def ref(self, point: Point) -> MaterializationRef | None:
@@ -98,8 +125,8 @@ class _Source:
         return self._refs[point]
 
     def existing(self) -> Iterable[Point]:
-        made = (self.space.point(text) for text in self.current)
-        return {*self.numbers, *(point for point in made if point is not None)}
+        points = (self.space.point(text) for text in self.current)
+        return {*self.numbers, *(point for point in points if point is not None)}
 
 
 class Drafting:
@@ -109,17 +136,18 @@ class Drafting:
         self,
         assets: Mapping[str, Asset],
         request: PlanRequest,
-        known: Known,
+        lookups: PlannerLookups,
         space: Callable[[str], Space],
     ) -> None:
         self._assets = assets
         self._request = request
-        self._known = known
+        self._lookups = lookups
         self._space = space
         self._drafts: dict[str, Draft] = {}
         self._redo = frozenset(request.redo)
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, _ReadAsset] = {}
         self._tasks: list[_Task | None] = []
+        self._edges = 0
         self._missing: list[tuple[str, str, str]] = []
 
     def add(self, draft: Draft, term: str) -> None:
@@ -131,12 +159,12 @@ class Drafting:
         self._tasks += [None] * len(draft.points)
         why = "selected" if term in (key, key.partition(".")[2]) else f"selected by {term}"
         reads = [_Reads(self, draft, each) for each in draft.asset.inputs]
-        current = self._known.current(draft.asset_id)
+        current = self._lookups.current(draft.asset_id)
         for point in _in_order(draft, reads):
             self._tasks[draft.numbers[point]] = self._task(draft, point, reads, current, why)
 
-    def tasks(self) -> tuple[PlannedTask, ...]:
-        """All of them, in order; Invalid if an input of one is missing."""
+    def finished(self) -> Drafted:
+        """All tasks, in order; Invalid if an input of one is missing."""
         if self._missing:
             raise _missing_inputs(self._missing)
         drafted = [task for task in self._tasks if task is not None]
@@ -146,98 +174,112 @@ class Drafting:
         final = [0] * len(order)
         for number, at in enumerate(order):
             final[at] = number
-        return tuple([_planned(drafted[at], final) for at in order])
+        final_form = _FinalForm(self._sources, final)
+        tasks = tuple([final_form.planned(drafted[at]) for at in order])
+        return Drafted(tasks, final_form.inputs, final_form.versions)
 
     def _task(
         self,
         draft: Draft,
         point: Point,
         reads: Sequence[_Reads],
-        current: Mapping[str, Current],
+        current: Mapping[str, CurrentVersion],
         why: str,
     ) -> _Task:
         key = draft.space.key(point)
         partition = str(key)
-        found = [(read.input, read.find(point)) for read in reads]
-        fingerprint = self._fingerprint(draft.asset, partition, found)
+        inputs = [(read.input, read.find(point)) for read in reads]
+        self._count_edges([each.tasks for _, each in inputs])
+        fingerprint = self._fingerprint(draft.asset, partition, inputs)
         # The code's version is the fingerprint of what the asset does.
         id = task_id(AssetId(draft.asset_id), key, draft.asset.transform)
         if id in self._redo:
             reused, reason = "", "asked for again"
         else:
-            reused, reason = self._decide(found, fingerprint, current.get(partition))
+            reused, reason = self._decide(inputs, fingerprint, current.get(partition))
         return _Task(
             draft=draft,
             point=point,
             task_id=id,
             partition=partition,
-            stage=max([each.stage for _, each in found], default=0),
-            found=found,
+            stage=max([each.stage for _, each in inputs], default=0),
+            inputs=inputs,
             fingerprint=fingerprint,
             materialization_id=reused,
             reason=f"{why}; {reason}",
         )
 
+    def _count_edges(self, upstream: Sequence[Sequence[int]]) -> None:
+        """Before they are laid out: wide windows and all_upstream multiply."""
+        self._edges += sum([len(tasks) for tasks in upstream])
+        if self._edges > MAX_EDGES_PER_RUN:
+            raise Invalid(
+                f"the plan would have more than {MAX_EDGES_PER_RUN:,} dependencies between tasks",
+                hint="run fewer partitions; wide windows and all_upstream multiply dependencies",
+            )
+
     def _fingerprint(
-        self, asset: Asset, partition: str, found: Sequence[tuple[Input, Found]]
+        self, asset: Asset, partition: str, resolved: Sequence[tuple[Input, ResolvedInput]]
     ) -> str:
-        read = [(each, what) for each, what in found if each.parameter]
+        read = [(each, what) for each, what in resolved if each.parameter]
         if any(what.runs for _, what in read):
             return ""
-        inputs = [(each.parameter, each.asset, what.ids) for each, what in read]
+        inputs = [(each.parameter, each.asset, what.part) for each, what in read]
         return input_fingerprint(asset, partition, self._request.config, inputs)
 
     def _decide(
-        self, found: Sequence[tuple[Input, Found]], fingerprint: str, current: Current | None
+        self,
+        inputs: Sequence[tuple[Input, ResolvedInput]],
+        fingerprint: str,
+        current: CurrentVersion | None,
     ) -> tuple[str, str]:
         """The version to reuse, or nothing; and why."""
         if self._request.force:
             return "", "forced"
         if current is None:
             return "", "never materialized"
-        runs = next((what.runs for _, what in found if what.runs), "")
+        runs = next((what.runs for _, what in inputs if what.runs), "")
         if runs:
             return "", f"upstream {runs} runs in this plan"
+        if not current.fingerprint:
+            return "", "files of its current version are missing or damaged"
         if fingerprint != current.fingerprint:
             return "", "code, configuration or inputs changed since its last materialization"
         return current.materialization_id, UP_TO_DATE
 
     # -- what is read ---------------------------------------------------------------------
 
-    def source(self, reader: str, key: str) -> _Source:
+    def source(self, reader: str, key: str) -> _ReadAsset:
         if key not in self._sources:
             if key not in self._assets:
                 raise Invalid(
-                    f"{reader} reads {key}, which is not in the manifest",
-                    hint=did_you_mean(key, self._assets) or "declare it, or remove the input",
+                    f"{reader} reads {key}, which is not deployed",
+                    hint=did_you_mean(key, self._assets) or "deploy it, or remove the input",
                 )
             draft = self._drafts.get(key)
-            current = self._known.current(self._known.asset_id(key))
+            current = self._lookups.current(self._lookups.asset_id(key))
             numbers = draft.numbers if draft else {}
-            self._sources[key] = _Source(key, self._space(key), numbers, current)
+            self._sources[key] = _ReadAsset(key, self._space(key), numbers, current)
         return self._sources[key]
 
-    def found(self, source: _Source, points: Sequence[Point], *, read: bool) -> Found:
+    def resolve(self, source: _ReadAsset, points: Sequence[Point], *, read: bool) -> ResolvedInput:
         """These points of an input: tasks of the plan and, if it is read, what exists."""
         numbers = source.numbers
-        tasks = [numbers[point] for point in points if point in numbers]
-        refs: tuple[MaterializationRef, ...] = ()
-        if read and len(tasks) < len(points):
-            outside = (source.ref(point) for point in points if point not in numbers)
-            refs = tuple([ref for ref in outside if ref is not None])
-        return self._with_state(Found(tasks=tasks, refs=refs), source.asset)
-
-    def _with_state(self, found: Found, asset: str) -> Found:
-        ids = [ref.materialization_id for ref in found.refs]
-        for number in found.tasks:
-            task = self._tasks[number]
-            assert task is not None, "an asset is added after those that it reads"
-            found.stage = max(found.stage, task.stage + 1)
-            ids.append(task.materialization_id)
-            if not task.materialization_id:
-                found.runs = asset
-        found.ids = ids
-        return found
+        resolved = ResolvedInput(source.asset)
+        for point in points:
+            number = numbers.get(point)
+            if number is not None:
+                task = self._tasks[number]
+                assert task is not None, "an asset is added after those that it reads"
+                resolved.tasks.append(number)
+                resolved.stage = max(resolved.stage, task.stage + 1)
+                if not task.materialization_id:
+                    resolved.running.append(number)
+                    continue
+            if read and (ref := source.ref(point)) is not None:
+                resolved.points.append(point)
+                resolved.ids.append(ref.materialization_id)
+        return resolved
 
     def miss(self, reader: str, asset: str, problem: str) -> None:
         self._missing.append((reader, asset, problem))
@@ -256,33 +298,33 @@ class _Reads:
         self._resolver = Resolver(
             draft.asset.key, each, draft.space, self._source.space, self._source.existing
         )
-        self._found: dict[Point, Found] = {}
+        self._resolved: dict[Point, ResolvedInput] = {}
 
-    def find(self, point: Point) -> Found:
+    def find(self, point: Point) -> ResolvedInput:
         relevant = self._resolver.relevant(point)
-        found = self._found.get(relevant)
-        if found is None:
+        resolved = self._resolved.get(relevant)
+        if resolved is None:
             points = self._resolver.resolve(relevant)
             read = bool(self.input.parameter)
-            found = self._drafting.found(self._source, points, read=read)
-            self._found[relevant] = found
-            if read and not found.tasks and not found.refs and not self.itself:
+            resolved = self._drafting.resolve(self._source, points, read=read)
+            self._resolved[relevant] = resolved
+            if read and not resolved.tasks and not resolved.points and not self.itself:
                 self._miss(points)
-        return found
+        return resolved
 
     def _miss(self, points: Sequence[Point]) -> None:
         """Nothing was found: of a window it is enough to name the last one."""
         name, space = self._source.asset, self._source.space
         if not points:
-            problem = f"any partition of {name}"
+            problem = f"{name}, which has no data yet"
         else:
             text = space.text(points[-1])
-            outside = "" if space.has(points[-1]) else ", which it does not have"
-            problem = f"{name} {text}{outside}" if text else name
+            lacks = "has no data yet" if space.has(points[-1]) else f"{name} does not have"
+            problem = f"{name} {text}".rstrip() + f", which {lacks}"
         self._drafting.miss(self._reader, name, problem)
 
 
-def _ref(text: str, current: Current | None) -> MaterializationRef | None:
+def _ref(text: str, current: CurrentVersion | None) -> MaterializationRef | None:
     if current is None:
         return None
     return MaterializationRef(
@@ -302,7 +344,7 @@ def _past(draft: Draft, each: Input) -> int:
             return at
     key = draft.asset.key
     raise Invalid(
-        f"an asset reads itself in a circle: {key} -> {key}",
+        f"an asset reads itself: {key} -> {key}",
         hint="let it read its past, with a window that ends at -1 or before",
     )
 
@@ -320,44 +362,85 @@ def _in_order(draft: Draft, reads: Sequence[_Reads]) -> Sequence[Point]:
 
 
 def _missing_inputs(missing: Sequence[tuple[str, str, str]]) -> Invalid:
-    lines = sorted({f"{problem} (read by {reader})" for reader, _, problem in missing})
-    shown = "; ".join(lines[:SHOWN])
+    lines = sorted({f"{reader} reads {problem}" for reader, _, problem in missing})
+    listed = "; ".join(lines[:SHOWN])
     more = f"; and {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else ""
     reader = min(reader for reader, _, _ in missing)
     return Invalid(
-        f"neither in the plan nor materialized: {shown}{more}",
-        hint=f"add + to the selection, as in +{reader}, or materialize them first",
+        f"inputs are missing and not part of this plan: {listed}{more}",
+        hint=f"add + to the selection, as in +{reader}, or run these inputs first",
     )
 
 
 # -- the final form -----------------------------------------------------------------------
 
 
-def _planned(task: _Task, final: Sequence[int]) -> PlannedTask:
-    draft = task.draft
-    for each, found in task.found:
-        if found.planned is None:
-            found.final = tuple(sorted([final[number] for number in found.tasks]))
-            found.planned = PlannedInput(
-                asset=each.asset,
-                parameter=each.parameter,
-                tasks=found.final,
-                materializations=found.refs,
-            )
-    return PlannedTask(
-        task_id=task.task_id,
-        asset=draft.asset.key,
-        asset_id=draft.asset_id,
-        partition=task.partition,
-        action="reuse" if task.materialization_id else "run",
-        reason=task.reason,
-        stage=task.stage,
-        depends_on=_union([found.final for _, found in task.found]),
-        inputs=tuple([f.planned for each, f in task.found if each.parameter and f.planned]),
-        fingerprint=task.fingerprint,
-        materialization_id=task.materialization_id,
-        tenant=_tenant(draft.space, task.point),
-    )
+class _FinalForm:
+    """Numbers inputs, in the order of the tasks that read them, and the versions in them."""
+
+    def __init__(self, sources: Mapping[str, _ReadAsset], final: Sequence[int]) -> None:
+        self._sources = sources
+        self._final = final
+        self._read: list[tuple[Input, ResolvedInput]] = []
+
+    def planned(self, task: _Task) -> PlannedTask:
+        draft = task.draft
+        for each, resolved in task.inputs:
+            if resolved.final is None:
+                resolved.final = tuple(sorted([self._final[number] for number in resolved.tasks]))
+                if each.parameter:
+                    resolved.number = len(self._read)
+                    self._read.append((each, resolved))
+        return PlannedTask(
+            task_id=task.task_id,
+            asset=draft.asset.key,
+            asset_id=draft.asset_id,
+            partition=task.partition,
+            action="reuse" if task.materialization_id else "run",
+            reason=task.reason,
+            stage=task.stage,
+            depends_on=_union([resolved.final or () for _, resolved in task.inputs]),
+            inputs=tuple([resolved.number for each, resolved in task.inputs if each.parameter]),
+            fingerprint=task.fingerprint,
+            materialization_id=task.materialization_id,
+            tenant=_tenant(draft.space, task.point),
+        )
+
+    @property
+    def inputs(self) -> tuple[PlannedInput, ...]:
+        places = {
+            asset: {point: at for at, point in enumerate(points)}
+            for asset, points in self._points.items()
+        }
+        return tuple(
+            [
+                PlannedInput(
+                    asset=each.asset,
+                    parameter=each.parameter,
+                    tasks=spans(sorted([self._final[number] for number in resolved.running])),
+                    versions=spans(
+                        sorted([places[each.asset][point] for point in resolved.points])
+                    ),
+                )
+                for each, resolved in self._read
+            ]
+        )
+
+    @property
+    def versions(self) -> dict[str, tuple[MaterializationRef, ...]]:
+        return {
+            asset: tuple([ref for point in points if (ref := self._sources[asset].ref(point))])
+            for asset, points in self._points.items()
+        }
+
+    @cached_property
+    def _points(self) -> Mapping[str, Sequence[Point]]:
+        """Of each asset the points that somebody reads, in order."""
+        used: dict[str, set[Point]] = {}
+        for each, resolved in self._read:
+            if resolved.points:
+                used.setdefault(each.asset, set()).update(resolved.points)
+        return {asset: sorted(points) for asset, points in sorted(used.items())}
 
 
 def _union(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

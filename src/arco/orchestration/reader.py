@@ -4,63 +4,88 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.catalog.reader import CodeDeclaration
 from arco.errors import Corrupt, NotFound
 from arco.execution.tables import PARTITIONS
-from arco.orchestration.fold import PROJECT
-from arco.orchestration.plan import Current, Plan, decode_plan
+from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
+from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.states import RUN_ACTIVE
 from arco.orchestration.tables import (
-    DEPLOYED_ASSETS,
-    DEPLOYMENTS,
     DYNAMIC_KEYS,
-    PROJECTS,
     RUN_KEYS,
     RUNS,
     TASKS,
-    DeployedAssetRow,
-    DeploymentRow,
     RunRow,
     TaskRow,
 )
+from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
-from servo.contract.manifest import Manifest, decode_manifest
+from servo.contract.manifest import (
+    Asset,
+    AssetsByKey,
+    Manifest,
+    decode_manifest,
+    decode_outline,
+)
+
+MIN_CHARS = 4
+"""So much of an id may name a run."""
 
 
-class OrchestrationReader:
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+class RunList(NamedTuple):
+    rows: list[RunRow]
+    """The newest first."""
+    is_complete: bool
+    """Whether there is no other run that was asked for."""
 
-    def current_deployment(self) -> DeploymentRow | None:
-        project = self.snapshot.get(PROJECTS, PROJECT)
-        if project is None:
-            return None
-        return self.snapshot.get(DEPLOYMENTS, PROJECT, project.deployment_id)
 
-    def deployment(self, id: str) -> DeploymentRow:
-        """A deployment by its id, the beginning of it, or its number."""
-        rows = self.deployments()
-        found = [r for r in rows if r.deployment_id.startswith(id.upper()) or str(r.number) == id]
-        if len(found) == 1:
-            return found[0]
-        problem = "names several deployments" if found else "names no deployment"
-        raise NotFound(f"{id!r} {problem}", hint="see `servo deployments`")
+class OrchestrationReader(DeploymentReader):
+    def runs(
+        self,
+        *,
+        limit: int,
+        in_states: Collection[str] = (),
+        asset_key: str = "",
+        since: datetime | None = None,
+    ) -> RunList:
+        """The newest runs that were created since a time, are in a state, or have an asset's task.
 
-    def deployments(self) -> list[DeploymentRow]:
-        """All of them, the newest first."""
-        rows = self.snapshot.rows(DEPLOYMENTS, PROJECT)
-        return sorted(rows, key=lambda row: -row.number)
+        Files of history are opened a day at a time, until there are `limit` runs that no
+        earlier day can have a newer one than.
+        """
+        only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
+        chosen: list[RunRow] = []
+        for rows, rest_before in newest_first(self.snapshot, RUNS):
+            rows = _created_since(_in_states(rows, in_states), since)
+            chosen += self._newest(rows, limit + 1, asset_key)
+            chosen.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
+            # What is still to come ended before that time, and was created before it ended.
+            if rest_before is None or only_active or (since is not None and rest_before <= since):
+                break
+            if len(chosen) >= limit and chosen[limit - 1].created_at >= rest_before:
+                return RunList(chosen[:limit], False)
+        return RunList(chosen[:limit], len(chosen) <= limit)
 
-    def deployed_assets(self) -> dict[str, DeployedAssetRow]:
-        return {row.asset_key: row for row in self.snapshot.rows(DEPLOYED_ASSETS, PROJECT)}
-
-    def runs(self) -> list[RunRow]:
-        """All runs, the newest first."""
-        rows = self.snapshot.all(RUNS)
-        return sorted(rows, key=lambda row: (row.created_at, row.run_id), reverse=True)
+    def _newest(self, rows: pa.Table, count: int, asset_key: str) -> list[RunRow]:
+        newest = [("created_at", "descending"), ("run_id", "descending")]
+        if not asset_key:
+            return list(RUNS.rows_of(rows.take(pc.select_k_unstable(rows, count, newest))))
+        chosen: list[RunRow] = []
+        for row in RUNS.rows_of(rows.sort_by(newest)):
+            if any(task.asset_key == asset_key for task in self.snapshot.rows(TASKS, row.run_id)):
+                chosen.append(row)
+                if len(chosen) == count:
+                    break
+        return chosen
 
     def run(self, run_id: str) -> RunRow:
         row = self.snapshot.get(RUNS, run_id)
@@ -69,8 +94,8 @@ class OrchestrationReader:
         return row
 
     def find_run(self, text: str) -> RunRow:
-        """A run by its id, or by the beginning or end of it where that is enough."""
-        return self.snapshot.get(RUNS, text) or self._one_named(text)
+        """A run by its id, or by the beginning of it where that is enough."""
+        return self.snapshot.get(RUNS, text) or self._beginning_with(text.upper())
 
     def find_active_run(self, text: str) -> RunRow:
         """The same, where an active run goes before those that have ended.
@@ -80,16 +105,30 @@ class OrchestrationReader:
         row = self.snapshot.get(RUNS, text)
         if row is not None:
             return row
-        active = [row for row in self.snapshot.hot(RUNS) if row.state in RUN_ACTIVE]
-        rows = _named(text, active)
-        return rows[0] if len(rows) == 1 and len(text) >= 4 else self._one_named(text)
+        return self._beginning_with(text.upper(), lambda row: row.state in RUN_ACTIVE)
 
-    def _one_named(self, text: str) -> RunRow:
-        rows = _named(text, self.runs())
-        if len(rows) == 1 and len(text) >= 4:
-            return rows[0]
-        problem = f"names {len(rows)} runs" if len(rows) > 1 else "names no run"
-        raise NotFound(f"{text!r} {problem}", hint="see `servo runs list`")
+    def _beginning_with(
+        self, start: str, preferred: Callable[[RunRow], bool] = lambda row: False
+    ) -> RunRow:
+        """Of history only files are opened whose range of ids has this beginning."""
+        runs: list[RunRow] = []
+        if len(start) >= MIN_CHARS:
+            for rows, _ in newest_first(self.snapshot, RUNS, between=(start, f"{start}~")):
+                named = rows.filter(pc.starts_with(rows.column("run_id"), start))
+                runs += RUNS.rows_of(named)
+                if len(first := [row for row in runs if preferred(row)]) == 1:
+                    return first[0]
+        if len(runs) == 1:
+            return runs[0]
+        if not runs:
+            raise NotFound(
+                f"{start!r} is not the id of a run",
+                hint="give an id or its first characters; see `servo runs list`",
+            )
+        several = ", ".join(sorted(row.run_id for row in runs)[:5])
+        raise NotFound(
+            f"{start!r} names {len(runs):,} runs", hint=f"give more characters: {several}"
+        )
 
     def tasks(self, run_id: str) -> list[TaskRow]:
         """The tasks of a run in the plan's order."""
@@ -100,10 +139,16 @@ class OrchestrationReader:
         return None if row is None else row.run_id
 
 
-def _named(text: str, runs: Iterable[RunRow]) -> list[RunRow]:
-    """The runs whose id begins or ends with a text."""
-    part = text.upper()
-    return [run for run in runs if run.run_id.startswith(part) or run.run_id.endswith(part)]
+def _in_states(rows: pa.Table, in_states: Collection[str]) -> pa.Table:
+    if not in_states:
+        return rows
+    return rows.filter(pc.is_in(rows.column("state"), pa.array(in_states, pa.string())))
+
+
+def _created_since(rows: pa.Table, since: datetime | None) -> pa.Table:
+    if since is None:
+        return rows
+    return rows.filter(pc.greater_equal(rows.column("created_at"), pa.scalar(since)))
 
 
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:
@@ -111,24 +156,18 @@ def as_of_run(run_id: str) -> AsOfRow[RunRow]:
     return AsOfRow(RUNS, (run_id,), lambda row: row.finished_at is not None, f"run {run_id} ends")
 
 
-class SnapshotKnown:
+class SnapshotLookups:
     """What the planner may ask, answered by one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._assets = OrchestrationReader(snapshot).deployed_assets()
-        self._current: dict[str, dict[str, Current]] = {}
+        self.asset_id = functools.cache(DeploymentReader(snapshot).asset_id)
+        self._current: dict[str, dict[str, CurrentVersion]] = {}
 
-    def asset_id(self, key: str) -> str:
-        row = self._assets.get(key)
-        if row is None:
-            raise NotFound(f"{key} is not deployed", hint="run `servo deploy`")
-        return row.asset_id
-
-    def current(self, asset_id: str) -> Mapping[str, Current]:
+    def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         if asset_id not in self._current:
             self._current[asset_id] = {
-                row.partition_key: Current(
+                row.partition_key: CurrentVersion(
                     materialization_id=row.materialization_id,
                     path=row.path,
                     fingerprint=row.fingerprint,
@@ -148,14 +187,38 @@ class Library:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.manifest = functools.lru_cache(maxsize=16)(self._manifest)
+        self.manifest = functools.lru_cache(maxsize=4)(self._manifest)
+        self.outline = functools.lru_cache(maxsize=64)(self._outline)
+        self.assets = functools.lru_cache(maxsize=16)(self._assets)
         self.plan = functools.lru_cache(maxsize=8)(self._plan)
 
     def _manifest(self, digest: str) -> Manifest:
+        return decode_manifest(self._encoded(digest))
+
+    def _outline(self, digest: str) -> Manifest:
+        """A manifest whose assets have no columns."""
+        return decode_outline(self._encoded(digest))
+
+    def _assets(self, digest: str) -> Mapping[str, Asset]:
+        """The assets of a manifest by their keys, decoded one by one."""
+        return AssetsByKey(self._encoded(digest))
+
+    def declaration(self, snapshot: Snapshot, key: str) -> CodeDeclaration | None:
+        """What deployed code says of an asset; None if no project has it, or not any more."""
+        reader = DeploymentReader(snapshot)
+        row = reader.deployed_asset(key)
+        if row is None or not row.active:
+            return None
+        current = reader.current_deployment(row.project)
+        asset = None if current is None else self.assets(current.manifest).get(key)
+        columns = () if asset is None else asset.columns
+        return CodeDeclaration(row.project, frozenset(column.name for column in columns))
+
+    def _encoded(self, digest: str) -> bytes:
         raw = self._store.get(paths.manifest(digest)).data
         if hashlib.sha256(raw).hexdigest() != digest:
             raise Corrupt(f"{paths.manifest(digest)} does not have the digest in its name")
-        return decode_manifest(raw)
+        return raw
 
     def _plan(self, plan_id: str) -> Plan:
         return decode_plan(self._store.get(paths.plan(plan_id)).data)

@@ -11,18 +11,13 @@ So, by size:
    result says which parts were cut, and how much of each is left. A worker has put the
    whole result into the folder of the output's files before (`details`).
 
-Of the versions that were read, only the first are listed beyond a bound, whatever the size
-of the event: rows of tables hold that list too. Their number, rows, bytes, last partition
-and fingerprint are kept.
+Of an input of many versions a result has the first few, the totals, and where all of them
+are listed (`input_lists.py`).
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,12 +25,13 @@ import msgspec
 from arco.errors import Invalid
 from arco.log.envelope import MAX_EVENT_BYTES, encode_payload
 from arco.orchestration.events import TaskFinished
+from arco.orchestration.input_refs import shortened
+from arco.orchestration.packing import pack, unpack
 from servo.contract.manifest import ACTIONS
 from servo.contract.task import (
     CheckResult,
     ColumnInfo,
     ErrorInfo,
-    InputRef,
     Lineage,
     TaskResult,
     Truncated,
@@ -45,12 +41,8 @@ PLAIN_BYTES: Final = 128 << 10
 """Beyond this a result is packed."""
 EVENT_BYTES: Final = MAX_EVENT_BYTES * 3 // 4
 """Beyond this it is cut. What an attempt adds later (usage, cost) has room above it."""
-UNPACKED_BYTES: Final = 256 << 20
-"""A packed text that claims to be longer is not believed."""
 UNRECORDED: Final = "output.too_large"
 UNRECORDED_HINT: Final = "give the output fewer columns and checks, or shorter names"
-READ_VERSIONS: Final = 2_000
-"""So many versions of an input are listed."""
 
 replace = msgspec.structs.replace
 
@@ -88,15 +80,15 @@ def whole(event: TaskFinished) -> TaskResult:
     if not event.packed:
         return event.result
     try:
-        details = _details.decode(_inflated(event.packed))
-    except (ValueError, binascii.Error, zlib.error, msgspec.DecodeError):
+        details = _details.decode(unpack(event.packed))
+    except (ValueError, msgspec.DecodeError):
         lost = [Truncated(part, 0, total) for part, total in event.parts.items()]
         return replace(event.result, truncated=(*event.result.truncated, *lost))
-    made = event.result.materialization
-    if made is not None:
-        made = replace(made, schema=details.schema, files=details.files)
+    output = event.result.materialization
+    if output is not None:
+        output = replace(output, schema=details.schema, files=details.files)
     return replace(
-        event.result, materialization=made, checks=details.checks, lineage=details.lineage
+        event.result, materialization=output, checks=details.checks, lineage=details.lineage
     )
 
 
@@ -105,8 +97,7 @@ def bounded(result: TaskResult, limit: int = EVENT_BYTES) -> TaskResult:
 
     Bounding a result twice is bounding it once.
     """
-    cut = _READ.cut(result, READ_VERSIONS) if _READ.count(result) > READ_VERSIONS else result
-    size = _size(cut)
+    cut, size = result, _size(result)
     for part in PARTS:
         if size > limit and part.count(cut):
             without = part.cut(cut, 0)
@@ -116,9 +107,9 @@ def bounded(result: TaskResult, limit: int = EVENT_BYTES) -> TaskResult:
         raise TooLarge(f"its result has {size:,} bytes; the limit is {limit:,}")
     if cut is result:
         return result
-    told = [Truncated(p.name, p.count(cut), p.count(result)) for p in PARTS]
+    truncated = [Truncated(p.name, p.count(cut), p.count(result)) for p in PARTS]
     return replace(
-        cut, truncated=(*result.truncated, *(each for each in told if each.kept < each.total))
+        cut, truncated=(*result.truncated, *(each for each in truncated if each.kept < each.total))
     )
 
 
@@ -161,28 +152,20 @@ def _event(result: TaskResult) -> TaskFinished:
 
 
 def _packed(result: TaskResult) -> TaskFinished:
-    made = result.materialization
+    output = result.materialization
     details = _Details(
-        schema=() if made is None else made.schema,
-        files=() if made is None else made.files,
+        schema=() if output is None else output.schema,
+        files=() if output is None else output.files,
         checks=result.checks,
         lineage=result.lineage,
     )
-    slim = None if made is None else replace(made, schema=(), files=())
-    text = base64.b64encode(zlib.compress(msgspec.json.encode(details))).decode()
+    slim = None if output is None else replace(output, schema=(), files=())
+    text = pack(msgspec.json.encode(details))
     return TaskFinished(
         result=replace(result, materialization=slim, checks=(), lineage=None),
         packed=text,
         parts={part.name: count for part in PARTS if (count := part.count(result))},
     )
-
-
-def _inflated(packed: str) -> bytes:
-    inflater = zlib.decompressobj()
-    data = inflater.decompress(base64.b64decode(packed, validate=True), UNPACKED_BYTES)
-    if not inflater.eof:
-        raise ValueError("a packed result that is cut short, or too long")
-    return data
 
 
 def _size(result: TaskResult) -> int:
@@ -233,36 +216,14 @@ def _count_read(result: TaskResult) -> int:
 
 
 def _cut_read(result: TaskResult, count: int) -> TaskResult:
-    return _with_lineage(result, read=tuple(_listed(r, count) for r in _lineage(result).read))
-
-
-def _listed(ref: InputRef, count: int) -> InputRef:
-    """The reference with the first of its versions, and what is known of all."""
-    versions = ref.materializations
-    if len(versions) <= count:
-        return ref
-    if ref.count:
-        return replace(ref, materializations=versions[:count])
-    return replace(
-        ref,
-        materializations=versions[:count],
-        count=len(versions),
-        rows=sum(version.rows for version in versions),
-        bytes=sum(version.bytes for version in versions),
-        last=versions[-1].partition,
-        fingerprint=fingerprint(version.materialization_id for version in versions),
-    )
-
-
-def fingerprint(ids: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    return _with_lineage(result, read=tuple(shortened(r, count) for r in _lineage(result).read))
 
 
 def _cut_files(result: TaskResult, count: int) -> TaskResult:
-    made = result.materialization
-    assert made is not None
-    total = made.file_count or len(made.files)
-    return _with_output(result, files=made.files[:count], file_count=total)
+    output = result.materialization
+    assert output is not None
+    total = output.file_count or len(output.files)
+    return _with_output(result, files=output.files[:count], file_count=total)
 
 
 def _cut_checks(result: TaskResult, count: int) -> TaskResult:
@@ -272,9 +233,9 @@ def _cut_checks(result: TaskResult, count: int) -> TaskResult:
 
 
 def _cut_metadata(result: TaskResult, count: int) -> TaskResult:
-    made = result.materialization
-    assert made is not None
-    return _with_output(result, metadata=dict(list(made.metadata.items())[:count]))
+    output = result.materialization
+    assert output is not None
+    return _with_output(result, metadata=dict(list(output.metadata.items())[:count]))
 
 
 def _schema(result: TaskResult) -> tuple[ColumnInfo, ...]:
@@ -294,11 +255,10 @@ def _with_lineage(result: TaskResult, **fields: object) -> TaskResult:
     return replace(result, lineage=replace(_lineage(result), **fields))
 
 
-_READ = Part("versions of an input that was read", _count_read, _cut_read)
 PARTS: Final = (
     Part("samples of a check", _count_samples, _cut_samples),
     Part("columns with bounds", _count_statistics, _cut_statistics),
-    _READ,
+    Part("versions of an input that was read", _count_read, _cut_read),
     Part(
         "influences on rows",
         lambda result: len(_lineage(result).influences),

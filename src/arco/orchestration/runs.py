@@ -1,29 +1,31 @@
-"""The fold of one run: its tasks, edges, timers and dispatches.
+"""The fold of one run: its tasks and timers.
 
 A fact is folded over a `_Run`, which shows the rows of the run with the changes that
 this very fact has made so far, and hands them all over at the end. One report may
 set off a cascade (a failure skips everything below it), and the cascade is finished
 within the fact: no state between is ever seen.
 
-Readiness is per edge. An edge is resolved once, whoever says it again; a task is
-ready when as many of its edges succeeded as it has. What has no edge to an upstream
-that failed goes on.
+Readiness is per edge. A task ends once, whoever says it again, and resolves the edges to
+the tasks below it then; a task is ready when as many of its edges succeeded as it has.
+What has no edge to an upstream that failed goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar, assert_never
 
 import msgspec
 
+from arco.epoch import EPOCH
 from arco.execution.events import (
-    Held,
     OutputAccepted,
     OutputHeld,
     OutputMissed,
     OutputRejected,
 )
+from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
 from arco.orchestration import derived, retry, states, task_rows
 from arco.orchestration.events import (
@@ -37,52 +39,54 @@ from arco.orchestration.events import (
     TaskStarted,
     TimerFired,
 )
+from arco.orchestration.plan_events import tasks_of
 from arco.orchestration.results import whole
+from arco.orchestration.states import (
+    HELD_GATES,
+    RunCause,
+    RunState,
+    TaskCause,
+    TaskState,
+    TimerKind,
+    TimerState,
+)
 from arco.orchestration.tables import (
-    DEP_SATISFACTION,
-    DISPATCH_OUTBOX,
     RUNS,
     TASKS,
     TIMERS,
-    DepSatisfactionRow,
-    DispatchRow,
     RunRow,
     TaskRow,
     TimerRow,
 )
-from arco.state.fold import Change, Emit, Fact, Put, Rows
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
-from arco.state.table import EPOCH
-from servo.contract.identity import attempt_id, dispatch_key, dispatch_name, timer_key, timer_name
+from servo.contract.identity import attempt_id, timer_key
 from servo.contract.task import ErrorInfo, Materialization, TaskResult
 
 replace = msgspec.structs.replace
+P = TypeVar("P", bound=Payload)
 
+DISPATCH_S = 86_400
+"""How long after its dispatch a task with a timeout may start: as long as its envelope is valid.
+An attempt whose workers die before they can report it is over then."""
 TIMEOUT_GRACE_S = 30
-"""A worker ends its own task at the time-out; a timer does it this much later, if not."""
+"""A worker ends its own task at the timeout; a timer does it this much later, if not."""
 
-_RESOLUTION = {
-    states.SUCCEEDED: "SUCCESS",
-    states.REUSED: "SUCCESS",
-    states.FAILED: "FAILED",
-    states.SKIPPED: "SKIPPED",
-    states.CANCELLED: "CANCELLED",
+_DOWNSTREAM: Final = {
+    TaskState.SUCCEEDED: TaskCause.UPSTREAMS_GOOD,
+    TaskState.REUSED: TaskCause.UPSTREAMS_GOOD,
+    TaskState.FAILED: TaskCause.UPSTREAM_FAILED,
+    TaskState.SKIPPED: TaskCause.UPSTREAM_FAILED,
+    TaskState.CANCELLED: TaskCause.UPSTREAM_CANCELLED,
 }
-_CAUSE = {
-    "FAILED": "an upstream failed",
-    "SKIPPED": "an upstream failed",
-    "CANCELLED": "an upstream was cancelled",
-    "HELD": "an upstream's output is held back",
+"""What the end of a task means for those below it; `UPSTREAMS_GOOD` once it is said of all."""
+_COUNTER: Final = {
+    TaskState.SUCCEEDED: "tasks_succeeded",
+    TaskState.REUSED: "tasks_reused",
+    TaskState.FAILED: "tasks_failed",
+    TaskState.SKIPPED: "tasks_skipped",
+    TaskState.CANCELLED: "tasks_cancelled",
 }
-_COUNTER = {
-    states.SUCCEEDED: "tasks_succeeded",
-    states.REUSED: "tasks_reused",
-    states.FAILED: "tasks_failed",
-    states.SKIPPED: "tasks_skipped",
-    states.CANCELLED: "tasks_cancelled",
-}
-_HELD = ("quarantine", "block")
-_DISPATCH_ORDER = ("PENDING", "CREATED", "ACKED", "ENDED")
 
 
 class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
@@ -90,43 +94,6 @@ class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
 
     TYPE = "orchestration.run_admitted"
     COMMAND = False
-
-
-def fold_run(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case RunAdmitted() as e:
-            yield from _admit(rows, fact, e)
-        case RunCancelRequested() as e:
-            yield from _cancel(rows, fact, e)
-        case TasksPlanned(run_id=id) | DispatchEnqueued(run_id=id) | TaskStarted(run_id=id):
-            yield from _fold_active(rows, fact, id)
-        case TimerFired(run_id=id) | AttemptLost(run_id=id) | TasksCancelled(run_id=id):
-            yield from _fold_active(rows, fact, id)
-        case TaskFinished(result=result):
-            yield from _fold_active(rows, fact, result.run_id)
-
-
-def _fold_active(rows: Rows, fact: Fact, run_id: str) -> Iterator[Change]:
-    row = rows.get(RUNS, run_id)
-    if row is None:
-        return
-    run = _Run(rows, fact, row)
-    match fact.payload:
-        case TasksPlanned() as e:
-            run.plan(e)
-        case DispatchEnqueued() as e:
-            run.enqueued(e)
-        case TaskStarted() as e:
-            run.started(e)
-        case TaskFinished() as e:
-            run.finished(whole(e))
-        case AttemptLost() as e:
-            run.lost(e)
-        case TimerFired() as e:
-            run.fire(e.timer_id)
-        case TasksCancelled() as e:
-            run.end_tasks(e.task_ids, force=e.force)
-    yield from run.changes()
 
 
 def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
@@ -139,11 +106,13 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         plan_fingerprint=e.plan_fingerprint,
         deployment_id=e.deployment_id,
         run_key=e.run_key,
-        state=states.RUN_PLANNING,
+        state=RunState.PLANNING,
         trigger=e.trigger,
         triggered_by=e.triggered_by or fact.actor,
         selection=list(e.selection),
         partitions=list(e.partitions),
+        selection_total=e.selection_total,
+        partitions_total=e.partitions_total,
         priority=e.priority,
         tasks_total=e.tasks_total,
         tasks_planned=0,
@@ -166,7 +135,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
     run = _Run(rows, fact, row)
     run.changed = True
     if e.timeout_s:
-        run.schedule("run_timeout", "run", 1, now + timedelta(seconds=e.timeout_s))
+        run.schedule(TimerKind.RUN_TIMEOUT, "run", 1, now + timedelta(seconds=e.timeout_s))
     run.complete()  # if it has no tasks
     yield from run.changes()
 
@@ -196,9 +165,7 @@ class _Run:
         self.row = row
         self.changed = False
         self._tasks: dict[str, TaskRow] = {}
-        self._edges: dict[tuple[str, str], DepSatisfactionRow] = {}
         self._timers: dict[str, TimerRow] = {}
-        self._dispatches: dict[str, DispatchRow] = {}
         self._emitted: list[Payload] = []
 
     def changes(self) -> Iterator[Change]:
@@ -206,25 +173,22 @@ class _Run:
             yield Put(RUNS, self.row)
         for task in self._tasks.values():
             yield Put(TASKS, task)
-        for edge in self._edges.values():
-            yield Put(DEP_SATISFACTION, edge)
         for timer in self._timers.values():
             yield Put(TIMERS, timer)
-        for dispatch in self._dispatches.values():
-            yield Put(DISPATCH_OUTBOX, dispatch)
         for payload in self._emitted:
             yield Emit(payload)
 
     # -- planning ------------------------------------------------------------------------
 
-    def plan(self, e: TasksPlanned) -> None:
-        if self.row.state != states.RUN_PLANNING or not e.tasks:
+    def planned(self, e: TasksPlanned) -> None:
+        if self.row.state != RunState.PLANNING:
             return
-        if self._task(e.tasks[0].task_id) is not None:
+        tasks = tasks_of(e)
+        if not tasks or self._task(tasks[0].task_id) is not None:
             return  # these are there already
-        for index, plan in enumerate(e.tasks, e.first):
+        for index, plan in enumerate(tasks, e.first):
             self._set(task_rows.planned(self.row, index, plan, e.assets[plan.asset]))
-        self._update(tasks_planned=self.row.tasks_planned + len(e.tasks))
+        self._update(tasks_planned=self.row.tasks_planned + len(tasks))
         if self.row.tasks_planned >= self.row.tasks_total:
             self._activate()
 
@@ -236,15 +200,15 @@ class _Run:
         for task in tasks:
             for upstream in task.upstream:
                 downstream[upstream].append(task.task_id)
-        self._update(state=states.RUN_RUNNING, started_at=self._now)
+        self._move_run(RunCause.PLAN_COMPLETE, started_at=self._now)
         for task, below in zip(tasks, downstream, strict=True):
-            cause = "depends on others" if task.upstream else "depends on nothing"
+            cause = TaskCause.HAS_UPSTREAMS if task.upstream else TaskCause.HAS_NO_UPSTREAMS
             self._set(replace(task, downstream=below, upstream=[]))
             if not task.materialization_id:
                 self._move(task.task_id, cause)
         for task in tasks:
             if task.materialization_id:
-                self._end(self._known(task.task_id), "is up to date")
+                self._end(self._known(task.task_id), TaskCause.UP_TO_DATE)
 
     # -- what happens to attempts --------------------------------------------------------
 
@@ -252,42 +216,45 @@ class _Run:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
-        state = states.after(task.state, "enqueued") or task.state  # it may have started before
+        state = states.after(task.state, TaskCause.ENQUEUED)
+        assert state is not None
         again = e.redelivery > task.redelivery
         at = self._now if again or task.dispatched_at is None else task.dispatched_at
         redelivery = max(task.redelivery, e.redelivery)
-        self._set(replace(task, state=state, dispatched_at=at, redelivery=redelivery))
-        self._dispatch(task, "CREATED", redelivery)
+        sent = replace(task, state=state, dispatched_at=at, redelivery=redelivery)
+        self._set(sent)
+        if task.timeout_s and state == TaskState.DISPATCHED:
+            self._unwatch(task)
+            self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, _unstarted(sent, at))
 
     def started(self, e: TaskStarted) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
-        if task.state == states.RUNNING:
-            if task.worker_id == e.worker_id:
-                return
-            # Delivered again: whoever took it last is the one to watch, and begins anew.
-            self._unwatch(task)
-        now = self._now
-        self._set(
-            replace(task, state=states.RUNNING, started_at=now, worker_id=e.worker_id),
-        )
-        self._dispatch(task, "ACKED", task.redelivery)
-        if task.timeout_s:
-            self.schedule("task_timeout", task.task_id, task.attempt, _overdue(task, now))
-
-    def finished(self, result: TaskResult) -> None:
-        known = self._task(result.task_id)
-        if known is None:
+        if task.state == TaskState.RUNNING and task.worker_id == e.worker_id:
             return
-        self._emitted.extend(derived.cost(known, result))
+        # Delivered again: whoever took it last is the one to watch, and begins anew.
+        self._unwatch(task)
+        now, state = self._now, states.after(task.state, TaskCause.STARTED)
+        assert state is not None
+        self._set(replace(task, state=state, started_at=now, worker_id=e.worker_id))
+        if task.timeout_s:
+            due = _overdue(task, now)
+            self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, due)
+
+    def finished(self, e: TaskFinished) -> None:
+        result = whole(e)
+        row = self._task(result.task_id)
+        if row is None:
+            return
+        self._emitted.extend(derived.cost(row, result))
         task = self._active(result.task_id, result.attempt_id)
         if task is None:
             self._too_late(result)
             return
         self._emitted.extend(derived.checks(task, result))
         task = task_rows.with_usage(task, result)
-        cancelling = self.row.state == states.RUN_CANCELLING
+        cancelling = self.row.state == RunState.CANCELLING
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
             self._made(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
@@ -295,16 +262,25 @@ class _Run:
         else:
             if result.materialization is not None:
                 self._reject(result.materialization, "its run was cancelled before it finished")
-            self._end(task_rows.with_error(task, result.error), "attempt cancelled")
+            self._end(task_rows.with_error(task, result.error), TaskCause.ATTEMPT_CANCELLED)
 
-    def _made(self, task: TaskRow, result: TaskResult, made: Materialization) -> None:
+    def _made(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
         """An output, and what the checks say about it."""
-        if result.gate not in ("quarantine", "block"):
-            warnings = sum(check.action == "warn" for check in result.checks)
-            self._end(task, "succeeded")
-            self._emitted.append(OutputAccepted(materialization=made, warnings=warnings))
-            self._emitted.extend(derived.lineage(task, result, made))
-            return
+        match result.gate:
+            case "continue" | "warn" | "fail_task" | "fail_run":
+                self._accept(task, result, output)
+            case "quarantine" | "block":
+                self._made_held(task, result, output)
+            case _:
+                assert_never(result.gate)
+
+    def _accept(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
+        warnings = sum(check.action == "warn" for check in result.checks)
+        self._end(task, TaskCause.SUCCEEDED)
+        self._emitted.append(OutputAccepted(materialization=output, warnings=warnings))
+        self._emitted.extend(derived.lineage(task, result, output))
+
+    def _made_held(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
         instead = result.instead if result.gate == "quarantine" else None
         held = replace(
             task,
@@ -318,36 +294,38 @@ class _Run:
             error_hint="see `servo quarantine list`, and approve or reject it",
         )
         self._update(tasks_held=self.row.tasks_held + 1)
-        self._hold(task, made, result)
-        self._end(held, "succeeded")
+        self._hold(task, output, result)
+        self._end(held, TaskCause.SUCCEEDED)
 
     def _not_made(self, task: TaskRow, result: TaskResult) -> None:
         if result.materialization is not None:
             self._hold(task, result.materialization, result)
         self._failed(task, result.error or _UNEXPLAINED)
-        if result.gate == "fail_run" and self._known(task.task_id).state == states.FAILED:
+        if result.gate == "fail_run" and self._known(task.task_id).state == TaskState.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
-                self.cancel(f"{task.asset_key}: {derived.why(result)}")
+                reason = f"{task.asset_key}: {derived.why(result)}"
+                self.cancel(reason, cause=RunCause.STOPPED_BY_CHECKS)
 
-    def _hold(self, task: TaskRow, made: Materialization, result: TaskResult) -> None:
-        status: Held = "QUARANTINED" if result.gate == "quarantine" else "BLOCKED"
+    def _hold(self, task: TaskRow, output: Materialization, result: TaskResult) -> None:
+        is_quarantined = result.gate == "quarantine"
+        status = HoldStatus.QUARANTINED if is_quarantined else HoldStatus.BLOCKED
         self._emitted.append(
-            OutputHeld(materialization=made, status=status, reason=derived.why(result))
+            OutputHeld(materialization=output, status=status, reason=derived.why(result))
         )
-        self._emitted.extend(derived.lineage(task, result, made, held=True))
+        self._emitted.extend(derived.lineage(task, result, output, held=True))
 
     def _too_late(self, result: TaskResult) -> None:
-        task, made = self._task(result.task_id), result.materialization
-        if task is None or made is None or made.materialization_id == task.materialization_id:
+        task, output = self._task(result.task_id), result.materialization
+        if task is None or output is None or output.materialization_id == task.materialization_id:
             return
-        if task.state == states.CANCELLED:
-            self._reject(made, "its task was cancelled before it finished")
+        if task.state == TaskState.CANCELLED:
+            self._reject(output, "its task was cancelled before it finished")
         else:
-            self._reject(made, f"attempt {result.attempt} was not the active one any more")
+            self._reject(output, f"attempt {result.attempt} was not the active one any more")
 
-    def _reject(self, made: Materialization, reason: str) -> None:
-        self._emitted.append(OutputRejected(materialization=made, reason=reason))
+    def _reject(self, output: Materialization, reason: str) -> None:
+        self._emitted.append(OutputRejected(materialization=output, reason=reason))
 
     def lost(self, e: AttemptLost) -> None:
         task = self._active(e.task_id, e.attempt_id)
@@ -357,11 +335,11 @@ class _Run:
             category="infrastructure",
             code="infrastructure.worker_lost",
             message=e.reason,
-            hint="look at the worker's own log: it was killed, or lost its store",
+            hint="see the worker's own log; it was killed, or could not reach the store",
             retriable=True,
         )
-        if self.row.state == states.RUN_CANCELLING:
-            self._end(task_rows.with_error(task, error), "attempt cancelled")
+        if self.row.state == RunState.CANCELLING:
+            self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
         else:
             self._failed(task, error)
 
@@ -376,91 +354,110 @@ class _Run:
                     error=replace(error, traceback=""),
                 )
             )
-            self._end(task, "failed for good")
+            self._end(task, TaskCause.FAILED_FOR_GOOD)
             return
-        state = states.after(task.state, "failed, to be retried")
+        state = states.after(task.state, TaskCause.TO_BE_RETRIED)
         assert state is not None
         due = self._now + timedelta(seconds=retry.retry_delay_s(task))
         self._close(task)
         self._set(replace(task, state=state, retry_not_before=due))
         self._update(retries=self.row.retries + 1)
-        self.schedule("retry", task.task_id, task.attempt, due)
+        self.schedule(TimerKind.RETRY, task.task_id, task.attempt, due)
 
     # -- timers, and cancelling ----------------------------------------------------------
 
-    def fire(self, timer_id: str) -> None:
+    def fired(self, e: TimerFired) -> None:
+        timer_id = e.timer_id
         timer = self._rows.get(TIMERS, self.row.run_id, timer_id)
-        if timer is None or timer.state != "SCHEDULED":
+        if timer is None or timer.state != TimerState.SCHEDULED:
             return
-        self._timers[timer_id] = replace(timer, state="FIRED", ended_at=self._now)
-        if timer.kind == "run_timeout":
-            if self.row.state in (states.RUN_PLANNING, states.RUN_RUNNING):
-                self._update(timed_out=True)
-                self.cancel(f"the run took more than {self.row.timeout_s} s")
-            return
-        task = self._task(timer.task_id)
-        if task is None or task.attempt != timer.attempt:
-            return
-        if timer.kind == "retry" and task.state == states.RETRY_WAIT:
-            if self.row.state == states.RUN_CANCELLING:
-                self._end(task, "run cancelled")
-            else:
-                self._move(task.task_id, "retry is due")
-        elif timer.kind == "task_timeout" and task.state in states.ACTIVE_ATTEMPT:
-            self._time_out(task)
+        self._timers[timer_id] = replace(timer, state=TimerState.FIRED, ended_at=self._now)
+        task = self._task(timer.task_id) if timer.task_id else None
+        if task is not None and task.attempt != timer.attempt:
+            task = None
+        match timer.kind:
+            case TimerKind.RUN_TIMEOUT:
+                self._time_out_run()
+            case TimerKind.RETRY:
+                if task is not None and task.state == TaskState.RETRY_WAIT:
+                    self._retry(task)
+            case TimerKind.TASK_TIMEOUT:
+                if task is not None and task.state in states.ACTIVE_ATTEMPT:
+                    self._time_out(task)
+            case _:
+                assert_never(timer.kind)
+
+    def _time_out_run(self) -> None:
+        if self.row.state in (RunState.PLANNING, RunState.RUNNING):
+            self._update(timed_out=True)
+            reason = f"the run took more than {self.row.timeout_s} s"
+            self.cancel(reason, cause=RunCause.TIMED_OUT)
+
+    def _retry(self, task: TaskRow) -> None:
+        if self.row.state == RunState.CANCELLING:
+            self._end(task, TaskCause.RUN_CANCELLED)
+        else:
+            self._move(task.task_id, TaskCause.RETRY_DUE)
 
     def _time_out(self, task: TaskRow) -> None:
-        error = ErrorInfo(
-            category="timeout",
-            code="timeout.task",
-            message=f"no result {TIMEOUT_GRACE_S} s after its time-out of {task.timeout_s} s",
-            hint="raise `timeout=`, or make the asset do less at once",
-            retriable=True,
-        )
-        if self.row.state == states.RUN_CANCELLING:
-            self._end(task_rows.with_error(task, error), "attempt cancelled")
+        error = _TOO_LATE if task.state == TaskState.RUNNING else _NOT_STARTED
+        error = replace(error, message=error.message.format(task.timeout_s))
+        if self.row.state == RunState.CANCELLING:
+            self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
         else:
             self._failed(task, error)
 
-    def cancel(self, reason: str, *, force: bool = False) -> None:
+    def cancel(
+        self, reason: str, *, cause: RunCause = RunCause.CANCELLED, force: bool = False
+    ) -> None:
         """End all tasks that nobody works on, within this fact."""
-        self.begin_cancel(reason)
+        self.begin_cancel(reason, cause=cause)
         ids = [task.task_id for task in self._rows.scan(TASKS, self.row.run_id)]
         self.end_tasks(ids, force=force)
 
-    def begin_cancel(self, reason: str, *, by: str = "", force: bool = False) -> None:
+    def begin_cancel(
+        self,
+        reason: str,
+        *,
+        cause: RunCause = RunCause.CANCELLED,
+        by: str = "",
+        force: bool = False,
+    ) -> None:
         """From here on no task starts, and no result counts. Changes the run's row alone."""
-        if self.row.state == states.RUN_PLANNING:
+        if self.row.state == RunState.PLANNING:
             # Tasks that are still to come are ignored: their run is not planning any more.
             missing = self.row.tasks_total - self.row.tasks_planned
             self._update(tasks_cancelled=missing)
         if self.row.cancel_requested_at is None:
             self._update(cancel_requested_at=self._now, cancel_reason=reason, cancelled_by=by)
-        self._update(state=states.RUN_CANCELLING, cancel_forced=self.row.cancel_forced or force)
+        self._move_run(cause, cancel_forced=self.row.cancel_forced or force)
         self.complete()
+
+    def cancelled(self, e: TasksCancelled) -> None:
+        self.end_tasks(e.task_ids, force=e.force)
 
     def end_tasks(self, task_ids: Iterable[str], *, force: bool) -> None:
         """End tasks of a run that is being cancelled; those in flight only by force."""
-        if self.row.state != states.RUN_CANCELLING:
+        if self.row.state != RunState.CANCELLING:
             return
         for task_id in task_ids:
             task = self._task(task_id)
             if task is None or task.state in states.TERMINAL:
                 continue
             if task.state not in states.IN_FLIGHT:
-                self._end(task, "run cancelled")
+                self._end(task, TaskCause.RUN_CANCELLED)
             elif force:
-                self._end(task, "attempt cancelled")
+                self._end(task, TaskCause.ATTEMPT_CANCELLED)
 
     # -- moving tasks --------------------------------------------------------------------
 
-    def _move(self, task_id: str, cause: str) -> None:
-        """Take a task to a state that is not terminal, if the table has that road."""
+    def _move(self, task_id: str, cause: TaskCause) -> None:
+        """Take a task to a state that is not terminal, if the table has that transition."""
         task = self._known(task_id)
         state = states.after(task.state, cause)
         if state is None:
             return
-        if state != states.READY:
+        if state != TaskState.READY:
             self._set(replace(task, state=state))
             return
         number = task.attempt + 1
@@ -477,34 +474,32 @@ class _Run:
             worker_id="",
         )
         self._set(task)
-        self._dispatch(task, "PENDING", 0)
 
-    def _end(self, task: TaskRow, cause: str) -> None:
+    def _end(self, task: TaskRow, cause: TaskCause) -> None:
         """Take a task to a terminal state, and everything below it where that leads."""
         self._set(task)
         ending = [(task.task_id, cause)]
         while ending:
             id, cause = ending.pop()
-            found = self._task(id)  # as it is by now: two upstreams may end it
-            state = None if found is None else states.after(found.state, cause)
-            if found is None or state is None:
+            row = self._task(id)  # as it is by now: two upstreams may end it
+            state = None if row is None else states.after(row.state, cause)
+            if row is None or state is None:
                 continue  # it has ended; in a long run its row may even have left
-            task = found
+            task = row
             self._close(task)
             self._set(replace(task, state=state, finished_at=self._now))
             counter = _COUNTER[state]
             self._update(**{counter: getattr(self.row, counter) + 1})
-            held = task.gate in _HELD and not task.materialization_id
-            ending.extend(self._resolve(task, "HELD" if held else _RESOLUTION[state]))
+            held = task.gate in HELD_GATES and not task.materialization_id
+            below = TaskCause.UPSTREAM_HELD if held else _DOWNSTREAM[state]
+            ending.extend(self._resolve(task, below))
         self.complete()
 
-    def _resolve(self, task: TaskRow, resolution: str) -> Iterable[tuple[str, str]]:
+    def _resolve(self, task: TaskRow, cause: TaskCause) -> Iterable[tuple[str, TaskCause]]:
         """Settle the edges of a task that has ended; the tasks below that end with it."""
         for id in task.downstream:
-            if not self._settle(task, id, resolution):
-                continue
-            if resolution != "SUCCESS":
-                yield id, _CAUSE[resolution]
+            if cause != TaskCause.UPSTREAMS_GOOD:
+                yield id, cause
                 continue
             below = self._task(id)
             if below is None:
@@ -512,114 +507,81 @@ class _Run:
             below = replace(below, deps_satisfied=below.deps_satisfied + 1)
             self._set(below)
             if below.deps_satisfied == below.deps_total:
-                self._move(id, "all upstreams are good")
-
-    def _settle(self, task: TaskRow, downstream: str, resolution: str) -> bool:
-        """Whether an edge was open until now."""
-        edge = (task.task_id, downstream)
-        if edge in self._edges:
-            return False
-        if self._rows.get(DEP_SATISFACTION, self.row.run_id, *edge) is not None:
-            return False
-        self._edges[edge] = DepSatisfactionRow(
-            self.row.run_id, *edge, resolution, resolution == "SUCCESS", task.attempt, self._now
-        )
-        return True
+                self._move(id, cause)
 
     def complete(self) -> None:
+        """End the run if all of its tasks have ended."""
         row = self.row
         if row.tasks_done < row.tasks_total or row.finished_at is not None:
             return
-        if row.timed_out:
-            state = states.RUN_TIMED_OUT
-        elif row.failed_by:
-            state = states.RUN_FAILED
-        elif row.cancel_requested_at is not None:
-            state = states.RUN_CANCELLED
-        elif row.tasks_failed:
-            state = states.RUN_FAILED
-        elif row.tasks_cancelled:
-            state = states.RUN_CANCELLED
-        else:
-            state = states.RUN_SUCCEEDED
-        self._update(state=state, finished_at=self._now)
+        self._move_run(self._ending(), finished_at=self._now)
         if row.timeout_s:
             due = row.created_at + timedelta(seconds=row.timeout_s)
-            self._unschedule("run_timeout", "run", 1, due)
+            self._unschedule(TimerKind.RUN_TIMEOUT, "run", 1, due)
 
-    # -- timers and dispatches beside the tasks ------------------------------------------
+    def _ending(self) -> RunCause:
+        row = self.row
+        if row.timed_out:
+            return RunCause.ENDED_AFTER_TIMEOUT
+        if row.failed_by:
+            return RunCause.ENDED_AFTER_CHECKS
+        if row.cancel_requested_at is not None:
+            return RunCause.ENDED_AFTER_CANCEL
+        if row.tasks_failed:
+            return RunCause.TASK_FAILED
+        return RunCause.TASK_CANCELLED if row.tasks_cancelled else RunCause.ALL_GOOD
 
-    def schedule(self, kind: str, task_id: str, attempt: int, due: datetime) -> None:
-        parts = (kind, self.row.run_id, task_id, attempt, _epoch_s(due))
-        id = timer_key(*parts)
+    def _move_run(self, cause: RunCause, **fields: object) -> None:
+        state = states.run_after(self.row.state, cause)
+        assert state is not None, f"run {self.row.run_id} is {self.row.state}: {cause}"
+        self._update(state=state, **fields)
+
+    # -- timers beside the tasks ----------------------------------------------------------
+
+    def schedule(self, kind: TimerKind, task_id: str, attempt: int, due: datetime) -> None:
+        id = timer_key(kind, self.row.run_id, task_id, attempt, _epoch_s(due))
         self._timers[id] = TimerRow(
             run_id=self.row.run_id,
             timer_id=id,
-            queue_name=timer_name(*parts),
             kind=kind,
-            task_id="" if kind == "run_timeout" else task_id,
+            task_id="" if kind == TimerKind.RUN_TIMEOUT else task_id,
             attempt=attempt,
             fire_at=due,
-            state="SCHEDULED",
+            state=TimerState.SCHEDULED,
             ended_at=None,
         )
 
-    def _unschedule(self, kind: str, task_id: str, attempt: int, due: datetime) -> None:
+    def _unschedule(self, kind: TimerKind, task_id: str, attempt: int, due: datetime) -> None:
         id = timer_key(kind, self.row.run_id, task_id, attempt, _epoch_s(due))
         timer = self._timers.get(id) or self._rows.get(TIMERS, self.row.run_id, id)
-        if timer is not None and timer.state == "SCHEDULED":
-            self._timers[id] = replace(timer, state="CANCELLED", ended_at=self._now)
-
-    def _dispatch(self, task: TaskRow, status: str, redelivery: int) -> None:
-        id = dispatch_key(self.row.run_id, task.task_id, task.attempt)
-        known = self._dispatches.get(id)
-        if known is None and status != "PENDING":
-            known = self._rows.get(DISPATCH_OUTBOX, self.row.run_id, id)
-        if known is not None:
-            if known.status == "ENDED":
-                return
-            status = max(known.status, status, key=_DISPATCH_ORDER.index)
-            ended = self._now if status == "ENDED" else None
-            name = known.queue_name
-            if redelivery != known.redelivery:
-                name = _queue_name(self.row.run_id, task, redelivery)
-            self._dispatches[id] = replace(
-                known, status=status, redelivery=redelivery, queue_name=name, ended_at=ended
-            )
-            return
-        self._dispatches[id] = DispatchRow(
-            run_id=self.row.run_id,
-            dispatch_id=id,
-            queue_name=_queue_name(self.row.run_id, task, redelivery),
-            task_id=task.task_id,
-            attempt=task.attempt,
-            attempt_id=task.attempt_id,
-            redelivery=redelivery,
-            status=status,
-            created_at=self._now,
-            ended_at=self._now if status == "ENDED" else None,
-        )
+        if timer is not None and timer.state == TimerState.SCHEDULED:
+            self._timers[id] = replace(timer, state=TimerState.CANCELLED, ended_at=self._now)
 
     def _close(self, task: TaskRow) -> None:
-        """An attempt is over: nothing is to be sent or watched for it any more."""
+        """An attempt is over: nothing is to be watched for it any more."""
         if task.attempt == 0:
             return
-        if task.state == states.RETRY_WAIT and task.retry_not_before is not None:
-            self._unschedule("retry", task.task_id, task.attempt, task.retry_not_before)
+        if task.state == TaskState.RETRY_WAIT and task.retry_not_before is not None:
+            self._unschedule(TimerKind.RETRY, task.task_id, task.attempt, task.retry_not_before)
             return
-        self._dispatch(task, "ENDED", task.redelivery)
         self._unwatch(task)
 
     def _unwatch(self, task: TaskRow) -> None:
-        if task.timeout_s and task.started_at is not None:
+        if not task.timeout_s:
+            return
+        if task.started_at is not None:
             due = _overdue(task, task.started_at)
-            self._unschedule("task_timeout", task.task_id, task.attempt, due)
+        elif task.dispatched_at is not None:
+            due = _unstarted(task, task.dispatched_at)
+        else:
+            return
+        self._unschedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, due)
 
     # -- rows ----------------------------------------------------------------------------
 
     def _task(self, task_id: str) -> TaskRow | None:
-        found = self._tasks.get(task_id)
-        return found or self._rows.get(TASKS, self.row.run_id, task_id)
+        task = self._tasks.get(task_id)
+        return task or self._rows.get(TASKS, self.row.run_id, task_id)
 
     def _known(self, task_id: str) -> TaskRow:
         task = self._task(task_id)
@@ -642,17 +604,83 @@ class _Run:
 
 
 _UNEXPLAINED = ErrorInfo(
-    category="infrastructure", code="infrastructure.unexplained", message="failed without a reason"
+    category="infrastructure",
+    code="infrastructure.unexplained",
+    message="failed without an error message",
 )
+
+
+_TOO_LATE = ErrorInfo(
+    category="timeout",
+    code="timeout.task",
+    message=f"no result {TIMEOUT_GRACE_S} s after its time-out of {{}} s",
+    hint="raise `timeout=`, or reduce the work of one task",
+    retriable=True,
+)
+_NOT_STARTED = ErrorInfo(
+    category="timeout",
+    code="timeout.dispatch",
+    message=f"no worker has started it within {DISPATCH_S // 3600} h of its dispatch",
+    hint="start more workers, or look at the workers' own logs",
+    retriable=True,
+)
+
+
+def _unstarted(task: TaskRow, dispatched: datetime) -> datetime:
+    return _overdue(task, dispatched + timedelta(seconds=DISPATCH_S))
 
 
 def _overdue(task: TaskRow, started: datetime) -> datetime:
     return started + timedelta(seconds=task.timeout_s + TIMEOUT_GRACE_S)
 
 
-def _queue_name(run_id: str, task: TaskRow, redelivery: int) -> str:
-    return dispatch_name(run_id, task.task_id, task.attempt, redelivery=redelivery)
-
-
 def _epoch_s(time: datetime) -> int:
     return int((time - EPOCH).total_seconds())
+
+
+# -- the stage ----------------------------------------------------------------------------
+
+
+class _OfRun(Protocol):
+    @property
+    def run_id(self) -> str: ...
+
+
+def _by_run(fact: Fact, e: _OfRun) -> str:
+    return e.run_id
+
+
+def _by_run_of_result(fact: Fact, e: TaskFinished) -> str:
+    return e.result.run_id
+
+
+def _on(
+    payload: type[P], key: Callable[[Fact, P], str], change: Callable[[_Run, P], None]
+) -> On[P]:
+    """What changes a run that exists; about another it changes nothing."""
+
+    def fold(rows: Rows, fact: Fact, e: P) -> Iterator[Change]:
+        row = rows.get(RUNS, key(fact, e))
+        if row is not None:
+            run = _Run(rows, fact, row)
+            change(run, e)
+            yield from run.changes()
+
+    return On(payload, key, fold)
+
+
+RUNS_STAGE = Stage(
+    "runs",
+    (RUNS, TASKS, TIMERS),
+    (
+        On(RunAdmitted, _by_run, _admit),
+        On(RunCancelRequested, _by_run, _cancel),
+        _on(TasksPlanned, _by_run, _Run.planned),
+        _on(DispatchEnqueued, _by_run, _Run.enqueued),
+        _on(TaskStarted, _by_run, _Run.started),
+        _on(TaskFinished, _by_run_of_result, _Run.finished),
+        _on(AttemptLost, _by_run, _Run.lost),
+        _on(TimerFired, _by_run, _Run.fired),
+        _on(TasksCancelled, _by_run, _Run.cancelled),
+    ),
+)

@@ -43,11 +43,11 @@ class Graph:
 
     @cached_property
     def downstream(self) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {key: [] for key in self.assets}
+        by_source: dict[str, list[str]] = {key: [] for key in self.assets}
         for key, sources in self.upstream.items():
             for source in sources:
-                found[source].append(key)
-        return {key: tuple(readers) for key, readers in found.items()}
+                by_source[source].append(key)
+        return {key: tuple(readers) for key, readers in by_source.items()}
 
     def _inputs(self, key: str, asset: Asset) -> tuple[str, ...]:
         sources = {each.asset for each in asset.inputs if each.asset != key}
@@ -65,7 +65,7 @@ def select(graph: Graph, selection: Sequence[str], exclude: Sequence[str] = ()) 
     without = {key for term in sorted(set(exclude)) for key in evaluate(graph, term)}
     kept = {key: chosen[key] for key in sorted(chosen) if key not in without}
     if not kept:
-        raise Invalid("nothing is selected: all of it is excluded", hint="exclude less")
+        raise Invalid("nothing is selected: all of it is excluded", hint="exclude fewer assets")
     return kept
 
 
@@ -75,23 +75,23 @@ def evaluate(graph: Graph, term: str) -> frozenset[str]:
     if match is None:
         raise Invalid("an empty selection", hint="name an asset, or * for all of them")
     seeds = _matching(graph, match["body"])
-    found = set(seeds)
+    keys = set(seeds)
     if match["up"]:
-        found |= _reachable(graph.upstream, seeds, match["up"].removesuffix("+"))
+        keys |= _reachable(graph.upstream, seeds, match["up"].removesuffix("+"))
     if match["down"]:
-        found |= _reachable(graph.downstream, seeds, match["down"].removeprefix("+"))
-    return frozenset(found)
+        keys |= _reachable(graph.downstream, seeds, match["down"].removeprefix("+"))
+    return frozenset(keys)
 
 
 def _reachable(edges: Mapping[str, tuple[str, ...]], seeds: Iterable[str], depth: str) -> set[str]:
     """What lies at most `depth` steps away (any number, if empty), with the seeds."""
-    found = set(seeds)
-    border, steps = found, int(depth) if depth else len(edges)
+    keys = set(seeds)
+    border, steps = keys, int(depth) if depth else len(edges)
     while border and steps > 0:
-        border = {far for near in border for far in edges[near]} - found
-        found |= border
+        border = {far for near in border for far in edges[near]} - keys
+        keys |= border
         steps -= 1
-    return found
+    return keys
 
 
 def _matching(graph: Graph, body: str) -> list[str]:
@@ -108,27 +108,27 @@ def _matching(graph: Graph, body: str) -> list[str]:
 
 def _tagged(graph: Graph, text: str) -> list[str]:
     name, equals, value = text.partition("=")
-    found = [
+    keys = [
         key
         for key, asset in graph.assets.items()
         if name in asset.tags and (not equals or asset.tags[name] == value)
     ]
     tags = {f"{tag}={held}" for asset in graph.assets.values() for tag, held in asset.tags.items()}
-    known = tags if equals else {tag.partition("=")[0] for tag in tags}
-    return _some(found, f"no asset has the tag {text!r}", _known("tags", text, known))
+    candidates = tags if equals else {tag.partition("=")[0] for tag in tags}
+    return _some(keys, f"no asset has the tag {text!r}", _known("tags", text, candidates))
 
 
 def _grouped(graph: Graph, group: str) -> list[str]:
-    found = [key for key, asset in graph.assets.items() if group and asset.group == group]
-    known = {asset.group for asset in graph.assets.values() if asset.group}
-    return _some(found, f"there is no group {group!r}", _known("groups", group, known))
+    keys = [key for key, asset in graph.assets.items() if group and asset.group == group]
+    groups = {asset.group for asset in graph.assets.values() if asset.group}
+    return _some(keys, f"there is no group {group!r}", _known("groups", group, groups))
 
 
 def _in_namespace(graph: Graph, namespace: str) -> list[str]:
-    found = [key for key in graph.assets if key.partition(".")[0] == namespace]
-    known = {key.partition(".")[0] for key in graph.assets}
+    keys = [key for key in graph.assets if key.partition(".")[0] == namespace]
+    namespaces = {key.partition(".")[0] for key in graph.assets}
     return _some(
-        found, f"there is no namespace {namespace!r}", _known("namespaces", namespace, known)
+        keys, f"there is no namespace {namespace!r}", _known("namespaces", namespace, namespaces)
     )
 
 
@@ -140,19 +140,19 @@ def _named(graph: Graph, name: str) -> str:
         return same[0]
     if same:
         raise Invalid(f"{name!r} is ambiguous", hint=f"write one of: {', '.join(same)}")
-    known = set(graph.assets)
+    candidates = set(graph.assets)
     if "." not in name:
-        known |= {key.partition(".")[2] for key in graph.assets}
-    raise Invalid(f"there is no asset {name!r}", hint=_known("assets", name, known))
+        candidates |= {key.partition(".")[2] for key in graph.assets}
+    raise Invalid(f"there is no asset {name!r}", hint=_known("assets", name, candidates))
 
 
-def _some(found: list[str], message: str, hint: str) -> list[str]:
-    if not found:
+def _some(keys: list[str], message: str, hint: str) -> list[str]:
+    if not keys:
         raise Invalid(message, hint=hint)
-    return found
+    return keys
 
 
-def _known(what: str, text: str, known: Iterable[str]) -> str:
-    names = sorted(known)
+def _known(what: str, text: str, candidates: Iterable[str]) -> str:
+    names = sorted(candidates)
     listed = f"{what}: {', '.join(names[:10])}" if names else f"there are no {what}"
     return did_you_mean(text, names) or listed

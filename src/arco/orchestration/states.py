@@ -1,179 +1,243 @@
-"""The states of tasks and runs, as tables.
+"""The states of tasks, runs and timers, and the tables that move them.
 
-`TRANSITIONS` is all there is: what is not in it does not happen. A fact that would
-take a task along a road that is not there (a report that came late, or twice)
-changes nothing. `docs/concepts/states.md` is generated from it.
+`TASK_TRANSITIONS` and `RUN_TRANSITIONS` are the only way from one state to another: the fold
+names a cause, and the table has the state that it leads to. A cause that a state does not
+have (a report that came late, or twice) changes nothing. `docs/concepts/states.md` is
+generated from these tables.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, Literal, TypeVar
 
-PLANNED: Final = "PLANNED"
-BLOCKED: Final = "BLOCKED"
-READY: Final = "READY"
-DISPATCHED: Final = "DISPATCHED"
-RUNNING: Final = "RUNNING"
-RETRY_WAIT: Final = "RETRY_WAIT"
-SUCCEEDED: Final = "SUCCEEDED"
-FAILED: Final = "FAILED"
-SKIPPED: Final = "SKIPPED"
-CANCELLED: Final = "CANCELLED"
-REUSED: Final = "REUSED"
+S = TypeVar("S", bound=StrEnum)
+C = TypeVar("C", bound=StrEnum)
 
-TASK_STATES: Final = (
-    PLANNED,
-    BLOCKED,
-    READY,
-    DISPATCHED,
-    RUNNING,
-    RETRY_WAIT,
-    SUCCEEDED,
-    REUSED,
-    FAILED,
-    SKIPPED,
-    CANCELLED,
+
+class TaskState(StrEnum):
+    PLANNED = "PLANNED"
+    BLOCKED = "BLOCKED"
+    READY = "READY"
+    DISPATCHED = "DISPATCHED"
+    RUNNING = "RUNNING"
+    RETRY_WAIT = "RETRY_WAIT"
+    SUCCEEDED = "SUCCEEDED"
+    REUSED = "REUSED"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+
+class RunState(StrEnum):
+    PLANNING = "PLANNING"
+    RUNNING = "RUNNING"
+    CANCELLING = "CANCELLING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+
+
+Gate = Literal["", "warn", "quarantine", "block"]
+"""What checks made of a task's output; empty if all is well."""
+HELD_GATES: Final[frozenset[Gate]] = frozenset({"quarantine", "block"})
+
+
+class TimerState(StrEnum):
+    SCHEDULED = "SCHEDULED"
+    FIRED = "FIRED"
+    CANCELLED = "CANCELLED"
+
+
+class TimerKind(StrEnum):
+    RETRY = "retry"
+    TASK_TIMEOUT = "task_timeout"
+    RUN_TIMEOUT = "run_timeout"
+
+
+TERMINAL: Final = frozenset(
+    {
+        TaskState.SUCCEEDED,
+        TaskState.REUSED,
+        TaskState.FAILED,
+        TaskState.SKIPPED,
+        TaskState.CANCELLED,
+    }
 )
-TERMINAL: Final = frozenset({SUCCEEDED, REUSED, FAILED, SKIPPED, CANCELLED})
-GOOD: Final = frozenset({SUCCEEDED, REUSED})
-IN_FLIGHT: Final = frozenset({DISPATCHED, RUNNING})
-ACTIVE_ATTEMPT: Final = frozenset({READY, DISPATCHED, RUNNING})
+GOOD: Final = frozenset({TaskState.SUCCEEDED, TaskState.REUSED})
+IN_FLIGHT: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+ACTIVE_ATTEMPT: Final = frozenset({TaskState.READY, TaskState.DISPATCHED, TaskState.RUNNING})
 """States in which the row's `attempt_id` may still report."""
+RUN_ACTIVE: Final = frozenset({RunState.PLANNING, RunState.RUNNING, RunState.CANCELLING})
 
-TRANSITIONS: Final[dict[str, dict[str, str]]] = {
-    PLANNED: {
-        "depends on others": BLOCKED,
-        "depends on nothing": READY,
-        "is up to date": REUSED,
-        "run cancelled": CANCELLED,
+
+class TaskCause(StrEnum):
+    """What may happen to a task; the text is for the documentation."""
+
+    HAS_UPSTREAMS = "depends on others"
+    HAS_NO_UPSTREAMS = "depends on nothing"
+    UP_TO_DATE = "is up to date"
+    UPSTREAMS_GOOD = "all upstreams are good"
+    UPSTREAM_FAILED = "an upstream failed"
+    UPSTREAM_HELD = "an upstream's output is held back"
+    UPSTREAM_CANCELLED = "an upstream was cancelled"
+    ENQUEUED = "enqueued"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED_FOR_GOOD = "failed for good"
+    TO_BE_RETRIED = "failed, to be retried"
+    RETRY_DUE = "retry is due"
+    ATTEMPT_CANCELLED = "attempt cancelled"
+    RUN_CANCELLED = "run cancelled"
+
+
+TASK_TRANSITIONS: Final[Mapping[TaskState, Mapping[TaskCause, TaskState]]] = {
+    TaskState.PLANNED: {
+        TaskCause.HAS_UPSTREAMS: TaskState.BLOCKED,
+        TaskCause.HAS_NO_UPSTREAMS: TaskState.READY,
+        TaskCause.UP_TO_DATE: TaskState.REUSED,
+        TaskCause.RUN_CANCELLED: TaskState.CANCELLED,
     },
-    BLOCKED: {
-        "all upstreams are good": READY,
-        "an upstream failed": SKIPPED,
-        "an upstream's output is held back": SKIPPED,
-        "an upstream was cancelled": CANCELLED,
-        "run cancelled": CANCELLED,
+    TaskState.BLOCKED: {
+        TaskCause.UPSTREAMS_GOOD: TaskState.READY,
+        TaskCause.UPSTREAM_FAILED: TaskState.SKIPPED,
+        TaskCause.UPSTREAM_HELD: TaskState.SKIPPED,
+        TaskCause.UPSTREAM_CANCELLED: TaskState.CANCELLED,
+        TaskCause.RUN_CANCELLED: TaskState.CANCELLED,
     },
-    READY: {
-        "enqueued": DISPATCHED,
-        "started": RUNNING,
-        "succeeded": SUCCEEDED,
-        "failed for good": FAILED,
-        "failed, to be retried": RETRY_WAIT,
-        "attempt cancelled": CANCELLED,
-        "run cancelled": CANCELLED,
+    TaskState.READY: {
+        TaskCause.ENQUEUED: TaskState.DISPATCHED,
+        TaskCause.STARTED: TaskState.RUNNING,
+        TaskCause.SUCCEEDED: TaskState.SUCCEEDED,
+        TaskCause.FAILED_FOR_GOOD: TaskState.FAILED,
+        TaskCause.TO_BE_RETRIED: TaskState.RETRY_WAIT,
+        TaskCause.ATTEMPT_CANCELLED: TaskState.CANCELLED,
+        TaskCause.RUN_CANCELLED: TaskState.CANCELLED,
     },
-    DISPATCHED: {
-        "enqueued": DISPATCHED,
-        "started": RUNNING,
-        "succeeded": SUCCEEDED,
-        "failed for good": FAILED,
-        "failed, to be retried": RETRY_WAIT,
-        "attempt cancelled": CANCELLED,
+    TaskState.DISPATCHED: {
+        TaskCause.ENQUEUED: TaskState.DISPATCHED,
+        TaskCause.STARTED: TaskState.RUNNING,
+        TaskCause.SUCCEEDED: TaskState.SUCCEEDED,
+        TaskCause.FAILED_FOR_GOOD: TaskState.FAILED,
+        TaskCause.TO_BE_RETRIED: TaskState.RETRY_WAIT,
+        TaskCause.ATTEMPT_CANCELLED: TaskState.CANCELLED,
     },
-    RUNNING: {
-        "succeeded": SUCCEEDED,
-        "failed for good": FAILED,
-        "failed, to be retried": RETRY_WAIT,
-        "attempt cancelled": CANCELLED,
+    TaskState.RUNNING: {
+        TaskCause.ENQUEUED: TaskState.RUNNING,
+        TaskCause.STARTED: TaskState.RUNNING,
+        TaskCause.SUCCEEDED: TaskState.SUCCEEDED,
+        TaskCause.FAILED_FOR_GOOD: TaskState.FAILED,
+        TaskCause.TO_BE_RETRIED: TaskState.RETRY_WAIT,
+        TaskCause.ATTEMPT_CANCELLED: TaskState.CANCELLED,
     },
-    RETRY_WAIT: {
-        "retry is due": READY,
-        "run cancelled": CANCELLED,
+    TaskState.RETRY_WAIT: {
+        TaskCause.RETRY_DUE: TaskState.READY,
+        TaskCause.RUN_CANCELLED: TaskState.CANCELLED,
     },
 }
-"""For each state, what may happen to a task in it, and where that leads."""
+"""For each state, what may happen to a task in it, and the state that follows."""
 
-RUN_PLANNING: Final = "PLANNING"
-RUN_RUNNING: Final = "RUNNING"
-RUN_CANCELLING: Final = "CANCELLING"
-RUN_SUCCEEDED: Final = "SUCCEEDED"
-RUN_FAILED: Final = "FAILED"
-RUN_CANCELLED: Final = "CANCELLED"
-RUN_TIMED_OUT: Final = "TIMED_OUT"
-RUN_ACTIVE: Final = frozenset({RUN_PLANNING, RUN_RUNNING, RUN_CANCELLING})
-RUN_STATES: Final = (
-    RUN_PLANNING,
-    RUN_RUNNING,
-    RUN_CANCELLING,
-    RUN_SUCCEEDED,
-    RUN_FAILED,
-    RUN_CANCELLED,
-    RUN_TIMED_OUT,
-)
 
-RUN_TRANSITIONS: Final[dict[str, dict[str, str]]] = {
-    RUN_PLANNING: {
-        "all of its tasks are there": RUN_RUNNING,
-        "all of its tasks are up to date": RUN_SUCCEEDED,
-        "cancelled, with tasks that are there": RUN_CANCELLING,
-        "cancelled": RUN_CANCELLED,
-        "took too long": RUN_TIMED_OUT,
+class RunCause(StrEnum):
+    """What may happen to a run; the text is for the documentation."""
+
+    PLAN_COMPLETE = "all of its tasks are planned"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "took longer than its timeout"
+    STOPPED_BY_CHECKS = "checks of a task ended the run"
+    ALL_GOOD = "all tasks are good"
+    TASK_FAILED = "all tasks have ended, and one failed"
+    TASK_CANCELLED = "all tasks have ended, and one was cancelled"
+    ENDED_AFTER_CANCEL = "all tasks have ended, after a cancellation"
+    ENDED_AFTER_CHECKS = "all tasks have ended, after checks ended the run"
+    ENDED_AFTER_TIMEOUT = "all tasks have ended, after a timeout"
+
+
+RUN_TRANSITIONS: Final[Mapping[RunState, Mapping[RunCause, RunState]]] = {
+    RunState.PLANNING: {
+        RunCause.PLAN_COMPLETE: RunState.RUNNING,
+        RunCause.ALL_GOOD: RunState.SUCCEEDED,
+        RunCause.CANCELLED: RunState.CANCELLING,
+        RunCause.TIMED_OUT: RunState.CANCELLING,
     },
-    RUN_RUNNING: {
-        "cancelled, or took too long, with tasks that have not ended": RUN_CANCELLING,
-        "all tasks are good": RUN_SUCCEEDED,
-        "all tasks have ended, and one failed, or its checks ended the run": RUN_FAILED,
-        "cancelled, or all tasks have ended, and one was cancelled": RUN_CANCELLED,
-        "took too long": RUN_TIMED_OUT,
+    RunState.RUNNING: {
+        RunCause.CANCELLED: RunState.CANCELLING,
+        RunCause.TIMED_OUT: RunState.CANCELLING,
+        RunCause.STOPPED_BY_CHECKS: RunState.CANCELLING,
+        RunCause.ALL_GOOD: RunState.SUCCEEDED,
+        RunCause.TASK_FAILED: RunState.FAILED,
+        RunCause.TASK_CANCELLED: RunState.CANCELLED,
     },
-    RUN_CANCELLING: {
-        "all tasks have ended": RUN_CANCELLED,
-        "all tasks have ended, after checks ended the run": RUN_FAILED,
-        "all tasks have ended, after a time-out": RUN_TIMED_OUT,
+    RunState.CANCELLING: {
+        RunCause.CANCELLED: RunState.CANCELLING,
+        RunCause.ENDED_AFTER_CANCEL: RunState.CANCELLED,
+        RunCause.ENDED_AFTER_CHECKS: RunState.FAILED,
+        RunCause.ENDED_AFTER_TIMEOUT: RunState.TIMED_OUT,
     },
 }
-"""The same for runs. These follow from the states of the tasks, and are checked in tests."""
+"""The same for runs. One event may take a run through several of these."""
 
-_MEANING: Final = {
-    PLANNED: "part of a plan that is not complete yet",
-    BLOCKED: "waits for upstreams",
-    READY: "may go: an attempt has its id, and is to be sent",
-    DISPATCHED: "the queue has the attempt",
-    RUNNING: "a worker has the attempt",
-    RETRY_WAIT: "an attempt failed, and the next one has a time",
-    SUCCEEDED: "its output is the partition's newest good version, unless checks hold it back",
-    REUSED: "an output of before is still up to date",
-    FAILED: "the last attempt failed, or one that is not to be tried again",
-    SKIPPED: "something above it failed, or its output is held back",
-    CANCELLED: "its attempt, its run or something above it was cancelled",
+_MEANING: Final[Mapping[TaskState, str]] = {
+    TaskState.PLANNED: "part of a plan that is not complete yet",
+    TaskState.BLOCKED: "waits for upstreams",
+    TaskState.READY: "may go: an attempt has its id, and is to be sent",
+    TaskState.DISPATCHED: "the queue has the attempt",
+    TaskState.RUNNING: "a worker has the attempt",
+    TaskState.RETRY_WAIT: "an attempt failed, and the next one has a time",
+    TaskState.SUCCEEDED: (
+        "its output is the partition's newest good version, unless checks hold it back"
+    ),
+    TaskState.REUSED: "an output of before is still up to date",
+    TaskState.FAILED: "the last attempt failed, or one that is not to be tried again",
+    TaskState.SKIPPED: "something above it failed, or its output is held back",
+    TaskState.CANCELLED: "its attempt, its run or something above it was cancelled",
 }
 
+_NOWHERE: Final[Mapping[TaskCause, TaskState]] = {}
 
-def after(state: str, cause: str) -> str | None:
-    """The state that `cause` leads to, or None where it leads nowhere."""
-    return TRANSITIONS.get(state, {}).get(cause)
+
+def after(state: TaskState, cause: TaskCause) -> TaskState | None:
+    """The state of a task that `cause` leads to, or None where it changes nothing."""
+    return TASK_TRANSITIONS.get(state, _NOWHERE).get(cause)
+
+
+def run_after(state: RunState, cause: RunCause) -> RunState | None:
+    """The same for a run."""
+    return RUN_TRANSITIONS.get(state, {}).get(cause)
 
 
 def describe() -> str:
     """`docs/concepts/states.md`: the tables of this module, for people."""
-    tasks = [f"| `{s}` | {_MEANING[s]} | {_kind(s)} |" for s in TASK_STATES]
+    tasks = [f"| `{state}` | {_MEANING[state]} | {_kind(state)} |" for state in TaskState]
     lines = [
         "# States of tasks and runs",
         "",
-        "Generated from `arco.orchestration.states`; do not edit. What is not here does not",
-        "happen: a report that would take a task along another road changes nothing.",
+        "Generated from `arco.orchestration.states`; do not edit. These are all transitions:",
+        "an event that a state does not list changes nothing. One event may take a run",
+        "through several of its transitions.",
         "",
         "## Tasks",
         "",
-        *_diagram(TRANSITIONS, PLANNED),
+        *_diagram(TASK_TRANSITIONS, TaskState.PLANNED),
         "",
         "| state | meaning | |",
         "|---|---|---|",
         *tasks,
         "",
-        *_roads(TRANSITIONS),
+        *_transitions(TASK_TRANSITIONS),
         "",
         "## Runs",
         "",
-        *_diagram(RUN_TRANSITIONS, RUN_PLANNING),
+        *_diagram(RUN_TRANSITIONS, RunState.PLANNING),
         "",
-        *_roads(RUN_TRANSITIONS),
+        *_transitions(RUN_TRANSITIONS),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _kind(state: str) -> str:
+def _kind(state: TaskState) -> str:
     if state in GOOD:
         return "ended, good"
     if state in TERMINAL:
@@ -181,11 +245,11 @@ def _kind(state: str) -> str:
     return "in flight" if state in IN_FLIGHT else ""
 
 
-def _diagram(table: dict[str, dict[str, str]], first: str) -> list[str]:
-    """As a picture; roads between the same two states are drawn once."""
-    causes: dict[tuple[str, str], list[str]] = {}
-    for state, roads in table.items():
-        for cause, to in roads.items():
+def _diagram(table: Mapping[S, Mapping[C, S]], first: S) -> Iterable[str]:
+    """As a picture; transitions between the same two states are drawn once."""
+    causes: dict[tuple[S, S], list[C]] = {}
+    for state, transitions in table.items():
+        for cause, to in transitions.items():
             causes.setdefault((state, to), []).append(cause)
     drawn = [f"    {a} --> {b}: {' / '.join(texts)}" for (a, b), texts in causes.items()]
     ends = dict.fromkeys(to for _, to in causes if to not in table)
@@ -199,10 +263,10 @@ def _diagram(table: dict[str, dict[str, str]], first: str) -> list[str]:
     ]
 
 
-def _roads(table: dict[str, dict[str, str]]) -> list[str]:
+def _transitions(table: Mapping[S, Mapping[C, S]]) -> Iterable[str]:
     rows = [
         f"| `{state}` | {cause} | `{to}` |"
-        for state, roads in table.items()
-        for cause, to in roads.items()
+        for state, transitions in table.items()
+        for cause, to in transitions.items()
     ]
     return ["| from | when | to |", "|---|---|---|", *rows]

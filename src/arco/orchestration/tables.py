@@ -7,8 +7,11 @@ then meet nothing, and change nothing.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Literal
 
+from arco.orchestration.states import Gate, RunState, TaskState, TimerKind, TimerState
 from arco.state.table import History, Row, Table
+from servo.contract.manifest import Category
 
 KEPT_HOT = timedelta(days=2)
 RUN_KEYS_KEPT = timedelta(days=30)
@@ -36,7 +39,7 @@ class DeployedAssetRow(Row, frozen=True):
     transform: str
     definition: str
     deployment_id: str
-    """The last that had it."""
+    """Of an active asset, the deployment that last changed it; of another, the last that had it."""
     active: bool
     """Whether the current deployment has it."""
     previous_keys: list[str]
@@ -47,6 +50,40 @@ class ProjectRow(Row, frozen=True):
     deployment_id: str
     """The current one."""
     number: int
+    reads: list[str] = []
+    """Assets of other projects that its own read, or look values up in."""
+
+
+class ProjectNamespaceRow(Row, frozen=True):
+    """Whose a namespace is. All rows of deployed assets in it are that project's."""
+
+    namespace: str
+    project: str
+    assets: int
+    """How many active ones; another project may take a namespace that has none."""
+
+
+class DeploymentPartRow(Row, frozen=True):
+    """A part of a deployment that has not taken effect yet."""
+
+    project: str
+    deployment_id: str
+    number: int
+    asset_keys: list[str]
+    asset_ids: list[str]
+    renamed_from: list[str]
+    """One for each key; empty for an asset that keeps its name."""
+    removed: list[str]
+    reads: list[str]
+    packed: str
+    """The deployed assets, as base64 of deflated JSON."""
+    received_at: datetime
+
+
+class LastDeploymentRow(Row, frozen=True):
+    name: str
+    deployment_id: str
+    """The newest deployment of any project."""
 
 
 class RunKeyRow(Row, frozen=True):
@@ -62,7 +99,7 @@ class RunRow(Row, frozen=True):
     plan_fingerprint: str
     deployment_id: str
     run_key: str
-    state: str
+    state: RunState
     trigger: str
     triggered_by: str
     selection: list[str]
@@ -93,6 +130,9 @@ class RunRow(Row, frozen=True):
     """Who asked for the cancellation, where somebody did."""
     cancel_forced: bool = False
     """The cancellation does not wait for workers to stop."""
+    selection_total: int = 0
+    """How many there are where `selection` holds only the first; 0 where it holds all."""
+    partitions_total: int = 0
 
     @property
     def tasks_done(self) -> int:
@@ -113,7 +153,7 @@ class TaskRow(Row, frozen=True):
     asset_id: str
     partition_key: str
     tenant: str
-    state: str
+    state: TaskState
     attempt: int
     """0 before it is ready."""
     attempt_id: str
@@ -140,7 +180,7 @@ class TaskRow(Row, frozen=True):
     materialization_id: str
     path: str
     adopted: bool
-    error_category: str
+    error_category: Category | Literal[""]
     error_code: str
     error_message: str
     error_hint: str
@@ -149,50 +189,19 @@ class TaskRow(Row, frozen=True):
     peak_memory_kib: int
     rows: int = 0
     bytes: int = 0
-    gate: str = ""
-    """What checks made of its output: warn, quarantine or block; empty if all is well."""
+    gate: Gate = ""
     error_place: str = ""
     """The file and line of the author's that an error comes from: `shop/raw.py:12`."""
-
-
-class DepSatisfactionRow(Row, frozen=True):
-    """An edge that has been resolved. One that is not here is still open."""
-
-    run_id: str
-    upstream_task_id: str
-    downstream_task_id: str
-    resolution: str
-    """SUCCESS, FAILED, SKIPPED or CANCELLED"""
-    satisfied: bool
-    satisfying_attempt: int
-    satisfied_at: datetime
 
 
 class TimerRow(Row, frozen=True):
     run_id: str
     timer_id: str
-    queue_name: str
-    kind: str
-    """retry, task_timeout or run_timeout"""
+    kind: TimerKind
     task_id: str
     attempt: int
     fire_at: datetime
-    state: str
-    """SCHEDULED, FIRED or CANCELLED"""
-    ended_at: datetime | None
-
-
-class DispatchRow(Row, frozen=True):
-    run_id: str
-    dispatch_id: str
-    queue_name: str
-    task_id: str
-    attempt: int
-    attempt_id: str
-    redelivery: int
-    status: str
-    """PENDING, CREATED, ACKED or ENDED"""
-    created_at: datetime
+    state: TimerState
     ended_at: datetime | None
 
 
@@ -208,6 +217,16 @@ DEPLOYMENTS = Table("orchestration", "deployments", DeploymentRow, key=["project
 DEPLOYED_ASSETS = Table(
     "orchestration", "deployed_assets", DeployedAssetRow, key=["project", "asset_key"]
 )
+PROJECT_NAMESPACES = Table(
+    "orchestration", "project_namespaces", ProjectNamespaceRow, key=["namespace"]
+)
+DEPLOYMENT_PARTS = Table(
+    "orchestration",
+    "deployment_parts",
+    DeploymentPartRow,
+    key=["project", "deployment_id", "number"],
+)
+LAST_DEPLOYMENT = Table("orchestration", "last_deployment", LastDeploymentRow, key=["name"])
 RUN_KEYS = Table(
     "orchestration",
     "run_keys",
@@ -225,25 +244,11 @@ TASKS = Table(
     key=["run_id", "task_id"],
     history=History("finished_at", KEPT_HOT),
 )
-DEP_SATISFACTION = Table(
-    "orchestration",
-    "dep_satisfaction",
-    DepSatisfactionRow,
-    key=["run_id", "upstream_task_id", "downstream_task_id"],
-    history=History("satisfied_at", KEPT_HOT),
-)
 TIMERS = Table(
     "orchestration",
     "timers",
     TimerRow,
     key=["run_id", "timer_id"],
-    history=History("ended_at", KEPT_HOT),
-)
-DISPATCH_OUTBOX = Table(
-    "orchestration",
-    "dispatch_outbox",
-    DispatchRow,
-    key=["run_id", "dispatch_id"],
     history=History("ended_at", KEPT_HOT),
 )
 DYNAMIC_KEYS = Table("orchestration", "dynamic_keys", DynamicKeyRow, key=["keys", "key"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from arco.orchestration import states
 from arco.orchestration.events import RunAsset, TaskPlan
+from arco.orchestration.states import TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 from servo.contract.task import ErrorInfo, TaskResult
 
@@ -21,7 +21,7 @@ def planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRow
         asset_id=asset.asset_id,
         partition_key=plan.partition,
         tenant=plan.tenant,
-        state=states.PLANNED,
+        state=TaskState.PLANNED,
         attempt=0,
         attempt_id="",
         max_attempts=asset.max_attempts,
@@ -67,16 +67,16 @@ def with_usage(task: TaskRow, result: TaskResult) -> TaskRow:
 
 
 def with_output(task: TaskRow, result: TaskResult) -> TaskRow:
-    made = result.materialization
-    assert made is not None
+    output = result.materialization
+    assert output is not None
     return replace(
         task,
-        materialization_id=made.materialization_id,
-        path=made.path,
-        rows=made.rows,
-        bytes=made.bytes,
+        materialization_id=output.materialization_id,
+        path=output.path,
+        rows=output.rows,
+        bytes=output.bytes,
         adopted=result.adopted,
-        gate=result.gate if result.gate == "warn" else "",
+        gate="warn" if result.gate == "warn" else "",
         error_category="",
         error_code="",
         error_message="",

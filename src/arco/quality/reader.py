@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+
 from arco.quality.tables import CHECK_RESULTS, CHECK_STATUS, CheckResultRow, CheckStatusRow
+from arco.state.days import newest_rows
 from arco.state.snapshot import Snapshot
 
 
@@ -12,20 +16,22 @@ class QualityReader:
 
     def status(self, asset_id: str, partition_key: str | None = None) -> list[CheckStatusRow]:
         """How an asset's partitions, or one of them, stand with each check."""
-        rows = self.snapshot.rows(CHECK_STATUS, asset_id)
-        return [row for row in rows if partition_key in (None, row.partition_key)]
+        if partition_key is not None:
+            return self.snapshot.rows(CHECK_STATUS, asset_id, partition_key)
+        return self.snapshot.rows(CHECK_STATUS, asset_id)
 
     def results(
-        self, asset_id: str, *, partition_key: str | None = None, check: str = ""
+        self,
+        asset_id: str,
+        *,
+        matches: Callable[[CheckResultRow], bool] = lambda row: True,
+        limit: int | None = None,
+        since: datetime | None = None,
     ) -> list[CheckResultRow]:
-        """Every result, newest first; of one partition, or of one check by its name or id."""
-        rows = [
-            row
-            for row in self.snapshot.rows(CHECK_RESULTS, asset_id)
-            if partition_key in (None, row.partition_key)
-            and check in ("", row.check_name, row.check_id)
-        ]
-        return sorted(rows, key=lambda row: (row.evaluated_at, row.attempt_id), reverse=True)
+        """The newest results that match, newest first."""
+        return newest_rows(
+            self.snapshot, CHECK_RESULTS, asset_id, matches=matches, limit=limit, since=since
+        )
 
     def of_attempt(self, asset_id: str, attempt_id: str) -> list[CheckResultRow]:
         """What one attempt found."""

@@ -1,4 +1,4 @@
-"""Quality's tables, sharded by the asset.
+"""Quality's tables, sharded by the asset, and spread by its partitions or attempts.
 
 Results leave for history after a week, which is long after their run has: a late
 report of it then derives nothing.
@@ -9,8 +9,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.state.table import History, Row, Table
+from servo.contract.manifest import Action, Phase
+from servo.contract.task import CheckMethod, CheckStatus
 
 KEPT_HOT = timedelta(days=7)
+SPREAD = 32
+"""Of the partitions and attempts of an asset over buckets; see `arco.state.table`."""
 
 
 class CheckResultRow(Row, frozen=True):
@@ -25,19 +29,18 @@ class CheckResultRow(Row, frozen=True):
     partition_key: str
     check_name: str
     kind: str
-    phase: str
+    phase: Phase
     input: str
     columns: list[str]
     severity: str
-    status: str
-    """passed, failed, or error: it could not be evaluated."""
-    action: str
+    status: CheckStatus
+    action: Action
     message: str
     expected: str
     actual: str
     rows: int
     failing: int | None
-    method: str
+    method: CheckMethod
     sample: list[str]
     wall_ms: int
     materialization_id: str
@@ -55,11 +58,11 @@ class CheckStatusRow(Row, frozen=True):
     asset_key: str
     check_name: str
     kind: str
-    phase: str
+    phase: Phase
     input: str
     severity: str
-    status: str
-    action: str
+    status: CheckStatus
+    action: Action
     message: str
     failing: int | None
     failing_since: datetime | None
@@ -81,7 +84,7 @@ class EvaluationRow(Row, frozen=True):
     passed: int
     failed: int
     errors: int
-    action: str
+    action: Action
     """The strongest."""
     before: list[str]
     after: list[str]
@@ -97,6 +100,7 @@ CHECK_RESULTS = Table(
     "check_results",
     CheckResultRow,
     key=["asset_id", "attempt_id", "check_id"],
+    spread=SPREAD,
     history=History("evaluated_at", KEPT_HOT),
 )
 CHECK_STATUS = Table(
@@ -104,5 +108,12 @@ CHECK_STATUS = Table(
     "check_status",
     CheckStatusRow,
     key=["asset_id", "partition_key", "check_id"],
+    spread=SPREAD,
 )
-EVALUATIONS = Table("quality", "evaluations", EvaluationRow, key=["asset_id", "partition_key"])
+EVALUATIONS = Table(
+    "quality",
+    "evaluations",
+    EvaluationRow,
+    key=["asset_id", "partition_key"],
+    spread=SPREAD,
+)

@@ -31,8 +31,8 @@ _OFF: Final = "ARCO_SPARK_ARCHIVE"
 def find_java(env: Mapping[str, str]) -> Path | None:
     """The `java` that Spark will start: JAVA_HOME's, or the one on the path."""
     home = env.get("JAVA_HOME", "")
-    found = shutil.which(f"{home}/bin/java" if home else "java", path=env.get("PATH"))
-    return Path(found).resolve() if found else None
+    java = shutil.which(f"{home}/bin/java" if home else "java", path=env.get("PATH"))
+    return Path(java).resolve() if java else None
 
 
 def archive_path(env: Mapping[str, str]) -> Path | None:
@@ -54,8 +54,8 @@ def _pyspark() -> Path | None:
 def _stamp(path: Path) -> str:
     """Changes when the file is replaced: the time of its change, and its size."""
     with contextlib.suppress(OSError):
-        found = path.stat()
-        return f"{found.st_mtime_ns}:{found.st_size}"
+        stat = path.stat()
+        return f"{stat.st_mtime_ns}:{stat.st_size}"
     return ""
 
 
@@ -76,37 +76,43 @@ def build(env: Mapping[str, str]) -> Path:
     path = archive_path(env)
     if path is None:
         raise Unavailable(
-            "there is no Java, or no PySpark, to make an archive for",
+            "Java or PySpark is missing; the archive cannot be created",
             hint="install Java 17 and: pip install 'arco[spark]'",
         )
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="making-") as folder:
-        made = Path(folder) / path.name
-        _run_workload(made, env)
-        made.rename(path)
+        archive = Path(folder) / path.name
+        _run_workload(archive, env)
+        archive.rename(path)
     return path
 
 
-def _run_workload(made: Path, env: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "workload", str(made)]
+def _run_workload(archive: Path, env: Mapping[str, str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        __spec__.name if __spec__ else __name__,
+        "workload",
+        str(archive),
+    ]
     done = subprocess.run(command, env={**env, _OFF: "off"}, capture_output=True, text=True)
-    if done.returncode != 0 or not made.is_file():
+    if done.returncode != 0 or not archive.is_file():
         raise Unavailable(
-            "the class-data archive could not be made",
-            hint=(done.stderr.strip().splitlines() or ["Java wrote no archive"])[-1],
+            "the class-data archive could not be created",
+            hint=(done.stderr.strip().splitlines() or ["Java did not write an archive"])[-1],
         )
 
 
-def workload(made: Path) -> None:
+def workload(archive: Path) -> None:
     """What a worker's first tasks do, in a JVM that writes its classes to `made` when it ends."""
     from pyspark import SparkContext
 
     from arco.spark.session import start
     from arco.spark.settings import SparkSettings
 
-    conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} -Xlog:disable"}
+    conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
     session = start(SparkSettings(master="local[2]", conf=conf, fast_start=True))
     with tempfile.TemporaryDirectory() as folder:
         _use(session, folder)
@@ -118,7 +124,7 @@ def workload(made: Path) -> None:
 
 
 def _use(session: Any, folder: str) -> None:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
     from pyspark.sql import functions as F
 
     for number, adaptive in enumerate(("true", "false")):

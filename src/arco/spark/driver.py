@@ -19,11 +19,10 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from arco.spark import cached
-from arco.spark.active import keep_alive, session_of
 from arco.spark.cluster import Activity, ClusterWatch
 from arco.spark.metrics import SparkUsage, StageProgress, StatusStore, TaskStatus
 from arco.spark.session import bury, start
@@ -42,7 +41,7 @@ CONNECT_RETRIES: Final = 5
 """With pauses that grow: some seventeen seconds in all."""
 
 
-class Plan(NamedTuple):
+class ScopeOptions(NamedTuple):
     """What a scope is opened with."""
 
     tag: str
@@ -51,7 +50,7 @@ class Plan(NamedTuple):
     conf: dict[str, str]
 
 
-class Scope(Protocol):
+class TaskScope(Protocol):
     """One task's part. Opened and closed on its thread; the rest is for any thread."""
 
     session: SparkSession
@@ -78,7 +77,11 @@ class Driver(Protocol):
 
     def exit_status(self) -> int | None: ...
 
-    def open(self, plan: Plan) -> Scope: ...
+    @property
+    def lost_because(self) -> str:
+        """Why it is gone, as far as whoever holds it knows."""
+
+    def open(self, plan: ScopeOptions) -> TaskScope: ...
 
     def rest(self) -> None: ...
 
@@ -91,6 +94,16 @@ class Driver(Protocol):
         """Stop for good: nothing of it is left when this returns."""
 
 
+def keep_alive(spark: Any) -> Any:
+    """A session or a context, whose `stop` does not end Spark for all other tasks."""
+    spark.stop = _stop_nothing
+    return spark
+
+
+def _stop_nothing() -> None:
+    _log.warning("stop() does nothing in a task: Spark is that of other tasks as well")
+
+
 def start_driver(settings: SparkSettings) -> Driver:
     return ConnectDriver(settings) if settings.remote else JvmDriver(settings)
 
@@ -100,6 +113,7 @@ def start_driver(settings: SparkSettings) -> Driver:
 
 class JvmDriver:
     connect = False
+    lost_because = ""
 
     def __init__(self, settings: SparkSettings) -> None:
         self.base = start(settings)
@@ -115,6 +129,16 @@ class JvmDriver:
         self._watching = threading.Lock()
         self._looked_at = 0.0
         self._discarded = False
+
+    @property
+    def address(self) -> tuple[int, str]:
+        """The port and the token by which another process can join."""
+        parameters = self._context._gateway.gateway_parameters
+        return int(parameters.port), str(parameters.auth_token)
+
+    def cancel(self, tags: Iterable[str]) -> None:
+        """End the jobs of a task whose process is gone."""
+        _cancel_jobs(self._context, tags)
 
     @property
     def pid(self) -> int | None:
@@ -145,14 +169,14 @@ class JvmDriver:
             self._looked_at = now
             if not watch.is_lost(self._activity(), now):
                 return ""
-        return f"its jobs waited for {watch.patience_s:.0f} s, and it had no executor"
+        return f"its jobs waited for {watch.patience_s:.0f} s without an executor"
 
     def _activity(self) -> Activity:
         scala = self._context._jsc.sc()
         count = int(scala.getExecutorMemoryStatus().size()) - 1  # the driver is one of them
         return Activity(count, len(scala.statusTracker().getActiveJobIds()))
 
-    def open(self, plan: Plan) -> JvmScope:
+    def open(self, plan: ScopeOptions) -> JvmScope:
         return JvmScope(self, plan)
 
     def rest(self) -> None:
@@ -166,8 +190,7 @@ class JvmDriver:
             self.discard()
             return
         jvm = self._context._jvm
-        with session_of(None):  # in a task's context it would do nothing
-            self.base.stop()
+        self.base.stop()
         _forget_conf(jvm)
 
     def discard(self) -> None:
@@ -220,9 +243,16 @@ def _watch(settings: SparkSettings) -> ClusterWatch:
     )
 
 
+class JvmHolder(Protocol):
+    """What a scope needs of its driver."""
+
+    base: Any
+    _context: Any
+    store: StatusStore
+
+
 class JvmScope:
-    def __init__(self, driver: JvmDriver, plan: Plan) -> None:
-        self._driver = driver
+    def __init__(self, driver: JvmHolder, plan: ScopeOptions) -> None:
         self._context = driver._context
         self._tag = plan.tag
         context = self._context
@@ -237,18 +267,18 @@ class JvmScope:
             settings.set(name, value)
         self._sessions = self.session._get_j_spark_session_class(context._jvm)
         self._sessions.setActiveSession(java)
-        tags = (plan.tag, java.sessionJobTag())
-        self._status = TaskStatus(driver.store, tags)
-        self._tags = tags
+        # Who asks PySpark for a session gets this one.
+        kind: Any = type(self.session)
+        kind._instantiatedSession = kind._activeSession = self.session
+        self.tags: tuple[str, ...] = (plan.tag, java.sessionJobTag())
+        self._status = TaskStatus(driver.store, self.tags)
 
     def cancel(self) -> None:
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._tag)
         self.cancel_running()
 
     def cancel_running(self) -> None:
-        scala = self._context._jsc.sc()
-        for tag in self._tags:
-            scala.cancelJobsWithTag(tag)
+        _cancel_jobs(self._context, self.tags)
 
     def progress(self) -> StageProgress | None:
         return self._status.progress()
@@ -268,6 +298,12 @@ class JvmScope:
             self._context._jsc.sc().setLocalProperties(self._context._jvm.java.util.Properties())
             self._sessions.clearActiveSession()
         cached.forget(self.session)
+
+
+def _cancel_jobs(context: Any, tags: Iterable[str]) -> None:
+    scala = context._jsc.sc()
+    for tag in tags:
+        scala.cancelJobsWithTag(tag)
 
 
 def _hang_up(gateway: Any) -> None:
@@ -293,6 +329,7 @@ def _forget_conf(jvm: Any) -> None:
 
 class ConnectDriver:
     connect = True
+    lost_because = ""
     cores = 8
     """Not known; enough for the number of shuffle partitions."""
 
@@ -310,7 +347,7 @@ class ConnectDriver:
     def exit_status(self) -> int | None:
         return None
 
-    def open(self, plan: Plan) -> ConnectScope:
+    def open(self, plan: ScopeOptions) -> ConnectScope:
         return ConnectScope(self.base, plan._replace(conf={**self._conf, **plan.conf}))
 
     def rest(self) -> None:
@@ -336,11 +373,14 @@ def _give_up_sooner(session: Any) -> None:
 
 
 class ConnectScope:
-    def __init__(self, base: Any, plan: Plan) -> None:
+    def __init__(self, base: Any, plan: ScopeOptions) -> None:
         self.session = base.newSession()
         _give_up_sooner(self.session)
         self._stop = self.session.stop
         keep_alive(self.session)
+        # Who asks PySpark for a session gets this one.
+        kind: Any = type(self.session)
+        kind._default_session = kind._active_session.session = self.session
         self._tag = plan.tag
         # A new session has the server's settings, not the first session's.
         for name, value in plan.conf.items():

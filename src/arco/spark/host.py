@@ -1,4 +1,4 @@
-"""Spark for all tasks of one process: they share it, and do not notice each other.
+"""Spark for all tasks of one worker: they share it, and do not notice each other.
 
     host = SparkHost(settings)
     host.warm()                                   # while there is something else to do
@@ -7,6 +7,9 @@
 
 Nothing starts until a task asks for its session. A JVM that died takes the tasks with
 it that ran on it (`hurt` says so), and no other: the next task starts a new one.
+
+The worker's supervisor holds the JVM, and runs no task itself: its slots are *guests*, each of
+which joins by the host's address (`joined.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +17,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from arco.spark import active, errors
-from arco.spark.driver import END_S, Driver, JvmDriver, Plan, Scope, start_driver
+from arco.spark import error_info
+from arco.spark.driver import (
+    END_S,
+    WATCH_S,
+    Driver,
+    JvmDriver,
+    ScopeOptions,
+    TaskScope,
+    start_driver,
+)
 from arco.spark.metrics import SparkUsage, StageProgress
 from arco.spark.session import bury
 from arco.spark.settings import SparkSettings, task_conf
@@ -48,6 +58,10 @@ class SparkHost:
         self._slots: set[int] = set()
         self.given_up: weakref.WeakKeyDictionary[Driver, str] = weakref.WeakKeyDictionary()
         """Drivers whose cluster was lost, and why."""
+        self._drivers: dict[int, JvmDriver] = {}
+        """Those that guests have joined, by port."""
+        self._watched = threading.Event()
+        self._ended = threading.Event()
         self._used = False
         """Whether a task may have cached something since that was last forgotten."""
 
@@ -62,7 +76,7 @@ class SparkHost:
                 # Loads what any query needs. Results do not matter, nor does failing here.
                 driver.base.range(2).groupBy().count().collect()
         except Exception as error:
-            _log.debug("Spark did not start ahead of the tasks: %s", error)
+            _log.debug("Spark could not be started in advance: %s", error)
 
     @contextlib.contextmanager
     def task(
@@ -80,16 +94,13 @@ class SparkHost:
         includes a task that makes its rows itself. Whichever way its code comes to Spark: the
         session is opened within `opening`, and `on_session` is called before it is handed out.
         """
-        if "pyspark.sql" in sys.modules:  # whoever imported it may ask it before asking us
-            active.install()
         slot = self._take_slot()
         task = SparkTask(
             self, attempt_id, description, f"slot-{slot}", input_bytes, opening, on_session
         )
         failed = True
         try:
-            with active.session_of(lambda: task.session):
-                yield task
+            yield task
             failed = False
         finally:
             task._close(failed=failed)
@@ -120,12 +131,10 @@ class SparkHost:
             if driver is not None and driver.alive():
                 return driver
             if driver is not None:
-                _log.warning("Spark's driver is gone (%s): starting another", driver.exit_status())
+                _log.warning("Spark's driver was lost (%s); starting another", driver.exit_status())
                 self._driver = None
                 driver.stop()
-            with active.session_of(None):  # it is a task's thread that starts it
-                self._driver = start_driver(self.settings)
-            active.install()
+            self._driver = start_driver(self.settings)
             return self._driver
 
     def _lost(self, driver: Driver) -> None:
@@ -141,6 +150,60 @@ class SparkHost:
         """Its tasks wait for answers that do not come: they get none when the JVM has ended."""
         self.given_up[driver] = reason
         driver.discard()
+
+    # -- guests: tasks in other processes ---------------------------------------------------
+
+    def enter(self) -> int:
+        """A guest comes; the number of its scheduler pool."""
+        if not self.settings.local and not self._watched.is_set():
+            self._watched.set()
+            threading.Thread(target=self._watch_cluster, name="spark-cluster", daemon=True).start()
+        self._used = True
+        return self._take_slot()
+
+    def leave(self, pool: int, tags: Collection[str] = ()) -> None:
+        """A guest is gone, for whatever reason: its jobs end."""
+        driver = self._driver
+        if tags and isinstance(driver, JvmDriver):
+            try:
+                driver.cancel(tags)
+            except Exception as error:  # a driver that is gone runs no jobs
+                _log.debug("nothing to cancel: %s", error)
+        self._return_slot(pool)
+
+    def address(self) -> tuple[int, str]:
+        """Where guests join. Starts Spark if need be; raises Unavailable where there is none."""
+        driver = self.driver()
+        assert isinstance(driver, JvmDriver)  # of a Connect server everybody is a client
+        self._drivers[driver.address[0]] = driver
+        return driver.address
+
+    def status(self, port: int) -> tuple[bool, int | None, str]:
+        """Of the JVM that a guest has joined: whether it is gone, its exit status, and why."""
+        driver = self._drivers.get(port)
+        if driver is None:
+            return True, None, ""
+        gone = not driver.alive()
+        if gone:
+            self._lost(driver)
+        return gone, driver.exit_status(), self.given_up.get(driver, "")
+
+    def _watch_cluster(self) -> None:
+        """Give the driver up when its cluster is lost: then the tasks on it fail."""
+        while not self._ended.wait(WATCH_S):
+            driver = self._driver
+            if driver is not None and self._slots:
+                self._check_cluster(driver)
+
+    def _check_cluster(self, driver: Driver) -> None:
+        try:
+            reason = driver.cluster_lost()
+        except Exception as error:  # a driver that is gone is noticed by its tasks
+            _log.debug("no executors to be counted: %s", error)
+            return
+        if reason:
+            _log.warning("Spark's cluster is lost: %s", reason)
+            self._give_up(driver, reason)
 
     # Pools are kept by Spark for ever: as many as there are tasks at once, not one for each.
     def _take_slot(self) -> int:
@@ -180,10 +243,10 @@ class SparkTask:
         self._opening = opening
         self._on_session = on_session
         self._driver: Driver | None = None
-        self._scope: Scope | None = None
+        self._scope: TaskScope | None = None
         self._cancelled = False
         self._closed = False
-        self._usage = SparkUsage()
+        self.usage_so_far = SparkUsage()
 
     @property
     def started(self) -> bool:
@@ -205,7 +268,7 @@ class SparkTask:
         self._on_session()
         return scope.session
 
-    def _open(self) -> Scope:
+    def _open(self) -> TaskScope:
         if self._cancelled:
             raise Cancelled("the task was cancelled before it used Spark")
         driver = self._host.driver()
@@ -213,7 +276,7 @@ class SparkTask:
         settings = self._host.settings
         conf = task_conf(self._input_bytes, driver.cores, local=settings.local, conf=settings.conf)
         self._driver = driver
-        plan = Plan(self._tag, self._description, self._pool, conf)
+        plan = ScopeOptions(self._tag, self._description, self._pool, conf)
         try:
             self._scope = driver.open(plan)
         except Exception as error:
@@ -235,7 +298,7 @@ class SparkTask:
             _log.debug("nothing to cancel: %s", error)
 
     def cancel_running(self) -> None:
-        """Cancel the jobs that run now; the task goes on. For what has a time-out of its own."""
+        """Cancel the jobs that run now; the task goes on. For what has a timeout of its own."""
         scope = self._scope
         if scope is None or self._closed:
             return
@@ -252,40 +315,26 @@ class SparkTask:
         try:
             return scope.progress()
         except Exception as error:
-            _log.debug("no progress to be had: %s", error)
+            _log.debug("Spark's progress is not available: %s", error)
             return None
-
-    def check_cluster(self) -> None:
-        """Give the driver up if its cluster is lost: then this and other tasks on it fail."""
-        driver = self._driver
-        if driver is None or self._closed:
-            return
-        try:
-            reason = driver.cluster_lost()
-        except Exception as error:  # a driver that is gone is noticed by its tasks
-            _log.debug("no executors to be counted: %s", error)
-            return
-        if reason:
-            _log.warning("Spark's cluster is lost: %s", reason)
-            self._host._give_up(driver, reason)
 
     def usage(self) -> SparkUsage:
         """What its jobs took so far; zeros where Spark can no longer say."""
         if self._scope is None or self._closed:
-            return self._usage
+            return self.usage_so_far
         try:
-            self._usage = self._scope.usage()
+            self.usage_so_far = self._scope.usage()
         except Exception as error:
-            _log.debug("no usage to be had: %s", error)
-        return self._usage
+            _log.debug("Spark's usage is not available: %s", error)
+        return self.usage_so_far
 
     def hurt(self, error: BaseException) -> bool:
         """Whether this error means that the driver is gone; the next task gets a new one."""
         driver = self._driver
         if driver is None:
             return False
-        cut = errors.connection_lost(error)
-        if not (cut or errors.from_spark(error)):
+        cut = error_info.connection_lost(error)
+        if not (cut or error_info.from_spark(error)):
             return False
         if driver.connect:
             gone = cut
@@ -297,13 +346,13 @@ class SparkTask:
 
     def failure(
         self, error: BaseException, versions: Collection[str] = ()
-    ) -> errors.SparkFailure | None:
+    ) -> error_info.SparkFailure | None:
         """The error, translated, with how the driver ended if that is why."""
         if self.hurt(error):
             assert self._driver is not None
-            reason = self._host.given_up.get(self._driver, "")
-            return errors.driver_lost(error, self._driver.exit_status(), reason)
-        return errors.translate(error, versions)
+            reason = self._host.given_up.get(self._driver, "") or self._driver.lost_because
+            return error_info.driver_lost(error, self._driver.exit_status(), reason)
+        return error_info.translate(error, versions)
 
     def _close(self, *, failed: bool) -> None:
         scope, self._closed = self._scope, True
@@ -312,7 +361,7 @@ class SparkTask:
         try:
             scope.close(failed=failed)
         except Exception as error:  # a driver that is gone holds nothing of the task
-            _log.debug("the task's session was gone before it ended: %s", error)
+            _log.debug("the task's session was lost before the task ended: %s", error)
 
 
 def _gone(driver: Driver, *, wait_s: float) -> bool:

@@ -56,19 +56,21 @@ def hadoop_options(store: Store) -> dict[str, str]:
     if not store.url.startswith("s3://"):
         return {}
     given = {name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()}
-    found = {_S3A[name]: value for name, value in given.items() if name in _S3A}
+    options = {_S3A[name]: value for name, value in given.items() if name in _S3A}
     if "endpoint" in given:
-        found["fs.s3a.path.style.access"] = "true"
-        found["fs.s3a.connection.ssl.enabled"] = str(given["endpoint"].startswith("https")).lower()
-    return found
+        options["fs.s3a.path.style.access"] = "true"
+        options["fs.s3a.connection.ssl.enabled"] = str(
+            given["endpoint"].startswith("https")
+        ).lower()
+    return options
 
 
 def _account(store: Store) -> str:
     options = {name.lower(): str(value) for name, value in options_of(store).items()}
     for name in _ACCOUNT:
-        found = options.get(name) or os.environ.get(name.upper())
-        if found:
-            return found
+        account = options.get(name) or os.environ.get(name.upper())
+        if account:
+            return account
     raise Invalid(
         f"Spark needs the storage account of {store.url}",
         hint="give the store's option account_name, or set AZURE_STORAGE_ACCOUNT_NAME",

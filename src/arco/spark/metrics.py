@@ -55,7 +55,7 @@ class SparkUsage(msgspec.Struct, frozen=True):
     tasks: int = 0
 
 
-class Job(msgspec.Struct, frozen=True, rename="camel"):
+class SparkJob(msgspec.Struct, frozen=True, rename="camel"):
     """What we read of a job's record."""
 
     job_id: int
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, rename="camel"):
         return self.status in ("SUCCEEDED", "FAILED")
 
 
-class Stage(msgspec.Struct, frozen=True, rename="camel"):
+class SparkStage(msgspec.Struct, frozen=True, rename="camel"):
     """What we read of a stage attempt's record."""
 
     stage_id: int = 0
@@ -95,15 +95,15 @@ class Stage(msgspec.Struct, frozen=True, rename="camel"):
         return self.status not in ("SKIPPED", "PENDING")
 
 
-_JOB: Final = msgspec.json.Decoder(Job)
+_JOB: Final = msgspec.json.Decoder(SparkJob)
 _IDS: Final = msgspec.json.Decoder(tuple[int, ...])
-_STAGES: Final = msgspec.json.Decoder(tuple[Stage, ...])
+_STAGES: Final = msgspec.json.Decoder(tuple[SparkStage, ...])
 
 
 # -- pure ---------------------------------------------------------------------------------
 
 
-def progress_of(jobs: Iterable[Job]) -> StageProgress | None:
+def progress_of(jobs: Iterable[SparkJob]) -> StageProgress | None:
     """Of all jobs so far, with the stages of those that run. None when nothing runs."""
     jobs = tuple(jobs)
     running = [job for job in jobs if not job.ended]
@@ -119,12 +119,12 @@ def progress_of(jobs: Iterable[Job]) -> StageProgress | None:
     return StageProgress(done, total, text, percent, stage, max(stages, 1))
 
 
-def _tasks(jobs: Iterable[Job]) -> tuple[int, int]:
+def _tasks(jobs: Iterable[SparkJob]) -> tuple[int, int]:
     pairs = [(j.num_completed_tasks, j.num_tasks - j.num_skipped_tasks) for j in jobs]
     return sum(done for done, _ in pairs), sum(total for _, total in pairs)
 
 
-def usage_of(jobs: int, stages: Iterable[Stage]) -> SparkUsage:
+def usage_of(jobs: int, stages: Iterable[SparkStage]) -> SparkUsage:
     """The sum over the stages that ran; those that were skipped took nothing."""
     ran = [stage for stage in stages if stage.ran]
     return SparkUsage(
@@ -159,23 +159,23 @@ class StatusStore:
     def job_ids(self, tags: Iterable[str]) -> set[int]:
         """The jobs that carry one of the tags, as long as Spark remembers them."""
         # Each element of a Java array would be a call of its own.
-        found = (self._json.writeValueAsString(self._tracker.getJobIdsForTag(t)) for t in tags)
-        return {job for text in found for job in _IDS.decode(text)}
+        encoded = (self._json.writeValueAsString(self._tracker.getJobIdsForTag(t)) for t in tags)
+        return {job for text in encoded for job in _IDS.decode(text)}
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SparkJob | None:
         """None if it was forgotten meanwhile."""
         try:
-            found = self._store.job(job_id)
+            record = self._store.job(job_id)
         except Exception as error:
             if "NoSuchElementException" not in str(error):
                 raise
             return None
-        return _JOB.decode(self._json.writeValueAsString(found))
+        return _JOB.decode(self._json.writeValueAsString(record))
 
-    def stage(self, stage_id: int) -> tuple[Stage, ...]:
+    def stage(self, stage_id: int) -> tuple[SparkStage, ...]:
         """All attempts of a stage; none if it was forgotten."""
-        found = self._store.stageData(stage_id, False, self._any_status, False, self._no_quantiles)
-        return _STAGES.decode(self._json.writeValueAsString(found))
+        record = self._store.stageData(stage_id, False, self._any_status, False, self._no_quantiles)
+        return _STAGES.decode(self._json.writeValueAsString(record))
 
     def settle(self) -> None:
         """Wait until what has happened is in the store; not for ever, as others go on."""
@@ -193,19 +193,19 @@ class TaskStatus:
         self._store = store
         self._tags = tags
         self._lock = threading.Lock()
-        self._ended: dict[int, Job] = {}
-        self._stages: dict[tuple[int, int], Stage] = {}
+        self._ended: dict[int, SparkJob] = {}
+        self._stages: dict[tuple[int, int], SparkStage] = {}
         """Attempts of stages that ran, as they were last seen. Jobs may have some in common."""
         self._percent = 0
 
     def progress(self) -> StageProgress | None:
         with self._lock:
-            found = progress_of(self._jobs())
-            if found is None:
+            progress = progress_of(self._jobs())
+            if progress is None:
                 return None
             # More jobs may have come up than were known; nobody wants to see that as a step back.
-            self._percent = max(self._percent, found.percent)
-            return msgspec.structs.replace(found, percent=self._percent)
+            self._percent = max(self._percent, progress.percent)
+            return msgspec.structs.replace(progress, percent=self._percent)
 
     def usage(self) -> SparkUsage:
         """Of what was seen, also where Spark can say no more."""
@@ -218,10 +218,10 @@ class TaskStatus:
                     if job.job_id not in self._ended:
                         self._read_stages(job)
             except Exception as error:  # a driver that is gone
-                _log.debug("not all of the usage is to be had: %s", error)
+                _log.debug("some of Spark's usage is not available: %s", error)
             return usage_of(len(jobs), self._stages.values())
 
-    def _jobs_and_killed(self) -> list[Job]:
+    def _jobs_and_killed(self) -> list[SparkJob]:
         waiting = threading.Event()
         for _ in range(int(KILLED_S / _POLL_S)):
             jobs = self._jobs()
@@ -230,7 +230,7 @@ class TaskStatus:
             waiting.wait(_POLL_S)
         return jobs
 
-    def _jobs(self) -> list[Job]:
+    def _jobs(self) -> list[SparkJob]:
         ids = self._store.job_ids(self._tags) - self._ended.keys()
         new = [job for job_id in sorted(ids) if (job := self._store.job(job_id)) is not None]
         for job in new:
@@ -239,7 +239,7 @@ class TaskStatus:
                 self._ended[job.job_id] = job
         return [*self._ended.values(), *(job for job in new if job.job_id not in self._ended)]
 
-    def _read_stages(self, job: Job) -> list[Stage]:
+    def _read_stages(self, job: SparkJob) -> list[SparkStage]:
         stages = [stage for id in job.stage_ids for stage in self._store.stage(id)]
         self._stages |= {(s.stage_id, s.attempt_id): s for s in stages if s.ran}
         return stages

@@ -13,13 +13,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
 
-from arco.spark import errors
-from arco.spark.failed import TaskFailed, failed
+from arco.columns.quoting import backticked
+from arco.spark import error_info
 from arco.spark.read import HasSession
-from arco.spark.template import Call, Problem, Rendered, calls, literal, render, shown
-from arco.spark.types import quoted
+from arco.spark.template import TemplateProblem, literal, shown
+from arco.tasks.failure import TaskFailed, failed
 from servo.contract.partition import PartitionKey
+from servo.contract.template import Call, Rendered, calls, render
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +32,14 @@ if TYPE_CHECKING:
 Value = str | int | bool | None
 
 FUNCTIONS: Final = ("ref", "partition", "config")
-_KNOWN: Final = (
-    'there are {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
-)
+_KNOWN: Final = 'use {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
 _QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
 _WITHIN: Final = "SELECT * FROM (\n"
 _EXPLAIN: Final = "EXPLAIN\n"
 _ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
 
 
-class Query:
+class TaskQuery:
     """An SQL asset's text, for one task. TaskFailed where something in it is not there.
 
     `file` and `line` are those of the asset's declaration, for people.
@@ -66,11 +69,11 @@ class Query:
         text = self._one_query()
         for ref in self.refs:
             if ref not in inputs:
-                message = f"nothing is planned for {{{{ ref({ref!r}) }}}}"
+                message = f"the plan has no input for {{{{ ref({ref!r}) }}}}"
                 raise failed(
                     "configuration", "code.parameters", message, "deploy the project again"
                 )
-            inputs[ref].createOrReplaceTempView(quoted(view_name(ref)))
+            inputs[ref].createOrReplaceTempView(backticked(view_name(ref)))
         try:
             self._ask(task, text) if task.connect else self._parse(task, text)
             frame = task.session.sql(text)
@@ -87,20 +90,20 @@ class Query:
         None where Spark does not say where in the query it is. `before` are whole lines that
         Spark was given ahead of it.
         """
-        found = errors.translate(error)
-        if found is None:
+        failure = error_info.translate(error)
+        if failure is None:
             return None
-        span = _span(_moved(found, before), self._rendered)
+        span = _span(_moved(failure, before), self._rendered)
         if span is None:
             return None
-        words = self._in_its_words(found.message), self._in_its_words(found.hint)
-        return self._failed(found.category, found.code, *words, *span)
+        words = self._in_its_words(failure.message), self._in_its_words(failure.hint)
+        return self._failed(failure.category, failure.code, *words, *span)
 
     def _in_its_words(self, text: str) -> str:
         """Without the names of views, which the author has not given."""
         for ref in self.refs:
             view = view_name(ref)
-            text = text.replace(f"{quoted(view)}.", "").replace(f"{view}.", "")
+            text = text.replace(f"{backticked(view)}.", "").replace(f"{view}.", "")
         return text
 
     # -- before it runs -------------------------------------------------------------------
@@ -108,7 +111,7 @@ class Query:
     def _replacement(self, call: Call) -> str:
         match call.function:
             case "ref":
-                return quoted(view_name(call.argument))
+                return backticked(view_name(call.argument))
             case "partition":
                 return literal(self._value("dimension", self._partition, call))
             case "config":
@@ -162,9 +165,9 @@ class Query:
             raise self.failure(error, _WITHIN) or error from None
 
     def _no_query(self, text: str) -> TaskFailed:
-        return self._refused(Problem(_no_query(text), 0, len(text.split()[0])))
+        return self._refused(TemplateProblem(_no_query(text), 0, len(text.split()[0])))
 
-    def _refused(self, problem: Problem) -> TaskFailed:
+    def _refused(self, problem: TemplateProblem) -> TaskFailed:
         return self._wrong(
             problem.message, _ONLY, *self._rendered.span(problem.start, problem.stop)
         )
@@ -193,27 +196,27 @@ def _parses(parser: Any, text: str) -> bool:
     return True
 
 
-def _moved(found: errors.SparkFailure, before: str) -> errors.SparkFailure:
+def _moved(failure: error_info.SparkFailure, before: str) -> error_info.SparkFailure:
     return msgspec.structs.replace(
-        found,
-        start=None if found.start is None else found.start - len(before),
-        stop=None if found.stop is None else found.stop - len(before),
-        sql_line=max(found.sql_line - before.count("\n"), 0),
+        failure,
+        start=None if failure.start is None else failure.start - len(before),
+        stop=None if failure.stop is None else failure.stop - len(before),
+        sql_line=max(failure.sql_line - before.count("\n"), 0),
     )
 
 
-def _span(found: errors.SparkFailure, rendered: Rendered) -> tuple[int, int] | None:
+def _span(failure: error_info.SparkFailure, rendered: Rendered) -> tuple[int, int] | None:
     """The place in the source that an error is about."""
     text = rendered.text
-    if found.start is not None:
-        stop = found.stop if found.stop is not None else found.start
-        return rendered.span(found.start, stop + 1)
-    if not found.sql_line:
+    if failure.start is not None:
+        stop = failure.stop if failure.stop is not None else failure.start
+        return rendered.span(failure.start, stop + 1)
+    if not failure.sql_line:
         return None
     start = 0
-    for _ in range(found.sql_line - 1):
+    for _ in range(failure.sql_line - 1):
         start = text.find("\n", start) + 1
-    start = min(start + found.sql_column, len(text))
+    start = min(start + failure.sql_column, len(text))
     return rendered.span(start, _word_end(text, start))
 
 
@@ -232,7 +235,7 @@ def dependencies(sql: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.argument for call in calls(sql) if call.function == "ref"))
 
 
-def parse_problem(sql: str) -> Problem | None:
+def parse_problem(sql: str) -> TemplateProblem | None:
     """What is wrong with an SQL asset's text, as far as can be told without Spark.
 
     sqlglot reads most of Spark's SQL and not all of it: what it cannot read is worth a
@@ -240,67 +243,63 @@ def parse_problem(sql: str) -> Problem | None:
     """
     for call in calls(sql):
         if call.function not in FUNCTIONS:
-            return Problem(f"the query has {sql[call.start : call.stop]!r}", call.start, call.stop)
+            return TemplateProblem(
+                f"the query has {sql[call.start : call.stop]!r}", call.start, call.stop
+            )
     rendered = render(sql, _stand_in)
     problem, end = _statement(rendered.text)
     problem = problem or _syntax(rendered.text[:end])
     if problem is None:
         return None
-    return Problem(problem.message, *rendered.span(problem.start, problem.stop))
+    return TemplateProblem(problem.message, *rendered.span(problem.start, problem.stop))
 
 
 def _stand_in(call: Call) -> str:
-    return quoted(view_name(call.argument)) if call.function == "ref" else "NULL"
+    return backticked(view_name(call.argument)) if call.function == "ref" else "NULL"
 
 
-def _statement(text: str) -> tuple[Problem | None, int]:
+def _statement(text: str) -> tuple[TemplateProblem | None, int]:
     """Whether there is one statement that begins like a query, and where it ends."""
-    from sqlglot import TokenType
-    from sqlglot.dialects.spark import Spark
-    from sqlglot.errors import SqlglotError
-
     try:
         tokens = Spark().tokenize(text)
     except SqlglotError:
         return None, len(text)  # Spark has the words for it
     if not tokens:
-        return Problem("the query is empty", 0, 0), 0
+        return TemplateProblem("the query is empty", 0, 0), 0
     end = len(text)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         end = tokens.pop().start
     for before, token in itertools.pairwise(tokens):
         if before.token_type is TokenType.SEMICOLON:
             message = "there is a second statement after the query"
-            return Problem(message, token.start, token.end + 1), end
+            return TemplateProblem(message, token.start, token.end + 1), end
     if not tokens:
-        return Problem("the query is empty", 0, 0), 0
+        return TemplateProblem("the query is empty", 0, 0), 0
     first = tokens[0]
     if first.text.upper() not in _QUERIES:
-        return Problem(_no_query(first.text), first.start, first.end + 1), end
+        return TemplateProblem(_no_query(first.text), first.start, first.end + 1), end
     return None, end
 
 
 def _no_query(text: str) -> str:
-    return f"this {(text.split() or [''])[0].upper()} statement is no query"
+    return f"a {(text.split() or [''])[0].upper()} statement is not a query"
 
 
-def _syntax(text: str) -> Problem | None:
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ParseError, SqlglotError
-
+def _syntax(text: str) -> TemplateProblem | None:
     try:
         parsed = sqlglot.parse_one(text, dialect="spark")
     except ParseError as error:
-        found = error.errors[0] if error.errors else {}
-        start = _offset(text, found.get("line") or 1, found.get("col") or 1)
-        words = str(found.get("highlight") or "")
+        details = error.errors[0] if error.errors else {}
+        start = _offset(text, details.get("line") or 1, details.get("col") or 1)
+        words = str(details.get("highlight") or "")
         start = max(start - len(words), 0) if words else start
-        return Problem(str(found.get("description") or error), start, start + max(len(words), 1))
+        return TemplateProblem(
+            str(details.get("description") or error), start, start + max(len(words), 1)
+        )
     except SqlglotError as error:
-        return Problem(str(error).partition("\n")[0], 0, 1)
+        return TemplateProblem(str(error).partition("\n")[0], 0, 1)
     if not isinstance(parsed, exp.Query | exp.Values | exp.Table | exp.Subquery):
-        return Problem(_no_query(parsed.key), 0, 1)
+        return TemplateProblem(_no_query(parsed.key), 0, 1)
     return None
 
 

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from arco.columns import types
+from arco.columns.arrow import file_fields, from_arrow, scalar_type
+from arco.columns.quoting import backticked
+from arco.columns.widening import merged_fields
 from arco.errors import Corrupt, NotFound
-from arco.spark import types
-from arco.spark.failed import TaskFailed, failed
 from arco.spark.location import hadoop_options, local_path, spark_url
-from arco.spark.relation import File, Folder, relation
+from arco.spark.relation import DataFile, VersionFolder, relation
+from arco.spark.schema import ddl, ddl_type, readable_as
 from arco.storage import parallel
 from arco.storage.footers import parquet_files, read_footer
 from arco.storage.port import ObjectMeta, Store
+from arco.tasks.input_failures import input_damaged, input_missing, versions_differ
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import InputRef, MaterializationRef
 
@@ -41,7 +45,7 @@ class HasSession(Protocol):
     def connect(self) -> bool: ...
 
 
-class _Version(NamedTuple):
+class _VersionFiles(NamedTuple):
     path: str
     files: tuple[ObjectMeta, ...]
     columns: tuple[types.Field, ...]
@@ -54,7 +58,7 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
     """All rows of an input, under the alias `@namespace.asset`. TaskFailed where it cannot be."""
     spark_url(store, "")  # a store that Spark cannot reach is the first thing to say
     if not ref.materializations:
-        raise _missing(ref, "no materialization of it was planned to be read")
+        raise input_missing(ref, "the plan has no version of it to read")
     versions = parallel.each(store, lambda v: _look(store, ref, v), ref.materializations)
     schema = _schema(ref, versions)
     groups = _groups(versions, schema)
@@ -68,28 +72,26 @@ def read_frame(task: HasSession, store: Store, ref: InputRef) -> DataFrame:
 # -- looking ------------------------------------------------------------------------------
 
 
-def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _Version:
+def _look(store: Store, ref: InputRef, version: MaterializationRef) -> _VersionFiles:
     """All files of a version have one schema, so one footer tells it."""
     files = parquet_files(store, version.path)
     key = PartitionKey.parse(version.partition)
-    shown = f"partition {version.partition!r}" if version.partition else "its output"
     if not files:
-        raise _missing(ref, f"{shown} has no files below {version.path}")
+        raise input_damaged(ref, version, f"there are no files below {version.path}")
     try:
-        columns = types.file_fields(read_footer(store, files[0]).metadata)
+        columns = file_fields(read_footer(store, files[0]).metadata)
     except NotFound:
-        raise _missing(ref, f"{shown} has lost {files[0].path}") from None
+        raise input_damaged(ref, version, f"file {files[0].path} is missing") from None
     except (Corrupt, ValueError) as error:
         message = error.message if isinstance(error, Corrupt) else f"{files[0].path}: {error}"
-        hint = f"materialize {ref.asset} again"
-        raise failed("infrastructure", "input.corrupt", message, hint) from None
+        raise input_damaged(ref, version, message, corrupt=True) from None
     there = {column["name"].lower() for column in columns}
     added = {name: value for name, value in key.dimensions.items() if name.lower() not in there}
     fields = tuple(types.nullable_field(column) for column in columns)
-    return _Version(version.path, tuple(files), fields, added)
+    return _VersionFiles(version.path, tuple(files), fields, added)
 
 
-def _schema(ref: InputRef, versions: Iterable[_Version]) -> list[types.Field]:
+def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Field]:
     """The columns of all versions together: the files' own first, then the dimensions."""
     own: list[types.Field] = []
     added: list[types.Field] = []
@@ -103,44 +105,30 @@ def _schema(ref: InputRef, versions: Iterable[_Version]) -> list[types.Field]:
     whole = _merged(ref, own, added)
     flaw = types.ambiguous([field["name"] for field in whole])
     if flaw:
-        raise _differ(ref, flaw)
+        raise versions_differ(ref, flaw)
     return [_concrete(field, _names(added)) for field in whole]
 
 
 def _merged(
     ref: InputRef, one: Sequence[types.Field], other: Sequence[types.Field]
 ) -> list[types.Field]:
-    merged = types.merged_fields(one, other)
+    merged = merged_fields(one, other)
     if isinstance(merged, str):
-        found = [types.text(f["type"]) for f in (*one, *other) if f["name"] == merged]
-        raise _differ(ref, f"column {merged!r} is {' in one and '.join(found)} in another")
+        types_of = [types.text(f["type"]) for f in (*one, *other) if f["name"] == merged]
+        raise versions_differ(
+            ref, f"column {merged!r} is {' in one and '.join(types_of)} in another"
+        )
     return merged
 
 
 def _concrete(field: types.Field, dimensions: set[str]) -> types.Field:
     """A dimension that is null everywhere still needs a type."""
-    known = field["type"] != "void" or field["name"] not in dimensions
-    return field if known else {**field, "type": "string"}
+    is_typed = field["type"] != "void" or field["name"] not in dimensions
+    return field if is_typed else {**field, "type": "string"}
 
 
 def _fields_of(dimensions: dict[str, Scalar]) -> list[types.Field]:
-    return [types.field(name, _type_of(value)) for name, value in dimensions.items()]
-
-
-def _type_of(value: Scalar) -> str:
-    match value:
-        case None:
-            return "void"
-        case bool():
-            return "boolean"
-        case int():
-            return "long"
-        case datetime():
-            return "timestamp"
-        case date():
-            return "date"
-        case str():
-            return "string"
+    return [types.field(name, from_arrow(scalar_type(value))) for name, value in dimensions.items()]
 
 
 def _names(fields: Iterable[types.Field]) -> set[str]:
@@ -155,15 +143,15 @@ class _Group(NamedTuple):
 
     columns: list[types.Field]
     dimensions: list[types.Field]
-    versions: list[_Version]
+    versions: list[_VersionFiles]
 
 
-def _groups(versions: Iterable[_Version], schema: Sequence[types.Field]) -> list[_Group]:
+def _groups(versions: Iterable[_VersionFiles], schema: Sequence[types.Field]) -> list[_Group]:
     """As few as can be: Spark's reader fills in missing columns, and widens most types."""
-    wanted = {field["name"]: field for field in schema}
+    fields = {field["name"]: field for field in schema}
     groups: dict[str, _Group] = {}
     for version in versions:
-        dimensions = [wanted[name] for name in version.dimensions]
+        dimensions = [fields[name] for name in version.dimensions]
         own = {field["name"]: field["type"] for field in version.columns}
         columns = [_as_read(f, own) for f in schema if f["name"] not in version.dimensions]
         key = repr((columns, sorted(version.dimensions)))
@@ -171,9 +159,9 @@ def _groups(versions: Iterable[_Version], schema: Sequence[types.Field]) -> list
     return list(groups.values())
 
 
-def _as_read(field: types.Field, own: dict[str, types.SparkType]) -> types.Field:
+def _as_read(field: types.Field, own: dict[str, types.ColumnType]) -> types.Field:
     there = own.get(field["name"])
-    return field if there is None else {**field, "type": types.readable_as(there, field["type"])}
+    return field if there is None else {**field, "type": readable_as(there, field["type"])}
 
 
 def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
@@ -185,13 +173,15 @@ def _frame(task: HasSession, store: Store, group: _Group) -> DataFrame:
     return relation(task.session, group.columns, group.dimensions, folders, options, listed=listed)
 
 
-def _folder(store: Store, version: _Version, dimensions: Sequence[types.Field]) -> Folder:
+def _folder(
+    store: Store, version: _VersionFiles, dimensions: Sequence[types.Field]
+) -> VersionFolder:
     values = tuple(version.dimensions[field["name"]] for field in dimensions)
     files = tuple(
-        File(spark_url(store, f.path), f.size, _milliseconds(f.last_modified))
+        DataFile(spark_url(store, f.path), f.size, _milliseconds(f.last_modified))
         for f in version.files
     )
-    return Folder(spark_url(store, version.path), values, files)
+    return VersionFolder(spark_url(store, version.path), values, files)
 
 
 def _milliseconds(at: datetime) -> int:
@@ -204,13 +194,13 @@ def _without_jvm(
     """Scans that share their dimensions' values, each with these as literals."""
     from pyspark.sql import functions as F
 
-    alike: dict[str, list[_Version]] = {}
+    alike: dict[str, list[_VersionFiles]] = {}
     for version in group.versions:
         alike.setdefault(repr(version.dimensions), []).append(version)
     frames = []
     for versions in alike.values():
         urls = [spark_url(store, v.path) for v in versions]
-        reader = session.read.schema(types.ddl(group.columns)).options(**options, **_NO_GLOB)
+        reader = session.read.schema(ddl(group.columns)).options(**options, **_NO_GLOB)
         literals = [
             _literal(versions[0].dimensions[field["name"]], field).alias(field["name"])
             for field in group.dimensions
@@ -234,34 +224,9 @@ def _conformed(frame: DataFrame, schema: Sequence[types.Field]) -> DataFrame:
     there = set(frame.columns)
     return frame.select(
         [
-            (F.col(types.quoted(f["name"])) if f["name"] in there else F.lit(None))
-            .cast(_type(f))
+            (F.col(backticked(f["name"])) if f["name"] in there else F.lit(None))
+            .cast(ddl_type(f))
             .alias(f["name"])
             for f in schema
         ]
-    )
-
-
-def _type(field: types.Field) -> str:
-    return types.ddl_type(field["type"])
-
-
-# -- failures -----------------------------------------------------------------------------
-
-
-def _differ(ref: InputRef, why: str) -> TaskFailed:
-    return failed(
-        "input",
-        "input.schema",
-        f"the versions of {ref.asset} do not go together: {why}",
-        "materialize the older partitions again",
-    )
-
-
-def _missing(ref: InputRef, why: str) -> TaskFailed:
-    return failed(
-        "input",
-        "input.missing",
-        f"the input {ref.asset} cannot be read: {why}",
-        "materialize it first; if only its order matters, name it in deps=",
     )

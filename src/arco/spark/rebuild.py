@@ -25,11 +25,13 @@ import msgspec
 import pyarrow as pa
 
 from arco.clock import SystemClock
+from arco.epoch import EPOCH
 from arco.errors import Invalid
 from arco.log import segment
+from arco.log.contents import TableFiles
 from arco.log.envelope import EventTypes
-from arco.log.manifest import FileRef, TableManifest
-from arco.state.fold import Chain, Fact, Failure, NoRows, Rows, Stage
+from arco.log.manifest import FileRef
+from arco.state.fold import Chain, Fact, FoldFailure, NoRows, Rows, Stage
 from arco.state.fold import fold_stage as fold_facts
 from arco.state.parquet import Files
 from arco.state.rebuild import Rebuilt
@@ -37,7 +39,7 @@ from arco.state.replay import Progress, Span, read_segment, segments, voided
 from arco.state.rewrite import ROWS_PER_FILE, write_file
 from arco.state.snapshot import Snapshot
 from arco.state.system import SegmentRow
-from arco.state.table import Row, Table, shard_text
+from arco.state.table import Row, Table
 from arco.storage.open import open_store, options_of
 from servo.contract.ulid import system_ulids
 
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EVENTS_PER_GROUP = 20_000
-EPOCH = datetime(1970, 1, 1)
 
 FACT, ROW, FAILURE = 0, 1, 2
 """What a line of the schema below is."""
@@ -89,7 +90,7 @@ class Line(NamedTuple):
     data: bytes
 
 
-class Job(NamedTuple):
+class FoldJob(NamedTuple):
     """What executors need to know; it travels with every function."""
 
     chain: Callable[[], Chain]
@@ -106,7 +107,7 @@ class Job(NamedTuple):
         return Files(open_store(self.store_url, **self.store_options))
 
 
-class SparkEngine:
+class SparkRebuildEngine:
     """Folds the log on Spark. `chain` must be importable by executors."""
 
     def __init__(self, chain: Callable[[], Chain], session: SparkSession) -> None:
@@ -114,20 +115,20 @@ class SparkEngine:
         self._session = session
 
     def __call__(self, snapshot: Snapshot, progress: Progress) -> Rebuilt:
-        found = segments(snapshot)
+        segment_rows = segments(snapshot)
         store = snapshot.files.store
         if store.url.startswith("memory:"):
             raise Invalid("Spark cannot reach a store in memory", hint="use the embedded engine")
-        job = Job(
+        job = FoldJob(
             self._chain,
             store.url,
             options_of(store),
             max(2, min(4096, snapshot.position // EVENTS_PER_GROUP)),
             snapshot.head.manifest.log_time,
-            tuple(voided(found)),
+            tuple(voided(segment_rows)),
         )
         with self._shuffling(min(job.groups, 4 * self._session.sparkContext.defaultParallelism)):
-            return self._run(job, found, progress)
+            return self._run(job, segment_rows, progress)
 
     @contextlib.contextmanager
     def _shuffling(self, partitions: int) -> Iterator[None]:
@@ -140,14 +141,14 @@ class SparkEngine:
         finally:
             self._session.conf.set(name, before)
 
-    def _run(self, job: Job, found: Sequence[SegmentRow], progress: Progress) -> Rebuilt:
+    def _run(self, job: FoldJob, segment_rows: Sequence[SegmentRow], progress: Progress) -> Rebuilt:
         from pyspark.sql import functions as F
 
         chain = job.chain()
         steps = len(chain.stages) + 2
         # Each is computed once, and its plan cut off: one that held the plans before it, each
         # of which held those before, would double with every stage.
-        outputs = [self._log(job, found).localCheckpoint(storageLevel=_on_disk())]
+        outputs = [self._log(job, segment_rows).localCheckpoint(storageLevel=_on_disk())]
         progress("folding on Spark", 1, steps)
         for i in range(len(chain.stages)):
             facts = functools.reduce(lambda a, b: a.unionByName(b), outputs)
@@ -158,18 +159,18 @@ class SparkEngine:
         everything = functools.reduce(lambda a, b: a.unionByName(b), outputs)
         tables = self._write(job, chain, everything.where(F.col("kind") == ROW))
         failures = everything.where(F.col("kind") == FAILURE).collect()
-        events = found[-1].last_position - _void_count(job.void) if found else 0
+        events = segment_rows[-1].last_position - _void_count(job.void) if segment_rows else 0
         progress("folding on Spark", steps, steps)
         return Rebuilt(tables, events, sorted(map(_failure, failures), key=lambda f: f.position))
 
-    def _log(self, job: Job, found: Sequence[SegmentRow]) -> DataFrame:
+    def _log(self, job: FoldJob, segment_rows: Sequence[SegmentRow]) -> DataFrame:
         """The facts that enter from the log, each with the stage and group it goes to."""
-        rows = [(msgspec.json.encode(row).decode(),) for row in found]
+        rows = [(msgspec.json.encode(row).decode(),) for row in segment_rows]
         width = max(1, min(len(rows), 2 * self._session.sparkContext.defaultParallelism))
         paths = self._session.createDataFrame(rows, "segment string").repartition(width)
         return paths.mapInArrow(ReadSegments(job), DDL)
 
-    def _write(self, job: Job, chain: Chain, rows: DataFrame) -> dict[Table[Any], TableManifest]:
+    def _write(self, job: FoldJob, chain: Chain, rows: DataFrame) -> dict[Table[Any], TableFiles]:
         from pyspark.sql import functions as F
 
         counted = rows.groupBy("name", "level", "bucket").count().collect()
@@ -196,10 +197,10 @@ def _on_disk() -> Any:
     return StorageLevel.MEMORY_AND_DISK
 
 
-def _manifest(table: Table[Any], refs: list[FileRef]) -> TableManifest:
-    base = sorted((r for r in refs if r.day is None), key=lambda r: r.buckets)
-    history = sorted((r for r in refs if r.day is not None), key=lambda r: str(r.day))
-    return msgspec.structs.replace(table.manifest(), base=tuple(base), history=tuple(history))
+def _manifest(table: Table[Any], refs: list[FileRef]) -> TableFiles:
+    base = sorted((r for r in refs if r.days is None), key=lambda r: r.buckets)
+    history = sorted((r for r in refs if r.days is not None), key=lambda r: str(r.days))
+    return table.no_files().with_files(base=tuple(base), history=tuple(history))
 
 
 def _place(counts: Iterable[tuple[str, str, int, int]]) -> dict[tuple[str, str, int], int]:
@@ -224,15 +225,15 @@ def _void_count(spans: Iterable[Span]) -> int:
     return count
 
 
-def _failure(line: Any) -> Failure:
-    return msgspec.msgpack.decode(bytes(line["data"]), type=Failure)
+def _failure(line: Any) -> FoldFailure:
+    return msgspec.msgpack.decode(bytes(line["data"]), type=FoldFailure)
 
 
 @functools.cache
 def _types(chain: Callable[[], Chain]) -> EventTypes:
     """Events of the log and derived facts alike: both travel between stages."""
-    known = chain()
-    return EventTypes([*known.events, *known.derived])
+    stages = chain()
+    return EventTypes([*stages.events, *stages.derived])
 
 
 def _bare(call: Callable[[pa.Table], pa.Table]) -> Callable[[pa.Table], pa.Table]:
@@ -243,7 +244,7 @@ def _bare(call: Callable[[pa.Table], pa.Table]) -> Callable[[pa.Table], pa.Table
 class ReadSegments:
     """Segments to the facts that enter the chain from the log."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: FoldJob) -> None:
         self._job = job
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -270,7 +271,7 @@ def _chunks(table: pa.Table, size: int) -> Iterator[pa.Table]:
 class FoldGroup:
     """Folds the facts of one group of keys, from nothing; rows and derived facts come out."""
 
-    def __init__(self, job: Job, stage: int) -> None:
+    def __init__(self, job: FoldJob, stage: int) -> None:
         self._job = job
         self._stage = stage
 
@@ -278,7 +279,7 @@ class FoldGroup:
         chain = self._job.chain()
         stage = chain.stages[self._stage]
         rows = Rows(NoRows())
-        failures: list[Failure] = []
+        failures: list[FoldFailure] = []
         lines: list[Line] = []
         for order, fact in self._facts(table):
             derived = fold_facts(stage, rows, [fact], failures)
@@ -294,7 +295,7 @@ class FoldGroup:
 
     def _facts(self, table: pa.Table) -> list[tuple[Any, Fact]]:
         decode = self._job.types().decode
-        found = []
+        facts = []
         columns = ("position", "ord", "received_us", "id", "idem", "actor", "name", "data")
         for position, order, received, id_, idem, actor, name, data in zip(
             *(table.column(c).to_pylist() for c in columns), strict=True
@@ -303,9 +304,9 @@ class FoldGroup:
             assert payload is not None
             at = EPOCH + timedelta(microseconds=received)
             fact = Fact(position, at, id_, idem, actor, payload)
-            found.append((msgspec.json.decode(order) if order else [], fact))
-        found.sort(key=lambda item: (item[1].position, item[0]))
-        return found
+            facts.append((msgspec.json.decode(order) if order else [], fact))
+        facts.sort(key=lambda item: (item[1].position, item[0]))
+        return facts
 
     def _row_lines(self, rows: Rows) -> Iterator[Line]:
         for table, changed in rows.changes.items():
@@ -317,7 +318,7 @@ class FoldGroup:
 class WriteFile:
     """Writes the rows of one file, and says where it is."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: FoldJob) -> None:
         self._job = job
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -326,23 +327,23 @@ class WriteFile:
         decode = msgspec.msgpack.Decoder(target.row).decode
         versions = table.column("position").to_pylist()
         rows = map(decode, table.column("data").to_pylist())
-        found = {
+        by_key = {
             target.key_of(row): (version, row) for version, row in zip(versions, rows, strict=True)
         }
         ref = write_file(
             self._job.files(),
             target,
-            target.to_arrow(found),
+            target.to_arrow(by_key),
             "history" if level else "base",
             system_ulids()(),
             SystemClock().now(),
-            date.fromisoformat(level) if level else None,
+            (date.fromisoformat(level), date.fromisoformat(level)) if level else None,
         )
         return pa.table({"name": [name], "ref": [msgspec.json.encode(ref)]})
 
 
 def _fact_line(stage: Stage, number: int, fact: Fact, order: str, groups: int) -> Line:
-    key = shard_text(stage.keys[type(fact.payload)](fact))
+    key = stage.key(fact)
     return Line(
         FACT,
         number,
@@ -368,7 +369,7 @@ def _row_line(table: Table[Any], bucket: int, version: int, row: Row, log_time: 
     return Line(ROW, -1, 0, version, "", 0, "", "", "", str(table), level, bucket, data)
 
 
-def _failure_line(failure: Failure) -> Line:
+def _failure_line(failure: FoldFailure) -> Line:
     data = msgspec.msgpack.encode(failure)
     return Line(FAILURE, -1, 0, failure.position, "", 0, "", "", "", "", "", 0, data)
 

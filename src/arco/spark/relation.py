@@ -12,44 +12,43 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from arco.spark import types
+from arco.columns import types
+from arco.epoch import EPOCH
 from servo.contract.partition import Scalar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _BLOCK: Final = 128 << 20
 _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _MAX_LISTED_HERE: Final = 32
 
 
-class File(NamedTuple):
+class DataFile(NamedTuple):
     url: str
     size: int
     modified_ms: int
 
 
-class Folder(NamedTuple):
+class VersionFolder(NamedTuple):
     """One version's files, and the values that its rows have for the partition's columns."""
 
     url: str
     values: tuple[Scalar, ...]
-    files: tuple[File, ...]
+    files: tuple[DataFile, ...]
 
 
 def relation(
     session: SparkSession,
     columns: Sequence[types.Field],
     dimensions: Sequence[types.Field],
-    folders: Sequence[Folder],
+    folders: Sequence[VersionFolder],
     options: Mapping[str, str],
     *,
     listed: bool,
@@ -67,10 +66,10 @@ def relation(
     settings = jvm.PythonUtils.toScalaMap(_java_map(jvm, options))
     index = _index(session, jvm, data, partition, dimensions, folders, settings, listed)
     native: Any = session._jsparkSession
-    made = jvm.HadoopFsRelation(
+    jvm_relation = jvm.HadoopFsRelation(
         index, partition, data, jvm.Option.empty(), jvm.ParquetFileFormat(), settings, native
     )
-    return DataFrame(native.baseRelationToDataFrame(made), session)
+    return DataFrame(native.baseRelationToDataFrame(jvm_relation), session)
 
 
 def _json(fields: Sequence[types.Field]) -> str:
@@ -83,7 +82,7 @@ def _index(
     data: Any,
     partition: Any,
     dimensions: Sequence[types.Field],
-    folders: Sequence[Folder],
+    folders: Sequence[VersionFolder],
     settings: Any,
     listed: bool,
 ) -> Any:
@@ -110,7 +109,7 @@ def _spec(
     jvm: _Classes,
     partition: Any,
     dimensions: Sequence[types.Field],
-    folders: Sequence[Folder],
+    folders: Sequence[VersionFolder],
     paths: Sequence[Any],
 ) -> Any:
     parts = []
@@ -132,14 +131,14 @@ def _set(jvm: _Classes, row: Any, i: int, value: Scalar) -> None:
         case int():
             row.setLong(i, value)
         case datetime():
-            row.setLong(i, (value.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
+            row.setLong(i, (value.replace(tzinfo=None) - EPOCH) // _MICROSECOND)
         case date():
-            row.setInt(i, value.toordinal() - _EPOCH_DAY)
+            row.setInt(i, value.toordinal() - EPOCH.toordinal())
         case str():
             row.update(i, jvm.UTF8String.fromString(value))
 
 
-def _statuses(session: SparkSession, jvm: _Classes, folder: Folder) -> Any:
+def _statuses(session: SparkSession, jvm: _Classes, folder: VersionFolder) -> Any:
     gateway: Any = session.sparkContext._gateway
     array = gateway.new_array(jvm.FileStatus, len(folder.files))
     for i, file in enumerate(folder.files):
@@ -212,14 +211,14 @@ def _seq(jvm: _Classes, items: Sequence[Any]) -> Any:
 
 
 def _java_list(jvm: _Classes, items: Sequence[Any]) -> Any:
-    found = jvm.ArrayList()
+    result = jvm.ArrayList()
     for item in items:
-        found.add(item)
-    return found
+        result.add(item)
+    return result
 
 
 def _java_map(jvm: _Classes, items: Mapping[str, str]) -> Any:
-    found = jvm.HashMap()
+    result = jvm.HashMap()
     for name, value in items.items():
-        found.put(name, value)
-    return found
+        result.put(name, value)
+    return result

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
+from arco.machine import machine
 from arco.spark.archive import archive_options, find_java
-from arco.spark.failed import SparkUnavailable
-from arco.spark.settings import Machine, SparkSettings, process_conf
+from arco.spark.settings import SparkSettings, process_conf
+from arco.tasks.failure import SparkUnavailable
+from arco.tasks.private import hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,16 +44,14 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     Raises Unavailable where Spark cannot start, with what to do about it.
     """
     builder = _builder()
-    # PySpark prints each error that it raises, with all of the Java stack.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).disabled = True
+    quiet_errors()
     if settings.remote:
         _require_connect()
         return _remote(builder, settings)
     if find_java(os.environ) is None:
         home = os.environ.get("JAVA_HOME", "")
         raise SparkUnavailable(
-            f"Spark needs Java, and there is none{f' in JAVA_HOME ({home})' if home else ''}",
+            f"Spark needs Java, which is missing{f' in JAVA_HOME ({home})' if home else ''}",
             hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
         )
     if settings.master.startswith("spark://"):
@@ -62,14 +62,21 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     conf = process_conf(settings, machine(), jvm_options=archive_options(os.environ))
     for name, value in conf.items():
         builder = builder.config(name, value)
-    said = _launch(conf, settings.log)
-    try:
-        session: SparkSession = builder.getOrCreate()
-    except Exception as error:
-        raise _unstarted(error, said) from error
+    with hidden():  # its Python processes run user code
+        output = _launch(conf, settings.log)
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise _unstarted(error, output) from error
     if settings.local:
         _write_no_checksums(session)
     return session
+
+
+def quiet_errors() -> None:
+    """PySpark prints each error that it raises, with all of the Java stack."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
 
 
 def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
@@ -94,16 +101,18 @@ def _launch(conf: Mapping[str, str], log: str) -> BinaryIO | None:
     return file
 
 
-def _unstarted(error: Exception, said: BinaryIO | None) -> SparkUnavailable:
+def _unstarted(error: Exception, output: BinaryIO | None) -> SparkUnavailable:
     lines: list[str] = []
-    if said is not None and said.seekable():
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    told = [line for line in lines if not line.lstrip().startswith("at ")][-_TAIL_LINES:]
+    if output is not None and output.seekable():
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = [
+            line for line in output.read().decode(errors="replace").splitlines() if line.strip()
+        ]
+    tail = [line for line in lines if not line.lstrip().startswith("at ")][-_TAIL_LINES:]
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return SparkUnavailable(
-        "\n  ".join([f"Spark did not start: {text}", *told]),
-        hint='[spark] log = "-" in arco.toml shows all that it says',
+        "\n  ".join([f"Spark did not start: {text}", *tail]),
+        hint='[spark] log = "-" in arco.toml shows all of the log',
     )
 
 
@@ -150,7 +159,7 @@ def _reach(what: str, url: str, setting: str, port: int) -> None:
         except OSError as error:
             failure = error
     raise SparkUnavailable(
-        f"there is no {what} at {url.partition('://')[2]}: {failure}",
+        f"no {what} answers at {url.partition('://')[2]}: {failure}",
         hint=f"start it, or change `{setting}` under [spark] in arco.toml",
     )
 
@@ -167,27 +176,6 @@ def _write_no_checksums(session: SparkSession) -> None:
         root, session.sparkContext._jsc.hadoopConfiguration()
     )
     files.setWriteChecksum(False)
-
-
-def machine() -> Machine:
-    """This machine, or the container that limits us to a part of it."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(cores=_cores(), memory_bytes=min(total, _limit() or total))
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _limit() -> int | None:
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            return int(Path(file).read_text())
-        except (OSError, ValueError):  # not there, or `max`
-            continue
-    return None
 
 
 # -- forgetting a JVM that is gone ---------------------------------------------------------
@@ -218,9 +206,9 @@ def _renew_functions() -> None:
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.sql.udtf import UserDefinedTableFunction
 
-    for found in gc.get_objects():
-        kind = type(found)
+    for value in gc.get_objects():
+        kind = type(value)
         if kind is UserDefinedFunction:
-            found._judf_placeholder = None
+            value._judf_placeholder = None
         elif kind is UserDefinedTableFunction:
-            found._judtf_placeholder = None
+            value._judtf_placeholder = None

@@ -16,13 +16,14 @@ All of it is decided here, as data; `session` and `host` only hand it over. A ke
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from arco.errors import Invalid
+from arco.machine import Machine
+from servo.suggest import did_you_mean
 
 MIB: Final = 1 << 20
 TINY_BYTES: Final = 4 * MIB
@@ -60,34 +61,25 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not self.remote and self.master.startswith("local")
 
 
-class Machine(NamedTuple):
-    """What the driver runs on."""
-
-    cores: int
-    memory_bytes: int
-
-
 # -- from text ----------------------------------------------------------------------------
 
 
 def parse(table: Mapping[str, Any], where: str = "[spark]") -> SparkSettings:
     """The settings in a TOML table. Raises Invalid for what is not known, or makes no sense."""
-    known = SparkSettings.__struct_fields__
+    allowed = SparkSettings.__struct_fields__
     for key in table:
-        if key not in known:
-            raise Invalid(f"unknown key {key!r} in {where}", hint=_meant(key, known))
-    found = {**table, "conf": _texts(table.get("conf", {}), where)}
+        if key not in allowed:
+            raise Invalid(
+                f"unknown key {key!r} in {where}",
+                hint=did_you_mean(key, allowed) or f"known: {', '.join(allowed)}",
+            )
+    values = {**table, "conf": _texts(table.get("conf", {}), where)}
     try:
-        settings = msgspec.convert(found, SparkSettings)
+        settings = msgspec.convert(values, SparkSettings)
     except msgspec.ValidationError as error:
         raise Invalid(f"{where}: {error}") from None
     _check(settings, where)
     return settings
-
-
-def _meant(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def _texts(conf: object, where: str) -> object:
@@ -114,7 +106,7 @@ def _text(value: object) -> str:
 def _check(settings: SparkSettings, where: str) -> None:
     if settings.remote and not settings.remote.startswith("sc://"):
         raise Invalid(
-            f"{where}: remote is {settings.remote!r}, which is no Spark Connect URL",
+            f"{where}: remote is {settings.remote!r}, which is not a Spark Connect URL",
             hint="write sc://host:15002, or name a cluster with master",
         )
     if settings.master.startswith("sc://"):
@@ -131,7 +123,7 @@ def _check(settings: SparkSettings, where: str) -> None:
     for package in settings.packages:
         if package.count(":") < 2:
             raise Invalid(
-                f"{where}: {package!r} is no Maven coordinate",
+                f"{where}: {package!r} is not a Maven coordinate",
                 hint="write group:artifact:version, e.g. org.apache.hadoop:hadoop-aws:3.5.0",
             )
 
@@ -209,10 +201,10 @@ def task_conf(
     What the project's `conf` says is left alone.
     """
     if input_bytes is not None and input_bytes < SMALL_BYTES:
-        found = _small(input_bytes, cores)
+        settings_of = _small(input_bytes, cores)
     else:
-        found = _large(input_bytes, cores, local)
-    return {key: value for key, value in found.items() if key not in conf}
+        settings_of = _large(input_bytes, cores, local)
+    return {key: value for key, value in settings_of.items() if key not in conf}
 
 
 def _small(input_bytes: int, cores: int) -> dict[str, str]:
@@ -228,8 +220,8 @@ def _large(input_bytes: int | None, cores: int, local: bool) -> dict[str, str]:
     if input_bytes is None:
         partitions = max(32, 8 * cores) if local else 200
     else:
-        wanted = input_bytes * _EXPANSION // _SHUFFLE_TARGET
-        partitions = min(max(wanted, 4 * cores if local else 64), 4000)
+        by_size = input_bytes * _EXPANSION // _SHUFFLE_TARGET
+        partitions = min(max(by_size, 4 * cores if local else 64), 4000)
     return {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",

@@ -1,22 +1,27 @@
 """How a task's Python functions reach the processes that call them.
 
 Spark sends a function as the name of its module if it has one, and as code if not.
-The modules of an artifact have names that exist in the worker alone.
+The modules of an artifact are on the path of its slots alone.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 
-def ship_as_code(package: str) -> None:
-    """Functions and classes of this package, and of those below, go to Spark as code.
+def ship_as_code(modules: Iterable[str]) -> None:
+    """Functions and classes of these modules, and of those below, go to Spark as code.
 
-    The package must have been imported. Again for the same one: changes nothing.
+    Also of modules that are imported later. Again for the same ones: changes nothing.
     """
     from pyspark import cloudpickle
 
     register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
-    register(sys.modules[package])
+    for name in modules:
+        module, later = sys.modules.get(name), ModuleType(name)
+        sys.modules[name] = module or later  # it takes the names of imported modules alone
+        register(sys.modules[name])
+        if module is None:
+            del sys.modules[name]

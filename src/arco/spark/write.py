@@ -23,16 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from arco.columns import types
+from arco.columns.quoting import backticked
 from arco.errors import Error
-from arco.spark import types
-from arco.spark.failed import TaskFailed, failed
 from arco.spark.location import hadoop_options, local_path, spark_url
 from arco.spark.read import HasSession
-from arco.spark.write_options import COMPRESSIONS, SortKey, WriteOptions
 from arco.storage import parallel
 from arco.storage.footers import Footer, nan_columns, nan_metadata, read_footer
 from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.tasks.failure import failed
+from arco.tasks.output_columns import check_columns
+from arco.tasks.write_options import COMPRESSIONS, SortKey, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,7 +117,7 @@ def _run(
 def _arranged(frame: DataFrame, options: WriteOptions) -> DataFrame:
     from pyspark.sql import functions as F
 
-    columns = [F.col(types.quoted(key.column)) for key in options.sort_by]
+    columns = [F.col(backticked(key.column)) for key in options.sort_by]
     ordered = [
         column.desc() if key.descending else column.asc()
         for column, key in zip(columns, options.sort_by, strict=True)
@@ -133,7 +135,7 @@ def row_bytes(columns: Sequence[types.Field]) -> int:
     return max(1, sum(_leaf_bytes(leaf) for f in columns for _, leaf in types.leaves(f["type"])))
 
 
-def _leaf_bytes(type: types.SparkType) -> int:
+def _leaf_bytes(type: types.ColumnType) -> int:
     name = str(type)
     if name in _BYTES:
         return _BYTES[name]
@@ -169,56 +171,6 @@ def _check_frame(frame: DataFrame, columns: Sequence[types.Field], options: Writ
             raise failed("configuration", "io.invalid", message, hint)
 
 
-def check_columns(columns: Sequence[types.Field]) -> None:
-    """TaskFailed where Parquet cannot hold these columns, or a reader could not tell them apart."""
-    if not columns:
-        raise _refused("the output has no columns", "select at least one")
-    _check_names([field["name"] for field in columns], "")
-    for field in columns:
-        _check_type(field["name"], field["type"])
-
-
-def _check_names(names: Sequence[str], within: str) -> None:
-    flaw = types.ambiguous(names)
-    if flaw:
-        raise _refused(f"{within}{flaw}", "rename one of them, or leave it out")
-    if "" in names:
-        raise _refused(f"{within}a column has no name", "give it one")
-
-
-def _check_type(path: str, type: types.SparkType) -> None:
-    if isinstance(type, str):
-        hint = _UNHELD.get(type.partition("(")[0])
-        if hint is not None:
-            raise _refused(f"column {path!r} is of type {types.text(type)}", hint)
-        return
-    match type["type"]:
-        case "array":
-            _check_type(f"{path}[]", type["elementType"])
-        case "map":
-            _check_type(f"{path}.key", type["keyType"])
-            _check_type(f"{path}.value", type["valueType"])
-        case "struct":
-            if not type["fields"]:
-                raise _refused(f"column {path!r} is a struct of nothing", "leave it out")
-            _check_names([field["name"] for field in type["fields"]], f"in column {path!r}, ")
-            for field in type["fields"]:
-                _check_type(f"{path}.{field['name']}", field["type"])
-
-
-_UNHELD: Final = {
-    "void": "it has only nulls: give it the type that it should have, e.g. CAST(x AS STRING) "
-    "in SQL, .astype('string') in pandas, or a schema in Arrow",
-    "interval": "Parquet cannot hold it: use INTERVAL YEAR TO MONTH or DAY TO SECOND, or a number",
-    "geometry": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",
-    "geography": "Parquet cannot hold it: use ST_AsBinary, or the coordinates",
-}
-
-
-def _refused(what: str, hint: str) -> TaskFailed:
-    return failed("user_code", "output.columns", what, hint)
-
-
 # -- files --------------------------------------------------------------------------------
 
 
@@ -238,8 +190,8 @@ def _kept(store: Store, folder: str) -> tuple[Footer, ...]:
         raise failed(
             "configuration",
             "output.unseen",
-            f"Spark has written, and there is nothing at {spark_url(store, folder)}",
-            "a cluster needs a store that all its machines share: a bucket, or a shared disk",
+            f"Spark has written the output, but there are no files at {spark_url(store, folder)}",
+            "a cluster needs a store that all its machines can reach: a bucket, or a shared disk",
         )
     kept = [footer for footer in footers if footer.metadata.num_rows] or footers[:1]
     names = {footer.path for footer in kept}

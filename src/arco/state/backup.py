@@ -7,8 +7,8 @@ a backup that was cut short is no backup yet, and the next one finishes it.
 
 Rows refer by name to files that no manifest lists:
 
-    artifacts/, plans/      always copied, all of them
-    data/                   copied if asked for: it may be more than all the rest
+    artifacts/, plans/, inputs/     always copied, all of them
+    data/                           copied if asked for: it may be more than all the rest
 
 They never change once they are written, so a file of the same size is the same file.
 They are listed after the head was read: what its rows refer to was there before it.
@@ -22,16 +22,18 @@ data comes back if the backup has it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import msgspec
 
-from arco.clock import Clock
+from arco.clock import SystemClock
 from arco.errors import Conflict, Corrupt, NotFound
 from arco.log.head import Head, Manifests
 from arco.log.manifest import Floor, Hint, encode_sealed, sha256, verified
+from arco.state.core import Core
 from arco.state.parquet import Files
 from arco.state.pins import Pins
 from arco.state.replay import Progress, segments, silent
@@ -44,11 +46,14 @@ from arco.storage.port import Mode, Store
 ARTIFACTS = "artifacts/"
 PLANS = "plans/"
 DATA = "data/"
-_BY_DIGEST = re.compile(rf"{ARTIFACTS}([0-9a-f]{{64}})\.\w+")
+BY_NAME = (ARTIFACTS, PLANS, paths.INPUTS)
+_BY_DIGEST = re.compile(rf"(?:{ARTIFACTS}|{paths.INPUTS}[^/]+/)([0-9a-f]{{64}})\.\w+")
 
 BATCH_FILES = 64
-BATCH_BYTES = 256 << 20
+BATCH_BYTES = 64 << 20
 """Files are copied through memory, several at once."""
+PART_BYTES = 8 << 20
+"""Of a larger file only so much is in memory at a time."""
 
 
 class CopyReport(msgspec.Struct, frozen=True):
@@ -68,12 +73,10 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def back_up(
-    source: Manifests,
-    files: Files,
+    core: Core,
     pins: Pins,
     target: Store,
     *,
-    nonce: str,
     data: bool = False,
     progress: Progress = silent,
 ) -> CopyReport:
@@ -82,42 +85,40 @@ def back_up(
     With `data`, what assets have written goes with it. Without, the backup still knows of
     it, and what is restored from it has rows about data that is not there.
     """
-    head = source.head()
+    head = core.manifests.head()
     if head.generation == 0:
-        raise NotFound("there is nothing to back up: the workspace is empty")
-    pin = pins.pin(f"backup-{nonce}", head.generation, "backup", ttl=timedelta(days=7))
+        raise NotFound("the workspace is empty; there is nothing to back up")
+    pin = pins.pin(f"backup-{core.ids()}", head.generation, "backup", ttl=timedelta(days=7))
     try:
-        prefixes = (ARTIFACTS, PLANS, DATA) if data else (ARTIFACTS, PLANS)
-        return _copy(source, files, head, target, prefixes, progress)
+        prefixes = (*BY_NAME, DATA) if data else BY_NAME
+        return _copy(core.manifests, core.files, head, target, prefixes, progress)
     finally:
         pins.release(pin.name)
 
 
 def restore(
     backup: Store,
-    target: Store,
-    tenant: str,
-    workspace: str,
-    clock: Clock,
+    core: Core,
     *,
     generation: int | None = None,
     progress: Progress = silent,
 ) -> CopyReport:
-    """Copy a backup (its newest generation, or the one given) into an empty place.
+    """Copy a backup (its newest generation, or the one given) into an empty workspace.
 
     Raises Conflict if there is a workspace already, NotFound if there is no backup.
     """
-    existing = Manifests(target, tenant, workspace, clock).head()
+    existing = core.manifests.head()
     if existing.generation:
         raise Conflict(
-            f"{target.url} already holds a workspace at generation {existing.generation}",
-            hint="restore into an empty place",
+            f"{core.store.url} already holds a workspace at generation {existing.generation}",
+            hint="restore into an empty store",
         )
-    source = Manifests(backup, tenant, workspace, clock)
+    tenant, workspace = core.manifests.tenant, core.manifests.workspace
+    source = Manifests(backup, tenant, workspace, core.clock)
     head = source.head() if generation is None else source.read(generation)
     if head.generation == 0:
         raise NotFound(f"there is no backup of {tenant}/{workspace} at {backup.url}")
-    return _copy(source, Files(backup), head, target, (ARTIFACTS, PLANS, DATA), progress)
+    return _copy(source, Files(backup), head, core.store, (*BY_NAME, DATA), progress)
 
 
 def _copy(
@@ -135,17 +136,22 @@ def _copy(
     todo = [item for item in items if present.get(item.path) != item.bytes]
 
     def copy(item: _Item) -> None:
-        raw = _checked(store.get(item.path).data, item)
+        if item.bytes > PART_BYTES:
+            target.put_parts(item.path, _parts(store, item))
+            return
+        raw = store.get(item.path).data
+        _check(item, sha256(raw))
         if item.path in present:
             target.put(item.path, raw, Mode.OVERWRITE)  # cut short, or damaged
         else:
             _create(target, item.path, raw)
 
+    total = sum(item.bytes for item in todo)
     done = 0
     for batch in _batches(todo):
         each(target, copy, batch)
-        done += len(batch)
-        progress("copying", done, len(todo))
+        done += sum(item.bytes for item in batch)
+        progress("copying bytes", done, total)
     _finish(store, head, target)
     return CopyReport(
         head.generation,
@@ -157,11 +163,20 @@ def _copy(
 
 
 def _items(source: Manifests, files: Files, head: Head) -> Iterator[_Item]:
-    for ref in head.manifest.domains.values():
+    root = head.manifest
+    for ref in root.domains.values():
         yield _Item(ref.path, ref.bytes, ref.sha256)
         for table in source.domain(ref).tables.values():
-            for file in table.files():
-                yield _Item(file.path, file.bytes, file.sha256)
+            yield from (_Item(file.path, file.bytes, file.sha256) for file in table.base)
+            if table.history is not None:
+                listed = table.history.list
+                yield _Item(listed.path, listed.bytes, listed.sha256)
+                history = source.history(table.history)
+                yield from (_Item(file.path, file.bytes, file.sha256) for file in history)
+    for changes in root.changes:
+        yield _Item(changes.path, changes.bytes, changes.sha256)
+    for l0 in root.l0.values():
+        yield from (_Item(file.path, file.bytes, file.sha256) for file in l0)
     for row in segments(Snapshot(source, files, head)):
         yield _Item(row.path, row.bytes, row.sha256)
 
@@ -173,16 +188,28 @@ def _named(store: Store, prefixes: Sequence[str]) -> Iterator[_Item]:
             yield _Item(meta.path, meta.size)
 
 
-def _checked(raw: bytes, item: _Item) -> bytes:
-    if item.sha256:
-        return verified(raw, item.sha256, item.path)
-    named = _BY_DIGEST.fullmatch(item.path)
-    if named is not None and sha256(raw) != named[1]:
+def _parts(store: Store, item: _Item) -> Iterator[bytes]:
+    """The bytes of a large file, in order. Raises Corrupt after the last if they are wrong."""
+    digest = hashlib.sha256()
+    for start in range(0, item.bytes, PART_BYTES):
+        part = store.get_range(item.path, start, min(PART_BYTES, item.bytes - start))
+        digest.update(part)
+        yield part
+    _check(item, digest.hexdigest())
+
+
+def _check(item: _Item, digest: str) -> None:
+    if item.sha256 and digest != item.sha256:
         raise Corrupt(
-            f"{item.path} holds other bytes than its name says",
-            hint="remove it, and deploy again",
+            f"{item.path} has checksum {digest[:12]}…, its manifest says {item.sha256[:12]}…",
+            hint="the file was damaged or replaced; restore it from a backup, or rebuild",
         )
-    return raw
+    named = _BY_DIGEST.fullmatch(item.path)
+    if named is not None and digest != named[1]:
+        raise Corrupt(
+            f"{item.path} does not match the digest in its name",
+            hint="delete it, and deploy again",
+        )
 
 
 def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
@@ -201,7 +228,11 @@ def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
 
 def _finish(source: Store, head: Head, target: Store) -> None:
     path = paths.root(head.generation)
-    _create(target, paths.floor(head.generation), encode_sealed(Floor(head.generation)))
+    # A later backup to the same place: the newest floor holds.
+    root = head.manifest
+    copy = Manifests(target, root.tenant_id, root.workspace_id, SystemClock())
+    if copy.kept().generation < head.generation:
+        copy.raise_floor(Floor(head.generation))
     _create(target, path, verified(source.get(path).data, head.sha256, path))
     target.put(paths.HINT, encode_sealed(Hint(head.generation, head.sha256)), Mode.OVERWRITE)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from arco.log.manifest import FileRef, TableManifest
+from arco.log.contents import TableFiles
+from arco.log.manifest import FileRef
 from arco.state.parquet import WHOLE_FILE_BYTES, Files
-from arco.state.runs import bucket_slice, find
+from arco.state.sorted_rows import bucket_slice, find
 from arco.state.system import BATCHES
 
 CACHED_FILES = 256
@@ -24,12 +25,13 @@ class ConsumedBatches:
         self._files = files
         self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
 
-    def among(self, manifest: TableManifest, names: Iterable[str]) -> set[str]:
+    def among(self, batches: TableFiles, names: Iterable[str]) -> set[str]:
         """Those of `names` that the table has."""
         candidates = sorted(names)
         consumed: set[str] = set()
         if candidates:
-            for ref in manifest.files():
+            old = batches.history_with(candidates[0], candidates[-1])
+            for ref in (*batches.recent(), *old):
                 low, high = ref.shard
                 if low <= candidates[-1] and candidates[0] <= high:
                     consumed |= self._in_file(ref, [n for n in candidates if low <= n <= high])
@@ -42,7 +44,7 @@ class ConsumedBatches:
             self._names.popitem(last=False)
 
     def _in_file(self, ref: FileRef, names: list[str]) -> set[str]:
-        if ref.bytes <= WHOLE_FILE_BYTES:
+        if ref.table or ref.bytes <= WHOLE_FILE_BYTES:
             return set(names) & self._whole(ref)
         return {name for name in names if self._holds(ref, name)}
 
@@ -50,12 +52,14 @@ class ConsumedBatches:
         if ref.path in self._names:
             self._names.move_to_end(ref.path)
         else:
-            self.remember(ref.path, self._files.table(ref).column(BATCHES.key[0]).to_pylist())
+            self.remember(
+                ref.path, self._files.table(BATCHES, ref).column(BATCHES.key[0]).to_pylist()
+            )
         return self._names[ref.path]
 
     def _holds(self, ref: FileRef, name: str) -> bool:
         bucket = BATCHES.bucket((name,))
         return any(
             find(bucket_slice(batch, bucket), BATCHES.key, (name,)) >= 0
-            for batch in self._files.batches(ref, bucket, (name,))
+            for batch in self._files.batches(BATCHES, ref, bucket, (name,))
         )

@@ -52,21 +52,21 @@ def diff_rows(table: Table[Any], before: pa.Table, after: pa.Table, *, versions:
 
 def diff(before: Snapshot, after: Snapshot, tables: Sequence[Table[Any]]) -> list[RowDiff]:
     """The tables that differ between two generations. Tables with the same files are not read."""
-    found = []
+    diffs = []
     for table in tables:
         a, b = before.manifest(table), after.manifest(table)
         if {ref.path for ref in a.files()} == {ref.path for ref in b.files()}:
             continue
         difference = diff_rows(table, before.scan(table), after.scan(table), versions=False)
         if not difference.same:
-            found.append(difference)
-    return found
+            diffs.append(difference)
+    return diffs
 
 
 def _by_key(table: Table[Any], rows: pa.Table) -> Rows:
     versions = rows.column("row_version").to_pylist()
-    found = zip(versions, table.rows_of(rows), strict=True)
-    return {table.key_of(row): (version, row) for version, row in found}
+    pairs = zip(versions, table.rows_of(rows), strict=True)
+    return {table.key_of(row): (version, row) for version, row in pairs}
 
 
 def _comparable(rows: pa.Table, table: Table[Any], columns: list[str]) -> pa.Table:

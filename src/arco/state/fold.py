@@ -1,6 +1,7 @@
-"""The fold: one function for each stage, run by any engine.
+"""The fold: one function for each type of event in each stage, run by any engine.
 
-A *stage* sees one key at a time. Its fold looks at the rows of that key and at
+A *stage* sees one key at a time. For each type of payload that it folds it has an `On`: the
+type, its key, and a function that looks at the rows of that key and at
 one fact, and returns changes as data: rows to put or delete, and derived facts
 for the stages after it. A derived fact keeps the position of the event that
 caused it and is never written to the log.
@@ -26,9 +27,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -38,6 +40,7 @@ from arco.state.table import Key, Row, Table, Versioned
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Row)
+P = TypeVar("P", bound=Payload)
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -107,48 +110,59 @@ class Rows:
         """received_at of the fact being folded."""
 
     def get(self, table: Table[R], *key: Any) -> R | None:
-        found = self.versioned(table, key)
-        return None if found is None else found[1]
+        versioned = self.versioned(table, key)
+        return None if versioned is None else versioned[1]
 
     def version(self, table: Table[Any], *key: Any) -> int:
         """The version of a row, 0 if there is none."""
-        found = self.versioned(table, key)
-        return 0 if found is None or found[1] is None else found[0]
+        versioned = self.versioned(table, key)
+        return 0 if versioned is None or versioned[1] is None else versioned[0]
 
     def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
-        known = self._known[table]
-        if key in known:
-            found = known[key]
+        cached = self._known[table]
+        if key in cached:
+            loaded = cached[key]
         else:
             try:
-                found = known[key] = self._source.get(table, key)
+                loaded = cached[key] = self._source.get(table, key)
             except Exception as error:
                 raise _Unreadable(error) from error
-        if found is not None and table.history is not None:
-            row = found[1]
+        if loaded is not None and table.history is not None:
+            row = loaded[1]
             if row is not None and table.history.has_left(row, self.now):
                 return None
-        return found
+        return loaded
 
     def scan(self, table: Table[R], *shard: Any) -> list[R]:
-        """The rows of one shard key, in the order of their keys."""
+        """The rows of one shard key, in the order of their keys.
+
+        Not of a table that spreads its shard keys: those are too large to be looked at whole.
+        """
+        if table.spread > 1:
+            raise Invalid(f"{table} spreads its shard keys: a fold looks at single rows of it")
         try:
-            found = dict(self._source.scan(table, shard))
+            rows = dict(self._source.scan(table, shard))
         except Exception as error:
             raise _Unreadable(error) from error
-        known = self._known[table]
-        for key, versioned in found.items():
-            known.setdefault(key, versioned)  # who scans often goes on to look at single rows
+        cached = self._known[table]
+        for key, versioned in rows.items():
+            cached.setdefault(key, versioned)  # who scans often goes on to look at single rows
         changed = self.changes.get(table, {})
-        for key in self._shards.get(table, {}).get(shard, ()):
-            found[key] = changed[key]
-        alive = [found[key][1] for key in sorted(found)]
+        for key in self._changed_keys(table, shard):
+            rows[key] = changed[key]
+        alive = [rows[key][1] for key in sorted(rows)]
         history = table.history
         return [
             row
             for row in alive
             if row is not None and (history is None or not history.has_left(row, self.now))
         ]
+
+    def _changed_keys(self, table: Table[Any], shard: Key) -> Collection[Key]:
+        """The keys of a shard that the batch has changed."""
+        if table.shard == len(table.key):
+            return (shard,) if shard in self.changes.get(table, ()) else ()
+        return self._shards.get(table, {}).get(shard, ())
 
     def apply(self, change: Put | Delete, position: int) -> None:
         table = change.table
@@ -157,25 +171,43 @@ class Rows:
             row: Row | None = change.row
         else:
             key, row = change.key, None
-        found = self.versioned(table, key)
-        if (found[1] if found is not None else None) == row:
+        before = self.versioned(table, key)
+        if (before[1] if before is not None else None) == row:
             return
         self.changes.setdefault(table, {})[key] = (position, row)
         self._known[table][key] = (position, row)
-        if table.shard < len(table.key):
+        if table.shard < len(table.key) and table.spread == 1:
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
 
 
-class Stage(NamedTuple):
-    name: str
-    tables: tuple[Table[Any], ...]
-    keys: Mapping[type[Payload], Callable[[Fact], Key]]
-    """The payloads that this stage folds, and the key of each."""
-    fold: Callable[[Rows, Fact], Iterable[Change]]
+class On(NamedTuple, Generic[P]):
+    """What a stage does on one type of payload."""
+
+    payload: type[P]
+    key: Callable[[Fact, P], str]
+    """The shard key of the rows that it looks at and changes."""
+    fold: Callable[[Rows, Fact, P], Iterable[Change]]
 
 
-class Failure(NamedTuple):
+class Stage:
+    def __init__(self, name: str, tables: Iterable[Table[Any]], on: Iterable[On[Any]]) -> None:
+        self.name = name
+        self.tables = tuple(tables)
+        self.on: dict[type[Payload], On[Any]] = {}
+        """By the exact type of the payload: a subclass is another fact."""
+        for handler in on:
+            if self.on.setdefault(handler.payload, handler) is not handler:
+                raise Invalid(f"the stage {name} has two folds of {handler.payload.TYPE}")
+
+    def key(self, fact: Fact) -> str:
+        return self.on[type(fact.payload)].key(fact, fact.payload)
+
+    def fold(self, rows: Rows, fact: Fact) -> Iterable[Change]:
+        return self.on[type(fact.payload)].fold(rows, fact, fact.payload)
+
+
+class FoldFailure(NamedTuple):
     """A fact that a stage could not fold."""
 
     stage: str
@@ -194,7 +226,7 @@ class Chain:
         if len(set(names)) != len(names):
             raise Invalid(f"a table belongs to two stages: {sorted(names)}")
         self.events = tuple(events)
-        handled = {payload for stage in stages for payload in stage.keys}
+        handled = {payload for stage in stages for payload in stage.on}
         self.derived = tuple(sorted(handled - set(self.events), key=lambda p: p.TYPE))
         self._from_log = {p: self._first(p) for p in self.events}
 
@@ -204,39 +236,29 @@ class Chain:
         Commands enter by the first stage that knows them, which admits each
         once; the others take them from that stage. Facts go to all.
         """
-        takers = tuple(i for i, stage in enumerate(self.stages) if payload in stage.keys)
+        takers = tuple(i for i, stage in enumerate(self.stages) if payload in stage.on)
         return takers[:1] if payload.COMMAND else takers
 
-    def entries(self, recorded: Recorded) -> Iterator[tuple[int, Fact]]:
+    def entries(self, recorded: Recorded) -> Sequence[tuple[int, Fact]]:
         payload, event = recorded.payload, recorded.event
         if payload is None:
-            return
-        for i in self._from_log.get(type(payload), ()):
-            yield (
-                i,
-                Fact(
-                    recorded.position,
-                    recorded.received_at,
-                    event.id,
-                    event.key,
-                    event.actor,
-                    payload,
-                ),
-            )
+            return ()
+        fact = Fact(
+            recorded.position, recorded.received_at, event.id, event.key, event.actor, payload
+        )
+        return [(i, fact) for i in self._from_log.get(type(payload), ())]
 
     def takers(self, payload: Payload, after: int) -> list[int]:
-        return [
-            i for i in range(after + 1, len(self.stages)) if type(payload) in self.stages[i].keys
-        ]
+        return [i for i in range(after + 1, len(self.stages)) if type(payload) in self.stages[i].on]
 
 
 class Folded(NamedTuple):
     changes: Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
-    failures: Sequence[Failure]
+    failures: Sequence[FoldFailure]
 
 
 def fold_stage(
-    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[Failure]
+    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[FoldFailure]
 ) -> list[Fact]:
     """Fold facts, which are in order, into `rows`; the facts that this derived."""
     try:
@@ -246,7 +268,7 @@ def fold_stage(
 
 
 def _fold_stage(
-    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[Failure]
+    stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[FoldFailure]
 ) -> list[Fact]:
     derived: list[Fact] = []
     for fact in facts:
@@ -258,7 +280,7 @@ def _fold_stage(
         except Exception as error:
             log.exception("%s could not fold position %d", stage.name, fact.position)
             kind = fact.payload.TYPE
-            failures.append(Failure(stage.name, fact.position, kind, repr(error)))
+            failures.append(FoldFailure(stage.name, fact.position, kind, repr(error)))
             continue
         for change in changes:
             if isinstance(change, Emit):
@@ -273,7 +295,10 @@ def _check(change: Change) -> None:
     if isinstance(change, Put):
         change.table.check(change.row)
     elif isinstance(change, Delete) and change.table.history is not None:
-        raise Invalid(f"{change.table} has history: its rows leave, they are not deleted")
+        raise Invalid(f"{change.table} has history: its rows move to history and are not deleted")
+
+
+_position = attrgetter("position")
 
 
 def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
@@ -283,11 +308,11 @@ def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
         for i, fact in chain.entries(recorded):
             queues[i].append(fact)
     rows = Rows(source)
-    failures: list[Failure] = []
+    failures: list[FoldFailure] = []
     for i, stage in enumerate(chain.stages):
         # Facts from the log and from several stages meet here; each source is in
         # order, and the sort is stable, so earlier stages come first.
-        queues[i].sort(key=lambda fact: fact.position)
+        queues[i].sort(key=_position)
         for fact in fold_stage(stage, rows, queues[i], failures):
             for taker in chain.takers(fact.payload, i):
                 queues[taker].append(fact)

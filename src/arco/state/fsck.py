@@ -13,24 +13,36 @@ ends in an error. Nothing comes from the caches of this process.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arco.errors import Corrupt, Error, NotFound
 from arco.log import segment
 from arco.log.head import Head, Manifests, genesis
-from arco.log.manifest import FileRef, Hint, Ref, SegmentRef, verified
-from arco.state import parquet
-from arco.state.doubled import EventIds, event_ids
+from arco.log.manifest import (
+    ChangesRef,
+    DomainManifest,
+    FileRef,
+    Floor,
+    Hint,
+    HistoryRef,
+    Ref,
+    SegmentRef,
+    verified,
+)
+from arco.log.publish import left_to_delete
+from arco.state import changes, parquet
+from arco.state.duplicate_events import EventIds, event_ids
 from arco.state.parquet import Files
 from arco.state.pins import Pin, read_pin
 from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS, segment_ref
-from arco.state.table import Table, bucket_of, shard_text
+from arco.state.table import Key, Table
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import ObjectMeta, Store
@@ -41,10 +53,13 @@ PORTION_BYTES = 64 << 20
 """Files are read through memory, several at once."""
 DOUBLED_SHOWN = 20
 
-F = TypeVar("F", FileRef, SegmentRef)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C", FileRef, ChangesRef)
+F = TypeVar("F", FileRef, SegmentRef, ChangesRef)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class FsckFinding(msgspec.Struct, frozen=True):
     severity: str
     """error: something is wrong. warning: somebody should look. info: for the record."""
     code: str
@@ -58,7 +73,7 @@ class FsckReport(msgspec.Struct, frozen=True):
     generations: int
     files: int
     bytes: int
-    findings: list[Finding]
+    findings: list[FsckFinding]
 
     @property
     def clean(self) -> bool:
@@ -84,7 +99,7 @@ class Checker:
         self._tables = tables
         self._deep = deep
         self._progress = progress
-        self._findings: list[Finding] = []
+        self._findings: list[FsckFinding] = []
         self._segment_rows: dict[str, pa.Table] = {}
 
     def check(self) -> FsckReport:
@@ -95,26 +110,31 @@ class Checker:
         self._check_hint(hint, kept)
         self._check_chain(kept)
         everything = [*self._pinned(kept), *kept]
-        refs = {ref.path: ref for h in everything for ref in h.manifest.domains.values()}
-        files = self._domains(refs.values())
+        manifests, files = self._manifests_of(everything)
+        files |= {f.path: f for h in everything for l0 in h.manifest.l0.values() for f in l0}
+        changes = {ref.path: ref for h in everything for ref in h.manifest.changes}
         self._check_files(list(files.values()), self._tables_of(head))
+        self._check_change_files(list(changes.values()))
         log = self._log(head, kept)
         self._check_segments(log)
-        self._bystanders(head, everything, {*refs, *files, *(ref.path for ref in log)})
+        referred = {*manifests, *files, *changes, *(ref.path for ref in log)}
+        self._bystanders(head, everything, referred)
+        everywhere: list[FileRef | ChangesRef | SegmentRef] = [*files.values(), *log]
+        everywhere += changes.values()
         return FsckReport(
             head.generation,
             head.manifest.position,
             len(everything),
-            len(files) + len(log) + len(refs) + len(everything),
-            sum(f.bytes for f in files.values()) + sum(ref.bytes for ref in log),
+            len(everywhere) + len(manifests) + len(everything),
+            sum(ref.bytes for ref in everywhere),
             self._findings,
         )
 
     def _error(self, code: str, path: str, message: str) -> None:
-        self._findings.append(Finding("error", code, path, message))
+        self._findings.append(FsckFinding("error", code, path, message))
 
     def _note(self, severity: str, code: str, path: str, message: str) -> None:
-        self._findings.append(Finding(severity, code, path, message))
+        self._findings.append(FsckFinding(severity, code, path, message))
 
     # Generations
 
@@ -123,16 +143,20 @@ class Checker:
         listed = self._listed()
         floor = self._floor(listed)
         kept: list[Head] = []
-        numbers = [generation for generation in listed if generation >= floor]
-        for done, generation in enumerate(numbers, 1):
-            head = self._read(generation)
-            if head is not None:
-                kept.append(head)
-            self._progress("generations", done, len(numbers))
+        numbers = [number for number in listed if floor.keeps(number)]
+        for start in range(0, len(numbers), PORTION_FILES):
+            portion = numbers[start : start + PORTION_FILES]
+            kept += filter(None, each(self._store, self._read, portion))
+            self._progress("generations", start + len(portion), len(numbers))
         # GC may have raised the floor since: what it removed is not missing.
-        floor = max(floor, self._floor(listed, quiet=True))
-        self._check_gaps(floor, [generation for generation in numbers if generation >= floor])
-        return [head for head in kept if head.generation >= floor]
+        newer = self._floor(listed, quiet=True)
+        if newer.generation >= floor.generation:
+            floor = newer
+        self._check_gaps(floor, [number for number in numbers if number >= floor.generation])
+        for number in sorted(set(floor.thinned_numbers()) - set(listed)):
+            path = paths.root(number)
+            self._error("missing_generation", path, f"generation {number} is missing")
+        return [head for head in kept if floor.keeps(head.generation)]
 
     def _listed(self) -> list[int]:
         numbers = []
@@ -143,24 +167,26 @@ class Checker:
             numbers.append(generation)
         return numbers
 
-    def _floor(self, listed: Sequence[int], quiet: bool = False) -> int:
-        """The lowest generation that must be there; the lowest that is, if nobody can tell."""
-        lowest, highest = (listed[0], listed[-1]) if listed else (1, 1)
+    def _floor(self, listed: Sequence[int], quiet: bool = False) -> Floor:
+        """Which generations must be there; those that are, if nobody can tell."""
+        highest = listed[-1] if listed else 1
         try:
-            floor = self._manifests.floor()
+            floor = self._manifests.kept()
         except Error as error:
             if not quiet:
                 self._error("floor", paths.FLOORS, error.message)
-            return lowest
-        if 1 <= floor <= highest:
+            return Floor(_dense_from(listed))
+        if 1 <= floor.generation <= highest:
             return floor
         if not quiet:
-            message = f"says that generation {floor} is the lowest; the newest is {highest}"
+            message = (
+                f"says that generation {floor.generation} is the lowest; the newest is {highest}"
+            )
             self._error("floor", paths.FLOORS, message)
-        return lowest
+        return Floor(_dense_from(listed))
 
-    def _check_gaps(self, floor: int, numbers: Sequence[int]) -> None:
-        for before, after in itertools.pairwise([floor - 1, *numbers]):
+    def _check_gaps(self, floor: Floor, numbers: Sequence[int]) -> None:
+        for before, after in itertools.pairwise([floor.generation - 1, *numbers]):
             if after - before == 1:
                 continue
             first, last = before + 1, after - 1
@@ -187,7 +213,7 @@ class Checker:
         if b.parent_sha256 != parent.sha256:
             self._error("hash_chain", path, f"does not name generation {a.generation} as parent")
         if b.published_at < a.published_at or b.log_time < a.log_time:
-            self._error("time", path, "time goes backwards")
+            self._error("time", path, "its time is before its parent's")
         expected = a.position if b.segment is None else b.segment.last
         if b.position != expected or (b.segment and b.segment.first != a.position + 1):
             self._error("positions", path, f"positions do not follow {a.position}")
@@ -208,7 +234,9 @@ class Checker:
             return
         newest = kept[-1].generation if kept else 0
         if hint.generation > newest:
-            self._error("hint", paths.HINT, f"points at generation {hint.generation}, not there")
+            self._error(
+                "hint", paths.HINT, f"points at generation {hint.generation}, which is missing"
+            )
         for head in kept:
             if head.generation == hint.generation and head.sha256 != hint.root_sha256:
                 message = f"has other bytes than {paths.HINT} says: one of them was changed"
@@ -246,38 +274,80 @@ class Checker:
 
     # Files
 
-    def _domains(self, refs: Iterable[Ref]) -> dict[str, FileRef]:
+    def _manifests_of(self, generations: Sequence[Head]) -> tuple[set[str], dict[str, FileRef]]:
+        """Paths of the domain manifests and lists of generations, and the files in them."""
+        domains = {ref.path: ref for h in generations for ref in h.manifest.domains.values()}
+        lists: dict[str, HistoryRef] = {}
         files: dict[str, FileRef] = {}
-        todo = list(refs)
-        for done, ref in enumerate(todo, 1):
-            try:
-                for table in self._manifests.domain(ref).tables.values():
-                    files.update({file.path: file for file in table.files()})
-            except Error as error:
-                self._error("domain_manifest", ref.path, error.message)
-            self._progress("domain manifests", done, len(todo))
-        return files
+
+        def read_domain(ref: Ref) -> DomainManifest | None:
+            return self._reported(ref.path, lambda: self._manifests.domain(ref))
+
+        def read_list(ref: HistoryRef) -> tuple[FileRef, ...]:
+            return self._reported(ref.list.path, lambda: self._manifests.history(ref)) or ()
+
+        for manifest in self._in_portions("domain manifests", read_domain, domains):
+            for table in () if manifest is None else manifest.tables.values():
+                files.update({file.path: file for file in table.base})
+                if table.history is not None:
+                    lists[table.history.list.path] = table.history
+        for history in self._in_portions("history lists", read_list, lists):
+            files.update({file.path: file for file in history})
+        return {*domains, *lists}, files
+
+    def _in_portions(self, what: str, read: Callable[[A], B], refs: dict[str, A]) -> Iterator[B]:
+        todo = list(refs.values())
+        for start in range(0, len(todo), PORTION_FILES):
+            portion = todo[start : start + PORTION_FILES]
+            yield from each(self._store, read, portion)
+            self._progress(what, start + len(portion), len(todo))
+
+    def _reported(self, path: str, read: Callable[[], A]) -> A | None:
+        try:
+            return read()
+        except Error as error:
+            self._error("domain_manifest", path, error.message)
+            return None
 
     def _tables_of(self, head: Head) -> dict[str, Table[Any]]:
         """The table of each file of the head, as far as its domain manifests can be read."""
         tables: dict[str, Table[Any]] = {}
+        snapshot = Snapshot(self._manifests, Files(self._store), head)
         for table in self._tables:
-            snapshot = self._snapshot(head, table.domain)
-            if snapshot is not None:
-                tables.update(
-                    dict.fromkeys((f.path for f in snapshot.manifest(table).files()), table)
-                )
+            try:
+                files = snapshot.manifest(table).files()
+            except Error:
+                continue  # reported with the domain manifests
+            tables.update(dict.fromkeys((f.path for f in files if not f.table), table))
         return tables
 
-    def _snapshot(self, head: Head, domain: str, files: Files | None = None) -> Snapshot | None:
-        """The head with one domain alone; None if that one cannot be read."""
-        ref = head.manifest.domains.get(domain)
-        domains = {} if ref is None else {domain: ref}
-        root = msgspec.structs.replace(head.manifest, domains=domains)
-        try:
-            return Snapshot(self._manifests, files or Files(self._store), Head(root, head.sha256))
-        except Error:
-            return None  # reported with the domain manifests
+    def _check_change_files(self, refs: Sequence[ChangesRef]) -> None:
+        tables = {str(table): table for table in self._tables}
+
+        def check(ref: ChangesRef) -> None:
+            raw = self._check_object(ref)
+            if raw is None:
+                return
+            batch = changes.parse(raw, ref.path)
+            for name in ref.tables.keys() & tables.keys():
+                rows = changes.rows_of(batch, tables[name], ref.of(name))
+                if tables[name] is SEGMENTS:
+                    self._segment_rows[ref.path] = rows
+                self._check_changed_rows(tables[name], ref, batch, rows)
+
+        for done, portion in _portions(refs):
+            each(self._store, lambda ref: self._reporting(check, ref), portion)
+            self._progress("change files", done, len(refs))
+
+    def _check_changed_rows(
+        self, table: Table[Any], ref: ChangesRef, batch: pa.RecordBatch, rows: pa.Table
+    ) -> None:
+        """Whether the file has the rows of a table in their order, and in their buckets."""
+        lines = batch.filter(pc.equal(batch.column("table"), str(table)))
+        if lines.column("_bucket").to_pylist() != rows.column("_bucket").to_pylist():
+            self._error("buckets", ref.path, f"has rows of {table} in the wrong bucket")
+        if lines.column("row_version").to_pylist() != rows.column("row_version").to_pylist():
+            self._error("order", ref.path, f"has rows of {table} unsorted")
 
     def _check_files(self, files: Sequence[FileRef], tables: dict[str, Table[Any]]) -> None:
         def check(ref: FileRef) -> None:
@@ -290,13 +360,13 @@ class Checker:
             each(self._store, lambda ref: self._reporting(check, ref), portion)
             self._progress("table files", done, len(files))
 
-    def _reporting(self, check: Callable[[FileRef], None], ref: FileRef) -> None:
+    def _reporting(self, check: Callable[[C], None], ref: C) -> None:
         try:
             check(ref)
         except Error as error:
             self._error("unreadable", ref.path, error.message)
 
-    def _check_object(self, ref: FileRef | SegmentRef) -> bytes | None:
+    def _check_object(self, ref: FileRef | SegmentRef | ChangesRef) -> bytes | None:
         """The bytes, if a deep check finds them right; None otherwise."""
         try:
             if not self._deep:
@@ -310,7 +380,7 @@ class Checker:
         except NotFound:
             self._error("missing_file", ref.path, "is missing")
         except Corrupt:
-            self._error("checksum", ref.path, "its bytes are not those that were written")
+            self._error("checksum", ref.path, "does not match its checksum")
         return None
 
     def _check_rows(self, table: Table[Any], ref: FileRef, rows: pa.Table) -> None:
@@ -318,12 +388,12 @@ class Checker:
             self._segment_rows[ref.path] = rows
         keys = list(zip(*(rows.column(c).to_pylist() for c in table.key), strict=True))
         buckets = rows.column("_bucket").to_pylist()
-        right = [bucket_of(shard_text(key[: table.shard])) for key in keys]
+        right = [table.bucket(key) for key in keys]
         order = list(zip(buckets, keys, strict=True))
         if buckets != right:
             self._error("buckets", ref.path, "has rows in the wrong bucket")
         if any(a >= b for a, b in itertools.pairwise(order)):
-            self._error("order", ref.path, "is not sorted, or has a key twice")
+            self._error("order", ref.path, "is not sorted, or has a duplicate key")
         if len(keys) != ref.rows:
             self._error("rows", ref.path, f"has {len(keys)} rows, not {ref.rows}")
 
@@ -332,10 +402,9 @@ class Checker:
     def _log(self, head: Head, kept: Sequence[Head]) -> list[SegmentRef]:
         """The segments of the log; those that kept generations added, if it cannot be read."""
         files = _ReadFiles(self._store, self._segment_rows)
-        snapshot = self._snapshot(head, SEGMENTS.domain, files)
         try:
-            if snapshot is not None:
-                return [segment_ref(row) for row in segments(snapshot)]
+            snapshot = Snapshot(self._manifests, files, head)
+            return [segment_ref(row) for row in segments(snapshot)]
         except Error as error:
             self._error("log", paths.SEGMENTS, error.message)
         return [h.manifest.segment for h in kept if h.manifest.segment is not None]
@@ -378,7 +447,7 @@ class Checker:
 
     # What lies around
 
-    def _bystanders(self, head: Head, kept: Sequence[Head], known: set[str]) -> None:
+    def _bystanders(self, head: Head, kept: Sequence[Head], referred: set[str]) -> None:
         """Unconsumed, rejected, skipped, abandoned."""
         skipped: dict[str, int] = {}
         for generation in kept:
@@ -389,7 +458,7 @@ class Checker:
         rejected = sum(m.path.endswith(".json") for m in self._store.list(paths.REJECTED))
         if rejected:
             self._note("warning", "rejected", paths.REJECTED, f"{rejected} objects were rejected")
-        pending = set(head.manifest.pending_cleanup)
+        pending = set(left_to_delete(head))
         inbox = {paths.inbox_name(meta.path) for meta in self._store.list(paths.INBOX)}
         if inbox - pending:
             count = len(inbox - pending)
@@ -398,7 +467,7 @@ class Checker:
             meta
             for prefix in (paths.STATE, paths.SEGMENTS)
             for meta in self._store.list(prefix)
-            if meta.path not in known
+            if meta.path not in referred
         ]
         if abandoned:
             self._abandoned(abandoned)
@@ -420,9 +489,11 @@ class _ReadFiles(Files):
         super().__init__(store)
         self._read = tables
 
-    def table(self, ref: FileRef) -> pa.Table:
-        table = self._read.get(ref.path)
-        return super().table(ref) if table is None else table
+    def batches(
+        self, table: Table[Any], ref: FileRef, bucket: int | None = None, key: Key | None = None
+    ) -> list[pa.RecordBatch]:
+        rows = self._read.get(ref.path)
+        return super().batches(table, ref, bucket, key) if rows is None else rows.to_batches()
 
 
 def _portions(files: Sequence[F]) -> Iterator[tuple[int, list[F]]]:
@@ -437,3 +508,12 @@ def _portions(files: Sequence[F]) -> Iterator[tuple[int, list[F]]]:
         size += file.bytes
     if portion:
         yield len(files), portion
+
+
+def _dense_from(numbers: Sequence[int]) -> int:
+    """The lowest number from which on none is missing."""
+    lowest = numbers[-1] if numbers else 1
+    present = set(numbers)
+    while lowest - 1 in present:
+        lowest -= 1
+    return lowest

@@ -1,22 +1,30 @@
 """GC: removes what no kept generation refers to. A dry run unless told otherwise.
 
-A generation is kept while it is above the floor, is pinned, or is the head. The
-floor rises past generations that stopped being current longer ago than both the
-retention and the age gate. Then, in this order:
+Generations are thinned as they grow old: all of them are kept for a day, then the last one of
+each hour, then the last one of each day, and none after that (`GenerationRetention`). The head
+is kept, and what is pinned. From the *floor* on all generations are kept; the floor's record
+names the thinned ones below it. Then, in this order:
 
-    1. write the new floor      nobody may open what lies below it from now on
+    1. write the new floor      nobody may open what it does not keep from now on
     2. read the pins, then the head again
                                 see pins.py for why in this order; a rollback lets go of
                                 its pin when what it pinned has become part of the head
-    3. mark                     everything that kept generations refer to
-    4. sweep                    root manifests, domain manifests, then files
+    3. mark                     everything that the generations below the floor, the floor's
+                                own and the head refer to; marks.py remembers the first
+    4. sweep                    root manifests, domain manifests and lists, then files
 
-An object is swept only if nothing marked it *and* it is older than the age gate:
-what an attempt in flight has written is younger, because attempts give up at a
-tenth of the gate. Ages are judged by the store's clock alone, which is measured at
-the start; a machine whose clock differs from it does not collect. Segments are the
-log: those that the head knows stay for ever. One delete that fails never stops the
-others.
+Of the generations between the floor and the head none is read if there are many. What they
+refer to is referred to by the floor's generation or by the head, or it was written for a
+generation after the floor's, and is too young to be swept: nothing is swept that is not older
+than the first of those by the time that an attempt may take (a tenth of the age gate), nor
+anything that is younger than the age gate. Only a rollback or a rebuild brings back files that
+were given up before: those are read too, and each names the one before it. Ages are judged by
+the store's clock alone, which is measured at the start; a machine whose clock differs from it
+does not collect.
+
+Segments are the log: those that the head knows stay for ever. One that was joined into
+another goes when the oldest kept generation is from after that. One delete that fails never
+stops the others.
 
 Processes that ended without tidying up leave more, which no generation refers to:
 records of workers under `liveness/`, which go when they are older than the age gate
@@ -32,32 +40,44 @@ and runs, and is collected by `arco.execution.collect`, which raises the floor a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from arco.errors import Contended
+from arco.log.cleanup import delete_quietly
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Ref
-from arco.log.publish import delete_quietly
-from arco.state.parquet import Files
+from arco.log.manifest import DomainManifest, FileRef, Floor, Thinned
+from arco.state.core import Core
+from arco.state.marks import LiveSegment, Marks, Referred, read_marks, write_marks
 from arco.state.pins import Pins
-from arco.state.replay import Progress, segments, silent
+from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
+from arco.state.system import SEGMENTS
 from arco.storage import paths
-from arco.storage.lease import Leases
 from arco.storage.parallel import each
-from arco.storage.port import ObjectMeta, Store
-from arco.storage.store_clock import StoreClock
+from arco.storage.port import ObjectMeta
+from arco.storage.store_clock import BOUND
 
 LEASE = "gc"
+QUEUED = "queue leftover"
+FEW = 64
+"""So many generations above the floor are all read."""
+A = TypeVar("A")
+B = TypeVar("B")
 LEASE_TTL = timedelta(minutes=1)
 
 
-class Retention(msgspec.Struct, frozen=True):
-    generations: timedelta = timedelta(days=7)
-    """How long a generation stays after another took its place."""
+class GenerationRetention(msgspec.Struct, frozen=True):
+    generations: timedelta = timedelta(days=1)
+    """How long every generation stays after another took its place."""
+    hourly: timedelta = timedelta(days=3)
+    """How long the last generation of each hour stays."""
+    daily: timedelta = timedelta(days=30)
+    """How long the last generation of each day stays."""
     at_least: int = 10
     """Generations that stay however old they are."""
     rejected: timedelta = timedelta(days=30)
@@ -65,7 +85,7 @@ class Retention(msgspec.Struct, frozen=True):
     """How long a message stays in the queue that nobody has claimed or renewed."""
 
 
-class Doomed(msgspec.Struct, frozen=True):
+class DeletableObject(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     why: str
@@ -76,7 +96,7 @@ class GcReport(msgspec.Struct, frozen=True):
     floor: int
     head: int
     kept_generations: int
-    doomed: list[Doomed]
+    doomed: list[DeletableObject]
     failed: int
 
     @property
@@ -84,38 +104,48 @@ class GcReport(msgspec.Struct, frozen=True):
         return sum(d.bytes for d in self.doomed)
 
 
+class _Marked(NamedTuple):
+    paths: set[str]
+    floor: int
+    above_floor_at: datetime | None
+    """When the generation after the floor's was published; None if all above were read."""
+    oldest_published_at: datetime
+    """Of the oldest kept generation."""
+    log: list[LiveSegment]
+    """In the order of their positions."""
+
+
 class Collector:
     def __init__(
         self,
-        manifests: Manifests,
-        files: Files,
+        core: Core,
         pins: Pins,
-        store_clock: StoreClock,
-        leases: Leases,
     ) -> None:
-        self._manifests = manifests
-        self._leases = leases
-        self._store: Store = manifests.store
-        self._files = files
+        self._manifests = core.manifests
+        self._leases = core.leases
+        self._store = core.store
+        self._files = core.files
         self._pins = pins
-        self._store_clock = store_clock
+        self._store_clock = core.store_clock
 
     def collect(
         self,
-        retention: Retention | None = None,
+        retention: GenerationRetention | None = None,
         *,
         dry_run: bool = True,
         progress: Progress = silent,
     ) -> GcReport:
         if dry_run:
-            return self._collect(retention or Retention(), True, progress)
+            return self._collect(retention or GenerationRetention(), True, progress)
         # Two at once would only do the same work twice.
         with self._leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
-                raise Contended("another gc is under way", hint="try again when it has ended")
-            return self._collect(retention or Retention(), False, hold.keeping(progress))
+                raise Contended("another gc is running", hint="try again when it has ended")
+            return self._collect(retention or GenerationRetention(), False, hold.keeping(progress))
 
-    def _collect(self, retention: Retention, dry_run: bool, progress: Progress) -> GcReport:
+    def _collect(
+        self, retention: GenerationRetention, dry_run: bool, progress: Progress
+    ) -> GcReport:
         head = self._manifests.head()
         if head.generation == 0:
             return GcReport(dry_run, 0, 0, 0, [], 0)
@@ -126,101 +156,285 @@ class Collector:
             self._manifests.raise_floor(floor)
         pinned = {pin.generation for pin in self._pins.active(now)}
         head = self._manifests.head()
-        kept = self._kept({*range(floor, head.generation + 1)} | pinned, progress)
-        marked = self._mark(kept, head, progress)
+        number = self._manifests.floor_number()
+        last_marks = read_marks(self._store, number)
+        referred = self._marks(last_marks.generations, floor, pinned, head, progress)
+        log = SegmentsOfLog(Snapshot(self._manifests, self._files, head), last_marks.segments)
+        thinned = {n: referred[n] for n in floor.thinned_numbers() if n in referred}
+        marks = Marks(thinned, log.history)
+        if not dry_run and marks != last_marks:
+            write_marks(self._store, number, marks)
+        marked = self._marked(referred, floor, pinned, head, log.live)
         doomed = list(self._sweepable(marked, retention, now))
         failed = 0
         if not dry_run:
             failed = self._sweep(doomed, progress)
-        return GcReport(dry_run, floor, head.generation, len(kept), doomed, failed)
+        below = sum(number < floor.generation for number in referred)
+        count = below + head.generation + 1 - floor.generation
+        return GcReport(dry_run, floor.generation, head.generation, count, doomed, failed)
 
-    def _kept(self, numbers: set[int], progress: Progress) -> list[Head]:
-        found: list[Head] = []
-        wanted = sorted(numbers)
-        for start in range(0, len(wanted), 256):
-            part = wanted[start : start + 256]
-            found += [h for h in each(self._store, self._manifests.find, part) if h is not None]
-            progress("reading kept generations", min(start + 256, len(wanted)), len(wanted))
-        return found
+    def _marks(
+        self, marked: Referred, floor: Floor, pinned: set[int], head: Head, progress: Progress
+    ) -> dict[int, frozenset[str]]:
+        """What the generations refer to that are marked from."""
+        numbers = {floor.generation, *floor.thinned_numbers(), *pinned, head.generation}
+        few = head.generation - floor.generation <= FEW
+        if few:
+            numbers.update(range(floor.generation, head.generation))
+        heads = self._read(numbers - marked.keys(), progress)
+        if not few:
+            heads |= self._rewritten(floor.generation, head)
+        marks = {number: marked[number] for number in numbers & marked.keys()}
+        return marks | self._referred(heads, progress)
 
-    def _mark(self, kept: list[Head], head: Head, progress: Progress) -> set[str]:
-        marked: set[str] = set()
-        refs = {}
-        for generation in kept:
-            marked.add(paths.root(generation.generation))
-            refs.update({ref.path: ref for ref in generation.manifest.domains.values()})
-            if generation.manifest.segment is not None:
-                marked.add(generation.manifest.segment.path)
+    def _read(self, numbers: set[int], progress: Progress) -> dict[int, Head]:
+        read: dict[int, Head] = {}
+        generations = sorted(numbers)
+        for start in range(0, len(generations), 256):
+            part = generations[start : start + 256]
+            for head in each(self._store, self._manifests.find, part):
+                if head is not None:
+                    read[head.generation] = head
+            progress(
+                "reading kept generations", min(start + 256, len(generations)), len(generations)
+            )
+        return read
+
+    def _rewritten(self, floor: int, head: Head) -> dict[int, Head]:
+        """The rollbacks and rebuilds above the floor, whose files may be older than it."""
+        read: dict[int, Head] = {}
+        at = head
+        while at.manifest.rewritten_at > floor:
+            rewritten = self._manifests.read(at.manifest.rewritten_at)
+            read[rewritten.generation] = rewritten
+            at = self._manifests.read(rewritten.generation - 1)
+        return read
+
+    def _referred(self, heads: dict[int, Head], progress: Progress) -> dict[int, frozenset[str]]:
+        """The objects that generations refer to; a manifest that several have is read once."""
+        refs = {ref.path: ref for head in heads.values() for ref in head.manifest.domains.values()}
+        read = self._portions("domain manifests", self._manifests.domain, refs, progress)
+        domains = dict(zip(refs, read, strict=True))
+        lists = {
+            table.history.list.path: table.history
+            for domain in domains.values()
+            for table in domain.tables.values()
+            if table.history is not None
+        }
+        histories = self._portions("history", self._manifests.history, lists, progress)
+        files = dict(zip(lists, histories, strict=True))
+        return {
+            number: frozenset(_paths_of(head, domains, files)) for number, head in heads.items()
+        }
+
+    def _marked(
+        self,
+        referred: Referred,
+        floor: Floor,
+        pinned: set[int],
+        head: Head,
+        log: list[LiveSegment],
+    ) -> _Marked:
+        published = [thinned.published_at for thinned in floor.thinned]
+        lowest = [number for number in (*pinned, floor.generation) if number in referred]
+        published.append(self._manifests.read(min(lowest)).manifest.published_at)
+        above = None
+        if head.generation - floor.generation > FEW:
+            above = self._manifests.read(floor.generation + 1).manifest.published_at
+        every: set[str] = set().union(*referred.values())
+        return _Marked(every, floor.generation, above, min(published), log)
+
+    def _portions(
+        self, what: str, read: Callable[[A], B], refs: dict[str, A], progress: Progress
+    ) -> Iterator[B]:
         todo = list(refs.values())
         for start in range(0, len(todo), 256):
-            for found in each(self._store, self._files_of, todo[start : start + 256]):
-                marked |= found
-            progress("marking what they refer to", min(start + 256, len(todo)), len(todo))
-        snapshot = Snapshot(self._manifests, self._files, head)
-        marked.update(row.path for row in segments(snapshot))
-        return marked
+            yield from each(self._store, read, todo[start : start + 256])
+            progress(f"marking: {what}", min(start + 256, len(todo)), len(todo))
 
-    def _files_of(self, ref: Ref) -> set[str]:
-        tables = self._manifests.domain(ref).tables.values()
-        return {ref.path, *(file.path for table in tables for file in table.files())}
-
-    def _sweepable(self, marked: set[str], retention: Retention, now: datetime) -> Iterator[Doomed]:
-        limit = now - self._manifests.age_gate
+    def _sweepable(
+        self, marked: _Marked, retention: GenerationRetention, now: datetime
+    ) -> Iterator[DeletableObject]:
+        gate = self._manifests.age_gate
+        limit = now - gate
+        young = limit
+        if marked.above_floor_at is not None:
+            young = min(limit, marked.above_floor_at - gate / 10 - BOUND)
         for meta in self._old(paths.MANIFESTS, limit):
-            if meta.path in marked or meta.path == paths.HINT:
+            if meta.path in marked.paths or meta.path == paths.HINT:
                 continue
-            if not meta.path.startswith((paths.PINS, paths.FLOORS)):
-                why = "generation" if paths.root_generation(meta.path) else "domain manifest"
-                yield Doomed(meta.path, meta.size, why)
-        for prefix, why in ((paths.STATE, "table file"), (paths.SEGMENTS, "abandoned segment")):
-            for meta in self._old(prefix, limit):
-                if meta.path not in marked:
-                    yield Doomed(meta.path, meta.size, why)
+            generation = paths.root_generation(meta.path)
+            if generation is None and meta.path.startswith((paths.PINS, paths.FLOORS)):
+                continue
+            if generation is not None and generation < marked.floor:
+                yield DeletableObject(meta.path, meta.size, "generation")
+            elif generation is None and meta.last_modified < young:
+                yield DeletableObject(meta.path, meta.size, "domain manifest")
+        for meta in self._old(paths.STATE, young):
+            if meta.path not in marked.paths:
+                yield DeletableObject(meta.path, meta.size, "table file")
+        yield from self._segments(marked, young)
         yield from self._rejected(now - retention.rejected)
         for meta in self._old(paths.LIVENESS, limit):
             if meta.path.endswith(".json"):
-                yield Doomed(meta.path, meta.size, "worker record")
+                yield DeletableObject(meta.path, meta.size, "worker record")
         yield from self._queued(now - retention.queue)
 
-    def _rejected(self, limit: datetime) -> Iterator[Doomed]:
+    def _segments(self, marked: _Marked, young: datetime) -> Iterator[DeletableObject]:
+        """Segments that no kept generation refers to: abandoned, or joined into others."""
+        live = {segment.path for segment in marked.log}
+        firsts = [segment.first for segment in marked.log]
+        joined_before = marked.oldest_published_at - self._manifests.age_gate / 10 - BOUND
+        for meta in self._old(paths.SEGMENTS, young):
+            if meta.path in live or meta.path in marked.paths:
+                continue
+            at = bisect_right(firsts, paths.segment_first(meta.path)) - 1
+            joined_at = marked.log[at].joined_at if at >= 0 else None
+            if joined_at is None:
+                yield DeletableObject(meta.path, meta.size, "abandoned segment")
+            elif joined_at < joined_before:
+                yield DeletableObject(meta.path, meta.size, "joined segment")
+
+    def _rejected(self, limit: datetime) -> Iterator[DeletableObject]:
         """Rejected objects with their records; a copy may be as old as its original."""
         listed = {meta.path: meta for meta in self._store.list(paths.REJECTED)}
         for path, record in listed.items():
             if path.endswith(".json") and record.last_modified < limit:
-                yield Doomed(path, record.size, "rejection")
+                yield DeletableObject(path, record.size, "rejection")
                 copy = listed.get(path.removesuffix(".json") + ".object")
                 if copy is not None:
-                    yield Doomed(copy.path, copy.size, "rejected object")
+                    yield DeletableObject(copy.path, copy.size, "rejected object")
 
-    def _queued(self, limit: datetime) -> Iterator[Doomed]:
+    def _queued(self, limit: datetime) -> Iterator[DeletableObject]:
         """Messages with their claims: one that was renewed keeps its message, however old."""
-        found: dict[str, list[ObjectMeta]] = {}
+        messages: dict[str, list[ObjectMeta]] = {}
         for meta in self._store.list(paths.QUEUE):
             name = posixpath.basename(meta.path).partition(".")[0]
-            found.setdefault(name, []).append(meta)
-        for those in found.values():
-            if all(meta.last_modified < limit for meta in those):
-                # The message is listed last, and goes first: without claims, it would be taken.
-                for meta in reversed(those):
-                    yield Doomed(meta.path, meta.size, "queue leftover")
+            messages.setdefault(name, []).append(meta)
+        for parts in messages.values():
+            if all(meta.last_modified < limit for meta in parts):
+                for meta in parts:
+                    yield DeletableObject(meta.path, meta.size, QUEUED)
 
     def _old(self, prefix: str, limit: datetime) -> Iterator[ObjectMeta]:
         return (meta for meta in self._store.list(prefix) if meta.last_modified < limit)
 
-    def _sweep(self, doomed: Iterable[Doomed], progress: Progress) -> int:
-        todo = [d.path for d in doomed]
-        failed = 0
-        for start in range(0, len(todo), 256):
-            failed += delete_quietly(self._store, todo[start : start + 256])
-            progress("deleting", min(start + 256, len(todo)), len(todo))
+    def _sweep(self, doomed: Sequence[DeletableObject], progress: Progress) -> int:
+        # A message goes before its claims: without them, it would be taken.
+        first = [d.path for d in doomed if d.why == QUEUED and not _is_claim(d.path)]
+        then = [d.path for d in doomed if d.why != QUEUED or _is_claim(d.path)]
+        failed, done, total = 0, 0, len(first) + len(then)
+        for todo in (first, then):
+            for start in range(0, len(todo), 256):
+                part = todo[start : start + 256]
+                failed += delete_quietly(self._store, part)
+                done += len(part)
+                progress("deleting", done, total)
         return failed
 
 
-def wanted_floor(manifests: Manifests, head: Head, retention: Retention, now: datetime) -> int:
-    """The lowest generation to keep: it was current as long ago as generations are kept."""
-    current = manifests.floor()
+class SegmentsOfLog:
+    """The segments that a generation's log consists of, with what was known of history files."""
+
+    def __init__(self, snapshot: Snapshot, live: dict[str, list[LiveSegment]]) -> None:
+        table = snapshot.manifest(SEGMENTS)
+        self.history = {
+            ref.path: live[ref.path] if ref.path in live else _segments_in(snapshot, ref)
+            for ref in table.history
+        }
+        recent = [segment for ref in table.recent() for segment in _segments_in(snapshot, ref)]
+        old = [segment for segments in self.history.values() for segment in segments]
+        self.live = sorted({s.first: s for s in (*old, *recent)}.values(), key=lambda s: s.first)
+
+
+def _segments_in(snapshot: Snapshot, ref: FileRef) -> list[LiveSegment]:
+    rows = SEGMENTS.rows_of(snapshot.files.table(SEGMENTS, ref))
+    return [LiveSegment(row.first_position, row.path, row.joined_at) for row in rows]
+
+
+def _paths_of(
+    head: Head, domains: dict[str, DomainManifest], files: dict[str, tuple[FileRef, ...]]
+) -> Iterator[str]:
+    root = head.manifest
+    yield paths.root(root.generation)
+    yield from (file.path for refs in root.l0.values() for file in refs)
+    yield from (changes.path for changes in root.changes)
+    if root.segment is not None:
+        yield root.segment.path
+    for ref in root.domains.values():
+        yield ref.path
+        for table in domains[ref.path].tables.values():
+            yield from (file.path for file in table.base)
+            if table.history is not None:
+                yield table.history.list.path
+                yield from (file.path for file in files[table.history.list.path])
+
+
+def _is_claim(path: str) -> bool:
+    """Claims are named after their message, and a number."""
+    return posixpath.basename(path).count(".") > 1
+
+
+def wanted_floor(
+    manifests: Manifests, head: Head, retention: GenerationRetention, now: datetime
+) -> Floor:
+    """Which generations to keep: those that were current as long ago as the retention says."""
+    current = manifests.kept()
     cutoff = now - max(retention.generations, manifests.age_gate)
-    newer = manifests.first_where(lambda h: h.manifest.published_at > cutoff, current, head)
+    newer, before = manifests.first_where(lambda h: h.manifest.published_at > cutoff, current, head)
     # The generation before the first newer one was current at the cutoff.
-    wanted = head.generation if newer is None else newer.generation - 1
-    return max(current, min(wanted, head.generation - retention.at_least), 1)
+    lowest = head.generation if newer is None else before
+    floor = max(current.generation, min(lowest, head.generation - retention.at_least), 1)
+    return Floor(floor, tuple(_thinned(manifests, current, floor, head, retention, now)))
+
+
+def _thinned(
+    manifests: Manifests,
+    current: Floor,
+    floor: int,
+    head: Head,
+    retention: GenerationRetention,
+    now: datetime,
+) -> list[Thinned]:
+    """Of the generations below the floor, the last of each hour, then of each day.
+
+    Of what comes below the floor now, the last of each period is searched for: the others are
+    not read.
+    """
+    kept: dict[tuple[int, ...], Thinned] = {}
+    for thinned in current.thinned:
+        _keep(kept, thinned, retention, now)
+    low = current.generation
+    top = manifests.read(floor - 1) if low < floor else head
+    while low < floor:
+        root = _last_of_hour(manifests, manifests.read(low), top).manifest
+        thinned = Thinned(root.generation, root.published_at, root.position, root.log_time)
+        _keep(kept, thinned, retention, now)
+        low = root.generation + 1
+    return sorted(kept.values(), key=lambda thinned: thinned.generation)
+
+
+def _last_of_hour(manifests: Manifests, first: Head, top: Head) -> Head:
+    """The last generation, up to `top`, that was published in the hour of `first`."""
+    published = first.manifest.published_at
+    ends = published.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    after, before = manifests.first_where(
+        lambda head: head.manifest.published_at >= ends, Floor(first.generation), top
+    )
+    if after is None:
+        return top
+    return first if before <= first.generation else manifests.read(before)
+
+
+def _keep(
+    kept: dict[tuple[int, ...], Thinned],
+    thinned: Thinned,
+    retention: GenerationRetention,
+    now: datetime,
+) -> None:
+    published = thinned.published_at
+    day = (published.year, published.month, published.day)
+    if now - published <= retention.hourly:
+        kept[(*day, published.hour)] = thinned
+    elif now - published <= retention.daily:
+        kept[day] = thinned

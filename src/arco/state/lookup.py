@@ -2,37 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arco.log.manifest import FileRef
 from arco.state.parquet import Files
-from arco.state.runs import bucket_slice, find
+from arco.state.sorted_rows import bucket_slice, find
 from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
 
 
-def look_up(files: Files, refs: Iterable[FileRef], table: Table[R], key: Key) -> Versioned[R]:
-    """The newest version of a row; (0, None) if it never was."""
-    best: Versioned[R] = (0, None)
-    for batch in slices(files, refs, table, key):
-        at = find(batch, table.key, key)
-        if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
-            deleted = batch.column("_deleted")[at].as_py()
-            best = (version, None if deleted else table.row_at(batch, at))
+def look_up(
+    files: Files,
+    recent: Iterable[FileRef],
+    table: Table[R],
+    key: Key,
+    history: Callable[[int], Iterable[FileRef]] = lambda version: (),
+) -> Versioned[R]:
+    """The newest version of a row; (0, None) if it never was.
+
+    Files with newer rows come first, and a file that cannot have a newer version of the row
+    than the best so far is left unread. `history` gives the history files with something
+    newer than a version; it is asked last.
+    """
+    best = _newest(files, recent, table, key, (0, None))
+    return _newest(files, history(best[0]), table, key, best)
+
+
+def _newest(
+    files: Files, refs: Iterable[FileRef], table: Table[R], key: Key, best: Versioned[R]
+) -> Versioned[R]:
+    for ref in sorted(refs, key=lambda ref: -ref.versions[1]):
+        if ref.versions[1] <= best[0]:
+            break
+        for batch in slices(files, (ref,), table, key):
+            at = find(batch, table.key, key)
+            if at >= 0 and (version := batch.column("row_version")[at].as_py()) > best[0]:
+                deleted = batch.column("_deleted")[at].as_py()
+                best = (version, None if deleted else table.row_at(batch, at))
     return best
 
 
 def slices(
     files: Files, refs: Iterable[FileRef], table: Table[R], key: Key
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a key's bucket, from the row groups that may hold the key, or a part of it."""
-    bucket, shard = table.bucket(key), table.shard_text(key)
+    """The rows of a key's bucket, from the row groups that may hold the key, or a part of it.
+
+    Of a shard key that is spread over several buckets: its own rows alone, of each file.
+    """
+    buckets, shard = table.buckets(key), table.shard_text(key)
     for ref in refs:
         low, high = ref.shard
-        if ref.buckets[0] <= bucket <= ref.buckets[1] and low <= shard <= high:
-            for batch in files.batches(ref, bucket, key):
-                yield bucket_slice(batch, bucket)
+        within = [b for b in buckets if ref.buckets[0] <= b <= ref.buckets[1]]
+        if not within or not low <= shard <= high:
+            continue
+        if table.spread > 1 and len(key) == table.shard:
+            yield from _of_spread_shard(files, ref, table, key, within)
+            continue
+        for batch in files.batches(table, ref, within[0], key):
+            yield bucket_slice(batch, within[0])
+
+
+def _of_spread_shard(
+    files: Files, ref: FileRef, table: Table[Any], shard: Key, buckets: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a shard key in a file, and no others, in file order."""
+    groups = {id(b): b for bucket in buckets for b in files.batches(table, ref, bucket, shard)}
+    for batch in groups.values():
+        # Comparing a whole column takes less than a search in each of the buckets.
+        for name, value in zip(table.key, shard, strict=False):
+            batch = batch.filter(pc.equal(batch.column(name), value))
+        if batch.num_rows:
+            yield batch

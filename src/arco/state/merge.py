@@ -3,146 +3,222 @@
 A merge runs beside commits. It reads files of a generation, writes new ones, and
 publishes a commit that swaps exactly the files it read. Commits in between only
 add files, so they do not disturb it. If one of its files is gone from the head,
-another merge was faster, and this one's work is dropped.
+another merge replaced the same files, and this one's work is dropped.
 
-Two kinds, so that the cost follows the activity and not the size of a table:
+Three kinds, so that the cost follows the activity and not the size of a table:
 
+- *joining change files*: those of many commits become one. A table with many rows in them
+  gets an L0 file of its own.
 - *into a run*: small L0 files become one larger L0 file. Files join only a run of
   about their own size, so each row is rewritten a logarithmic number of times.
 - *into the base*: when the L0 rows amount to a good part of the base, or have
   waited too long, the base files of the touched buckets are rewritten. Tombstones
-  end here, and rows that have left (see `History`) go to files of their day.
+  end here, and rows that have left (see `History`) go to files of their day; the days of
+  months long past are joined into one file a month.
+
+Segments of days that are over are joined as well, into segments of up to 64 MiB.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import pyarrow as pa
 
-from arco.clock import Clock
-from arco.log.head import Head, Manifests
-from arco.log.manifest import FileRef, L0Limits, TableManifest
-from arco.log.publish import Proposal, Publisher
-from arco.state.parquet import Files
-from arco.state.project import with_table
-from arco.state.rewrite import Rewriter, Swap
+from arco.log.commit import publish
+from arco.log.contents import GenerationTables, TableFiles
+from arco.log.head import Head
+from arco.log.manifest import ChangesRef, FileRef
+from arco.log.publish import Proposal, Publication, Publisher, left_to_delete
+from arco.state.core import Core
+from arco.state.join_segments import SegmentJoiner
+from arco.state.rewrite import Join, Revision, Rewriter, Swap
 from arco.state.table import Table
-from arco.storage.lease import Leases
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LEASE = "merge"
 LEASE_TTL = timedelta(minutes=1)
 
 
-class Plan(NamedTuple):
+class L0Limits(msgspec.Struct, frozen=True):
+    """Past any of these, a table is due for a merge."""
+
+    files: int = 16
+    bytes: int = 256 << 20
+    age_s: int = 3600
+    change_files: int = 16
+    """Past this, change files are joined."""
+
+
+class MergePlan(NamedTuple):
     l0: tuple[FileRef, ...]
     into_base: bool
 
 
-def plan(manifest: TableManifest, limits: L0Limits, now: datetime) -> Plan | None:
+def plan(files: TableFiles, limits: L0Limits, now: datetime) -> MergePlan | None:
     """What to merge, if anything is due."""
-    l0 = manifest.l0
+    l0 = files.l0
     if not l0:
         return None
+    own = tuple(ref for ref in l0 if not ref.table)
     aged = (now - min(ref.created_at for ref in l0)).total_seconds() > limits.age_s
-    large = sum(ref.bytes for ref in l0) > limits.bytes
-    if not (aged or large or len(l0) > limits.files):
+    large = sum(ref.bytes for ref in own) > limits.bytes
+    if not (aged or large or len(own) > limits.files):
         return None
-    base_rows = sum(ref.rows for ref in manifest.base)
+    base_rows = sum(ref.rows for ref in files.base)
     if aged or large or 4 * sum(ref.rows for ref in l0) >= base_rows:
-        return Plan(l0, True)
-    return Plan(_of_like_size(l0), False)
+        return MergePlan(l0, True)
+    return MergePlan(_of_like_size(own, [ref.rows for ref in own]), False)
 
 
-def _of_like_size(l0: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
+def to_join(changes: Sequence[ChangesRef], limits: L0Limits) -> tuple[ChangesRef, ...]:
+    """The change files to join into one, if there are too many."""
+    if len(changes) <= limits.change_files:
+        return ()
+    return _of_like_size(changes, [ref.rows for ref in changes])
+
+
+def _of_like_size(refs: Sequence[T], rows: Sequence[int]) -> tuple[T, ...]:
     """The smaller files, and any larger one that does not exceed those before it together."""
-    chosen: list[FileRef] = []
+    chosen: list[T] = []
     total = 0
-    for ref in sorted(l0, key=lambda ref: ref.rows):
-        if len(chosen) > len(l0) // 2 and ref.rows > total:
+    for count, at in sorted((count, at) for at, count in enumerate(rows)):
+        if len(chosen) > len(refs) // 2 and count > total:
             break
-        chosen.append(ref)
-        total += ref.rows
+        chosen.append(refs[at])
+        total += count
     return tuple(chosen)
 
 
 class Merger:
     def __init__(
         self,
+        core: Core,
         publisher: Publisher,
         tables: Sequence[Table[Any]],
-        files: Files,
-        clock: Clock,
-        ids: Callable[[], str],
-        leases: Leases,
+        limits: L0Limits | None = None,
     ) -> None:
+        self._core = core
         self._publisher = publisher
-        self._leases = leases
-        self._manifests: Manifests = publisher.manifests
-        self._tables = tuple(tables)
-        self._clock = clock
-        self._rewriter = Rewriter(files, clock, ids)
+        self._tables = {str(table): table for table in tables}
+        self._limits = limits or L0Limits()
+        self._rewriter = Rewriter(core)
+        self._segment_joiner = SegmentJoiner(core, self._rewriter)
+        self._segments_looked_at: date | None = None
 
     def merge(self, *, everything: bool = False) -> Head | None:
         """Merge what is due (or everything, into the base); None if nothing was published.
 
         Of several mergers one does the work: the others find the lease taken.
         """
-        began = self._publisher.begin()
-        head = self._manifests.head()
-        todo = [
-            (table, due) for table in self._tables if (due := self._due(table, head, everything))
+        publication = self._publisher.begin()
+        contents = self._core.manifests.contents(self._core.manifests.head())
+        due = [
+            (table, plan)
+            for table in self._tables.values()
+            if (plan := self._due(contents, table, everything))
         ]
-        if not todo:
+        joined = () if due else self._joinable(contents)
+        segments = not due and not joined and self._has_segments_to_join(contents)
+        if not due and not joined and not segments:
             return None
-        with self._leases.hold(LEASE, LEASE_TTL) as hold:
+        with self._core.leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
-                log.info("somebody else is merging")
+                log.info("another process is merging")
                 return None
-            swaps = [self._rewrite(table, head, due) for table, due in todo]
+            if segments:
+                swaps = list(self._segment_joiner.join(contents, hold.keep))
+                if not swaps:
+                    return None
+            else:
+                swaps = self._rewrite(contents, due, hold.keep)
+            join = self._rewriter.join(joined, self._tables) if joined else None
             # Whole tables passed through memory: what that leaves free goes back.
             pa.default_memory_pool().release_unused()
-            return self._publisher.publish(lambda head: self._propose(head, swaps), began)
+            return self.publish(swaps, join, publication)
 
-    def _due(self, table: Table[Any], head: Head, everything: bool) -> Plan | None:
-        ref = head.manifest.domains.get(table.domain)
-        domain = None if ref is None else self._manifests.domain(ref)
-        manifest = None if domain is None else domain.tables.get(table.name)
-        if domain is None or manifest is None:
+    def publish(
+        self,
+        swaps: Sequence[Swap],
+        join: Join | None = None,
+        publication: Publication | None = None,
+    ) -> Head | None:
+        """Publish files that were merged; None if other merges were faster with all of them."""
+        publication = publication or self._publisher.begin()
+        return publish(publication, lambda head: self._propose(head, swaps, join))
+
+    def _due(
+        self, contents: GenerationTables, table: Table[Any], everything: bool
+    ) -> MergePlan | None:
+        root = contents.head.manifest
+        name = str(table)
+        if name not in root.l0 and not any(name in ref.tables for ref in root.changes):
             return None
+        if any(name in ref.tables and not self._knows(ref, name) for ref in root.changes):
+            return None  # written by a newer program, which merges it
+        files = contents.table(name, table.manifest())
         if everything:
-            return Plan(manifest.l0, True) if manifest.l0 else None
-        return plan(manifest, domain.limits, self._clock.now())
+            return MergePlan(files.l0, True)
+        return plan(files, self._limits, self._core.clock.now())
 
-    def _rewrite(self, table: Table[Any], head: Head, due: Plan) -> Swap:
-        if not due.into_base:
-            return self._rewriter.into_run(table, due.l0)
-        manifest = self._manifests.domains(head)[table.domain].tables[table.name]
-        return self._rewriter.into_base(table, manifest, due.l0, head.manifest.log_time)
+    def _joinable(self, contents: GenerationTables) -> tuple[ChangesRef, ...]:
+        """What a newer program has written, with tables or columns that this one has not, stays."""
+        changes = contents.head.manifest.changes
+        mine = [ref for ref in changes if all(self._knows(ref, name) for name in ref.tables)]
+        return to_join(mine, self._limits)
 
-    def _propose(self, head: Head, swaps: Sequence[Swap]) -> Proposal | None:
-        domains = dict(self._manifests.domains(head))
-        changed = set()
-        for swap in swaps:
-            domain = domains.get(swap.table.domain)
-            manifest = None if domain is None else domain.tables.get(swap.table.name)
-            merged = None if manifest is None else swap.apply(manifest)
-            if domain is None or merged is None:
-                log.info("another merge of %s was faster", swap.table)
-                continue
-            domains[swap.table.domain] = with_table(domain, swap.table.name, merged)
-            changed.add(swap.table.domain)
-        if not changed:
+    def _knows(self, ref: ChangesRef, name: str) -> bool:
+        """Whether this program has the table, with every column that its rows here have."""
+        table = self._tables.get(name)
+        return table is not None and ref.tables[name].columns <= len(table.columns)
+
+    def _rewrite(
+        self,
+        contents: GenerationTables,
+        due: Sequence[tuple[Table[Any], MergePlan]],
+        keep: Callable[[], None],
+    ) -> list[Swap]:
+        swaps = []
+        for table, plan in due:
+            keep()
+            if plan.into_base:
+                files = contents.table(str(table), table.manifest())
+                log_time = contents.head.manifest.log_time
+                swaps.append(self._rewriter.into_base(table, files, plan.l0, log_time))
+            else:
+                swaps.append(self._rewriter.into_run(table, plan.l0))
+        return swaps
+
+    def _has_segments_to_join(self, contents: GenerationTables) -> bool:
+        """Once a day is enough: segments of whole days are joined."""
+        day = contents.head.manifest.log_time.date()
+        if self._segments_looked_at == day:
+            return False
+        if not self._segment_joiner.due(contents):
+            self._segments_looked_at = day
+            return False
+        return True
+
+    def _propose(self, head: Head, swaps: Sequence[Swap], join: Join | None) -> Proposal | None:
+        revision = Revision(self._core.manifests.contents(head))
+        done = [swap.table for swap in swaps if revision.swap(swap)]
+        joined = join is not None and revision.join(join)
+        if len(done) < len(swaps) or (join is not None and not joined):
+            log.info("another merge replaced the same files")
+        if not done and not joined:
             return None
         return Proposal(
             kind="merge",
-            domains={name: domains[name] for name in sorted(changed)},
+            changes=revision.changes,
+            l0=revision.l0,
+            tables=revision.tables,
             position=head.manifest.position,
             log_time=head.manifest.log_time,
-            pending=head.manifest.pending_cleanup,
+            pending=left_to_delete(head),
         )

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arco.errors import Corrupt, Invalid, NotFound
-from arco.log.manifest import FileRef, sha256, verified
-from arco.state.table import Key, shard_text
+from arco.log.manifest import ChangesRef, FileRef, sha256, verified
+from arco.state import changes
+from arco.state.table import Key, Table, shard_text
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
@@ -44,7 +45,7 @@ def encode(
     key: Sequence[str],
     shard: int,
     now: datetime,
-    day: date | None = None,
+    days: tuple[date, date] | None = None,
 ) -> tuple[bytes, FileRef]:
     """A table in file order as Parquet, with its reference."""
     sink = pa.BufferOutputStream()
@@ -76,7 +77,7 @@ def encode(
         shard=_shard_range(table, key[:shard]),
         versions=(versions["min"], versions["max"]),
         created_at=now,
-        day=day,
+        days=days,
     )
     return raw, ref
 
@@ -97,8 +98,8 @@ def _whole_buckets(table: pa.Table) -> Iterator[pa.Table]:
 
 def _shard_range(table: pa.Table, shard: Sequence[str]) -> tuple[str, str]:
     if len(shard) == 1 and table.schema.field(shard[0]).type == pa.string():
-        found = pc.min_max(table.column(shard[0])).as_py()
-        return found["min"], found["max"]
+        bounds = pc.min_max(table.column(shard[0])).as_py()
+        return bounds["min"], bounds["max"]
     texts = [shard_text(p) for p in zip(*(table.column(c).to_pylist() for c in shard), strict=True)]
     return min(texts), max(texts)
 
@@ -137,31 +138,60 @@ class Files:
         self._lock = threading.Lock()
 
     def batches(
-        self, ref: FileRef, bucket: int | None = None, key: Key | None = None
+        self, table: Table[Any], ref: FileRef, bucket: int | None = None, key: Key | None = None
     ) -> list[pa.RecordBatch]:
         """The row groups of a file that may hold a bucket (and a key in it), or all."""
+        if ref.table:
+            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
+                return []
+            return [self._changed(table, ref)]
         if ref.bytes <= WHOLE_FILE_BYTES:
             if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
                 return []
             return [self._whole(ref)]
         footer = self._footer(ref)
-        wanted = [
+        groups = [
             i
             for i, group in enumerate(footer.groups)
             if bucket is None or group.may_hold(bucket, key)
         ]
-        return [self._group(ref, footer, i) for i in wanted]
+        return [self._group(ref, footer, i) for i in groups]
 
     def spans_groups(self, ref: FileRef, bucket: int) -> bool:
         """Whether one bucket of a file takes more than one row group."""
-        if ref.bytes <= WHOLE_FILE_BYTES or not ref.buckets[0] <= bucket <= ref.buckets[1]:
+        if (
+            ref.table
+            or ref.bytes <= WHOLE_FILE_BYTES
+            or not ref.buckets[0] <= bucket <= ref.buckets[1]
+        ):
             return False
         groups = self._footer(ref).groups
         return sum(group.may_hold(bucket, None) for group in groups) > 1
 
-    def table(self, ref: FileRef) -> pa.Table:
-        """The whole file, verified, without filling the cache."""
+    def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
+        """All rows of a table in a file, verified, without filling the cache."""
+        if ref.table:
+            return changes.rows_of(self._changes(ref), table, ref)
         return decode(self.raw(ref), ref)
+
+    def written(self, ref: ChangesRef, raw: bytes) -> None:
+        """Keep a change file that this process has just written."""
+        self._keep((ref.path, -1), pa.Table.from_batches([changes.parse(raw, ref.path)]))
+
+    def _changes(self, ref: FileRef) -> pa.RecordBatch:
+        cached = self._cached((ref.path, -1))
+        if cached is not None:
+            return cached
+        batch = changes.parse(self.raw(ref), ref.path)
+        return self._keep((ref.path, -1), pa.Table.from_batches([batch]))
+
+    def _changed(self, table: Table[Any], ref: FileRef) -> pa.RecordBatch:
+        """The rows of one table in a change file."""
+        at = (f"{ref.path}#{ref.table}", -1)
+        cached = self._cached(at)
+        if cached is not None:
+            return cached
+        return self._keep(at, changes.rows_of(self._changes(ref), table, ref))
 
     def raw(self, ref: FileRef) -> bytes:
         """The bytes of a file, verified."""
@@ -173,13 +203,15 @@ class Files:
             raise _missing(ref) from None
 
     def _whole(self, ref: FileRef) -> pa.RecordBatch:
-        found = self._cached((ref.path, -1))
-        return found if found is not None else self._keep((ref.path, -1), self.table(ref))
+        cached = self._cached((ref.path, -1))
+        if cached is not None:
+            return cached
+        return self._keep((ref.path, -1), decode(self.raw(ref), ref))
 
     def _group(self, ref: FileRef, footer: _Footer, i: int) -> pa.RecordBatch:
-        found = self._cached((ref.path, i))
-        if found is not None:
-            return found
+        cached = self._cached((ref.path, i))
+        if cached is not None:
+            return cached
         group = footer.groups[i]
         return self._keep(
             (ref.path, i), self._twice(lambda: self._read_group(ref, footer, group, i))
@@ -187,15 +219,15 @@ class Files:
 
     def _read_group(self, ref: FileRef, footer: _Footer, group: Group, i: int) -> pa.Table:
         raw = self._range(ref, group.start, group.length)
-        source = pa.PythonFile(_Part(ref.bytes, group.start, raw), mode="r")
+        source = pa.PythonFile(_FetchedRange(ref.bytes, group.start, raw), mode="r")
         return _read(source, ref, footer.metadata, [i])
 
     def _cached(self, at: tuple[str, int]) -> pa.RecordBatch | None:
         with self._lock:
-            found = self._batches.get(at)
-            if found is not None:
+            batch = self._batches.get(at)
+            if batch is not None:
                 self._batches.move_to_end(at)
-            return found
+            return batch
 
     def _keep(self, at: tuple[str, int], table: pa.Table) -> pa.RecordBatch:
         batch = one_batch(table)
@@ -229,9 +261,9 @@ class Files:
 
     def _footer(self, ref: FileRef) -> _Footer:
         with self._lock:
-            found = self._footers.get(ref.path)
-        if found is not None:
-            return found
+            cached = self._footers.get(ref.path)
+        if cached is not None:
+            return cached
         raw = self._twice(lambda: self._read_footer(ref))
         # A footer alone will do: nothing else is looked at before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))
@@ -282,7 +314,7 @@ def _read(
 def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
     names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     bucket = names.index("_bucket")
-    found = []
+    groups = []
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
         columns = [group.column(c) for c in range(group.num_columns)]
@@ -296,11 +328,11 @@ def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
                 break  # statistics are written for the key alone, and the key comes first
             keys.append((s.min, s.max))
         low, high = stats[bucket].min, stats[bucket].max
-        found.append(Group((low, high), tuple(keys), start, end - start))
-    return tuple(found)
+        groups.append(Group((low, high), tuple(keys), start, end - start))
+    return tuple(groups)
 
 
-class _Part:
+class _FetchedRange:
     """A file of which only one range of bytes is at hand."""
 
     def __init__(self, size: int, start: int, data: bytes) -> None:

@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from arco.errors import Invalid, NotFound
-from arco.log.head import Manifests
+from arco.log.core import LogCore
 from arco.log.manifest import decode_sealed, encode_sealed
 from arco.storage import paths
 from arco.storage.port import Mode, Store
 from arco.storage.seal import listed_surely, read_checked
-from arco.storage.store_clock import StoreClock
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -30,10 +29,10 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    def __init__(self, manifests: Manifests, store_clock: StoreClock) -> None:
-        self._manifests = manifests
-        self._store = manifests.store
-        self._store_clock = store_clock
+    def __init__(self, core: LogCore) -> None:
+        self._manifests = core.manifests
+        self._store = core.store
+        self._store_clock = core.store_clock
 
     def pin(self, name: str, generation: int, reason: str, *, ttl: timedelta | None = None) -> Pin:
         """Keep a generation, until `ttl` has passed or it is released."""
@@ -46,12 +45,14 @@ class Pins:
         before = self._read(name)
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
         self._store.put(paths.pin(name), encode_sealed(pin), Mode.OVERWRITE)
-        kept = generation >= self._manifests.floor() or self._pinned_otherwise(pin, now)
+        floor = self._manifests.kept()
+        kept = floor.keeps(generation) or self._pinned_otherwise(pin, now)
         if not kept or self._manifests.find(generation) is None:
             self._put_back(name, before)
             raise NotFound(
                 f"generation {generation} was collected",
-                hint=f"the oldest that is kept is {self._manifests.floor()}",
+                hint=f"all from {floor.generation} on are kept; `servo admin snapshot history` "
+                "lists the older ones that are",
             )
         return pin
 

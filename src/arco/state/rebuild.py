@@ -14,46 +14,47 @@ that merges hold, so that this is rare.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow.compute as pc
 
-from arco.clock import Clock
 from arco.errors import Conflict, Contended
-from arco.log.envelope import EventTypes, Recorded
+from arco.log.cleanup import delete_quietly
+from arco.log.commit import publish
+from arco.log.contents import TableFiles
+from arco.log.envelope import Recorded
 from arco.log.head import Head
-from arco.log.manifest import DomainManifest, FileRef, TableManifest
-from arco.log.publish import Proposal, Publisher, delete_quietly
+from arco.log.manifest import FileRef
+from arco.log.projection import AddedFiles, write_files
+from arco.log.publish import Proposal, Publisher, left_to_delete
+from arco.state.core import Core
 from arco.state.diff import diff_rows
-from arco.state.fold import Chain, Failure, fold
+from arco.state.fold import Chain, FoldFailure, fold
 from arco.state.merge import LEASE
 from arco.state.parquet import Files
-from arco.state.project import Projected, with_table
+from arco.state.projector import Projected
 from arco.state.replay import Progress, read_log, silent
 from arco.state.rewrite import Rewriter, only_grew, write_file
 from arco.state.snapshot import Snapshot, scan
 from arco.state.table import Table
 from arco.state.warm import Warm
-from arco.storage.lease import Leases
-from arco.storage.own import put_own
-from arco.storage.parallel import each
 
 BATCH = 20_000
 LEASE_TTL = timedelta(minutes=10)
 """A stage of a large log on Spark may take minutes without a sign of progress."""
 L0_FILES = 12
 
-Tables = Mapping[Table[Any], TableManifest]
+Tables = Mapping[Table[Any], TableFiles]
 Engine = Callable[[Snapshot, Progress], "Rebuilt"]
 
 
 class Rebuilt(NamedTuple):
     tables: Tables
     events: int
-    failures: Sequence[Failure]
+    failures: Sequence[FoldFailure]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -86,60 +87,81 @@ class Rebuild(msgspec.Struct, frozen=True):
         return all(difference.same for difference in self.differences)
 
 
-class EmbeddedEngine:
+class EmbeddedRebuildEngine:
     """Folds the log in this process."""
 
     def __init__(
         self,
+        core: Core,
         chain: Chain,
-        types: EventTypes,
-        files: Files,
-        clock: Clock,
-        ids: Callable[[], str],
         *,
         batch: int = BATCH,
     ) -> None:
+        self._core = core
         self._chain = chain
-        self._types = types
-        self._files = files
-        self._clock = clock
-        self._ids = ids
+        self._files = core.files
         self._batch = batch
-        self._rewriter = Rewriter(files, clock, ids)
+        self._rewriter = Rewriter(core)
 
     def __call__(self, snapshot: Snapshot, progress: Progress) -> Rebuilt:
-        domains = {t.domain: DomainManifest(t.domain, 0, {}) for t in self._chain.tables}
+        tables = _Rebuilding(self._chain.tables)
         warm = Warm(self._files)
-        failures: list[Failure] = []
+        failures: list[FoldFailure] = []
         events = 0
-        log = read_log(snapshot, self._types, progress=progress)
+        log = read_log(snapshot, self._core.types, progress=progress)
         for batch in _batched(log, self._batch):
             folded = fold(self._chain, warm, batch)
             failures += folded.failures
             events += len(batch)
-            projected = Projected(folded.changes, (), self._ids, self._clock.now())
-            each(
-                self._files.store, lambda make: put_own(self._files.store, *make()), projected.files
-            )
-            domains.update(projected.domains(domains))
-            warm.apply(folded.changes, domains, batch[-1].position)
-            self._merge(domains, batch[-1].received_at, above=L0_FILES)
-            warm.advance(domains, batch[-1].position)
-        self._merge(domains, snapshot.head.manifest.log_time, above=0)
-        tables = {t: domains[t.domain].tables.get(t.name, t.manifest()) for t in self._chain.tables}
-        return Rebuilt(tables, events, failures)
+            projected = Projected(self._core, folded.changes, (), self._core.clock.now())
+            tables.add(projected.table_changes, write_files(self._core, projected.files))
+            warm.apply(folded.changes, tables.frozen(), batch[-1].position)
+            self._merge(tables, batch[-1].received_at, above=L0_FILES)
+            warm.advance(tables.frozen(), batch[-1].position)
+        self._merge(tables, snapshot.head.manifest.log_time, above=0)
+        delete_quietly(self._files.store, tables.change_files)
+        return Rebuilt({t: tables.table(str(t)) for t in self._chain.tables}, events, failures)
 
-    def _merge(self, domains: dict[str, DomainManifest], log_time: datetime, *, above: int) -> None:
+    def _merge(self, tables: _Rebuilding, log_time: datetime, *, above: int) -> None:
         """Merge tables with more L0 files than `above`, and remove what that replaces."""
         for table in self._chain.tables:
-            manifest = domains[table.domain].tables.get(table.name)
-            if manifest is None or len(manifest.l0) <= above:
+            files = tables.table(str(table))
+            if len(files.l0) <= above:
                 continue
-            swap = self._rewriter.into_base(table, manifest, manifest.l0, log_time)
-            merged = swap.apply(manifest)
+            swap = self._rewriter.into_base(table, files, files.l0, log_time)
+            merged = swap.apply(files)
             assert merged is not None
-            domains[table.domain] = with_table(domains[table.domain], table.name, merged)
-            delete_quietly(self._files.store, swap.removed)
+            tables.set(str(table), merged)
+            doomed = (swap.removed | swap.removed_history) - tables.change_files
+            delete_quietly(self._files.store, doomed)
+
+
+class _Rebuilding:
+    """The files of every table, as far as a rebuild has come."""
+
+    def __init__(self, tables: Iterable[Table[Any]]) -> None:
+        self._tables = {str(table): table.no_files() for table in tables}
+        self.change_files: set[str] = set()
+        """Each holds rows of several tables, and goes at the end."""
+
+    def table(self, name: str) -> TableFiles:
+        return self._tables[name]
+
+    def set(self, name: str, files: TableFiles) -> None:
+        self._tables[name] = files
+
+    def add(self, tables: Iterable[Table[Any]], added: AddedFiles) -> None:
+        """Files with changed rows of some tables."""
+        self.change_files.update(ref.path for ref in added.changes)
+        for name in map(str, tables):
+            files = self._tables[name]
+            self._tables[name] = files.with_files(l0=(*files.l0, added.ref(name)))
+
+    def frozen(self) -> _Rebuilding:
+        """As it is now, for somebody who compares it with what it will be."""
+        copy = _Rebuilding(())
+        copy._tables = dict(self._tables)
+        return copy
 
 
 def _batched(log: Iterator[Recorded], size: int) -> Iterator[list[Recorded]]:
@@ -150,17 +172,12 @@ def _batched(log: Iterator[Recorded], size: int) -> Iterator[list[Recorded]]:
 class Rebuilder:
     def __init__(
         self,
+        core: Core,
         publisher: Publisher,
-        files: Files,
-        clock: Clock,
-        ids: Callable[[], str],
-        leases: Leases,
     ) -> None:
+        self._core = core
+        self._files = core.files
         self._publisher = publisher
-        self._leases = leases
-        self._files = files
-        self._clock = clock
-        self._ids = ids
 
     def rebuild(
         self, snapshot: Snapshot, engine: Engine, *, publish: bool, progress: Progress = silent
@@ -168,25 +185,25 @@ class Rebuilder:
         """Fold the log up to `snapshot` again; compare; publish if asked and if different."""
         if not publish:
             return self._rebuild(snapshot, engine, False, progress)
-        with self._leases.hold(LEASE, LEASE_TTL) as hold:
+        with self._core.leases.hold(LEASE, LEASE_TTL) as hold:
             if hold is None:
-                raise Contended("a merge or another rebuild is under way", hint="try again soon")
+                raise Contended(
+                    "a merge or another rebuild is running", hint="try again when it has ended"
+                )
             return self._rebuild(snapshot.refresh(), engine, True, hold.keeping(progress))
 
     def _rebuild(
-        self, snapshot: Snapshot, engine: Engine, publish: bool, progress: Progress
+        self, snapshot: Snapshot, engine: Engine, publishing: bool, progress: Progress
     ) -> Rebuild:
-        began = self._publisher.begin()
+        publication = self._publisher.begin()
         rebuilt = engine(snapshot, progress)
         differences = []
         for done, (table, manifest) in enumerate(rebuilt.tables.items(), 1):
             differences.append(compare(self._files, table, snapshot.manifest(table), manifest))
             progress("comparing", done, len(rebuilt.tables))
         published = None
-        if publish and any(not difference.same for difference in differences):
-            head = self._publisher.publish(
-                lambda head: self._propose(head, snapshot, rebuilt.tables), began
-            )
+        if publishing and any(not difference.same for difference in differences):
+            head = publish(publication, lambda head: self._propose(head, snapshot, rebuilt.tables))
             published = None if head is None else head.generation
         else:
             for manifest in rebuilt.tables.values():
@@ -195,39 +212,53 @@ class Rebuilder:
         return Rebuild(snapshot.generation, rebuilt.events, differences, failures, published)
 
     def _propose(self, head: Head, snapshot: Snapshot, tables: Tables) -> Proposal:
-        self._check_only_grew(snapshot.generation, head.generation)
-        domains = dict(self._publisher.manifests.domains(head))
+        self._check_only_grew(snapshot.generation, head)
+        manifests = self._core.manifests
+        live = manifests.contents(head)
+        fresh: dict[str, TableFiles] = {}
+        l0 = dict(head.manifest.l0)
         for table, rebuilt in tables.items():
-            domain = domains.get(table.domain, DomainManifest(table.domain, 0, {}))
-            live = domain.tables.get(table.name, table.manifest())
-            since = self._committed_since(table, snapshot.manifest(table), live, snapshot.position)
-            described = table.manifest()
-            fresh = msgspec.structs.replace(
-                described, base=rebuilt.base, l0=rebuilt.l0 + since, history=rebuilt.history
-            )
-            domains[table.domain] = with_table(domain, table.name, fresh)
+            name = str(table)
+            files = live.table(name, table.manifest())
+            since = self._committed_since(table, snapshot.manifest(table), files, snapshot.position)
+            fresh[name] = table.no_files().with_files(base=rebuilt.base, history=rebuilt.history)
+            l0[name] = rebuilt.l0 + since
+        own = {str(table) for table in tables}
+        changes = []
+        for ref in head.manifest.changes:
+            kept = {
+                name: at
+                for name, at in ref.tables.items()
+                if name not in own or ref.versions[0] > snapshot.position
+            }
+            if kept:
+                changes.append(msgspec.structs.replace(ref, tables=kept))
         return Proposal(
             kind="rebuild",
-            domains=domains,
+            changes=tuple(changes),
+            l0={name: refs for name, refs in l0.items() if refs},
+            tables=fresh,
             position=head.manifest.position,
             log_time=head.manifest.log_time,
-            pending=head.manifest.pending_cleanup,
+            pending=left_to_delete(head),
         )
 
-    def _check_only_grew(self, since: int, until: int) -> None:
+    def _check_only_grew(self, since: int, head: Head) -> None:
         """Raise Conflict if a rollback, or another rebuild, was published in between."""
-        for generation in range(since + 1, until + 1):
-            kind = self._publisher.manifests.read(generation).manifest.kind
-            if kind not in ("events", "merge"):
-                raise Conflict(
-                    f"generation {generation} is a {kind}: what was rebuilt counts no more",
-                    hint="run the rebuild again",
-                )
+        if self._core.manifests.rewritten(since, head):
+            raise Conflict(
+                f"generation {head.manifest.rewritten_at} is a rollback or a rebuild: the "
+                "rebuilt state is out of date",
+                hint="run the rebuild again",
+            )
 
     def _committed_since(
-        self, table: Table[Any], then: TableManifest, live: TableManifest, position: int
+        self, table: Table[Any], then: TableFiles, live: TableFiles, position: int
     ) -> tuple[FileRef, ...]:
-        """L0 files with what was committed after `position`."""
+        """L0 files of the table's own with what was committed after `position`.
+
+        Change files of which all is newer stay where they are.
+        """
         if not only_grew(then, live):
             raise Conflict(
                 f"{table} was merged while the rebuild ran",
@@ -236,33 +267,37 @@ class Rebuilder:
         since = []
         for ref in live.l0:
             if ref.versions[0] > position:
-                since.append(ref)
+                if not ref.table:
+                    since.append(ref)
             elif ref.versions[1] > position:
-                since.append(self._only_after(table, ref, position))
+                newer = self._only_after(table, ref, position)
+                if newer is not None:
+                    since.append(newer)
         return tuple(since)
 
-    def _only_after(self, table: Table[Any], ref: FileRef, position: int) -> FileRef:
-        rows = self._files.table(ref)
+    def _only_after(self, table: Table[Any], ref: FileRef, position: int) -> FileRef | None:
+        rows = self._files.table(table, ref)
         kept = rows.filter(pc.greater(rows.column("row_version"), position))
-        return write_file(self._files, table, kept, "l0", self._ids(), self._clock.now())
+        if kept.num_rows == 0:
+            return None
+        return write_file(self._files, table, kept, "l0", self._core.ids(), self._core.clock.now())
 
 
-def compare(
-    files: Files, table: Table[Any], live: TableManifest, rebuilt: TableManifest
-) -> Difference:
+def compare(files: Files, table: Table[Any], live: TableFiles, rebuilt: TableFiles) -> Difference:
     """Row for row, versions included."""
     after = scan(files, rebuilt, table)
-    found = diff_rows(table, scan(files, live, table), after, versions=True)
-    samples = [f"missing {key}" for key in found.added[:3]]
-    samples += [f"extra {key}" for key in found.removed[:3]]
+    difference = diff_rows(table, scan(files, live, table), after, versions=True)
+    samples = [f"missing {key}" for key in difference.added[:3]]
+    samples += [f"extra {key}" for key in difference.removed[:3]]
     samples += [
-        f"changed {key}: {found.before[key]} is not {found.after[key]}" for key in found.changed[:3]
+        f"changed {key}: {difference.before[key]} is not {difference.after[key]}"
+        for key in difference.changed[:3]
     ]
     return Difference(
         str(table),
         after.num_rows,
-        len(found.added),
-        len(found.removed),
-        len(found.changed),
+        len(difference.added),
+        len(difference.removed),
+        len(difference.changed),
         samples,
     )

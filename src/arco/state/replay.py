@@ -24,29 +24,40 @@ def silent(what: str, done: int, total: int) -> None:
     pass
 
 
-def segments(snapshot: Snapshot) -> list[SegmentRow]:
-    """Every segment of the log at a generation. Raises Corrupt if positions are not dense."""
-    found = sorted(snapshot.all(SEGMENTS), key=lambda row: row.first_position)
-    expected = 1
-    for row in found:
+def segments(snapshot: Snapshot, first: int = 1) -> list[SegmentRow]:
+    """The segments of the log at a generation, from the one that holds a position on.
+
+    Raises Corrupt if positions are not dense.
+    """
+    rows = sorted(
+        (row for _, row in snapshot.since(SEGMENTS, first - 1)),
+        key=lambda row: row.first_position,
+    )
+    expected = rows[0].first_position if rows and rows[0].first_position <= first else first
+    for row in rows:
         if row.first_position != expected:
-            raise Corrupt(
-                f"the log jumps from position {expected - 1} to {row.first_position}",
-                hint="a segment is missing from log.segments: restore from a backup",
-            )
+            raise _jump(expected - 1, row.first_position)
         expected = row.last_position + 1
-    if expected - 1 != snapshot.position:
+    if first <= snapshot.position and expected - 1 != snapshot.position:
         raise Corrupt(f"the log ends at {expected - 1}, the manifest says {snapshot.position}")
-    return found
+    return rows
 
 
-def voided(found: Sequence[SegmentRow]) -> list[Span]:
+def _jump(before: int, after: int) -> Corrupt:
+    return Corrupt(
+        f"the log jumps from position {before} to {after}",
+        hint="a segment is missing from log.segments: restore from a backup",
+    )
+
+
+def voided(rows: Sequence[SegmentRow]) -> list[Span]:
     """Positions that rollbacks have taken back, as inclusive spans, newest first.
 
-    A rollback that was itself rolled back counts for nothing.
+    A rollback that was itself rolled back counts for nothing. Rollbacks come after what they
+    take back: of the segments from a position on, this is right for what follows it.
     """
     spans: list[Span] = []
-    for row in reversed(found):
+    for row in reversed(rows):
         if row.rolled_back_to is None or is_void(row.first_position, spans):
             continue
         spans.append((row.rolled_back_to + 1, row.first_position))
@@ -72,12 +83,11 @@ def read_log(
     snapshot: Snapshot, types: EventTypes, *, first: int = 1, progress: Progress = silent
 ) -> Iterator[Recorded]:
     """The events that count, from a position on, up to the snapshot's."""
-    found = segments(snapshot)
-    spans = voided(found)
-    for row in found:
-        if row.last_position >= first:
-            table = read_segment(snapshot.files.store, row, spans)
-            for recorded in segment.decode(table, types):
-                if recorded.position >= first:
-                    yield recorded
-            progress("reading the log", row.last_position, snapshot.position)
+    rows = segments(snapshot, first)
+    spans = voided(rows)
+    for row in rows:
+        table = read_segment(snapshot.files.store, row, spans)
+        for recorded in segment.decode(table, types):
+            if recorded.position >= first:
+                yield recorded
+        progress("reading the log", row.last_position, snapshot.position)

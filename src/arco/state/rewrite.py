@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.clock import Clock
-from arco.log.manifest import FileRef, TableManifest
-from arco.state import parquet
+from arco.log.contents import GenerationTables, TableFiles
+from arco.log.manifest import ChangesRef, FileRef
+from arco.state import changes, parquet
+from arco.state.core import Core
 from arco.state.parquet import Files
-from arco.state.runs import latest
-from arco.state.table import BUCKETS, Table
+from arco.state.sorted_rows import latest
+from arco.state.table import BUCKETS, Key, Table, Versioned
 from arco.storage import paths
 from arco.storage.own import put_own
 
-ROWS_PER_FILE = 131_072
+ROWS_PER_FILE = 32_768
+MONTH_ROWS = 1 << 20
+MONTH_BYTES = 16 << 20
+"""Days of history with more rows or bytes than this together are not joined into a month."""
+SETTLED_AFTER = timedelta(days=7)
+"""So long after its end a month's days are joined."""
 
 
 class Swap(NamedTuple):
@@ -27,20 +33,89 @@ class Swap(NamedTuple):
 
     table: Table[Any]
     removed: frozenset[str]
-    base: tuple[FileRef, ...]
-    l0: tuple[FileRef, ...]
-    history: tuple[FileRef, ...]
+    base: tuple[FileRef, ...] = ()
+    l0: tuple[FileRef, ...] = ()
+    history: tuple[FileRef, ...] = ()
+    removed_history: frozenset[str] = frozenset()
+    into_base: bool = False
 
-    def apply(self, manifest: TableManifest) -> TableManifest | None:
+    def apply(self, files: TableFiles) -> TableFiles | None:
         """The table after the swap; None if one of the files is not there any more."""
-        if not self.removed <= {ref.path for ref in manifest.files()}:
+        if not self.removed <= {ref.path for ref in files.recent()}:
             return None
-        return msgspec.structs.replace(
-            manifest,
-            base=_ordered(_without(manifest.base, self.removed) + self.base),
-            l0=self.l0 + _without(manifest.l0, self.removed),
-            history=_without(manifest.history, self.removed) + self.history,
+        history = None
+        if self.history or self.removed_history:
+            if not self.removed_history <= {ref.path for ref in files.history}:
+                return None
+            kept = _without(files.history, self.removed_history)
+            history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
+        return files.with_files(
+            base=_ordered(_without(files.base, self.removed) + self.base),
+            l0=self.l0 + _without(files.l0, self.removed),
+            history=history,
+            merged=self.into_base,
         )
+
+
+class Join(NamedTuple):
+    """Change files to take out, and what takes their place."""
+
+    removed: tuple[ChangesRef, ...]
+    changes: tuple[ChangesRef, ...]
+    l0: Mapping[str, FileRef]
+
+
+class Revision:
+    """The files of a generation, with swaps made on them."""
+
+    def __init__(self, contents: GenerationTables) -> None:
+        self._contents = contents
+        self.changes = contents.head.manifest.changes
+        self.l0 = dict(contents.head.manifest.l0)
+        self.tables: dict[str, TableFiles] = {}
+        """Those whose base or history is not the same any more."""
+
+    def swap(self, swap: Swap) -> bool:
+        """Whether the files to swap were all there, and have been swapped."""
+        name = str(swap.table)
+        before = self.tables.get(name) or self._contents.table(name, swap.table.manifest())
+        after = swap.apply(before)
+        if after is None:
+            return False
+        self._set_l0(name, tuple(ref for ref in after.l0 if not ref.table))
+        self.changes = _taken_out(self.changes, name, swap.removed)
+        if swap.into_base or swap.history or swap.removed_history:
+            self.tables[name] = after
+        return True
+
+    def join(self, join: Join) -> bool:
+        if any(ref not in self.changes for ref in join.removed):
+            return False
+        kept = tuple(ref for ref in self.changes if ref not in join.removed)
+        self.changes = join.changes + kept
+        for name, ref in join.l0.items():
+            self._set_l0(name, (ref, *self.l0.get(name, ())))
+        return True
+
+    def _set_l0(self, name: str, refs: tuple[FileRef, ...]) -> None:
+        if refs:
+            self.l0[name] = refs
+        else:
+            self.l0.pop(name, None)
+
+
+def _taken_out(
+    changes: tuple[ChangesRef, ...], table: str, removed: frozenset[str]
+) -> tuple[ChangesRef, ...]:
+    """Change files without the rows of one table in some of them."""
+    left = []
+    for ref in changes:
+        if ref.path in removed and table in ref.tables:
+            tables = {name: at for name, at in ref.tables.items() if name != table}
+            ref = msgspec.structs.replace(ref, tables=tables)
+        if ref.tables:
+            left.append(ref)
+    return tuple(left)
 
 
 def _without(refs: tuple[FileRef, ...], removed: frozenset[str]) -> tuple[FileRef, ...]:
@@ -51,58 +126,81 @@ def _ordered(refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
     return tuple(sorted(refs, key=lambda ref: ref.buckets))
 
 
-def only_grew(then: TableManifest, live: TableManifest) -> bool:
+def only_grew(then: TableFiles, live: TableFiles) -> bool:
     """Whether all that changed since `then` can be seen in `live`'s L0 files.
 
     Files that came, and files that were joined into a run, have every row and every
     tombstone. A merge into the base ends tombstones: after one, the files do not
     tell any more that a row of `then` was deleted.
     """
-    if {ref.path for ref in then.base} != {ref.path for ref in live.base}:
-        return False
-    there = {ref.path for ref in live.l0}
-    return all(ref.path in there or _covered(ref, live.l0) for ref in then.l0)
-
-
-def _covered(ref: FileRef, l0: Sequence[FileRef]) -> bool:
-    low, high = ref.versions
-    return any(run.versions[0] <= low and high <= run.versions[1] for run in l0)
+    return then.merges == live.merges
 
 
 class Rewriter:
-    def __init__(self, files: Files, clock: Clock, ids: Callable[[], str]) -> None:
-        self._files = files
-        self._clock = clock
-        self._ids = ids
+    def __init__(self, core: Core) -> None:
+        self._files = core.files
+        self._clock = core.clock
+        self._ids = core.ids
 
     def into_run(self, table: Table[Any], l0: Sequence[FileRef]) -> Swap:
         """One L0 file in the place of several."""
-        rows = latest([self._files.table(r) for r in l0], table.key, keep_deleted=True)
+        rows = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
         run = self._write(table, rows, "l0")
-        return Swap(table, frozenset(ref.path for ref in l0), (), (run,), ())
+        return Swap(table, frozenset(ref.path for ref in l0), l0=(run,))
+
+    def join(self, joined: Sequence[ChangesRef], tables: Mapping[str, Table[Any]]) -> Join:
+        """One change file in the place of several; a table with many rows gets an L0 file."""
+        small: dict[Table[Any], Mapping[Key, Versioned[Any]]] = {}
+        l0: dict[str, FileRef] = {}
+        for name in sorted({name for ref in joined for name in ref.tables}):
+            table = tables[name]
+            parts = [self._files.table(table, r.of(name)) for r in joined if name in r.tables]
+            rows = latest(parts, table.key, keep_deleted=True)
+            changed = table.versioned(rows) if rows.num_rows <= changes.FEW else {}
+            if changed and changes.belongs(table, changed):
+                small[table] = changed
+            else:
+                l0[name] = self._write(table, rows, "l0")
+        added: tuple[ChangesRef, ...] = ()
+        if small:
+            raw, ref = changes.encode(small, self._ids(), self._clock.now())
+            put_own(self._files.store, ref.path, raw)
+            self._files.written(ref, raw)
+            added = (ref,)
+        return Join(tuple(joined), added, l0)
 
     def into_base(
         self,
         table: Table[Any],
-        manifest: TableManifest,
+        files: TableFiles,
         l0: Sequence[FileRef],
         log_time: datetime,
     ) -> Swap:
         """New base files for the buckets that L0 files touch."""
-        fresh = latest([self._files.table(r) for r in l0], table.key, keep_deleted=True)
+        fresh = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
         touched = set(pc.unique(fresh.column("_bucket")).to_pylist())
         removed = {ref.path for ref in l0}
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
-        for low, high, old in _pieces(manifest.base, touched):
-            parts = [self._files.table(ref) for ref in old]
+        for low, high, old in _pieces(files.base, touched):
+            parts = [self._files.table(table, ref) for ref in old]
             parts.append(_between(fresh, low, high))
             rows = latest(parts, table.key, keep_deleted=False)
             removed |= {ref.path for ref in old}
             stays = self._split_history(table, rows, log_time, leaving)
             base += [self._write(table, part, "base") for part in file_sized(stays)]
-        history = tuple(self._write_history(table, manifest, leaving, removed))
-        return Swap(table, frozenset(removed), tuple(base), (), history)
+        removed_history: set[str] = set()
+        history = self._write_history(table, files, leaving, removed_history)
+        if history:
+            history = self._into_months(table, files, history, removed_history, log_time)
+        return Swap(
+            table,
+            frozenset(removed),
+            tuple(base),
+            history=tuple(history),
+            removed_history=frozenset(removed_history),
+            into_base=True,
+        )
 
     def _split_history(
         self, table: Table[Any], rows: pa.Table, log_time: datetime, leaving: list[pa.Table]
@@ -111,32 +209,97 @@ class Rewriter:
             return rows
         threshold = pa.scalar(log_time - table.history.after, pa.timestamp("us"))
         gone = pc.fill_null(pc.less(rows.column(table.history.column), threshold), False)
+        if not pc.any(gone).as_py():
+            return rows
         leaving.append(rows.filter(gone))
         return rows.filter(pc.invert(gone))
 
     def _write_history(
         self,
         table: Table[Any],
-        manifest: TableManifest,
+        files: TableFiles,
         leaving: Sequence[pa.Table],
         removed: set[str],
-    ) -> Iterator[FileRef]:
+    ) -> list[FileRef]:
+        """Files for rows that leave, of one day each, or of the months that old days are in."""
         if table.history is None or not any(part.num_rows for part in leaving):
-            return
+            return []
         rows = pa.concat_tables(leaving, promote_options="default")
         days = rows.column(table.history.column).cast(pa.date32())
+        spans: dict[tuple[date, date], list[date]] = {}
         for day in sorted(pc.unique(days).to_pylist()):
-            old = [ref for ref in manifest.history if ref.day == day]
-            parts = [self._files.table(ref) for ref in old]
-            parts.append(rows.filter(pc.equal(days, pa.scalar(day, pa.date32()))))
+            spans.setdefault(_span_of(day, files.history), []).append(day)
+        written = []
+        for span, its_days in spans.items():
+            old = [ref for ref in files.history if ref.days == span]
+            parts = [self._files.table(table, ref) for ref in old]
+            parts.append(rows.filter(pc.is_in(days, pa.array(its_days, pa.date32()))))
             removed |= {ref.path for ref in old}
-            merged = latest([*parts, parts[0].slice(0, 0)], table.key, keep_deleted=True)
-            yield self._write(table, merged, "history", day)
+            written.append(self._history_file(table, parts, span))
+        return written
+
+    def _into_months(
+        self,
+        table: Table[Any],
+        files: TableFiles,
+        written: Sequence[FileRef],
+        removed: set[str],
+        log_time: datetime,
+    ) -> list[FileRef]:
+        """What was written, with the days of months long past joined into one file a month."""
+        history = [ref for ref in files.history if ref.path not in removed]
+        months: dict[tuple[int, int], list[FileRef]] = {}
+        limit = (log_time - SETTLED_AFTER).date()
+        for ref in (*history, *written):
+            if ref.days is not None and _month_ends(ref.days[1]) < limit:
+                months.setdefault((ref.days[0].year, ref.days[0].month), []).append(ref)
+        result = list(written)
+        for month in months.values():
+            if len(month) < 2 or sum(ref.rows for ref in month) > MONTH_ROWS:
+                continue
+            if sum(ref.bytes for ref in month) > MONTH_BYTES:
+                continue
+            days = [day for ref in month if ref.days for day in ref.days]
+            parts = [self._files.table(table, ref) for ref in month]
+            joined = self._history_file(table, parts, (min(days), max(days)))
+            paths_of = {ref.path for ref in month}
+            unpublished = [ref.path for ref in written if ref.path in paths_of]
+            removed |= paths_of - set(unpublished)
+            result = [ref for ref in result if ref.path not in paths_of] + [joined]
+        return result
+
+    def _history_file(
+        self, table: Table[Any], parts: Sequence[pa.Table], span: tuple[date, date]
+    ) -> FileRef:
+        merged = latest([*parts, parts[0].slice(0, 0)], table.key, keep_deleted=True)
+        return self._write(table, merged, "history", span)
+
+    def replace_history(self, table: Table[Any], old: FileRef, rows: pa.Table) -> Swap:
+        """The same days of history with other rows."""
+        assert old.days is not None
+        fresh = self._write(table, rows, "history", old.days)
+        return Swap(table, frozenset(), history=(fresh,), removed_history=frozenset((old.path,)))
 
     def _write(
-        self, table: Table[Any], rows: pa.Table, level: str, day: date | None = None
+        self,
+        table: Table[Any],
+        rows: pa.Table,
+        level: str,
+        days: tuple[date, date] | None = None,
     ) -> FileRef:
-        return write_file(self._files, table, rows, level, self._ids(), self._clock.now(), day)
+        return write_file(self._files, table, rows, level, self._ids(), self._clock.now(), days)
+
+
+def _span_of(day: date, history: Sequence[FileRef]) -> tuple[date, date]:
+    """The days of the history file that a day belongs to; itself if there is none."""
+    for ref in history:
+        if ref.days is not None and ref.days[0] <= day <= ref.days[1]:
+            return ref.days
+    return day, day
+
+
+def _month_ends(day: date) -> date:
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1) - timedelta(days=1)
 
 
 def write_file(
@@ -146,11 +309,12 @@ def write_file(
     level: str,
     nonce: str,
     now: datetime,
-    day: date | None = None,
+    days: tuple[date, date] | None = None,
 ) -> FileRef:
     """Put rows, which are in file order, as one file of a table."""
-    path = paths.state_file(table.domain, table.name, level, f"{day}-{nonce}" if day else nonce)
-    raw, ref = parquet.encode(rows, path, key=table.key, shard=table.shard, now=now, day=day)
+    stem = f"{days[0]}-{nonce}" if days else nonce
+    path = paths.state_file(table.domain, table.name, level, stem)
+    raw, ref = parquet.encode(rows, path, key=table.key, shard=table.shard, now=now, days=days)
     put_own(files.store, path, raw)
     return ref
 

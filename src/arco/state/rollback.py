@@ -8,24 +8,28 @@ folded on top of the restored state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
-from arco.clock import Clock
 from arco.errors import Invalid
 from arco.log import segment as segments
+from arco.log.commit import publish
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.log.head import Head
-from arco.log.manifest import DomainManifest, SegmentRef, sha256
-from arco.log.publish import Proposal, Publisher
+from arco.log.manifest import ChangesRef, SegmentRef, sha256
+from arco.log.projection import write_files
+from arco.log.publish import Proposal, Publisher, left_to_delete
 from arco.state import system
+from arco.state.core import Core
 from arco.state.pins import Pins
-from arco.state.project import Projected, with_table
+from arco.state.projector import Projected
 from arco.storage import paths
 from arco.storage.own import put_own
+
+T = TypeVar("T")
 
 
 class RolledBack(Payload, frozen=True, kw_only=True):
@@ -36,28 +40,26 @@ class RolledBack(Payload, frozen=True, kw_only=True):
 
 
 class Rollback:
-    def __init__(
-        self, publisher: Publisher, pins: Pins, clock: Clock, ids: Callable[[], str]
-    ) -> None:
+    def __init__(self, core: Core, publisher: Publisher, pins: Pins) -> None:
+        self._core = core
         self._publisher = publisher
-        self._manifests = publisher.manifests
         self._pins = pins
-        self._clock = clock
-        self._ids = ids
 
     def roll_back(self, generation: int, *, reason: str, actor: str = "") -> Head:
         """Publish the state of `generation` again; the new head."""
-        head = self._manifests.head()
+        head = self._core.manifests.head()
         if not 0 < generation < head.generation:
             raise Invalid(
                 f"cannot roll back to generation {generation}; the head is {head.generation}",
                 hint="choose a generation below the head",
             )
-        pin = self._pins.pin(f"rollback-{self._ids()}", generation, reason, ttl=timedelta(days=1))
+        pin = self._pins.pin(
+            f"rollback-{self._core.ids()}", generation, reason, ttl=timedelta(days=1)
+        )
         try:
-            target = self._manifests.read(generation)
-            published = self._publisher.publish(
-                lambda head: self._propose(head, target, reason, actor)
+            target = self._core.manifests.read(generation)
+            published = publish(
+                self._publisher.begin(), lambda head: self._propose(head, target, reason, actor)
             )
         finally:
             self._pins.release(pin.name)
@@ -68,16 +70,29 @@ class Rollback:
         recorded = self._event(head, target, reason, actor)
         raw = segments.encode([recorded])
         position = recorded.position
-        path = paths.segment(position, position, self._ids())
+        path = paths.segment(position, position, self._core.ids())
         ref = SegmentRef(path, sha256(raw), len(raw), position, position)
-        put_own(self._publisher.store, path, raw)
+        put_own(self._core.store, path, raw)
+        row = system.segment_row(
+            ref, recorded.received_at, recorded.received_at, target.manifest.position
+        )
+        changes = {system.SEGMENTS: {(ref.first,): (ref.last, row)}}
+        projected = Projected(self._core, changes, (), self._core.clock.now())
+        added = write_files(self._core, projected.files)
+        current = self._core.manifests.contents(head)
         return Proposal(
             kind="rollback",
-            domains=self._domains(head, target, ref, recorded),
+            changes=_mixed(head.manifest.changes, target.manifest.changes) + added.changes,
+            l0=_own(head.manifest.l0) | _not_own(target.manifest.l0),
+            domains=target.manifest.domains,
+            tables={
+                str(table): current.table(str(table), table.manifest())
+                for table in system.OWN_TABLES
+            },
             position=position,
             log_time=recorded.received_at,
             segment=ref,
-            pending=head.manifest.pending_cleanup,
+            pending=left_to_delete(head),
         )
 
     def _event(self, head: Head, target: Head, reason: str, actor: str) -> Recorded:
@@ -86,8 +101,8 @@ class Rollback:
         )
         event = make_event(
             payload,
-            id=self._ids(),
-            time=self._clock.now(),
+            id=self._core.ids(),
+            time=self._core.clock.now(),
             source="arco",
             tenant=head.manifest.tenant_id,
             workspace=head.manifest.workspace_id,
@@ -96,26 +111,27 @@ class Rollback:
         # No batch, so no time of receipt from the store: the log's clock stands still.
         return Recorded(head.manifest.position + 1, head.manifest.log_time, event, payload)
 
-    def _domains(
-        self, head: Head, target: Head, ref: SegmentRef, recorded: Recorded
-    ) -> dict[str, DomainManifest]:
-        """The target's tables, except those of the log itself: it goes on.
 
-        Batches that were consumed stay consumed: one that arrives again must not bring back
-        what is rolled back.
-        """
-        current = self._manifests.domains(head)
-        domains = {name: DomainManifest(name, 0, {}) for name in (*current, "log")}
-        domains.update(self._manifests.domains(target))
-        row = system.segment_row(
-            ref, recorded.received_at, recorded.received_at, target.manifest.position
-        )
-        changes = {system.SEGMENTS: {(ref.first,): (ref.last, row)}}
-        projected = Projected(changes, (), self._ids, self._clock.now())
-        for make in projected.files:
-            put_own(self._publisher.store, *make())
-        log = projected.domains(current)[system.SEGMENTS.domain]
-        for table in system.OWN_TABLES:
-            if table.name in log.tables:
-                domains["log"] = with_table(domains["log"], table.name, log.tables[table.name])
-        return {n: msgspec.structs.replace(d, generation=0) for n, d in domains.items()}
+_OWN = {str(table) for table in system.OWN_TABLES}
+"""The tables of the log itself go on: batches that were consumed stay consumed, so that one
+that arrives again cannot bring back what is rolled back."""
+
+
+def _own(tables: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in tables.items() if name in _OWN}
+
+
+def _not_own(tables: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in tables.items() if name not in _OWN}
+
+
+def _mixed(current: Iterable[ChangesRef], target: Iterable[ChangesRef]) -> tuple[ChangesRef, ...]:
+    """The target's change files, and the current ones for the log's own tables."""
+    refs: dict[str, ChangesRef] = {}
+    chosen = [(ref, _not_own(ref.tables)) for ref in target]
+    chosen += [(ref, _own(ref.tables)) for ref in current]
+    for ref, tables in chosen:
+        both = {**refs[ref.path].tables, **tables} if ref.path in refs else tables
+        if both:
+            refs[ref.path] = msgspec.structs.replace(ref, tables=both)
+    return tuple(refs.values())

@@ -7,6 +7,7 @@ the files that are new in it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -16,14 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.errors import NotFound, NotYet
+from arco.log.contents import TableFiles
 from arco.log.head import Head, Manifests
-from arco.log.manifest import DomainManifest, FileRef, TableManifest
+from arco.log.manifest import Floor
 from arco.state.lookup import look_up, slices
 from arco.state.parquet import Files
-from arco.state.runs import latest, prefix_range
+from arco.state.sorted_rows import latest, prefix_range
 from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
+log = logging.getLogger(__name__)
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -35,7 +38,10 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 class AsOf(msgspec.Struct, frozen=True):
-    """The generation that was current at a time (UTC, without a zone)."""
+    """The generation that was current at a time (UTC, without a zone).
+
+    Where that one was thinned out, the last one before it that is kept, with a warning.
+    """
 
     time: datetime
 
@@ -61,7 +67,7 @@ class Snapshot:
         self._manifests = manifests
         self.files = files
         self.head = head
-        self.domains: dict[str, DomainManifest] = manifests.domains(head)
+        self.contents = manifests.contents(head)
 
     @classmethod
     def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Snapshot:
@@ -76,7 +82,7 @@ class Snapshot:
             case Generation(number):
                 return cls(manifests, files, _numbered(manifests, number))
             case AsOf(time):
-                return cls(manifests, files, _as_of(manifests, time))
+                return _as_of(manifests, files, time)
             case AsOfRow():
                 return _as_of_row(manifests, files, at)
 
@@ -99,18 +105,12 @@ class Snapshot:
     def published_at(self) -> datetime:
         return self.head.manifest.published_at
 
-    def tables(self) -> dict[str, TableManifest]:
+    def tables(self) -> dict[str, TableFiles]:
         """Every table by its name, `domain.table`."""
-        return {
-            f"{domain}.{name}": table
-            for domain, manifest in sorted(self.domains.items())
-            for name, table in sorted(manifest.tables.items())
-        }
+        return self.contents.tables()
 
-    def manifest(self, table: Table[Any]) -> TableManifest:
-        domain = self.domains.get(table.domain)
-        found = None if domain is None else domain.tables.get(table.name)
-        return table.manifest() if found is None else found
+    def manifest(self, table: Table[Any]) -> TableFiles:
+        return self.contents.table(str(table), table.manifest())
 
     def get(self, table: Table[R], *key: Any) -> R | None:
         """One row by its key, reading only the row groups that may hold it."""
@@ -118,28 +118,29 @@ class Snapshot:
 
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never was."""
-        return look_up(self.files, self._refs(table, history), table, key)
+        manifest = self.manifest(table)
+        if not history:
+            return look_up(self.files, manifest.recent(), table, key)
+        return look_up(self.files, manifest.recent(), table, key, manifest.history_since)
 
     def rows(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, or of a longer part of keys, in their order."""
-        found = self.rows_versioned(table, shard)
-        return [row for key in sorted(found) if (row := found[key][1]) is not None]
+        versioned = self.rows_versioned(table, shard)
+        return [row for key in sorted(versioned) if (row := versioned[key][1]) is not None]
 
     def rows_versioned(
         self, table: Table[R], shard: Key, *, history: bool = True
     ) -> dict[Key, Versioned[R]]:
         """The rows of one shard key with their versions; None for those deleted."""
         best: dict[Key, Versioned[R]] = {}
-        for batch in slices(self.files, self._refs(table, history), table, shard):
-            start, end = prefix_range(batch, table.key, shard)
-            for key, found in table.versioned(batch.slice(start, end - start)).items():
-                if key not in best or best[key][0] < found[0]:
-                    best[key] = found
-        return best
-
-    def _refs(self, table: Table[Any], history: bool) -> tuple[FileRef, ...]:
         manifest = self.manifest(table)
-        return manifest.files() if history else manifest.base + manifest.l0
+        refs = manifest.files() if history else manifest.recent()
+        for batch in slices(self.files, refs, table, shard):
+            start, end = prefix_range(batch, table.key, shard)
+            for key, versioned in table.versioned(batch.slice(start, end - start)).items():
+                if key not in best or best[key][0] < versioned[0]:
+                    best[key] = versioned
+        return best
 
     def scan(self, table: Table[Any]) -> pa.Table:
         """All rows of a table, with their versions, in file order."""
@@ -153,14 +154,14 @@ class Snapshot:
         """
         manifest = self.manifest(table)
         newest: dict[Key, Versioned[R]] = {}
-        for ref in manifest.files():
+        for ref in (*manifest.recent(), *manifest.history_since(position)):
             if ref.versions[1] <= position:
                 continue
-            for batch in self.files.batches(ref):
+            for batch in self.files.batches(table, ref):
                 newer = batch.filter(pc.greater(batch.column("row_version"), position))
-                for key, found in table.versioned(newer).items():
-                    if key not in newest or newest[key][0] < found[0]:
-                        newest[key] = found
+                for key, versioned in table.versioned(newer).items():
+                    if key not in newest or newest[key][0] < versioned[0]:
+                        newest[key] = versioned
         for key, (_, row) in newest.items():
             if row is not None:
                 yield key, row
@@ -176,52 +177,68 @@ class Snapshot:
         assert table.history is not None
         column = table.history.column
         manifest = self.manifest(table)
-        old = [ref for ref in manifest.history if ref.day is not None and ref.day >= since.date()]
-        parts = [self.files.table(ref) for ref in (*manifest.base, *manifest.l0, *old)]
+        old = [ref for ref in manifest.history if ref.days and ref.days[1] >= since.date()]
+        parts = [self.files.table(table, ref) for ref in (*manifest.recent(), *old)]
         rows = table.rows_of(latest(parts, table.key, keep_deleted=False)) if parts else ()
         return [row for row in rows if (getattr(row, column) or since) >= since]
 
     def hot(self, table: Table[R]) -> list[R]:
         """All rows that have not left for history: what this costs does not grow with it."""
         manifest = self.manifest(table)
-        parts = [self.files.table(ref) for ref in manifest.base + manifest.l0]
+        parts = [self.files.table(table, ref) for ref in manifest.recent()]
         return list(table.rows_of(latest(parts, table.key, keep_deleted=False))) if parts else []
 
 
-def scan(files: Files, manifest: TableManifest, table: Table[Any]) -> pa.Table:
+def scan(files: Files, manifest: TableFiles, table: Table[Any]) -> pa.Table:
     """The live rows of a table: for each key the newest, tombstones left out."""
-    parts = [files.table(ref) for ref in manifest.files()]
+    parts = [files.table(table, ref) for ref in manifest.files()]
     if not parts:
         return table.schema.empty_table()
     return latest(parts, table.key, keep_deleted=False)
 
 
 def _numbered(manifests: Manifests, number: int) -> Head:
-    found = manifests.find(number) if number >= 0 else None
-    if found is not None:
-        return found
+    generation_head = manifests.find(number) if number >= 0 else None
+    if generation_head is not None:
+        return generation_head
     head = manifests.head()
     if number > head.generation:
         raise NotYet(f"generation {number} does not exist yet; the newest is {head.generation}")
-    raise NotFound(
-        f"generation {number} was collected",
-        hint=f"the oldest that is kept is {manifests.floor()}",
-    )
+    raise NotFound(f"generation {number} was collected", hint=_oldest(manifests.kept()))
 
 
-def _as_of(manifests: Manifests, time: datetime) -> Head:
+def _as_of(manifests: Manifests, files: Files, time: datetime) -> Snapshot:
     head = manifests.head()
     if head.manifest.published_at <= time:
-        return head
-    floor = manifests.floor()
-    after = manifests.first_where(lambda h: h.manifest.published_at > time, floor, head)
+        return Snapshot(manifests, files, head)
+    kept = manifests.kept()
+    after, before = manifests.first_where(lambda h: h.manifest.published_at > time, kept, head)
     assert after is not None
-    if after.generation == floor and floor > 1:
+    if before == 0 and after.generation > 1:
         raise NotFound(
-            f"history before {after.manifest.published_at} was collected",
-            hint=f"the oldest generation that is kept is {floor}",
+            f"history before {after.manifest.published_at} was collected", hint=_oldest(kept)
         )
-    return manifests.read(after.generation - 1)
+    snapshot = Snapshot(manifests, files, manifests.read(before))
+    if after.generation - before > 1:
+        log.warning(
+            "the generation of %s was collected: this is generation %d of %s; the next "
+            "that is kept is %d of %s",
+            time.isoformat(" ", "seconds"),
+            before,
+            snapshot.published_at.isoformat(" ", "seconds"),
+            after.generation,
+            after.manifest.published_at.isoformat(" ", "seconds"),
+        )
+    return snapshot
+
+
+def _oldest(kept: Floor) -> str:
+    oldest = min((*kept.thinned_numbers(), kept.generation))
+    if oldest == kept.generation:
+        return f"the oldest that is kept is {oldest}"
+    return (
+        f"all from {kept.generation} on are kept, and {len(kept.thinned)} older ones, from {oldest}"
+    )
 
 
 def _as_of_row(manifests: Manifests, files: Files, at: AsOfRow[Any]) -> Snapshot:
@@ -229,13 +246,13 @@ def _as_of_row(manifests: Manifests, files: Files, at: AsOfRow[Any]) -> Snapshot
         row = Snapshot(manifests, files, head).get(at.table, *at.key)
         return row is not None and at.holds(row)
 
-    floor = manifests.floor()
-    found = manifests.first_where(holds, floor, manifests.head())
-    if found is None:
+    kept = manifests.kept()
+    first, before = manifests.first_where(holds, kept, manifests.head())
+    if first is None:
         raise NotYet(f"not yet: {at.what}", retry_after_s=1.0)
-    if found.generation == floor > 1:
+    if first.generation - before > 1:
         raise NotFound(
             f"the generation of this was collected: {at.what}",
-            hint=f"it held at the oldest generation that is kept already, {floor}",
+            hint=f"generation {first.generation} is the first after it that is kept",
         )
-    return Snapshot(manifests, files, found)
+    return Snapshot(manifests, files, first)

@@ -8,9 +8,12 @@ is given the files, fetched and verified here, and nothing else.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +22,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from arco.columns.quoting import literal, quoted
 from arco.errors import Invalid
-from arco.log.manifest import FileRef, TableManifest
+from arco.log.contents import TableFiles
+from arco.log.manifest import FileRef
 from arco.state.snapshot import Snapshot
-from arco.state.sqlprocess import MIB, Query, SqlLimits, SqlProcess, UnknownTable
+from arco.state.sqlprocess import MIB, SqlLimits, SqlProcess, SqlQuery, UnknownTable
 from arco.state.table import Table
 from arco.storage.parallel import each
 
@@ -30,6 +35,8 @@ __all__ = ["SqlEngine", "SqlLimits", "SqlResult"]
 
 IDLE_PROCESSES = 2
 """So many are kept for the next queries; each has some 200 MiB."""
+KEPT_BYTES = 1 << 30
+"""So many bytes of fetched files are kept for the next queries."""
 DUCKDB_SHARE = 0.8
 """How much of a query's memory DuckDB may manage: it reports that itself, in words."""
 
@@ -42,7 +49,8 @@ class SqlResult(msgspec.Struct, frozen=True):
 
 
 class SqlEngine:
-    """Runs queries. Fetched files stay in a temporary directory until `close`."""
+    """Runs queries. Of the files that no query uses, the last used ones stay in a temporary
+    directory, up to `KEPT_BYTES`."""
 
     def __init__(
         self,
@@ -54,18 +62,20 @@ class SqlEngine:
 
         `process` was started earlier, to have it ready when the first query comes.
         """
-        self._declared = {str(table): table.manifest() for table in tables}
+        self._declared = {str(table): table for table in tables}
         self.limits = limits or SqlLimits()
-        self._dir = tempfile.TemporaryDirectory(prefix="arco-sql-")
-        self._idle = [] if process is None else [process]
+        self.folder = tempfile.TemporaryDirectory(prefix="arco-sql-")
+        self.idle = [] if process is None else [process]
         self._lock = threading.Lock()
+        self._used: Counter[Path] = Counter()
+        """How many queries use a file now."""
 
     def close(self) -> None:
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle, self.idle = self.idle, []
         for process in idle:
             process.close()
-        self._dir.cleanup()
+        self.folder.cleanup()
 
     def __enter__(self) -> SqlEngine:
         return self
@@ -77,23 +87,27 @@ class SqlEngine:
         """Run one SELECT. Raises Invalid for anything else, and for what DuckDB refuses."""
         limits = limits or self.limits
         _check_text(sql)
-        known = {**self._declared, **snapshot.tables()}
-        tables = _named(known, sql)
-        with self._process(limits) as process:
+        table_names = sorted({*self._declared, *snapshot.contents.names()})
+        tables = {name: self._table(snapshot, name) for name in _named(table_names, sql)}
+        with self.process(limits) as process, self._using(tables):
             self._fetch(snapshot, tables)
             views = [self._view(name, manifest) for name, manifest in tables.items()]
             setup = [*views, *self._lock_down(tables, limits)]
             try:
-                raw = process.run(Query(sql, setup), limits)
+                raw = process.run(SqlQuery(sql, setup), limits)
             except UnknownTable as error:
-                hint = f"the tables are {', '.join(known)}"
+                hint = f"the tables are {', '.join(table_names)}"
                 raise Invalid(error.message, hint=hint) from None
         table = pa.ipc.open_stream(pa.py_buffer(raw)).read_all()
         more = table.num_rows > limits.rows
         return SqlResult(table.slice(0, limits.rows), more, snapshot.generation)
 
+    def _table(self, snapshot: Snapshot, name: str) -> TableFiles:
+        declared = self._declared.get(name)
+        return snapshot.contents.table(name, None if declared is None else declared.manifest())
+
     @contextmanager
-    def _process(self, limits: SqlLimits) -> Iterator[SqlProcess]:
+    def process(self, limits: SqlLimits) -> Iterator[SqlProcess]:
         """A process that nobody uses. It starts while the files are fetched."""
         process = self._take(limits)
         try:
@@ -103,7 +117,7 @@ class SqlEngine:
 
     def _take(self, limits: SqlLimits) -> SqlProcess:
         with self._lock:
-            process = self._idle.pop() if self._idle else None
+            process = self.idle.pop() if self.idle else None
         if process is not None and process.has_room(limits):
             return process
         if process is not None:
@@ -113,37 +127,62 @@ class SqlEngine:
     def _give_back(self, process: SqlProcess, limits: SqlLimits) -> None:
         if process.has_room(limits):
             with self._lock:
-                if len(self._idle) < IDLE_PROCESSES:
-                    self._idle.append(process)
+                if len(self.idle) < IDLE_PROCESSES:
+                    self.idle.append(process)
                     return
         process.close()
 
-    def _fetch(self, snapshot: Snapshot, tables: dict[str, TableManifest]) -> None:
-        wanted = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
+    @contextmanager
+    def _using(self, tables: dict[str, TableFiles]) -> Iterator[None]:
+        """While this lasts, the files of these tables stay, once they are there."""
+        files = [self._path(ref) for manifest in tables.values() for ref in manifest.files()]
+        with self._lock:
+            self._used.update(files)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._used.subtract(files)
+                self._used += Counter()  # drops what is zero
+                for file in files:
+                    if file.exists():
+                        os.utime(file)
+                self._remove_unused()
+
+    def _remove_unused(self) -> None:
+        kept = [(file.stat(), file) for file in Path(self.folder.name).glob("*.parquet")]
+        excess = sum(status.st_size for status, _ in kept) - KEPT_BYTES
+        for status, file in sorted(kept, key=lambda item: item[0].st_mtime_ns):
+            if excess > 0 and file not in self._used:
+                file.unlink(missing_ok=True)
+                excess -= status.st_size
+
+    def _fetch(self, snapshot: Snapshot, tables: dict[str, TableFiles]) -> None:
+        missing = [r for m in tables.values() for r in m.files() if not self._path(r).exists()]
 
         def fetch(ref: FileRef) -> None:
             partial = self._path(ref).with_suffix(f".{threading.get_ident()}")
             partial.write_bytes(snapshot.files.raw(ref))
             partial.rename(self._path(ref))
 
-        each(snapshot.files.store, fetch, wanted)
+        each(snapshot.files.store, fetch, missing)
 
     def _path(self, ref: FileRef) -> Path:
-        return Path(self._dir.name) / f"{ref.sha256}.parquet"
+        return Path(self.folder.name) / f"{ref.sha256}.parquet"
 
-    def _view(self, name: str, manifest: TableManifest) -> str:
-        domain, table = (_quoted(part) for part in name.split("."))
+    def _view(self, name: str, manifest: TableFiles) -> str:
+        domain, table = (quoted(part) for part in name.split("."))
         body = self._select(manifest) if manifest.files() else _no_rows(manifest)
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE VIEW {domain}.{table} AS {body}"
 
-    def _select(self, manifest: TableManifest) -> str:
+    def _select(self, manifest: TableFiles) -> str:
         """For each key the newest row: L0 before the base, the base before history.
 
         The few recent rows are deduplicated; the base is only checked against them. A
         key that was used again after its row had left is in history too.
         """
-        columns = ", ".join([*(_quoted(c.name) for c in manifest.columns), "row_version"])
-        keys = [_quoted(k) for k in manifest.key]
+        columns = ", ".join([*(quoted(c.name) for c in manifest.columns), "row_version"])
+        keys = [quoted(k) for k in manifest.key]
         newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY row_version DESC)"
         named = {"l0": manifest.l0, "base": manifest.base, "history": manifest.history}
         levels: dict[str, str] = {}
@@ -165,14 +204,28 @@ class SqlEngine:
         named_rows = ", ".join(f"{level} AS ({rows})" for level, rows in levels.items())
         return f"WITH {named_rows} {' UNION ALL '.join(parts)}"
 
-    def _read(self, manifest: TableManifest, refs: tuple[FileRef, ...]) -> str:
+    def _read(self, manifest: TableFiles, refs: tuple[FileRef, ...]) -> str:
         """The files' rows, with every column of the table: older files may lack some."""
-        paths = ", ".join(f"'{self._path(ref)}'" for ref in refs)
-        files = f"SELECT * FROM read_parquet([{paths}], union_by_name=true)"
-        return f"({files} UNION ALL BY NAME {_no_rows(manifest)})"
+        parts = [_no_rows(manifest)]
+        own = [ref for ref in refs if not ref.table]
+        if own:
+            parts.append(f"SELECT * FROM read_parquet([{self._paths(own)}], union_by_name=true)")
+        shared = [ref for ref in refs if ref.table]
+        if shared:
+            # A change file has rows of several tables, each a JSON object.
+            shape = json.dumps({c.name: _duckdb_type(c.type) for c in manifest.columns})
+            parts.append(
+                f"SELECT unnest(json_transform(row, {literal(shape)})), row_version, _deleted "
+                f"FROM read_parquet([{self._paths(shared)}]) "
+                f'WHERE "table" = {literal(shared[0].table)}'
+            )
+        return f"({' UNION ALL BY NAME '.join(parts)})"
 
-    def _lock_down(self, tables: dict[str, TableManifest], limits: SqlLimits) -> list[str]:
-        allowed = ", ".join(f"'{self._path(r)}'" for m in tables.values() for r in m.files())
+    def _paths(self, refs: Sequence[FileRef]) -> str:
+        return ", ".join(literal(str(self._path(ref))) for ref in refs)
+
+    def _lock_down(self, tables: dict[str, TableFiles], limits: SqlLimits) -> list[str]:
+        allowed = self._paths([ref for table in tables.values() for ref in table.files()])
         return [
             f"SET memory_limit='{int(limits.memory_mib * MIB * DUCKDB_SHARE)}B'",
             "SET temp_directory=''",
@@ -190,14 +243,14 @@ def _check_text(sql: str) -> None:
         raise Invalid(f"the query has text that UTF-8 cannot hold: {error}") from None
 
 
-def _named(known: dict[str, TableManifest], sql: str) -> dict[str, TableManifest]:
+def _named(names: Sequence[str], sql: str) -> list[str]:
     """The tables whose name occurs in the text of a query: at worst, one too many."""
     words = set(re.findall(r"\w+", sql.lower()))
-    return {n: manifest for n, manifest in known.items() if n.partition(".")[2] in words}
+    return [name for name in names if name.partition(".")[2] in words]
 
 
-def _no_rows(manifest: TableManifest) -> str:
-    columns = [f"NULL::{_duckdb_type(c.type)} AS {_quoted(c.name)}" for c in manifest.columns]
+def _no_rows(manifest: TableFiles) -> str:
+    columns = [f"NULL::{_duckdb_type(c.type)} AS {quoted(c.name)}" for c in manifest.columns]
     return f"SELECT {', '.join(columns)}, NULL::BIGINT AS row_version WHERE false"
 
 
@@ -218,7 +271,3 @@ def _duckdb_type(arrow: str) -> str:
     if arrow.startswith("list<"):
         return _duckdb_type(arrow.removesuffix(">").partition(": ")[2]) + "[]"
     return _DUCKDB.get(arrow, "VARCHAR")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -49,7 +49,7 @@ class SqlLimits(msgspec.Struct, frozen=True):
     """Of the rows that are returned."""
 
 
-class Query(msgspec.Struct, frozen=True):
+class SqlQuery(msgspec.Struct, frozen=True):
     sql: str
     setup: list[str]
     """Statements that make the tables, and lock the connection."""
@@ -68,7 +68,7 @@ class SqlProcess:
         """What it has in memory before the first query."""
         environment = {k: v for k in KEPT_VARIABLES if (v := os.environ.get(k)) is not None}
         try:
-            self._child = subprocess.Popen(
+            self.child = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, str(writing), json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -80,13 +80,13 @@ class SqlProcess:
             )
         except OSError as error:
             self._answers.close()
-            raise Unavailable(f"the process for queries did not start: {error}") from error
+            raise Unavailable(f"the query process did not start: {error}") from error
         finally:
             os.close(writing)
 
     @property
     def alive(self) -> bool:
-        return self._child.poll() is None
+        return self.child.poll() is None
 
     def has_room(self, limits: SqlLimits) -> bool:
         """Whether it can run another query: an allocator may keep what earlier ones have freed."""
@@ -94,14 +94,14 @@ class SqlProcess:
             return False
         return not self._ready or self._memory() <= self._base + limits.memory_mib * MIB // 2
 
-    def run(self, query: Query, limits: SqlLimits) -> bytes:
+    def run(self, query: SqlQuery, limits: SqlLimits) -> bytes:
         """The result as an Arrow IPC stream, with one row more than the limit if there is one.
 
         Raises Unavailable for time; Invalid for memory, for size, and for what DuckDB
         refuses. A failure that is none of DuckDB's own ends the process.
         """
         try:
-            self._start()
+            self.start()
             return self._ask(query, limits)
         except BaseException as error:
             if not isinstance(error, QueryRefused):
@@ -110,28 +110,28 @@ class SqlProcess:
 
     def close(self) -> None:
         """Kill the child. Nothing of it is worth keeping."""
-        self._child.kill()
-        self._child.wait()
+        self.child.kill()
+        self.child.wait()
         with contextlib.suppress(OSError):
-            assert self._child.stdin is not None
-            self._child.stdin.close()
+            assert self.child.stdin is not None
+            self.child.stdin.close()
         self._answers.close()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         if self._ready:
             return
         deadline = self._clock.monotonic() + START_TIMEOUT_S
         while (frame := sqlframes.unpack(self._buffer)) is None:
             if not self._wait(deadline):
                 raise Unavailable(
-                    f"the process for queries did not start within {START_TIMEOUT_S:g} s",
+                    f"the query process did not start within {START_TIMEOUT_S:g} s",
                     hint="the machine is busy; try again",
                 )
         assert frame[0] == sqlframes.READY
         self._base = self._memory()
         self._ready = True
 
-    def _ask(self, query: Query, limits: SqlLimits) -> bytes:
+    def _ask(self, query: SqlQuery, limits: SqlLimits) -> bytes:
         memory = limits.memory_mib * MIB
         allowed = self._base + memory
         deadline = self._clock.monotonic() + limits.timeout_s
@@ -164,10 +164,10 @@ class SqlProcess:
                 raise _too_large(limits)
 
     def _send(self, request: dict[str, Any]) -> None:
-        assert self._child.stdin is not None
+        assert self.child.stdin is not None
         try:
-            self._child.stdin.write(sqlframes.pack(sqlframes.REQUEST, json.dumps(request).encode()))
-            self._child.stdin.flush()
+            self.child.stdin.write(sqlframes.pack(sqlframes.REQUEST, json.dumps(request).encode()))
+            self.child.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
 
@@ -188,16 +188,16 @@ class SqlProcess:
     def _memory(self) -> int:
         """What the child has in memory; 0 where the system does not tell."""
         try:
-            with open(f"/proc/{self._child.pid}/statm", "rb") as file:
+            with open(f"/proc/{self.child.pid}/statm", "rb") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return 0
 
     def _ended(self) -> Exception:
-        code = self._child.wait()
+        code = self.child.wait()
         if not self._ready:
             return Unavailable(
-                f"the process for queries ended while it started (exit code {code})",
+                f"the query process ended while starting (exit code {code})",
                 hint="check that duckdb and pyarrow can be imported",
             )
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -230,19 +230,19 @@ def _refusal(answer: dict[str, str], limits: SqlLimits) -> Exception:
 def _too_long(limits: SqlLimits) -> Unavailable:
     return Unavailable(
         f"the query took longer than {limits.timeout_s:g} s",
-        hint="ask for less, or raise the limit",
+        hint="query fewer rows, or raise the limit",
     )
 
 
 def _too_much_memory(limits: SqlLimits) -> Invalid:
     return Invalid(
         f"the query needed more than {limits.memory_mib} MiB of memory",
-        hint="ask for less: fewer columns, smaller values, a smaller join",
+        hint="query fewer columns, smaller values, or a smaller join",
     )
 
 
 def _too_large(limits: SqlLimits) -> Invalid:
     return Invalid(
         f"the result is larger than {limits.result_mib} MiB",
-        hint="ask for fewer rows or columns",
+        hint="select fewer rows or columns",
     )

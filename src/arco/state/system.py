@@ -17,13 +17,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from arco.log.envelope import Payload, encode_payload
 from arco.log.manifest import SegmentRef
-from arco.state.fold import Change, Emit, Fact, Put, Rows, Stage
+from arco.state.fold import Chain, Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.table import History, Key, Row, Table, Versioned
 
+OutcomeStatus = Literal["applied", "refused"]
 REMEMBERED = timedelta(days=1)
 
 
@@ -39,8 +40,7 @@ class OutcomeRow(Row, frozen=True):
     idempotency_key: str
     event_id: str
     type: str
-    status: str
-    """applied or refused"""
+    status: OutcomeStatus
     code: str
     message: str
     decided_at: datetime
@@ -56,6 +56,8 @@ class SegmentRow(Row, frozen=True):
     last_received_at: datetime
     rolled_back_to: int | None = None
     """Of a rollback, the last position that still counts before it."""
+    joined_at: datetime | None = None
+    """Of a segment that was joined from several, when that was."""
 
 
 class BatchRow(Row, frozen=True):
@@ -94,6 +96,13 @@ BATCHES = Table(
     history=History("consumed_at", timedelta(hours=1)),
 )
 OWN_TABLES = (SEGMENTS, BATCHES)
+
+
+def all_tables(chain: Chain) -> tuple[Table[Any], ...]:
+    """The tables of a chain's domains, and those that commits themselves keep."""
+    return (*chain.tables, *OWN_TABLES)
+
+
 """Written by commits, not by folds: a rebuild and a rollback leave them as they are."""
 
 
@@ -102,7 +111,7 @@ class Decided(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "log.decided"
     command: str
-    status: str
+    status: OutcomeStatus
     code: str = ""
     message: str = ""
 
@@ -122,17 +131,17 @@ def fingerprint(payload: Payload) -> str:
     ).hexdigest()
 
 
-def _by_idempotency_key(fact: Fact) -> Key:
-    return (fact.idempotency_key,)
+def _by_idempotency_key(fact: Fact, payload: Payload) -> str:
+    return fact.idempotency_key
 
 
 def admission(commands: Iterable[type[Payload]]) -> Stage:
     """The first stage: each command goes on to the domains once."""
-    keys = dict.fromkeys(commands, _by_idempotency_key)
-    return Stage("commands", (COMMANDS,), keys, _admit)
+    on = [On(command, _by_idempotency_key, _admit) for command in commands]
+    return Stage("commands", (COMMANDS,), on)
 
 
-def _admit(rows: Rows, fact: Fact) -> Iterator[Change]:
+def _admit(rows: Rows, fact: Fact, command: Payload) -> Iterator[Change]:
     if rows.get(COMMANDS, fact.idempotency_key) is not None:
         return
     yield Put(
@@ -140,32 +149,30 @@ def _admit(rows: Rows, fact: Fact) -> Iterator[Change]:
         CommandRow(
             fact.idempotency_key,
             fact.id,
-            fact.payload.TYPE,
-            fingerprint(fact.payload),
+            command.TYPE,
+            fingerprint(command),
             fact.received_at,
         ),
     )
-    yield Emit(fact.payload)
+    yield Emit(command)
 
 
-def _record(rows: Rows, fact: Fact) -> Iterator[Change]:
-    match fact.payload:
-        case Decided() as decided:
-            yield Put(
-                OUTCOMES,
-                OutcomeRow(
-                    fact.idempotency_key,
-                    fact.id,
-                    decided.command,
-                    decided.status,
-                    decided.code,
-                    decided.message,
-                    fact.received_at,
-                ),
-            )
+def _record(rows: Rows, fact: Fact, decided: Decided) -> Iterator[Change]:
+    yield Put(
+        OUTCOMES,
+        OutcomeRow(
+            fact.idempotency_key,
+            fact.id,
+            decided.command,
+            decided.status,
+            decided.code,
+            decided.message,
+            fact.received_at,
+        ),
+    )
 
 
-OUTCOME_STAGE = Stage("outcomes", (OUTCOMES,), {Decided: _by_idempotency_key}, _record)
+OUTCOME_STAGE = Stage("outcomes", (OUTCOMES,), [On(Decided, _by_idempotency_key, _record)])
 
 
 def segment_row(

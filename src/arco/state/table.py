@@ -5,13 +5,17 @@ shard key. The Arrow schema, the order of rows in files, the bucket of a row and
 the conversion between rows and columns are derived from the declaration.
 
 The shard key is made of the key's leading columns. Its hash picks one of 256
-logical buckets; files are sorted by bucket, then by key. Besides the declared
+logical buckets; files are sorted by bucket, then by key. A shard key that may have very
+many rows (an asset, with its partitions) is *spread*: the column after it picks one of so
+many neighbouring buckets, and no single bucket holds all of them. Besides the declared
 columns every file has `row_version` (the position of the event that last changed
 the row), `_deleted` (a tombstone) and `_bucket`.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 import operator
 import types
 import typing
@@ -22,14 +26,15 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from arco.errors import Invalid
+from arco.epoch import EPOCH
+from arco.errors import Corrupt, Invalid
+from arco.log.contents import TableFiles
 from arco.log.manifest import ColumnSpec, TableManifest
-from arco.state.columns import values_of
+from arco.state.arrow_columns import values_of
 
 BUCKETS = 256
-EPOCH = datetime(1970, 1, 1)
-SYSTEM_COLUMNS = ("row_version", "_deleted", "_bucket")
 
 Key = tuple[Any, ...]
 
@@ -67,6 +72,7 @@ class Table(Generic[R]):
         *,
         key: Sequence[str],
         shard: int = 1,
+        spread: int = 1,
         history: History | None = None,
     ) -> None:
         self.domain = domain
@@ -74,12 +80,17 @@ class Table(Generic[R]):
         self.row = row
         self.key = tuple(key)
         self.shard = shard
+        self.spread = spread
         self.history = history
         self.columns = tuple(row.__struct_fields__)
         hints = typing.get_type_hints(row)
         self._types = {column: _arrow_type(hints[column]) for column in self.columns}
         self._maps = {c for c, t in self._types.items() if pa.types.is_map(t)}
+        self._members = {
+            c: _Members(f"{self}.{c}", hints[c]) for c in self.columns if _is_enum(hints[c])
+        }
         self._defaults = _defaults(row)
+        self._converted = self._maps | self._members.keys() | self._defaults.keys()
         self.schema = pa.schema(
             [pa.field(c, self._types[c]) for c in self.columns]
             + [("row_version", pa.int64()), ("_deleted", pa.bool_()), ("_bucket", pa.uint8())]
@@ -87,6 +98,10 @@ class Table(Generic[R]):
         self._shard_is_text = shard == 1 and self._types[self.key[0]] == pa.string()
         self._key_getters = [operator.attrgetter(c) for c in self.key]
         self._ints = [c for c in self.columns if self._types[c] == pa.int64()]
+        specs = tuple(ColumnSpec(c, str(self._types[c])) for c in self.columns)
+        self._manifest = TableManifest(specs, self.key, self.shard)
+        self._decoder = msgspec.json.Decoder(row)
+        self._floats = [c for c in self.columns if pa.types.is_floating(self._types[c])]
         self._check()
 
     def _check(self) -> None:
@@ -94,6 +109,8 @@ class Table(Generic[R]):
             raise Invalid(f"{self}: the key {self.key} must be the first columns of {self.row}")
         if not 1 <= self.shard <= len(self.key):
             raise Invalid(f"{self}: the shard key is 1 to {len(self.key)} leading key columns")
+        if not 1 <= self.spread <= BUCKETS or (self.spread > 1 and self.shard == len(self.key)):
+            raise Invalid(f"{self}: what spreads a shard key is the key's next column")
         allowed = (pa.string(), pa.int64())
         if any(self._types[c] not in allowed for c in self.key):
             raise Invalid(f"{self}: key columns are text or integers")
@@ -116,31 +133,69 @@ class Table(Generic[R]):
 
     def bucket(self, key: Key) -> int:
         if self._shard_is_text:  # of most tables, and this is asked for every row
-            return bucket_of(key[0])
-        return bucket_of(shard_text(key[: self.shard]))
+            first = bucket_of(key[0])
+        else:
+            first = bucket_of(shard_text(key[: self.shard]))
+        if self.spread == 1:
+            return first
+        return (first + bucket_of(str(key[self.shard])) % self.spread) % BUCKETS
+
+    def buckets(self, prefix: Key) -> Sequence[int]:
+        """Where rows may lie whose keys start with `prefix`: a shard key, or more of a key."""
+        if self.spread == 1 or len(prefix) > self.shard:
+            return (self.bucket(prefix),)
+        first = bucket_of(shard_text(prefix))
+        return [(first + i) % BUCKETS for i in range(self.spread)]
 
     def manifest(self) -> TableManifest:
         """An empty table, as the domain manifest describes it."""
-        columns = tuple(ColumnSpec(c, str(self._types[c])) for c in self.columns)
-        return TableManifest(columns, self.key, self.shard)
+        return self._manifest
+
+    def no_files(self) -> TableFiles:
+        """An empty table, as readers see it."""
+        return TableFiles(self._manifest.columns, self.key, self.shard)
 
     def to_arrow(self, rows: Mapping[Key, Versioned[R]]) -> pa.Table:
         """Rows and tombstones as columns, in file order."""
-        order = sorted([(self.bucket(key), key) for key in rows])
         nothing = (None,) * (len(self.columns) - len(self.key))
-        values = []
-        for bucket, key in order:
-            version, row = rows[key]
-            cells = key + nothing if row is None else msgspec.structs.astuple(row)
-            values.append((*cells, version, row is None, bucket))
-        columns = zip(*values, strict=True) if values else [()] * len(self.schema)
-        arrays = map(self._array, self.schema, columns)
-        return pa.table(list(arrays), schema=self.schema)
+        as_tuple = msgspec.structs.astuple
+        values = [
+            (*(key + nothing if row is None else as_tuple(row)), version, row is None)
+            for key, (version, row) in rows.items()
+        ]
+        columns: list[Sequence[Any]] = [*zip(*values, strict=True)]
+        if not values:
+            columns = [()] * (len(self.schema) - 1)
+        columns.append(tuple(map(self.bucket, rows)))
+        table = pa.table(list(map(self._array, self.schema, columns)), schema=self.schema)
+        order = [(column, "ascending") for column in ("_bucket", *self.key)]
+        return table.take(pc.sort_indices(table, sort_keys=order))
 
     def _array(self, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         if field.name in self._maps:
             values = [None if v is None else sorted(v.items()) for v in values]
         return pa.array(values, field.type)
+
+    def fits_json(self, rows: Iterable[Versioned[R]]) -> bool:
+        """Whether JSON can hold all values: it has no number that is not finite."""
+        return not self._floats or all(
+            row is None or math.isfinite(getattr(row, column) or 0.0)
+            for _, row in rows
+            for column in self._floats
+        )
+
+    def to_json(self, key: Key, row: R | None) -> bytes:
+        """A row, or the key of one that was deleted."""
+        if row is not None:
+            return msgspec.json.encode(row)
+        return msgspec.json.encode(dict(zip(self.key, key, strict=True)))
+
+    def from_json(self, text: str, deleted: bool) -> tuple[Key, R | None]:
+        if not deleted:
+            row = self._decoder.decode(text)
+            return self.key_of(row), row
+        values = msgspec.json.decode(text)
+        return tuple(values[column] for column in self.key), None
 
     def row_at(self, batch: pa.RecordBatch, i: int) -> R:
         """One row of a file. Columns that the file does not have yet get their defaults."""
@@ -157,7 +212,9 @@ class Table(Generic[R]):
             return lambda i: self._defaults.get(column)
         array = batch.column(at)
         if array.null_count == 0 and array.type in (pa.string(), pa.int64()):
-            return values_of(array).__getitem__
+            value = values_of(array).__getitem__
+            members = self._members.get(column)
+            return value if members is None else lambda i: members[value(i)]
         if array.null_count == 0 and array.type == _ARROW[datetime]:
             moments = values_of(array.view(pa.int64()))
             return lambda i: EPOCH + timedelta(microseconds=moments[i])
@@ -170,7 +227,9 @@ class Table(Generic[R]):
                 columns.append([self._defaults.get(column)] * table.num_rows)
             else:
                 values = _pylist(table.column(column))
-                columns.append([self._value(column, v) for v in values])
+                if column in self._converted:
+                    values = [self._value(column, v) for v in values]
+                columns.append(values)
         return map(self.row, *columns)
 
     def versioned(self, table: pa.Table | pa.RecordBatch) -> dict[Key, Versioned[R]]:
@@ -187,7 +246,27 @@ class Table(Generic[R]):
     def _value(self, column: str, value: Any) -> Any:
         if value is None and column in self._defaults:
             return self._defaults[column]
+        if value is not None and column in self._members:
+            return self._members[column][value]
         return dict(value) if column in self._maps and value is not None else value
+
+
+class _Members(dict[str, enum.StrEnum]):
+    """The members of an enumeration by their text, as rows of files have it."""
+
+    def __init__(self, column: str, members: type[enum.StrEnum]) -> None:
+        super().__init__((member.value, member) for member in members)
+        self._column = column
+
+    def __missing__(self, text: str) -> enum.StrEnum:
+        raise Corrupt(
+            f"{self._column} is {text!r}, which this program does not know",
+            hint="read the workspace with the program that wrote it, or a newer one",
+        )
+
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, enum.StrEnum)
 
 
 def shard_text(parts: Sequence[object]) -> str:
@@ -223,10 +302,14 @@ _ARROW: dict[Any, pa.DataType] = {
 def _arrow_type(hint: Any) -> pa.DataType:
     if hint in _ARROW:
         return _ARROW[hint]
+    if _is_enum(hint):
+        return pa.string()
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal and all(isinstance(a, str) for a in args):
+        return pa.string()
     if origin in (types.UnionType, typing.Union):
-        (inner,) = [a for a in args if a is not type(None)]
-        return _arrow_type(inner)
+        (inner,) = {_arrow_type(a) for a in args if a is not type(None)}
+        return inner
     if origin in (list, tuple):
         return pa.list_(_arrow_type(args[0]))
     if origin is dict:
@@ -236,10 +319,10 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 def _defaults(row: type[Row]) -> dict[str, Any]:
     """Defaults for columns that a file lacks, or in which it has null."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for field in msgspec.structs.fields(row):
         if field.default is not msgspec.NODEFAULT:
-            found[field.name] = field.default
+            defaults[field.name] = field.default
         elif field.default_factory is not msgspec.NODEFAULT:
-            found[field.name] = field.default_factory()
-    return found
+            defaults[field.name] = field.default_factory()
+    return defaults

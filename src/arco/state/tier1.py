@@ -5,8 +5,9 @@ callers share commits: whoever wins takes the whole inbox, and each finds its ow
 outcome under its idempotency key, whoever committed it.
 
 A command is folded over the newest snapshot before it is appended, by the same
-fold that will decide it. One that cannot succeed is refused there and leaves no
-trace. One that passes may still lose a race; then the log has it, and its refusal.
+fold that will decide it. One that cannot succeed, or cannot be folded, is refused there
+and leaves no trace. One that passes may still lose a race; then the log has it, and its
+refusal.
 """
 
 from __future__ import annotations
@@ -17,16 +18,14 @@ from typing import Any
 import msgspec
 
 from arco.errors import ClockSkew, Conflict, Corrupt, Refused
-from arco.log.append import Ledger
-from arco.log.commit import Committer
 from arco.log.envelope import Event, Payload, Recorded
-from arco.log.head import Head, Manifests
+from arco.log.head import Head
+from arco.state.core import Core
 from arco.state.fold import Chain, fold
-from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
 from arco.state.system import COMMANDS, OUTCOMES, REMEMBERED, OutcomeRow, fingerprint
 from arco.state.table import Key, Table, Versioned
-from arco.storage.store_clock import StoreClock
+from arco.state.writer import LogWriter
 
 Build = Callable[[Snapshot], Payload]
 
@@ -40,21 +39,13 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class Tier1:
-    def __init__(
-        self,
-        ledger: Ledger,
-        committer: Committer,
-        manifests: Manifests,
-        files: Files,
-        chain: Chain,
-        store_clock: StoreClock,
-    ) -> None:
-        self._ledger = ledger
-        self._committer = committer
-        self._manifests = manifests
-        self._files = files
+    def __init__(self, core: Core, writer: LogWriter, chain: Chain) -> None:
+        self._ledger = writer.ledger
+        self._committer = writer.committer
+        self._manifests = core.manifests
+        self._files = core.files
+        self._store_clock = core.store_clock
         self._chain = chain
-        self._store_clock = store_clock
 
     def execute(
         self,
@@ -95,23 +86,24 @@ class Tier1:
             raise ClockSkew(
                 f"the command is in the inbox (batch {batch}), and another process will decide "
                 f"it: {error.message}",
-                hint="set the clock, and look what became of the command before you repeat it",
+                hint="set the clock, and look up the outcome of the command before you repeat it",
             ) from error
 
     def _remembered(self, at: Snapshot, key: str) -> bool:
         """Whether the fold knows a key; one that it has forgotten is as good as new."""
-        outcome = at.get(OUTCOMES, key)
+        # What has left for history was forgotten before: there is nothing to look for.
+        _, outcome = at.versioned(OUTCOMES, (key,), history=False)
         return outcome is not None and outcome.decided_at >= self._store_clock.now() - REMEMBERED
 
     def _before_admission(self, snapshot: Snapshot, key: str) -> Snapshot:
-        position, _ = snapshot.versioned(COMMANDS, (key,))
-        admitted = self._manifests.first_where(
+        position, _ = snapshot.versioned(COMMANDS, (key,), history=False)
+        admitted, before = self._manifests.first_where(
             lambda head: head.manifest.position >= position,
-            self._manifests.floor(),
+            self._manifests.kept(),
             snapshot.head,
         )
         assert admitted is not None
-        earlier = self._manifests.find(admitted.generation - 1)
+        earlier = self._manifests.find(before)
         # After a restore there is nothing earlier: names that still mean the same will do.
         return snapshot if earlier is None else Snapshot(self._manifests, self._files, earlier)
 
@@ -119,12 +111,20 @@ class Tier1:
         manifest = at.head.manifest
         recorded = Recorded(manifest.position + 1, manifest.log_time, event, payload)
         folded = fold(self._chain, _Committed(at), [recorded])
+        for failure in folded.failures:
+            raise Refused(
+                "cannot_be_folded",
+                f"the command was not recorded: its effect cannot be computed; stage "
+                f"{failure.stage!r} failed on {failure.type} with {failure.error}",
+                hint="this is a bug in arco; report it with the traceback in the log output",
+            )
         _, outcome = folded.changes.get(OUTCOMES, {}).get((event.key,), (0, None))
         if outcome is not None:
             _raise_if_refused(outcome)
 
     def _answer(self, at: Snapshot, payload: Payload, key: str, event_id: str) -> Acknowledged:
-        admitted, outcome = at.get(COMMANDS, key), at.get(OUTCOMES, key)
+        _, admitted = at.versioned(COMMANDS, (key,), history=False)
+        _, outcome = at.versioned(OUTCOMES, (key,), history=False)
         if admitted is None or outcome is None:
             raise Corrupt(
                 f"command {key} was committed in generation {at.generation} without an outcome",
@@ -151,8 +151,8 @@ class _Committed:
         self._snapshot = snapshot
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
-        found = self._snapshot.versioned(table, key, history=False)
-        return found if found[0] else None
+        versioned = self._snapshot.versioned(table, key, history=False)
+        return versioned if versioned[0] else None
 
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
         yield from self._snapshot.rows_versioned(table, shard, history=False).items()

@@ -21,21 +21,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from arco.log.manifest import FileRef, TableManifest
-from arco.log.publish import Domains
-from arco.state.columns import values_of
+from arco.log.contents import TableFiles
+from arco.log.manifest import FileRef
+from arco.state.arrow_columns import values_of
+from arco.state.changes import Changes
 from arco.state.lookup import look_up
 from arco.state.parquet import Files, one_batch, real_bytes
 from arco.state.rewrite import only_grew
-from arco.state.runs import bucket_slice, latest, prefix_range
+from arco.state.sorted_rows import bucket_slice, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
-
-Changes = Mapping[Table[Any], Mapping[Key, Versioned[Any]]]
 
 LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
@@ -43,7 +42,7 @@ ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
 SWEEP = 48
 """After so many commits what was not looked at is dropped."""
-LARGE = 4_096
+LARGE = 1_024
 """A bucket of so many rows is worth reducing to the hashes of its keys."""
 SETTLED = 250
 """So many changed rows of a bucket are worth turning into columns."""
@@ -96,9 +95,9 @@ class _Bucket:
 
     def find(self, key: Key) -> int:
         """The index of a key among the columns, or -1."""
-        wanted = _hash(key)
-        at = bisect_left(self._hashes, wanted)
-        while at < len(self._hashes) and self._hashes[at] == wanted:
+        hashed = _hash(key)
+        at = bisect_left(self._hashes, hashed)
+        while at < len(self._hashes) and self._hashes[at] == hashed:
             place = self._places[at]
             if tuple([column[place] for column in self._keys]) == key:
                 return place
@@ -129,9 +128,9 @@ class _Index:
         return 4 * len(self._hashes) + ROW_BYTES * len(self.changed)
 
     def may_hold(self, key: Key) -> bool:
-        wanted = _hash(key)
-        at = bisect_left(self._hashes, wanted)
-        return at < len(self._hashes) and self._hashes[at] == wanted
+        hashed = _hash(key)
+        at = bisect_left(self._hashes, hashed)
+        return at < len(self._hashes) and self._hashes[at] == hashed
 
     def index(self) -> _Index:
         return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
@@ -141,6 +140,12 @@ def _hash(key: Key) -> int:
     return hash(key) & 0xFFFF_FFFF
 
 
+class Tables(Protocol):
+    """The files of every table, as a generation or a rebuild has them."""
+
+    def table(self, name: str) -> TableFiles: ...
+
+
 class Warm:
     def __init__(self, files: Files, *, budget_bytes: int = 192 << 20) -> None:
         self._files = files
@@ -148,8 +153,8 @@ class Warm:
         self._loaded = 0
         self._commits = 0
         self._position = 0
-        self._tables: dict[str, TableManifest] = {}
-        self._buckets: OrderedDict[tuple[Table[Any], int], _Bucket | _Index] = OrderedDict()
+        self._tables: Tables | None = None
+        self.buckets: OrderedDict[tuple[Table[Any], int], _Bucket | _Index] = OrderedDict()
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
         self._too_large: set[tuple[Table[Any], int]] = set()
@@ -159,62 +164,55 @@ class Warm:
     def reset(self) -> None:
         """Forget everything, because history was rewritten or we do not know."""
         self._position = 0
-        self._tables = {}
-        self._buckets.clear()
+        self._tables = None
+        self.buckets.clear()
         self._looks.clear()
         self._too_large.clear()
 
-    def advance(self, domains: Domains, position: int) -> None:
+    def advance(self, tables: Tables, position: int) -> None:
         """Bring what is loaded from the generation it is at to another, newer one."""
-        tables = {
-            f"{name}.{table}": manifest
-            for name, domain in domains.items()
-            for table, manifest in domain.tables.items()
-        }
-        if position != self._position:
-            self._overlay(tables)
+        if position != self._position and self._tables is not None:
+            self._overlay(self._tables, tables)
         self._tables = tables
         self._position = position
 
-    def _overlay(self, tables: Mapping[str, TableManifest]) -> None:
-        for table in dict.fromkeys(table for table, _ in self._buckets):
-            manifest = tables.get(str(table))
-            if manifest is None:
-                continue
-            if not only_grew(self._tables.get(str(table), table.manifest()), manifest):
+    def _overlay(self, before: Tables, after: Tables) -> None:
+        for table in dict.fromkeys(table for table, _ in self.buckets):
+            files = after.table(str(table))
+            if not only_grew(before.table(str(table)), files):
                 self._drop(table)  # merged before we saw it: only the files know
                 continue
-            for ref in manifest.l0:
+            for ref in files.l0:
                 if ref.versions[1] > self._position:
                     self._lay(table, ref)
 
     def _lay(self, table: Table[Any], ref: FileRef) -> None:
-        for batch in self._files.batches(ref):
+        for batch in self._files.batches(table, ref):
             for key, (version, row) in table.versioned(batch).items():
-                bucket = self._buckets.get((table, table.bucket(key)))
+                bucket = self.buckets.get((table, table.bucket(key)))
                 if bucket is not None and version > self._position:
-                    known = bucket.changed.get(key)
-                    if known is None or known[0] < version:
+                    before = bucket.changed.get(key)
+                    if before is None or before[0] < version:
                         bucket.changed[key] = (version, row)
 
     def _drop(self, table: Table[Any]) -> None:
-        for at in [at for at in self._buckets if at[0] is table]:
+        for at in [at for at in self.buckets if at[0] is table]:
             self._forget(at)
 
     def _forget(self, at: tuple[Table[Any], int]) -> _Bucket | _Index:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
         self._looks.pop(at, None)
-        return self._buckets.pop(at)
+        return self.buckets.pop(at)
 
-    def apply(self, changes: Changes, domains: Domains, position: int) -> None:
+    def apply(self, changes: Changes, tables: Tables, position: int) -> None:
         """Take over what this process itself has just committed on top of this state."""
         for table, changed in changes.items():
             for key, versioned in changed.items():
-                bucket = self._buckets.get((table, table.bucket(key)))
+                bucket = self.buckets.get((table, table.bucket(key)))
                 if bucket is not None:
                     bucket.changed[key] = versioned
         self._position = position
-        self.advance(domains, position)
+        self.advance(tables, position)
         self._commits += 1
         if self._commits % SWEEP == 0:
             self._sweep()
@@ -222,23 +220,23 @@ class Warm:
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
-        if (table, number) not in self._buckets and self._is_large(table, number):
+        if (table, number) not in self.buckets and self._is_large(table, number):
             return self._look_up(table, key)
         bucket = self._bucket(table, number)
-        found = bucket.changed.get(key)
-        if found is None and isinstance(bucket, _Index):
+        versioned = bucket.changed.get(key)
+        if versioned is None and isinstance(bucket, _Index):
             if not bucket.may_hold(key):
                 return None
             if bucket.hits < LOOKS:
-                found = self._look_up(table, key)
+                versioned = self._look_up(table, key)
             else:
                 bucket = self._whole(table, number)
-        if found is None and isinstance(bucket, _Bucket) and (at := bucket.find(key)) >= 0:
-            found = bucket.versioned(at)
-        if found is not None:
-            bucket.changed[key] = found  # the next look costs nothing
+        if versioned is None and isinstance(bucket, _Bucket) and (at := bucket.find(key)) >= 0:
+            versioned = bucket.versioned(at)
+        if versioned is not None:
+            bucket.changed[key] = versioned  # the next look costs nothing
             bucket.hits += 1
-        return found
+        return versioned
 
     def _is_large(self, table: Table[Any], number: int) -> bool:
         """Whether a bucket is not worth loading yet."""
@@ -256,45 +254,45 @@ class Warm:
     def scan(self, table: Table[Any], shard: Key) -> Iterator[tuple[Key, Versioned[Any]]]:
         bucket = self._whole(table, table.bucket(shard))
         bucket.hits += LOOKS  # all rows are needed
-        found: dict[Key, Versioned[Any]] = {}
+        rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
             versioned = bucket.versioned(at)
-            found[table.key_of(versioned[1])] = versioned
+            rows[table.key_of(versioned[1])] = versioned
         for key, versioned in bucket.changed.items():
             if key[: table.shard] == shard:
-                found[key] = versioned
-        yield from found.items()
+                rows[key] = versioned
+        yield from rows.items()
 
     def _whole(self, table: Table[Any], number: int) -> _Bucket:
         """A bucket with all of its rows."""
         bucket = self._bucket(table, number)
         if isinstance(bucket, _Index):
-            del self._buckets[table, number]
+            del self.buckets[table, number]
             bucket = self._bucket(table, number)
         assert isinstance(bucket, _Bucket)
         return bucket
 
     def _bucket(self, table: Table[Any], number: int) -> _Bucket | _Index:
         at = (table, number)
-        found = self._buckets.get(at)
-        if found is None:
-            found = _Bucket(table, self._load(table, number))
-            self._loaded += found.nbytes
-            if found.nbytes > self._budget // 2:
+        bucket = self.buckets.get(at)
+        if bucket is None:
+            bucket = _Bucket(table, self._load(table, number))
+            self._loaded += bucket.nbytes
+            if bucket.nbytes > self._budget // 2:
                 self._too_large.add(at)
             if self._loaded > self._budget:
                 self._shrink()  # what goes is in the files; the fold has taken what it needs
-            self._buckets[at] = found
+            self.buckets[at] = bucket
         else:
-            self._buckets.move_to_end(at)
-        found.used_at = self._commits
-        return found
+            self.buckets.move_to_end(at)
+        bucket.used_at = self._commits
+        return bucket
 
     def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
         slices = [
             part
             for ref in self._refs(table)
-            for batch in self._files.batches(ref, number)
+            for batch in self._files.batches(table, ref, number)
             if (part := bucket_slice(batch, number)).num_rows
         ]
         if not slices:
@@ -304,8 +302,7 @@ class Warm:
         return one_batch(latest(slices, table.key, keep_deleted=False))
 
     def _refs(self, table: Table[Any]) -> tuple[FileRef, ...]:
-        manifest = self._tables.get(str(table))
-        return () if manifest is None else manifest.base + manifest.l0
+        return () if self._tables is None else self._tables.table(str(table)).recent()
 
     def _sweep(self) -> None:
         """Drop what nobody looked at for a while, and settle what has changed.
@@ -313,34 +310,41 @@ class Warm:
         What that frees lies scattered between what stays: the allocator is told to give it back.
         """
         old = self._commits - SWEEP
-        for at, bucket in list(self._buckets.items()):
+        for at, bucket in list(self.buckets.items()):
             if bucket.used_at <= old:
                 self._forget(at)
             else:
-                self._buckets[at] = self._settled(at[0], bucket)
-                self._buckets[at].hits = 0
+                self.buckets[at] = self._settled(at[0], bucket)
+                self.buckets[at].hits = 0
         pa.default_memory_pool().release_unused()
 
     def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
         if isinstance(bucket, _Index):
             return bucket.index()
-        rows = bucket.batch.num_rows
-        if bucket.hits < LOOKS and rows + len(bucket.changed) > LARGE:
+        if self._is_seldom_found(bucket):
             return bucket.index()
-        if len(bucket.changed) > max(SETTLED, rows // 16):
+        if len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 16):
             return self._consolidated(table, bucket)
         return bucket
 
+    def _is_seldom_found(self, bucket: _Bucket | _Index) -> bool:
+        """Whether the hashes of its keys do instead of a bucket, since what is asked is new."""
+        if isinstance(bucket, _Index):
+            return bool(bucket.changed)
+        return bucket.hits < LOOKS and bucket.batch.num_rows + len(bucket.changed) > LARGE
+
     def _shrink(self) -> None:
-        total = self._loaded = sum(bucket.nbytes for bucket in self._buckets.values())
+        total = self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())
         if total <= self._budget:
             return
-        for at, bucket in list(self._buckets.items()):
-            if bucket.changed:
-                self._buckets[at] = self._consolidated(at[0], bucket)
-        total = sum(bucket.nbytes for bucket in self._buckets.values())
-        while total > self._budget and self._buckets:
-            total -= self._forget(next(iter(self._buckets))).nbytes
+        for at, bucket in list(self.buckets.items()):
+            if self._is_seldom_found(bucket):
+                self.buckets[at] = bucket.index()
+            elif bucket.changed:
+                self.buckets[at] = self._consolidated(at[0], bucket)
+        total = sum(bucket.nbytes for bucket in self.buckets.values())
+        while total > self._budget and self.buckets:
+            total -= self._forget(next(iter(self.buckets))).nbytes
         self._loaded = total
 
     def _consolidated(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:

@@ -21,7 +21,7 @@ obstore starts threads of its own and hangs after fork: use spawn.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -59,7 +59,7 @@ _HTTP_OPTIONS = frozenset(
     }
 )
 _HTTP_DEFAULTS: Mapping[str, Option] = {"connect_timeout": "5s", "timeout": "30s"}
-# With the time-outs above, no call takes much longer than a minute to say Unavailable.
+# With the timeouts above, no call takes much longer than a minute to say Unavailable.
 _RETRY: RetryConfig = {
     "max_retries": 3,
     "retry_timeout": timedelta(seconds=30),
@@ -70,6 +70,8 @@ _RETRY: RetryConfig = {
     },
 }
 _NO_RETRY: RetryConfig = {**_RETRY, "max_retries": 0}
+PART_BYTES = 8 << 20
+"""Of an object that is written in parts; no store takes smaller ones than 5 MiB."""
 
 
 class CloudStore:
@@ -90,7 +92,7 @@ class CloudStore:
         self._options = options
         self._client = _connect(scheme, bucket, options, _RETRY)
         self._creating = _connect(scheme, bucket, options, _NO_RETRY)
-        self._in_order = _lists_in_order(self._client)
+        self.in_order = _lists_in_order(self._client)
 
     @property
     def url(self) -> str:
@@ -107,11 +109,11 @@ class CloudStore:
     def get(self, path: str) -> Object:
         key = self._key(path)
         try:
-            found = obstore.get(self._client, key)
-            data = found.bytes().to_bytes()
+            response = obstore.get(self._client, key)
+            data = response.bytes().to_bytes()
         except Exception as error:
             raise _mapped(error, path) from error
-        return Object(data, self._meta(found.meta))
+        return Object(data, self._meta(response.meta))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         keys.check_range(path, start, length)
@@ -132,7 +134,9 @@ class CloudStore:
         if start + length > size:
             raise keys.past_the_end(path, start, length, size)
         if length:
-            raise failure or Unavailable(f"{path}: {len(data)} bytes came instead of {length}")
+            raise failure or Unavailable(
+                f"{path}: {len(data)} bytes were received instead of {length}"
+            )
         return data
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
@@ -146,6 +150,16 @@ class CloudStore:
         except Exception as error:
             raise _mapped(error, path) from error
 
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        key = self._key(path)
+        passing = _Passing(parts)
+        try:
+            obstore.put(self._client, key, iter(passing), chunk_size=PART_BYTES, use_multipart=True)
+        except Exception as error:
+            if passing.failed is not None:
+                raise passing.failed from None
+            raise _mapped(error, path) from error
+
     def head(self, path: str) -> ObjectMeta:
         key = self._key(path)
         try:
@@ -157,7 +171,7 @@ class CloudStore:
         keys.check_prefix(prefix)
         if start_after is not None:
             keys.check_prefix(start_after)
-        if self._in_order:
+        if self.in_order:
             return self._stream(prefix, start_after or "")
         return self._collected(prefix, start_after or "")
 
@@ -185,7 +199,7 @@ class CloudStore:
         if isinstance(self._client, AzureStore) and "%" in urlsplit(url).path:
             # obstore 0.12 signs the encoded path, and Azure verifies the decoded one.
             raise Invalid(
-                f"{path}: obstore signs no names for Azure that a URL has to encode",
+                f"{path}: obstore cannot sign Azure names that a URL has to encode",
                 hint="serve this object's bytes through the API",
             )
         return url
@@ -218,13 +232,13 @@ class CloudStore:
                 return
 
     def _collected(self, prefix: str, after: str) -> Iterator[ObjectMeta]:
-        found = [
+        metas = [
             meta
             for meta in self._listed(prefix, "")
             if meta.path > after and meta.path.startswith(prefix)
         ]
-        found.sort(key=attrgetter("path"))
-        yield from found
+        metas.sort(key=attrgetter("path"))
+        yield from metas
 
     def _listed(self, prefix: str, offset: str) -> Iterator[ObjectMeta]:
         """What lies in the directory of `prefix`: obstore takes whole segments only."""
@@ -264,7 +278,7 @@ def _connect(
     http: dict[str, Any] = {k: v for k, v in options.items() if k in _HTTP_OPTIONS}
     client: Any = CLIENTS[scheme]
     try:
-        made: _Client = client(
+        store: _Client = client(
             bucket, config=config, client_options={**_HTTP_DEFAULTS, **http}, retry_config=retry
         )
     except (exceptions.BaseError, ValueError) as error:
@@ -272,7 +286,22 @@ def _connect(
             f"{scheme}://{bucket} cannot be opened: {_first_line(error)}",
             hint="check the options' names, and the credentials in the environment",
         ) from None
-    return made
+    return store
+
+
+class _Passing:
+    """Parts on their way through the client, and the error that ended them, as it was."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = parts
+        self.failed: BaseException | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._parts
+        except BaseException as error:
+            self.failed = error
+            raise
 
 
 def _mapped(error: Exception, path: str) -> Error:
@@ -286,11 +315,11 @@ def _mapped(error: Exception, path: str) -> Error:
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
             return AlreadyExists(f"{path} exists")
         case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError():
-            return Denied(reason, hint="check the credentials, and what they may do here")
+            return Denied(reason, hint="check the credentials and their permissions")
         case exceptions.InvalidPathError() | exceptions.NotSupportedError():
             return Invalid(reason)
         case exceptions.BaseError():
-            return Unavailable(reason, hint="the store did not answer as it should; try again")
+            return Unavailable(reason, hint="the store did not answer as expected; try again")
     raise error
 
 

@@ -63,7 +63,7 @@ def _end(store: Store, file: ObjectMeta, length: int) -> bytes:
 
 
 def _corrupt(file: ObjectMeta, why: str) -> Corrupt:
-    return Corrupt(f"{file.path} is no readable Parquet file: {why}")
+    return Corrupt(f"{file.path} is not a readable Parquet file: {why}")
 
 
 # -- NaN ----------------------------------------------------------------------------------

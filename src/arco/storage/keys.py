@@ -57,7 +57,7 @@ def check_range(key: str, start: int, length: int) -> None:
 
 def past_the_end(key: str, start: int, length: int, size: int) -> Invalid:
     return Invalid(
-        f"{key}: bytes {start} to {start + length} were asked for, and it has {size}",
+        f"{key}: bytes {start} to {start + length} were requested, but its size is {size}",
         hint="take the size from the same manifest as the path",
     )
 

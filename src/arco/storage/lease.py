@@ -128,7 +128,7 @@ class Leases:
             self.release(ended)  # a renewal of ours lay there, whose response was lost
 
     @contextlib.contextmanager
-    def hold(self, name: str, ttl: timedelta) -> Iterator[Hold | None]:
+    def hold(self, name: str, ttl: timedelta) -> Iterator[RenewedLease | None]:
         """Hold a lease while work goes on; None if somebody else has it.
 
         Letting go is best effort: what was done under the lease stays done.
@@ -137,7 +137,7 @@ class Leases:
         if lease is None:
             yield None
             return
-        held = Hold(self, lease, ttl)
+        held = RenewedLease(self, lease, ttl)
         try:
             yield held
         finally:
@@ -210,7 +210,7 @@ class Leases:
                 self._store.delete(_path(name, number))
 
 
-class Hold:
+class RenewedLease:
     """A lease that long work renews as it goes on."""
 
     def __init__(self, leases: Leases, lease: Lease, ttl: timedelta) -> None:
@@ -246,7 +246,7 @@ def _decode(raw: bytes, path: str) -> Record:
     try:
         return msgspec.json.decode(unseal(raw, path), type=Record)
     except msgspec.MsgspecError as error:
-        raise Corrupt(f"{path}: {error}", hint="delete it if nobody holds it") from error
+        raise Corrupt(f"{path}: {error}", hint="delete it if no process holds the lease") from error
 
 
 def _path(name: str, number: int) -> str:

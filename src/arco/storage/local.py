@@ -40,7 +40,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -70,7 +70,7 @@ class LocalStore:
         for the failure: a sync that began before that failure does not settle it."""
         self._lost: dict[str, os.stat_result] = {}
         """Files that are not on the disk, and whose names could not be removed."""
-        self._nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
+        self.nameless = hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir()
         try:
             Path(self._root).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -130,7 +130,7 @@ class LocalStore:
             except (NotADirectoryError, IsADirectoryError):
                 self._settled.clear()
                 raise Invalid(
-                    f"{path}: on a file system no object can lie below another",
+                    f"{path}: a file system cannot store an object below another object",
                     hint="a part of this path names an object or is a symbolic link, "
                     "or the path names a directory",
                 ) from None
@@ -139,6 +139,21 @@ class LocalStore:
             else:
                 return
         raise Unavailable(f"{path}: its directory keeps disappearing")
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        keys.check_key(path)
+        directory, _, name = f"{self._root}/{path}".rpartition("/")
+        try:
+            self._settle(directory)
+            at = localfiles.open_here(directory, localfiles.DIRECTORY)
+            try:
+                with localfiles.temporary(at, parts) as temporary:
+                    os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+                localfiles.fsync(at)
+            finally:
+                os.close(at)
+        except OSError as error:
+            raise localfiles.mapped(error, path) from error
 
     def head(self, path: str) -> ObjectMeta:
         keys.check_key(path)
@@ -249,7 +264,7 @@ class LocalStore:
         """The file is on the disk before it has its name."""
         try:
             if mode is Mode.OVERWRITE:
-                with localfiles.temporary(at, data) as temporary:
+                with localfiles.temporary(at, (data,)) as temporary:
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
                 self._create(at, name, data)
@@ -278,7 +293,7 @@ class LocalStore:
         """Write a file and give it its name. A fresh one is given back open, to be synced."""
         fd = self._open_nameless(at)
         if fd is None:
-            with localfiles.temporary(at, data) as temporary:
+            with localfiles.temporary(at, (data,)) as temporary:
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return None
         try:
@@ -347,14 +362,14 @@ class LocalStore:
             self._doubtful.pop(directory, None)
 
     def _open_nameless(self, at: int) -> int | None:
-        if not self._nameless:
+        if not self.nameless:
             return None
         try:
             return os.open(".", localfiles.NAMELESS, 0o666, dir_fd=at)
         except OSError as error:
             if error.errno not in _NO_O_TMPFILE:
                 raise
-            self._nameless = False
+            self.nameless = False
             return None
 
     def _settle(self, directory: str) -> None:
@@ -401,7 +416,7 @@ class LocalStore:
 
         Sorting 'name/' for a directory gives the order of whole paths: `a.b`, `a/b`, `a0`.
         """
-        found: list[tuple[str, os.DirEntry[str]]] = []
+        paths: list[tuple[str, os.DirEntry[str]]] = []
         try:
             with os.scandir(f"{self._root}/{directory}") as entries:
                 for entry in entries:
@@ -412,19 +427,19 @@ class LocalStore:
                     if entry.is_dir(follow_symlinks=False):
                         path += "/"
                         if path > after or after.startswith(path):
-                            found.append((path, entry))
+                            paths.append((path, entry))
                     elif (
                         path > after
                         and entry.is_file(follow_symlinks=False)
                         and localfiles.is_text(name)
                     ):
-                        found.append((path, entry))
+                        paths.append((path, entry))
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise localfiles.mapped(error, directory) from error
-        found.sort(key=itemgetter(0))
-        for path, entry in found:
+        paths.sort(key=itemgetter(0))
+        for path, entry in paths:
             if path.endswith("/"):
                 yield from self._walk(path, "", after)
                 continue

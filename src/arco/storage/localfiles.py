@@ -10,7 +10,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from arco.errors import Denied, Error, NotFound, Unavailable
 from arco.storage import keys
@@ -45,7 +45,7 @@ def open_here(place: str, flags: int) -> int:
         os.close(fd)
         if actual.rpartition("/")[0] != place.rpartition("/")[0]:
             break
-    raise NotADirectoryError(errno.ENOTDIR, "a symbolic link is on the way", place)
+    raise NotADirectoryError(errno.ENOTDIR, "the path contains a symbolic link", place)
 
 
 def _place_of(fd: int, place: str) -> str:
@@ -69,18 +69,20 @@ def _lies_at(fd: int, place: str) -> bool:
 
 def time_of(at: int) -> float:
     """The file system's clock, by a file that is made in the directory `at`."""
-    with temporary(at, b"") as name:
+    with temporary(at, ()) as name:
         return os.stat(name, dir_fd=at).st_mtime
 
 
 @contextlib.contextmanager
-def temporary(at: int, data: bytes) -> Iterator[str]:
-    """The name of a file in the directory `at` that holds `data`, synced."""
+def temporary(at: int, parts: Iterable[bytes]) -> Iterator[str]:
+    """The name of a file in the directory `at` that holds `parts`, synced."""
     name = f"{keys.TEMPORARY}{secrets.token_hex(12)}"
     fd = os.open(name, _NAMED, 0o666, dir_fd=at)
     try:
         try:
-            write(fd, data)
+            for part in parts:
+                write(fd, part, sync=False)
+            fsync(fd)
         finally:
             os.close(fd)
         yield name
@@ -128,7 +130,7 @@ def write(fd: int, data: bytes, *, sync: bool = True) -> None:
 def read_more(fd: int, length: int, path: str) -> bytes:
     data = os.read(fd, length)
     if not data:
-        raise Unavailable(f"{path} was cut short while it was read")
+        raise Unavailable(f"{path} was truncated while it was read")
     return data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from arco.clock import Clock
@@ -25,19 +25,19 @@ class MemoryStore:
     url = "memory://"
 
     def __init__(self, clock: Clock, signer: Signer | None = None) -> None:
-        self._clock = clock
+        self.clock = clock
         self._signer = signer
         self._lock = threading.Lock()
-        self._objects: dict[str, Object] = {}
+        self.objects: dict[str, Object] = {}
         # Sorted. Code points order as their UTF-8 bytes do, so plain strings serve.
-        self._names: list[str] = []
+        self.names: list[str] = []
 
     def get(self, path: str) -> Object:
         keys.check_key(path)
-        found = self._objects.get(path)
-        if found is None:
+        stored = self.objects.get(path)
+        if stored is None:
             raise NotFound(f"{path} does not exist")
-        return found
+        return stored
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         keys.check_range(path, start, length)
@@ -50,12 +50,15 @@ class MemoryStore:
         keys.check_key(path)
         body = bytes(data)
         with self._lock:
-            if path not in self._objects:
-                insort(self._names, path)
+            if path not in self.objects:
+                insort(self.names, path)
             elif mode is not Mode.OVERWRITE:
                 raise AlreadyExists(f"{path} exists")
-            meta = ObjectMeta(path, len(body), self._clock.now())
-            self._objects[path] = Object(body, meta)
+            meta = ObjectMeta(path, len(body), self.clock.now())
+            self.objects[path] = Object(body, meta)
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        self.put(path, b"".join(parts), Mode.OVERWRITE)
 
     def head(self, path: str) -> ObjectMeta:
         return self.get(path).meta
@@ -65,20 +68,20 @@ class MemoryStore:
         if start_after is not None:
             keys.check_prefix(start_after)
         with self._lock:
-            begin = bisect_left(self._names, prefix)
+            begin = bisect_left(self.names, prefix)
             if start_after is not None:
-                begin = max(begin, bisect_right(self._names, start_after))
+                begin = max(begin, bisect_right(self.names, start_after))
             width = len(prefix)
-            end = bisect_right(self._names, prefix, lo=begin, key=lambda name: name[:width])
-            names = self._names[begin:end]
-        found = map(self._objects.get, names)
-        return (entry.meta for entry in found if entry is not None)
+            end = bisect_right(self.names, prefix, lo=begin, key=lambda name: name[:width])
+            names = self.names[begin:end]
+        objects = map(self.objects.get, names)
+        return (entry.meta for entry in objects if entry is not None)
 
     def delete(self, path: str) -> None:
         keys.check_key(path)
         with self._lock:
-            if self._objects.pop(path, None) is not None:
-                del self._names[bisect_left(self._names, path)]
+            if self.objects.pop(path, None) is not None:
+                del self.names[bisect_left(self.names, path)]
 
     def copy(self, source: str, target: str) -> None:
         self.put(target, self.get(source).data, Mode.OVERWRITE)

@@ -18,8 +18,8 @@ def open_store(url: str, **options: Option) -> Store:
     `url` and `options` are what a store says of itself, so another process can
     open the same one. A `memory://` store is always new and empty.
     """
-    scheme, found, rest = url.partition("://")
-    if not found:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         scheme, rest = "file", url
     if scheme in CLIENTS:
         parts = urlsplit(url)
@@ -31,7 +31,7 @@ def open_store(url: str, **options: Option) -> Store:
     if scheme == "file" and rest:
         return LocalStore(rest)
     raise Invalid(
-        f"{url!r} names no store",
+        f"{url!r} is not the URL of a store",
         hint="use a path, file:///path, s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix or memory://",
     )
@@ -56,12 +56,12 @@ def probe(store: Store, nonce: str) -> None:
     except AlreadyExists:
         if store.get(path).data != b"first":
             raise Corrupt(
-                f"{store.url} refused a second create, and yet took its bytes",
-                hint="this server cannot hold a workspace; use another",
+                f"{store.url} refused a second create, but stored its bytes",
+                hint="this server cannot hold a workspace; use another store",
             ) from None
     else:
         raise Invalid(
-            f"{store.url} ignores the condition of a create: it took two for one path",
+            f"{store.url} ignores the condition of a create: it accepted two creates of one path",
             hint="this server cannot hold a workspace; use one that honours If-None-Match: *",
         )
     finally:

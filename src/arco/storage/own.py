@@ -36,6 +36,7 @@ def put_own(
                 clock.sleep(PAUSE_S * 2**attempt)
                 continue
             raise Corrupt(
-                f"{path} holds something else",
-                hint="remove it if its name is a digest; else check the source of randomness",
+                f"{path} has other content",
+                hint="delete it if its name is a digest; otherwise check this "
+                "machine's source of randomness",
             ) from None

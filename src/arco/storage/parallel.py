@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -12,20 +13,23 @@ from arco.storage.port import Store
 A = TypeVar("A")
 B = TypeVar("B")
 
+_within = threading.local()
+
 
 def each(store: Store, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """`[call(item) for item in items]`, in threads. The first error is raised at the end.
 
     Items go to the threads in slices, because a future for each would cost more
-    than a call on a local disk. Nested use would wait for its own threads: don't.
+    than a call on a local disk. Within one of those threads everything is done in turn:
+    waiting there for others of them could wait for ever.
     """
     todo = list(items)
     width = min(store.parallelism, len(todo))
-    if width <= 1:
+    if width <= 1 or getattr(_within, "pool", False):
         return [call(item) for item in todo]
     slices = [todo[i::width] for i in range(width)]
     pool = _pool(store.parallelism)
-    futures = [pool.submit(_run, call, part) for part in slices[1:]]
+    futures = [pool.submit(_run_in_pool, call, part) for part in slices[1:]]
     error: BaseException | None = None
     results: list[list[B]] = []
     try:
@@ -45,6 +49,11 @@ def each(store: Store, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
 
 def _run(call: Callable[[A], B], items: list[A]) -> list[B]:
     return [call(item) for item in items]
+
+
+def _run_in_pool(call: Callable[[A], B], items: list[A]) -> list[B]:
+    _within.pool = True
+    return _run(call, items)
 
 
 @functools.cache

@@ -19,7 +19,10 @@ STATE = "state/"
 LEASES = "leases/"
 LIVENESS = "liveness/"
 ORCHESTRATORS = "liveness/orchestrators/"
+CANCELLED = "liveness/cancelled/"
+LOGS = "logs/"
 QUEUE = "queue/"
+INPUTS = "inputs/"
 CLOCK = "clock.json"
 """Overwritten to learn the store's time."""
 
@@ -50,28 +53,48 @@ def segment(first: int, last: int, nonce: str) -> str:
     return f"{SEGMENTS}{first:020d}-{last:020d}-{nonce}.parquet"
 
 
+def segment_first(path: str) -> int:
+    """The first position that a segment's path names; 0 if it names none."""
+    first = path.removeprefix(SEGMENTS).partition("-")[0]
+    return int(first) if first.isdecimal() else 0
+
+
 def root(generation: int) -> str:
     return f"{MANIFESTS}{generation:020d}.json"
 
 
 def root_generation(path: str) -> int | None:
     """The generation that a path names, or None if it is no root manifest."""
-    found = _ROOT.fullmatch(path)
-    return int(found[1]) if found else None
+    match = _ROOT.fullmatch(path)
+    return int(match[1]) if match else None
 
 
-def floor(generation: int) -> str:
-    return f"{FLOORS}{generation:020d}.json"
+def floor(number: int) -> str:
+    return f"{FLOORS}{number:020d}.json"
 
 
-def floor_generation(path: str) -> int | None:
-    """The floor that a path names, or None if it names none."""
+def marks(number: int) -> str:
+    """What the thinned generations of a floor refer to."""
+    return f"{FLOORS}{number:020d}.marks"
+
+
+def floor_number(path: str) -> int | None:
+    """The number of the floor that a path names, or None if it names none."""
     match = _FLOOR.fullmatch(path)
     return int(match[1]) if match else None
 
 
 def domain(name: str, generation: int, nonce: str) -> str:
     return f"{MANIFESTS}{name}/{generation:020d}-{nonce}.json"
+
+
+def history_list(domain: str, table: str, nonce: str) -> str:
+    return f"{MANIFESTS}{domain}/history/{table}/{nonce}.json"
+
+
+def changes(last: int, nonce: str) -> str:
+    """A change file; `last` is the highest row_version in it."""
+    return f"{STATE}changes/{last:020d}-{nonce}.parquet"
 
 
 def state_file(domain: str, table: str, level: str, stem: str) -> str:
@@ -86,6 +109,11 @@ def plan(plan_id: str) -> str:
     return f"plans/{plan_id}.json"
 
 
+def input_list(run: str, digest: str) -> str:
+    """What a task of a run reads of an asset, where that is much; by the file's SHA-256."""
+    return f"{INPUTS}{run}/{digest}.parquet"
+
+
 def artifact(digest: str) -> str:
     return f"artifacts/{digest}.zip"
 
@@ -95,8 +123,20 @@ def manifest(digest: str) -> str:
     return f"artifacts/{digest}.json"
 
 
-def attempt_log(run: str, task: str, attempt: int) -> str:
-    return f"logs/{run}/{task}/{attempt}.log"
+def attempt_log(run: str, task: str, attempt: int, nonce: str) -> str:
+    """What the paths of the parts of an attempt's log begin with.
+
+    The nonce is of one delivery of the attempt, and names of later ones sort after it.
+    """
+    return f"{LOGS}{run}/{task}/{attempt}.{nonce}"
+
+
+def log_part(log: str, number: int) -> str:
+    return f"{log}.{number:06d}.log"
+
+
+def cancelled_run(run: str) -> str:
+    return f"{CANCELLED}{run}.json"
 
 
 def partition_folder(namespace: str, asset: str, partition: str) -> str:

@@ -21,7 +21,7 @@ What every backend promises, and the conformance suite checks:
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,12 @@ class Store(Protocol):
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         """Write an object whole. CREATE raises AlreadyExists where there is one."""
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        """Write an object, or replace it, from parts that need not fit into memory together.
+
+        It becomes visible whole, after the last part. If `parts` raises, nothing is written.
+        """
 
     def head(self, path: str) -> ObjectMeta:
         """Size and time of an object. Raises NotFound."""

@@ -8,7 +8,7 @@ shows one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -52,14 +52,17 @@ class ScopedStore:
         return dict(getattr(self._store, "options", {}))
 
     def get(self, path: str) -> Object:
-        found = self._store.get(self._whole(path))
-        return Object(found.data, self._relative(found.meta))
+        stored = self._store.get(self._whole(path))
+        return Object(stored.data, self._relative(stored.meta))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         return self._store.get_range(self._whole(path), start, length)
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         self._store.put(self._whole(path), data, mode)
+
+    def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
+        self._store.put_parts(self._whole(path), parts)
 
     def head(self, path: str) -> ObjectMeta:
         return self._relative(self._store.head(self._whole(path)))
@@ -93,7 +96,7 @@ class ScopedStore:
         path, size, last_modified = meta
         if not path.startswith(self._prefix):
             raise Corrupt(
-                f"the store answered {path!r} when asked about {self._prefix}",
+                f"the store listed {path!r} for the prefix {self._prefix}",
                 hint="report this: the storage backend does not respect prefixes",
             )
         return ObjectMeta(path[len(self._prefix) :], size, last_modified)

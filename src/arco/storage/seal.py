@@ -37,10 +37,10 @@ def unseal(raw: bytes, path: str) -> bytes:
     if not tail.startswith(_MEMBER) or not tail.endswith(b'"}'):
         raise Corrupt(
             f"{path} ({len(raw)} bytes) does not end with a checksum",
-            hint="it was cut short, or another program wrote it",
+            hint="it was truncated, or written by another program",
         )
     if tail[len(_MEMBER) : -2] != _digest(body):
-        raise Corrupt(f"{path} does not have the bytes of its own checksum")
+        raise Corrupt(f"{path} does not match its own checksum")
     return body
 
 

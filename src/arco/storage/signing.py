@@ -72,8 +72,8 @@ class Signer:
         The signature is checked before the expiry: who cannot sign learns nothing.
         """
         parts = urlsplit(url)
-        _, found, encoded = parts.path.partition(SIGNED)
-        if not found:
+        _, marker, encoded = parts.path.partition(SIGNED)
+        if not marker:
             raise Denied("this is not a signed URL")
         path = _decoded(encoded)
         query = parse_qs(parts.query, keep_blank_values=True)

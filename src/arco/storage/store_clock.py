@@ -40,6 +40,8 @@ JUMP = timedelta(seconds=1)
 """How far the wall clock may move against the monotonic one without having been set."""
 RESOLUTION = timedelta(seconds=1)
 """Object stores cut the last-modified time to whole seconds."""
+LONGEST = timedelta(minutes=1)
+"""A write that took longer tells too little: the difference is known up to its duration."""
 REMEMBERED_WRITES = 64
 ATTEMPTS = 3
 
@@ -52,8 +54,14 @@ class Moment(NamedTuple):
 
     def jumped_until(self, later: Moment) -> bool:
         """Whether the wall clock was set, or the machine slept, between two moments."""
-        elapsed = timedelta(seconds=later.monotonic_s - self.monotonic_s)
-        return abs(later.wall - self.wall - elapsed) > JUMP
+        return abs(later.wall - self.wall - self.elapsed_until(later)) > JUMP
+
+    def elapsed_until(self, later: Moment) -> timedelta:
+        return timedelta(seconds=later.monotonic_s - self.monotonic_s)
+
+    def measures_until(self, later: Moment) -> bool:
+        """Whether a write between two moments tells the difference to the store's clock."""
+        return self.elapsed_until(later) <= LONGEST and not self.jumped_until(later)
 
 
 class _Measurement(NamedTuple):
@@ -94,7 +102,7 @@ class StoreClock:
             self._store.put(paths.CLOCK, b"{}", Mode.OVERWRITE)
             stamp = self._store.head(paths.CLOCK).last_modified
             after = self.moment()
-            if before.jumped_until(after):
+            if not before.measures_until(after):
                 continue
             measured = self._record(before, after, stamp)
             if abs(measured.offset) <= self.bound:
@@ -102,9 +110,9 @@ class StoreClock:
         if measured is not None:
             return self._checked(measured)
         raise ClockSkew(
-            f"this machine's clock was set {ATTEMPTS} times in a row while it was compared with "
-            f"the clock of {self._store.url}",
-            hint="let the clock settle, then try again; nothing was lost",
+            f"this machine's clock was set, or the store took more than {LONGEST}, {ATTEMPTS} "
+            f"times in a row while it was compared with the clock of {self._store.url}",
+            hint="wait until the clock and the store are stable, then try again; nothing was lost",
         )
 
     def moment(self) -> Moment:
@@ -113,8 +121,6 @@ class StoreClock:
     def wrote(self, path: str, before: Moment) -> None:
         """Remember when this process created an object, for the listing that shows it."""
         after = self.moment()
-        if before.jumped_until(after):
-            return
         with self._lock:
             self._writes[path] = (before, after)
             while len(self._writes) > REMEMBERED_WRITES:
@@ -128,7 +134,9 @@ class StoreClock:
         """
         with self._lock:
             interval = self._writes.pop(path, None)
-        if interval is not None and abs(_offset(*interval, stamp)) <= self.bound:
+        if interval is None or not interval[0].measures_until(interval[1]):
+            return
+        if abs(_offset(*interval, stamp)) <= self.bound:
             self._record(*interval, stamp)
 
     def _record(self, before: Moment, after: Moment, stamp: datetime) -> _Measurement:
@@ -150,7 +158,7 @@ class StoreClock:
             raise ClockSkew(
                 f"this machine's clock is {difference} {side} the clock of {self._store.url}; "
                 f"at most {self.bound} is safe",
-                hint="set the clock (NTP does it), then try again; nothing was lost",
+                hint="set the clock (for example with NTP), then try again; nothing was lost",
             )
         # By the monotonic clock: the wall clock may be set at any moment, this one too.
         elapsed = timedelta(seconds=self._clock.monotonic() - latest.taken.monotonic_s)

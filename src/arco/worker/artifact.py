@@ -7,8 +7,11 @@ deflate writes depends on the zlib of the machine.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
+import logging
 import os
 import re
 import shutil
@@ -16,6 +19,7 @@ import stat
 import tempfile
 import threading
 import zipfile
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -24,9 +28,14 @@ from arco.errors import Corrupt, Invalid
 from arco.storage import paths
 from arco.storage.port import Store
 
+log = logging.getLogger(__name__)
+
 MAX_BYTES: Final = 50 << 20
 MAX_FILES: Final = 20_000
+KEPT: Final = 8
+"""So many artifacts that are not in use are kept, as folders and as loaded modules."""
 
+LOCKS: Final = ".locks"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -48,12 +57,14 @@ def pack(root: Path, files: Iterable[Path] | None = None, *, without: Iterable[P
     base = root.resolve()
     skipped = frozenset(folder.resolve() for folder in without)
     chosen = _walk(base, skipped) if files is None else files
-    found = {name: path for name, path in (_named(base, f) for f in chosen) if _kept(base, name)}
-    _check_size(found.values())
+    files_by_name = {
+        name: path for name, path in (_named(base, f) for f in chosen) if _kept(base, name)
+    }
+    _check_size(files_by_name.values())
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(found):
-            archive.writestr(_entry(name), found[name].read_bytes())
+        for name in sorted(files_by_name):
+            archive.writestr(_entry(name), files_by_name[name].read_bytes())
     return buffer.getvalue()
 
 
@@ -68,7 +79,7 @@ def _named(root: Path, file: Path) -> tuple[str, Path]:
     path = file if file.is_absolute() else root / file
     real = path.resolve()
     if not real.is_relative_to(root) or not real.is_file():
-        raise Invalid(f"{file} is no file below {root}", hint="pack what lies in the project")
+        raise Invalid(f"{file} is not a file below {root}", hint="pack only files of the project")
     # The name as written, so that a link inside of the project keeps its own.
     normal = Path(os.path.normpath(path))
     return (normal if normal.is_relative_to(root) else real).relative_to(root).as_posix(), real
@@ -109,34 +120,95 @@ class ArtifactCache:
     """Artifacts of one store, each fetched and extracted once into `{directory}/{digest}`.
 
     Any number of threads and processes may share the directory: a folder appears
-    whole, by a rename, or not at all.
+    whole, by a rename, or not at all. Of those that nobody uses, the `keep` most recently
+    used ones stay. A process has a shared lock on `.locks/{digest}` as long as it counts on the
+    folder; whoever removes a folder has the lock for itself alone.
     """
 
-    def __init__(self, store: Store, directory: Path) -> None:
+    def __init__(self, store: Store, directory: Path, *, keep: int = KEPT) -> None:
         self._store = store
         self._directory = directory
+        self._keep = keep
         self._lock = threading.Lock()
-        self._ready: dict[str, Path] = {}
+        self._ready: OrderedDict[str, tuple[Path, int]] = OrderedDict()
+        """By digest: the folder, and the descriptor of its lock; the last used one last."""
+        self._users: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def using(self, digest: str) -> Iterator[None]:
+        """While this lasts, the artifact's folder stays, once it is there."""
+        with self._lock:
+            self._users[digest] += 1
+            if digest in self._ready:
+                self._ready.move_to_end(digest)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users[digest] -= 1
+                if not self._users[digest]:
+                    del self._users[digest]
+                self._let_go()
 
     def folder(self, digest: str) -> Path:
         """Where the artifact lies. NotFound, Corrupt, or Invalid if it is no safe zip."""
-        found = self._ready.get(digest)
-        if found is not None:
-            return found
+        folder = self._ready.get(digest)
+        if folder is not None:
+            return folder[0]
         if _DIGEST.fullmatch(digest) is None:
             raise Invalid(f"{digest[:80]!r} is not an artifact's digest")
         with self._lock:
-            target = self._directory / digest
-            if not target.is_dir():
-                self._fetch(digest, target)
-            self._ready[digest] = target
+            if digest in self._ready:
+                return self._ready[digest][0]
+            target, lock = self._directory / digest, _locked(self._lock_file(digest), shared=True)
+            try:
+                if not target.is_dir():
+                    self._fetch(digest, target)
+                    self._trim()
+            except BaseException:
+                _unlock(lock)
+                raise
+            self._ready[digest] = (target, lock)
+            self._let_go()
             return target
+
+    def _let_go(self) -> None:
+        """Do not count on folders any more that were not used for long; others may need them."""
+        idle = [digest for digest in self._ready if digest not in self._users]
+        for digest in idle[: max(0, len(self._ready) - self._keep)]:
+            _unlock(self._ready.pop(digest)[1])
+
+    def _trim(self) -> None:
+        """Remove the folders that nobody has used for longest, until `keep` are left."""
+        folders = [entry for entry in self._directory.iterdir() if _DIGEST.fullmatch(entry.name)]
+        by_age = sorted(folders, key=lambda folder: _used_at(self._lock_file(folder.name)))
+        for folder in by_age[: max(0, len(folders) - self._keep)]:
+            if folder.name not in self._ready and folder.name not in self._users:
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        file = self._lock_file(folder.name)
+        lock = _locked(file, shared=False)
+        if lock < 0:
+            return  # another process uses it, or nobody can tell
+        try:
+            doomed = Path(tempfile.mkdtemp(prefix=".gone-", dir=self._directory))
+            folder.rename(doomed / folder.name)
+            file.unlink(missing_ok=True)
+            shutil.rmtree(doomed, ignore_errors=True)
+        except OSError as error:
+            log.warning("cannot remove %s: %s", folder, error)
+        finally:
+            _unlock(lock)
+
+    def _lock_file(self, digest: str) -> Path:
+        return self._directory / LOCKS / digest
 
     def _fetch(self, name: str, target: Path) -> None:
         data = self._store.get(paths.artifact(name)).data
         if digest(data) != name:
             raise Corrupt(
-                f"the artifact {name} is not what its name says", hint="deploy the project again"
+                f"the artifact {name} does not match its digest", hint="deploy the project again"
             )
         self._directory.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self._directory))
@@ -145,6 +217,44 @@ class ArtifactCache:
             _publish(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _locked(file: Path, *, shared: bool) -> int:
+    """The descriptor of a lock on a file, which is made; -1 if it cannot be had.
+
+    A shared lock waits. Where there can be none, as in a directory that is read only, a
+    folder is used all the same: nobody there removes any.
+    """
+    while True:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return -1
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_ino == file.stat().st_ino:  # it was not removed meanwhile
+                os.utime(lock)
+                return lock
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(lock)
+            return -1
+        os.close(lock)
+
+
+def _unlock(lock: int) -> None:
+    if lock >= 0:
+        os.close(lock)
+
+
+def _used_at(lock_file: Path) -> float:
+    """When a process last began to use a folder; long ago, if its lock was never made."""
+    try:
+        return lock_file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _publish(draft: Path, target: Path) -> None:
@@ -168,7 +278,7 @@ def extract(data: bytes, folder: Path) -> None:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None and not _clash(error):
             raise
-        raise Invalid(f"the artifact is no readable zip: {error}") from error
+        raise Invalid(f"the artifact is not a readable zip: {error}") from error
 
 
 def _write(target: Path, data: bytes) -> None:
@@ -192,7 +302,7 @@ def _checked(infos: list[zipfile.ZipInfo]) -> list[tuple[PurePosixPath, zipfile.
         )
     entries = [(_safe(info), info) for info in infos if not info.orig_filename.endswith("/")]
     if len({name for name, _ in entries}) != len(entries):
-        raise Invalid("the artifact has two files of one name")
+        raise Invalid("the artifact has two files with the same name")
     return entries
 
 
@@ -200,8 +310,8 @@ def _safe(info: zipfile.ZipInfo) -> PurePosixPath:
     name = info.orig_filename
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
-        raise Invalid(f"the artifact's {name!r} is no plain file")
+        raise Invalid(f"the artifact's {name!r} is not a regular file")
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or re.search(r"[\\:\x00-\x1f]", name):
-        raise Invalid(f"the artifact's {name!r} leads out of its folder")
+        raise Invalid(f"the artifact's {name!r} points outside its folder")
     return PurePosixPath(name)

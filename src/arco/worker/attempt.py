@@ -1,7 +1,6 @@
-"""One attempt of one task: its steps, and what each of them makes of a failure.
+"""One attempt of one task, within its slot: its steps, and what each makes of a failure.
 
-    committed already? ─► secrets ─► code ─► checks of inputs ─► call ─► files ─► checks
-        ─► lineage ─► marker
+    code ─► checks of inputs ─► call ─► files ─► checks ─► lineage ─► marker
 
 Spark starts when something asks for it: the function, a query, or a check that needs it.
 """
@@ -10,31 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from arco.clock import Clock
-from arco.errors import Corrupt, Denied, Invalid, NotFound
-from arco.spark.failed import SparkUnavailable
+from arco.errors import Corrupt, NotFound
+from arco.orchestration.input_lists import whole
 from arco.spark.host import SparkHost
-from arco.spark.query import Query
+from arco.spark.query import TaskQuery
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
-from arco.storage import paths
 from arco.storage.port import Store
-from arco.worker.artifact import ArtifactCache
-from arco.worker.capture import LogCapture
-from arco.worker.commit import commit_output, committed
-from arco.worker.envelope import check_request
+from arco.tasks.failure import SparkUnavailable
+from arco.worker.attempt_spark import AttemptSpark, Process
+from arco.worker.commit import commit_output
 from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
+from arco.worker.frames import is_frame
 from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
-from arco.worker.interrupt import Control, Interruption
 from arco.worker.loader import Loaded, Loader
 from arco.worker.output import (
     Written,
@@ -47,10 +42,9 @@ from arco.worker.output import (
     too_deep,
     write,
 )
-from arco.worker.pricing import Pricing
 from arco.worker.recordable import commit_of, recordable
-from arco.worker.seat import Seat
-from arco.worker.secrets import NO_REDACTION, NO_SECRETS, Redactor, SecretRegistry, SecretValues
+from arco.worker.secrets import NO_REDACTION, Redactor, SecretValues
+from arco.worker.stopping import Stopping
 from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
 from servo.context import AssetContext, AssetIn, AssetOut
@@ -58,7 +52,6 @@ from servo.contract.manifest import Action
 from servo.contract.partition import PartitionKey
 from servo.contract.task import (
     CheckResult,
-    ErrorInfo,
     InputRef,
     Lineage,
     Materialization,
@@ -77,118 +70,94 @@ _END = object()
 
 
 class Shared(NamedTuple):
-    """What all attempts of an executor have in common."""
+    """What all attempts of a slot have in common."""
 
     store: Store
-    tenant: str
-    workspace: str
-    artifacts: ArtifactCache
-    loader: Loader
     clock: Clock
     ids: Callable[[], str]
     worker_id: str
-    secrets: SecretRegistry
-    log_limit_bytes: int
-    log_interval_s: float
     target_file_bytes: int
+    process: Process
     spark: SparkHost | None = None
-    pricing: Pricing = Pricing()
 
 
 class Attempt:
-    """Runs once, on the thread that made it."""
+    """Runs once, in the main thread."""
 
     def __init__(
-        self, shared: Shared, request: TaskRequest, control: Control, interruption: Interruption
+        self,
+        shared: Shared,
+        request: TaskRequest,
+        stopping: Stopping,
+        loader: Loader,
+        secrets: SecretValues,
     ) -> None:
         self._shared = shared
         self._request = request
-        self._control = control
-        self._interruption = interruption
+        """As it came; with whole lists of inputs from where the work begins."""
+        self._stopping = stopping
+        self._loader = loader
         self._meter = Meter(shared.clock)
-        self._folder: Path | None = None
-        self._secrets: SecretValues = NO_SECRETS
-        self._redact = NO_REDACTION
-        self._spark = Seat(shared.spark, request, control, interruption, shared.clock)
+        self._secrets = secrets
+        self._redact = Redactor(secrets.values()) if secrets else NO_REDACTION
+        self._spark = AttemptSpark(shared.spark, request, stopping, shared.process)
         self._checks: list[CheckResult] = []
         self._tracing = Tracing(request)
-        self._sql: Query | None = None
+        self._sql: TaskQuery | None = None
         self._silent = False
 
-    def run(self, *, again: bool = False) -> TaskResult:
+    def run(self) -> TaskResult:
         try:
-            found = self._done_before(again)
-            if found is not None:
-                adopted = found.materialization.attempt_id != self._request.attempt_id
-                return self._priced(self._succeeded(found, adopted))
-        except Exception as error:
-            return self._priced(self._failed(error))
-        return self._priced(self._captured())
+            self._read_lists()
+            with self._spark.taken():
+                result = self._worked()
+        except (Exception, TaskTimeout) as error:
+            result = self._failed(error)
+        self._meter.spark = self._spark.usage
+        return msgspec.structs.replace(result, usage=self._meter.usage())
 
-    def _done_before(self, again: bool) -> OutputCommit | None:
-        """What was committed by another attempt, or delivery; the first one need not ask."""
-        shared, request = self._shared, self._request
-        try:
-            check_request(request, tenant=shared.tenant, workspace=shared.workspace)
-        except (Denied, Invalid) as error:
-            raise failed("configuration", "envelope.refused", error.message, error.hint) from None
-        if not request.output:
-            raise failed("configuration", "envelope.refused", "the task has no place to write to")
-        again = again or request.attempt > 1 or request.redelivery > 0
-        return committed(shared.store, request) if again else None
-
-    def _captured(self) -> TaskResult:
-        log = self._log()
-        with log.active():
-            try:
-                with self._spark.taken():
-                    result = self._worked(log)
-            except (Exception, TaskTimeout) as error:
-                result = self._failed(error)
-        if self._interruption.abandoned:
-            log.closed = True
-        else:
-            _tell(log, result)
-        return result
-
-    def _log(self) -> LogCapture:
-        shared, request = self._shared, self._request
-        return LogCapture(
-            shared.store,
-            paths.attempt_log(request.run_id, request.task_id, request.attempt),
-            shared.clock,
-            self._redact,
-            limit_bytes=shared.log_limit_bytes,
-            interval_s=shared.log_interval_s,
+    def _read_lists(self) -> None:
+        """What is read, in full: long lists are objects, which the signed envelope refers to."""
+        request = self._request
+        if not any(ref.listed_in for ref in (*request.inputs, *request.references)):
+            return
+        self._request = self._spark.request = msgspec.structs.replace(
+            request,
+            inputs=tuple([self._whole(ref) for ref in request.inputs]),
+            references=tuple([self._whole(ref) for ref in request.references]),
         )
 
-    def _worked(self, log: LogCapture) -> TaskResult:
-        self._interruption.check()
-        self._resolve_secrets(log)
+    def _whole(self, ref: InputRef) -> InputRef:
+        try:
+            return whole(self._shared.store, ref)
+        except (NotFound, Corrupt) as error:
+            raise failed(
+                "infrastructure",
+                "input.list",
+                f"the list of the {ref.count:,} versions of {ref.asset} cannot be read: "
+                f"{error.message}",
+                "the next attempt gets a new list",
+            ) from None
+
+    def _worked(self) -> TaskResult:
+        self._stopping.check()
         inspection = self._inspection()
-        work = self._work(log)
+        work = self._work()
         self._checks.extend(inspection.before())
         gate = strongest(self._checks)
         if gate in STOPPING:
             return self._refused(gate)
-        self._interruption.check()
+        self._stopping.check()
         returned = work()
         metadata: Mapping[str, object] = {}
         if isinstance(returned, AssetOut):
             returned, metadata = returned.data, returned.metadata
         return self._output(returned, metadata, inspection)
 
-    def _resolve_secrets(self, log: LogCapture) -> None:
-        """Before any user code runs: from here on all that it says is redacted."""
-        if self._request.secrets:
-            self._secrets = self._shared.secrets.resolve(self._request.secrets)
-            self._redact = log.redact = Redactor(self._secrets.values())
-
     # -- code and arguments ---------------------------------------------------------------
 
-    def _work(self, log: LogCapture) -> Callable[[], Any]:
+    def _work(self) -> Callable[[], Any]:
         """The code is there, and so are its arguments; what is returned does the work."""
-        self._folder = self._artifact(self._request.code.artifact)
         if self._request.engine == "spark" and self._spark.available:
             # `F.col`, or a UDF at the top of a module, needs it. Whether the function really
             # does is a guess: what cannot start now is told when it is asked for by name.
@@ -197,23 +166,28 @@ class Attempt:
         match self._request.kind:
             case "python":
                 loaded = self._load()
-                self._spark.ship()
-                function = functools.partial(loaded.function, **self._arguments(loaded, log))
+                function = functools.partial(loaded.function, **self._arguments(loaded))
                 self._silent = loaded.silent
                 return lambda: self._call(function)
             case "sql":
                 return self._query
-        raise failed("configuration", "code.kind", f"what is {self._request.kind!r}?")
+        raise failed(
+            "configuration",
+            "code.kind",
+            f"unknown asset kind {self._request.kind!r}",
+            "upgrade the worker",
+        )
 
     def _load(self) -> Loaded:
-        """Never interrupted: a library that is imported by half is broken for all tasks."""
-        return _as_user_code(
-            lambda: self._shared.loader.load(self._request.code, self._folder_of())
-        )
+        """Never interrupted: a library that is imported by half is broken for later tasks."""
+        loaded = _as_user_code(lambda: self._loader.asset(self._request.code))
+        self._spark.ship(self._loader.names)
+        self._shared.process.loaded()
+        return loaded
 
     def _query(self) -> Any:
         request, code = self._request, self._request.code
-        query = self._sql = Query(
+        query = self._sql = TaskQuery(
             request.sql,
             partition=request.partition,
             config=request.config,
@@ -225,38 +199,19 @@ class Attempt:
         }
         return self._call(lambda: query.run(self._spark.task, frames))
 
-    def _artifact(self, digest: str) -> Path:
-        try:
-            return self._shared.artifacts.folder(digest)
-        except NotFound:
-            raise failed(
-                "configuration",
-                "artifact.missing",
-                f"the artifact {digest} does not exist",
-                "deploy the project again",
-            ) from None
-        except (Invalid, Corrupt) as error:  # another attempt would find the same
-            raise failed(
-                "configuration", "artifact.invalid", error.message, "deploy the project again"
-            ) from None
-
-    def _folder_of(self) -> Path:
-        assert self._folder is not None
-        return self._folder
-
-    def _arguments(self, loaded: Loaded, log: LogCapture) -> dict[str, Any]:
+    def _arguments(self, loaded: Loaded) -> dict[str, Any]:
         inputs = {ref.parameter: ref for ref in self._request.inputs if ref.parameter}
         missing = sorted(loaded.required - inputs.keys())
         if missing:
             raise failed(
                 "configuration",
                 "code.parameters",
-                f"{self._request.asset}: nothing is planned for the parameter {missing[0]!r}",
+                f"{self._request.asset}: the plan has no input for the parameter {missing[0]!r}",
                 "deploy the project again",
             )
         arguments: dict[str, Any] = {name: self._input(ref) for name, ref in inputs.items()}
         if loaded.context:
-            arguments[loaded.context] = self._context(log)
+            arguments[loaded.context] = self._context()
         return arguments
 
     def _input(self, ref: InputRef) -> AssetIn:
@@ -269,7 +224,7 @@ class Attempt:
         )
 
     def _read(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
-        with self._interruption.shielded():
+        with self._stopping.shielded():
             if kind != "spark":
                 data = read_input(
                     self._shared.store, ref, kind, columns=columns, on_bytes=self._count_read
@@ -282,7 +237,7 @@ class Attempt:
     def _count_read(self, size: int) -> None:
         self._meter.bytes_read += size
 
-    def _context(self, log: LogCapture) -> AssetContext:
+    def _context(self) -> AssetContext:
         request = self._request
         return AssetContext(
             tenant_id=request.tenant_id,
@@ -294,21 +249,25 @@ class Attempt:
             partition=PartitionKey.parse(request.partition),
             config=request.config,
             secrets=self._secrets,
-            log=log.logger(request.asset),
+            log=self._shared.process.logger(request.asset),
             on_progress=self._progress,
-            is_cancelled=self._interruption.stopping,
+            is_cancelled=self._stopping.stopping,
             spark=self._spark.session,
         )
 
     def _progress(self, percent: int, message: str) -> None:
         self._spark.shows_progress = False
-        with self._interruption.shielded():
-            self._control.progress(percent, encodable(self._redact(message))[:MAX_PROGRESS_CHARS])
+        with self._stopping.shielded():
+            text = encodable(self._redact(message))[:MAX_PROGRESS_CHARS]
+            self._shared.process.progress(percent, text)
 
     # -- user code ------------------------------------------------------------------------
 
     def _call(self, function: Callable[[], Any]) -> Any:
-        return _as_user_code(lambda: self._interruption.call(function))
+        try:
+            return _as_user_code(lambda: self._stopping.call(function))
+        finally:
+            self._shared.process.called()
 
     def _pulled(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """The same tables; what makes them may be a generator of the user's."""
@@ -331,11 +290,11 @@ class Attempt:
             request,
             shared.store,
             shared.clock,
-            self._interruption,
+            self._stopping,
             self._redact,
             self._read_for_check,
             hooks,
-            self._folder_of,
+            self._loader,
         )
 
     def _read_for_check(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
@@ -354,19 +313,19 @@ class Attempt:
                 "user_code",
                 "output.none",
                 f"{request.asset} returned nothing",
-                "return its data, if only a table without rows; "
-                "if there is none ever, say so: `def f(...) -> None`",
+                "return its data, also if it has no rows; "
+                "annotate a function that returns nothing with `-> None`",
             )
         self._meter.bytes_written = written.bytes
-        made = materialization(request, id, written, recorded)
-        self._interruption.check()
-        self._checks.extend(inspection.after(_ref(made), written.footers))
+        output = materialization(request, id, written, recorded)
+        self._stopping.check()
+        self._checks.extend(inspection.after(_ref(output), written.footers))
         gate = strongest(self._checks)
         lineage = self._tracing.lineage(written.schema)
         if gate in ("fail_task", "fail_run"):
-            return recordable(self._shared.store, self._refused(gate, made, lineage))
+            return recordable(self._shared.store, self._refused(gate, output, lineage))
         mine = OutputCommit(
-            materialization=made,
+            materialization=output,
             checks=tuple(self._checks),
             gate=gate,
             instead=request.previous if gate == "quarantine" else None,
@@ -374,12 +333,12 @@ class Attempt:
         )
         # What the log cannot take must be known before the marker says that this output counts.
         fitting = recordable(self._shared.store, self._succeeded(mine, adopted=False))
-        self._interruption.begin_commit()
+        self._stopping.check()
         return self._succeeded(*commit_output(self._shared.store, request, commit_of(fitting)))
 
     def _write(self, id: str, data: object) -> Written:
         store, target = self._shared.store, folder(self._request, id)
-        if _is_frame(data):
+        if is_frame(data, "pyspark.sql"):
             return self._write_frame(target, data)
         return write(
             store,
@@ -388,7 +347,7 @@ class Attempt:
             redact=self._redact,
             io=self._request.io,
             target_bytes=self._shared.target_file_bytes,
-            check=self._interruption.check,
+            check=self._stopping.check,
             pii=personal(self._request.columns),
         )
 
@@ -408,50 +367,56 @@ class Attempt:
                 frame,
                 io=self._request.io,
                 target_bytes=self._shared.target_file_bytes,
-                check=self._interruption.check,
+                check=self._stopping.check,
             )
         )
         return summed_up(footers, self._redact, pii=personal(self._request.columns))
 
     # -- results --------------------------------------------------------------------------
 
-    def _succeeded(self, found: OutputCommit, adopted: bool) -> TaskResult:
+    def _succeeded(self, marker: OutputCommit, adopted: bool) -> TaskResult:
         return self._result(
             outcome="succeeded",
-            materialization=found.materialization,
+            materialization=marker.materialization,
             adopted=adopted,
-            checks=found.checks,
-            gate=found.gate,
-            instead=found.instead,
-            lineage=found.lineage,
-            truncated=found.truncated,
+            checks=marker.checks,
+            gate=marker.gate,
+            instead=marker.instead,
+            lineage=marker.lineage,
+            truncated=marker.truncated,
         )
 
     def _refused(
-        self, gate: Action, made: Materialization | None = None, lineage: Lineage | None = None
+        self, gate: Action, output: Materialization | None = None, lineage: Lineage | None = None
     ) -> TaskResult:
         error = refusal(self._request, self._checks, gate)
         return self._result(
             outcome="failed",
-            materialization=made,
+            materialization=output,
             checks=tuple(self._checks),
             gate=gate,
             lineage=lineage,
-            error=classify(error, redact=self._redact, folder=self._folder, request=self._request),
+            error=classify(
+                error, redact=self._redact, folder=self._loader.folder, request=self._request
+            ),
         )
 
     def _failed(self, error: BaseException) -> TaskResult:
         """A failure on the way to an end that was asked for is that end."""
         if isinstance(error, _UserCode):
             error = error.error
-        reason = self._interruption.reason()
+        reason = self._stopping.reason()
         if reason is not None:
             error = reason.with_traceback(error.__traceback__)
         elif self._sql is not None:
             error = self._sql.failure(error) or error
         spark = self._spark.failure(error) if reason is None else None
         info = classify(
-            error, redact=self._redact, folder=self._folder, spark=spark, request=self._request
+            error,
+            redact=self._redact,
+            folder=self._loader.folder,
+            spark=spark,
+            request=self._request,
         )
         outcome = "cancelled" if info.category == "cancelled" else "failed"
         return self._result(outcome=outcome, error=info, checks=tuple(self._checks))
@@ -467,29 +432,15 @@ class Attempt:
             **fields,
         )
 
-    def _priced(self, result: TaskResult) -> TaskResult:
-        """With what the attempt took; asked last, when Spark has said its part."""
-        self._meter.spark = self._spark.usage
-        usage = self._meter.usage()
-        return msgspec.structs.replace(
-            result, usage=usage, cost=self._shared.pricing.cost(usage, self._shared.tenant)
-        )
 
-
-def _ref(made: Materialization) -> MaterializationRef:
+def _ref(output: Materialization) -> MaterializationRef:
     return MaterializationRef(
-        partition=made.partition,
-        materialization_id=made.materialization_id,
-        path=made.path,
-        rows=made.rows,
-        bytes=made.bytes,
+        partition=output.partition,
+        materialization_id=output.materialization_id,
+        path=output.path,
+        rows=output.rows,
+        bytes=output.bytes,
     )
-
-
-def _is_frame(data: object) -> bool:
-    """Whether it is a DataFrame of Spark's, which can only be if that was imported."""
-    pyspark = sys.modules.get("pyspark.sql")
-    return pyspark is not None and isinstance(data, pyspark.DataFrame)
 
 
 class _UserCode(Exception):
@@ -507,22 +458,3 @@ def _as_user_code(function: Callable[[], T]) -> T:
         raise
     except BaseException as error:
         raise _UserCode(error) from None
-
-
-def _left_out(result: TaskResult) -> str:
-    parts = ", ".join(f"{t.part} {t.kept:,} of {t.total:,}" for t in result.truncated)
-    made = result.materialization
-    where = "" if made is None or made.details is None else f"; all of it is in {made.details.path}"
-    return f"the result is too large to be recorded whole: {parts}{where}"
-
-
-def _tell(log: LogCapture, result: TaskResult) -> None:
-    error: ErrorInfo | None = result.error
-    if result.truncated:
-        log.line("WARNING", _left_out(result))
-    if error is None:
-        log.close("succeeded" if not result.adopted else "succeeded; another attempt was first")
-        return
-    log.line("ERROR", error.traceback.rstrip("\n") or error.message)
-    hint = f" ({error.hint})" if error.hint else ""
-    log.close(f"{result.outcome}: {error.message}{hint}", always=True)

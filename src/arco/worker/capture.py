@@ -1,10 +1,11 @@
-"""What an attempt printed and logged, as one object: `logs/{run}/{task}/{attempt}.log`.
+"""What an attempt printed and logged, as parts: `logs/{run}/{task}/{attempt}.{nonce}.{n}.log`.
 
-Several attempts run at once in threads of one process, so `sys.stdout` and
-`sys.stderr` are replaced, once, by a stream that asks a context variable whose
-output this is. Threads, and jobs of thread pools, that a task starts inherit its
-context. What goes to the file descriptors themselves (C code, child processes) is
-not seen here.
+A part has what is new since the part before it, and is never written again: what is stored
+is what was logged, once. The first parts come every few seconds; later ones less often, so
+that a task which runs for a day does not have thousands. `log_parts.py` reads them.
+
+What is printed comes through pipes from the slot that runs the attempt: all that the process,
+its C code and its child processes write to their standard output and error.
 
 Each line has its time, its level or stream, and has passed the redactor; lines are
 put together before that, so that a secret printed in two halves is still found.
@@ -16,34 +17,29 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import io
-import logging
-import sys
 import threading
-from collections.abc import Iterator
-from contextvars import ContextVar, copy_context
 from datetime import datetime
-from typing import Any, Final, TextIO
+from typing import Final
 
 from arco.clock import Clock
 from arco.errors import Error
+from arco.storage import paths
 from arco.storage.port import Mode, Store
-from arco.worker import threads
-from arco.worker.failures import bounded
 from arco.worker.secrets import Redactor
 
 LIMIT_BYTES: Final = 8 << 20
 INTERVAL_S: Final = 5.0
+LONGEST_INTERVAL_S: Final = 60.0
+"""The time between two parts grows to this."""
 
+_INTERVAL_GROWTH = 1.1
+_PART_BYTES = 1 << 20
+"""So much is stored without waiting for the interval."""
 _MAX_LINE_CHARS = 64 << 10
 """A longer line is kept as several."""
-_PIECE_CHARS = 1 << 20
-"""So much of what is printed at once is worked on at a time: it may be a gigabyte."""
 _MASK_CHARS = 64 << 10
 """So many characters of lines wait to be masked together."""
 _PUT_ATTEMPTS = 3
-
-_current: ContextVar[LogCapture | None] = ContextVar("arco_log_capture", default=None)
 
 
 class LogCapture:
@@ -59,6 +55,7 @@ class LogCapture:
         limit_bytes: int = LIMIT_BYTES,
         interval_s: float = INTERVAL_S,
     ) -> None:
+        """`path` is what the parts' paths begin with; no other log's do."""
         self._store = store
         self._path = path
         self._clock = clock
@@ -67,53 +64,45 @@ class LogCapture:
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._putting = threading.Lock()
-        self._body = bytearray()
+        self._unstored = bytearray()
+        self._part: bytes | None = None
+        """The part that is being stored. Its bytes do not change until it is."""
+        self._parts = 0
+        """How many are stored."""
+        self._length = 0
+        """Of the whole log, stored or not."""
         self._unmasked: list[tuple[datetime, str, str]] = []
         self._unmasked_chars = 0
-        self._partial: dict[tuple[str, int], str] = {}
-        self._stored = 0
+        self._partial: dict[str, str] = {}
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
         self._due = 0.0
         self._full = False
         self.closed = False
 
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
-        """Output of this context, and of threads started in it, is this attempt's meanwhile."""
-        install()
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
-
-    def logger(self, name: str) -> logging.Logger:
-        """A logger of the attempt's own; it is in no registry, so it ends with the attempt."""
-        logger = logging.Logger(name, logging.INFO)
-        logger.addHandler(_CaptureHandler(self))
-        return logger
-
     # -- writing --------------------------------------------------------------------------
 
-    def write(self, stream: str, text: str) -> None:
-        """Text as it is printed: in any pieces, of which whole lines are kept."""
-        key = (stream, threading.get_ident())
-        for start in range(0, len(text), _PIECE_CHARS):
-            with self._lock:
-                if self._full:
-                    self._partial.pop(key, None)
-                    return
-                self._write_piece(key, text[start : start + _PIECE_CHARS])
+    def write(self, stream: str, data: bytes) -> None:
+        """Bytes as they are printed: in any pieces, of which whole lines are kept."""
+        with self._lock:
+            if self._full:
+                self._partial.pop(stream, None)
+                return
+            decoder = self._decoders.get(stream)
+            if decoder is None:
+                decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+                self._decoders[stream] = decoder
+            self._write_piece(stream, decoder.decode(data))
 
-    def _write_piece(self, key: tuple[str, int], text: str) -> None:
-        whole = self._partial.pop(key, "") + text
+    def _write_piece(self, stream: str, text: str) -> None:
+        whole = self._partial.pop(stream, "") + text
         lines, newline, rest = whole.replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")
         if newline:
-            self._add_lines(key[0], lines)
+            self._add_lines(stream, lines)
         if len(rest) > _MAX_LINE_CHARS:
             head, rest = self._cut(rest)
-            self._add_lines(key[0], head)
+            self._add_lines(stream, head)
         if rest:
-            self._partial[key] = rest
+            self._partial[stream] = rest
 
     def line(self, level: str, text: str) -> None:
         """A message, of one or more lines, as a logger or the executor has it."""
@@ -140,7 +129,7 @@ class LogCapture:
     def _add(self, source: str, text: str) -> None:
         if self._full or not text.strip():
             return
-        if not self._body and not self._unmasked:
+        if not self._length and not self._unmasked:
             self._due = self._clock.monotonic() + self._interval_s
             _flusher.watch(self)
         self._unmasked.append((self._clock.now(), source, text))
@@ -162,20 +151,26 @@ class LogCapture:
     def _keep(self, time: datetime, source: str, masked: str) -> None:
         stamp = time.isoformat(timespec="microseconds")
         line = f"{stamp}Z {source:<7} {masked}\n".encode("utf-8", "backslashreplace")
-        if len(self._body) + len(line) > self._limit:
-            line = f"{stamp}Z {'WARNING':<7} the log is cut at {self._limit} bytes\n".encode()
+        if self._length + len(line) > self._limit:
+            line = f"{stamp}Z {'WARNING':<7} the log is truncated at {self._limit} bytes\n".encode()
             self._full = True
-        self._body += line
+        self._unstored += line
+        self._length += len(line)
 
     # -- storing --------------------------------------------------------------------------
 
     def tick(self) -> bool:
         """Store what is new if it is time; false once the attempt is over."""
-        if not self.closed and self._clock.monotonic() >= self._due:
-            with contextlib.suppress(Error):  # the next time has all of it
+        now = self._clock.monotonic()
+        if not self.closed and (now >= self._due or len(self._unstored) >= _PART_BYTES):
+            with contextlib.suppress(Error):  # tried again, before anything newer
                 self._store_new()
-            self._due = self._clock.monotonic() + self._interval_s
+            self._due = self._clock.monotonic() + self._pause_s()
         return not self.closed
+
+    def _pause_s(self) -> float:
+        longest_s = max(self._interval_s, LONGEST_INTERVAL_S)
+        return min(longest_s, self._interval_s * _INTERVAL_GROWTH ** min(self._parts, 100))
 
     def close(self, outcome: str, *, always: bool = False) -> None:
         """End with a line that tells the outcome; if silent until then, only if `always`.
@@ -184,11 +179,11 @@ class LogCapture:
         """
         with self._lock:
             self.closed = True
-            for (stream, _), text in self._partial.items():
+            for stream, text in self._partial.items():
                 self._add(stream, text)
             self._partial.clear()
             self._mask()
-            if not self._body and not always:
+            if not self._length and not always:
                 return
             self._full = False
             self._limit += len(outcome) * 4 + 1024
@@ -198,16 +193,25 @@ class LogCapture:
             with contextlib.suppress(Error):
                 self._store_new()
                 break
-        self._body = bytearray()  # threads that outlive the task keep this object
+        with self._putting, self._lock:  # threads that outlive the task keep this object
+            self._part, self._unstored = None, bytearray()
 
     def _store_new(self) -> None:
+        """Store what is new. After a put whose outcome is unknown, the same part goes again."""
         with self._putting:
-            with self._lock:
-                self._mask()
-                body = bytes(self._body)
-            if len(body) != self._stored:
-                self._store.put(self._path, body, Mode.OVERWRITE)
-                self._stored = len(body)
+            while self._next_part():
+                assert self._part is not None
+                # OVERWRITE: if it is there, it is this very part.
+                self._store.put(paths.log_part(self._path, self._parts), self._part, Mode.OVERWRITE)
+                self._part = None
+                self._parts += 1
+
+    def _next_part(self) -> bool:
+        with self._lock:
+            self._mask()
+            if self._part is None and self._unstored:
+                self._part, self._unstored = bytes(self._unstored), bytearray()
+        return self._part is not None
 
 
 class _Flusher:
@@ -226,7 +230,7 @@ class _Flusher:
             self._open.append(capture)
             if not self._running:
                 self._running = True
-                threads.start_detached(self._loop, "arco-log-flusher")
+                threading.Thread(target=self._loop, name="log-flusher", daemon=True).start()
 
     def _loop(self) -> None:
         idle = threading.Event()
@@ -243,120 +247,3 @@ class _Flusher:
 
 
 _flusher = _Flusher()
-
-
-# -- what the process's streams and loggers become ----------------------------------------
-
-
-class _Stream(io.TextIOBase):
-    """Text of an attempt goes to its capture, and all other text where it always went."""
-
-    def __init__(self, inner: TextIO, name: str) -> None:
-        self._inner = inner
-        self._name = name
-
-    def write(self, text: str) -> int:
-        capture = _current.get()
-        if capture is None:
-            return self._inner.write(text)
-        if capture.closed:  # a thread that outlived its task
-            self._inner.write(capture.redact(text))
-        else:
-            capture.write(self._name, text)
-        return len(text)
-
-    def flush(self) -> None:
-        if _current.get() is None:
-            self._inner.flush()
-
-    def isatty(self) -> bool:
-        return _current.get() is None and self._inner.isatty()
-
-    def fileno(self) -> int:
-        return self._inner.fileno()
-
-    def writable(self) -> bool:
-        return True
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return "utf-8" if _current.get() is not None else self._inner.encoding
-
-    @property
-    def buffer(self) -> Any:
-        return self._inner.buffer if _current.get() is None else _Bytes(self)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
-class _Bytes(io.RawIOBase):
-    def __init__(self, stream: _Stream) -> None:
-        self._stream = stream
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        for start in range(0, len(view), _PIECE_CHARS):
-            piece = bytes(view[start : start + _PIECE_CHARS])
-            self._stream.write(decoder.decode(piece, start + _PIECE_CHARS >= len(view)))
-        return len(view)
-
-
-class _CaptureHandler(logging.Handler):
-    """Of one capture, or (given none) of whichever the context names."""
-
-    def __init__(self, capture: LogCapture | None = None) -> None:
-        super().__init__()
-        self._capture = capture
-        self.setFormatter(_FORMAT)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        capture = self._capture or _current.get()
-        if capture is None:
-            return
-        try:
-            message, trace = _texts(record)
-        except Exception:
-            self.handleError(record)
-            return
-        capture.line(record.levelname, f"{message}\n{trace}" if trace else message)
-        # Handlers after this one, such as the worker's console, see no secret either.
-        record.msg, record.args = capture.redact(message), None
-        record.exc_text = capture.redact(trace) or None
-
-    def createLock(self) -> None:
-        self.lock = None  # a capture has its own, and a handler's would be made for each task
-
-
-def _texts(record: logging.LogRecord) -> tuple[str, str]:
-    trace = _FORMAT.formatException(record.exc_info) if record.exc_info else record.exc_text
-    return record.getMessage(), bounded(trace or "", 64 << 10)
-
-
-_FORMAT = logging.Formatter()
-_root_handler = _CaptureHandler()
-_installing = threading.Lock()
-
-
-def install() -> None:
-    """Put the streams and the root logger's handler in their places; again if need be."""
-    if type(sys.stdout) is _Stream and type(sys.stderr) is _Stream and _root_is_first():
-        return
-    with _installing:
-        if type(sys.stdout) is not _Stream and sys.stdout is not None:
-            sys.stdout = _Stream(sys.stdout, "stdout")
-        if type(sys.stderr) is not _Stream and sys.stderr is not None:
-            sys.stderr = _Stream(sys.stderr, "stderr")
-        if not _root_is_first():
-            logging.root.removeHandler(_root_handler)
-            logging.root.handlers.insert(0, _root_handler)
-        threads.inherit_context(lambda: _current.get() is not None, copy_context)
-
-
-def _root_is_first() -> bool:
-    handlers = logging.root.handlers
-    return bool(handlers) and handlers[0] is _root_handler

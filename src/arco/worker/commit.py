@@ -5,7 +5,7 @@
 2. It creates the marker, `{output}/_commits/{run}.{task}.json`, only if it is absent.
    That is the commit. The marker's body is the output with all that was found out about
    it: whoever adopts it reports the same checks, the same gate and the same lineage.
-3. Told that it exists, or told nothing (a time-out), it reads the marker. Its own id:
+3. Told that it exists, or told nothing (a timeout), it reads the marker. Its own id:
    it won. Another's: it adopts that one as its result, and leaves its files to GC.
 
 An attempt that may not be the first looks for the marker before it works at all, so
@@ -50,7 +50,10 @@ def commit_output(
             if winner is not None:
                 return winner, _id(winner) != _id(mine)
             unknown = error if isinstance(error, Unavailable) else None
-    raise unknown or Unavailable(f"{path} comes and goes", hint="who deletes markers?")
+    raise unknown or Unavailable(
+        f"marker {path} was deleted while committing",
+        hint="check what deletes objects in the store",
+    )
 
 
 def committed(store: Store, request: TaskRequest) -> OutputCommit | None:
@@ -70,7 +73,7 @@ def _decode(raw: bytes, path: str) -> OutputCommit:
     try:
         return _decoder.decode(unseal(raw, path))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{path} is no commit marker: {error}") from None
+        raise Corrupt(f"{path} is not a commit marker: {error}") from None
 
 
 def _id(commit: OutputCommit) -> str:

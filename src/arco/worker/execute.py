@@ -1,32 +1,41 @@
-"""One envelope, from its bytes to its result.
+"""One envelope, from its bytes to its result; seen from the supervisor.
 
-    open ─► attempt (`attempt.py`) ─► result
+    open ─► committed already? ─► artifact, secrets ─► slot (`supervise.py`) ─► result
 
 `Executor.run` never raises for a task's failure: it answers with a result that says
-what happened. After a cancellation or a time-out nothing is committed.
+what happened. After a cancellation or a timeout nothing is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from arco.clock import Clock
+from arco.errors import Corrupt, Denied, Invalid, NotFound
 from arco.spark.host import SparkHost
+from arco.storage import paths
+from arco.storage.open import options_of
 from arco.storage.port import Store
+from arco.transport.task_envelope import EnvelopeSigner, check_request, open_unsigned
+from arco.worker import slot_messages as messages
 from arco.worker.artifact import ArtifactCache
-from arco.worker.attempt import Attempt, Shared
-from arco.worker.capture import INTERVAL_S, LIMIT_BYTES
-from arco.worker.envelope import EnvelopeSigner, open_unsigned
-from arco.worker.interrupt import Control, Interruption, Watchdog
-from arco.worker.loader import Loader
+from arco.worker.capture import INTERVAL_S, LIMIT_BYTES, LogCapture
+from arco.worker.commit import committed
+from arco.worker.failures import Interrupted, classify, failed
 from arco.worker.output import TARGET_FILE_BYTES
 from arco.worker.pricing import Pricing
-from arco.worker.secrets import SecretRegistry
-from servo.contract.task import TaskRequest, TaskResult
+from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
+from arco.worker.slots import SlotPool, slot_host
+from arco.worker.supervise import Control, Supervision
+from servo.contract.task import ErrorInfo, OutputCommit, TaskRequest, TaskResult, Usage
 
 
 class Executor:
-    """Runs the tasks of one workspace, any number of them at once on threads of the caller's.
+    """Runs the tasks of one workspace, each in a slot, for threads of the caller's.
 
     Without a signer every envelope of this workspace is believed: for a worker within
     the dispatcher's own process.
@@ -44,35 +53,48 @@ class Executor:
         worker_id: str,
         secrets: SecretRegistry | None = None,
         *,
+        slots: int = 4,
+        private: Callable[[], set[str]] = set,
         log_limit_bytes: int = LIMIT_BYTES,
         log_interval_s: float = INTERVAL_S,
         target_file_bytes: int = TARGET_FILE_BYTES,
         spark: SparkHost | None = None,
         pricing: Pricing | None = None,
     ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._workspace = workspace
         self._signer = signer
-        self._shared = Shared(
-            store=store,
-            tenant=tenant,
-            workspace=workspace,
-            artifacts=artifacts,
-            loader=Loader(),
-            clock=clock,
-            ids=ids,
+        self._artifacts = artifacts
+        self._clock = clock
+        self._ids = ids
+        self._worker_id = worker_id
+        self._secrets = secrets or SecretRegistry()
+        self._log_limit_bytes = log_limit_bytes
+        self._log_interval_s = log_interval_s
+        self._spark = spark
+        self._pricing = pricing or Pricing()
+        setup = messages.Setup(
+            store_url=store.url,
+            store_options=dict(options_of(store)),
             worker_id=worker_id,
-            secrets=secrets or SecretRegistry(),
-            log_limit_bytes=log_limit_bytes,
-            log_interval_s=log_interval_s,
             target_file_bytes=target_file_bytes,
-            spark=spark,
-            pricing=pricing or Pricing(),
+            spark=b"" if spark is None else msgspec.json.encode(spark.settings),
         )
-        self._watchdog = Watchdog()
-        self._running: dict[str, Interruption] = {}
+        self._slots = SlotPool(slot_host(), setup, slots, clock)
+        self._private: Callable[[], set[str]] | None = private
+        """Tells which variables of the environment are secrets; None: it was asked."""
+
+    def end_idle(self) -> None:
+        self._slots.end_idle()
+
+    def close(self) -> None:
+        """End all slots that wait for tasks."""
+        self._slots.close()
 
     def open(self, raw: bytes) -> TaskRequest:
         """The request in an envelope. Denied or Invalid if it is not one for us."""
-        tenant, workspace = self._shared.tenant, self._shared.workspace
+        tenant, workspace = self._tenant, self._workspace
         if self._signer is None:
             return open_unsigned(raw, tenant=tenant, workspace=workspace)
         return self._signer.open(raw, tenant=tenant, workspace=workspace)
@@ -82,21 +104,146 @@ class Executor:
 
         `again` says that somebody may have begun with this very request before.
         """
-        interruption = Interruption(control, self._shared.clock, request.timeout_s)
-        self._running[request.attempt_id] = interruption
-        self._watchdog.add(interruption)
+        began = self._clock.monotonic()
+        log = self._log(request)
         try:
-            return Attempt(self._shared, request, control, interruption).run(again=again)
-        finally:
-            self._watchdog.remove(interruption)
-            if self._running.get(request.attempt_id) is interruption:
-                del self._running[request.attempt_id]
+            marker = self._done_before(request, again)
+            if marker is not None:
+                result = self._succeeded(request, marker)
+            else:
+                result = self._run(request, control, log)
+                _tell(log, result)
+        except Exception as error:
+            info = classify(error, redact=log.redact, request=request)
+            outcome = "cancelled" if info.category == "cancelled" else "failed"
+            result = self._result(request, outcome=outcome, error=info)
+            _tell(log, result)
+        usage = result.usage
+        if not usage.wall_ms:
+            usage = Usage(wall_ms=round((self._clock.monotonic() - began) * 1000))
+        cost = self._pricing.cost(usage, self._tenant)
+        return msgspec.structs.replace(result, usage=usage, cost=cost)
 
-    def abandon(self, attempt_id: str) -> bool:
-        """Give up an attempt that does not stop, such as one that is stuck in C code.
+    def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
+        """What was committed by another attempt, or delivery; the first one need not ask."""
+        try:
+            check_request(request, tenant=self._tenant, workspace=self._workspace)
+        except (Denied, Invalid) as error:
+            raise failed("configuration", "envelope.refused", error.message, error.hint) from None
+        if not request.output:
+            raise failed(
+                "configuration", "envelope.refused", "the task request has no output folder"
+            )
+        again = again or request.attempt > 1 or request.redelivery > 0
+        return committed(self._store, request) if again else None
 
-        True: whatever it does from now on, it commits nothing, and its result means
-        nothing. False: it is not running, or is committing; its result is on the way.
-        """
-        interruption = self._running.get(attempt_id)
-        return interruption is not None and interruption.abandon()
+    def _run(self, request: TaskRequest, control: Control, log: LogCapture) -> TaskResult:
+        if control.cancelled():
+            raise Interrupted()
+        secrets = self._resolved(request, log)
+        artifact = request.code.artifact
+        with self._artifacts.using(artifact):
+            task = messages.Task(request, str(self._folder(artifact)), secrets)
+            if self._store.url.startswith("memory:"):
+                raise failed(
+                    "configuration",
+                    "store.memory",
+                    f"a task runs in a process of its own, which cannot open {self._store.url}",
+                    "use a store on a disk, or in a bucket",
+                )
+            slot = self._slots.take(artifact)
+            try:
+                result = Supervision(
+                    slot, task, control, self._clock, log, self._spark, self._worker_id
+                ).run()
+            finally:
+                self._slots.give_back(slot)
+        if result.outcome == "succeeded" or not slot.is_over:
+            return result
+        # It ended in the midst of something, which may have been the commit.
+        marker = committed(self._store, request)
+        if marker is None or marker.materialization.attempt_id != request.attempt_id:
+            return result
+        return self._succeeded(request, marker)
+
+    def _resolved(self, request: TaskRequest, log: LogCapture) -> dict[str, str]:
+        """The task's secrets: from here on its log is redacted. No other task's slot has them."""
+        if self._private is not None:
+            self._slots.hide(self._private())
+            self._private = None
+        if not request.secrets:
+            return {}
+        self._slots.hide({r.path for r in request.secrets.values() if r.provider == "env"})
+        secrets = dict(self._secrets.resolve(request.secrets))
+        log.redact = Redactor(secrets.values())
+        return secrets
+
+    def _folder(self, digest: str) -> Path:
+        try:
+            return self._artifacts.folder(digest)
+        except NotFound:
+            raise failed(
+                "configuration",
+                "artifact.missing",
+                f"the artifact {digest} does not exist",
+                "deploy the project again",
+            ) from None
+        except (Invalid, Corrupt) as error:  # another attempt would find the same
+            raise failed(
+                "configuration", "artifact.invalid", error.message, "deploy the project again"
+            ) from None
+
+    def _log(self, request: TaskRequest) -> LogCapture:
+        return LogCapture(
+            self._store,
+            paths.attempt_log(request.run_id, request.task_id, request.attempt, self._ids()),
+            self._clock,
+            NO_REDACTION,
+            limit_bytes=self._log_limit_bytes,
+            interval_s=self._log_interval_s,
+        )
+
+    def _succeeded(self, request: TaskRequest, marker: OutputCommit) -> TaskResult:
+        return self._result(
+            request,
+            outcome="succeeded",
+            adopted=marker.materialization.attempt_id != request.attempt_id,
+            materialization=marker.materialization,
+            checks=marker.checks,
+            gate=marker.gate,
+            instead=marker.instead,
+            lineage=marker.lineage,
+            truncated=marker.truncated,
+        )
+
+    def _result(self, request: TaskRequest, **fields: Any) -> TaskResult:
+        return TaskResult(
+            run_id=request.run_id,
+            task_id=request.task_id,
+            attempt=request.attempt,
+            attempt_id=request.attempt_id,
+            worker_id=self._worker_id,
+            **fields,
+        )
+
+
+def _left_out(result: TaskResult) -> str:
+    parts = ", ".join(f"{t.part} {t.kept:,} of {t.total:,}" for t in result.truncated)
+    output = result.materialization
+    where = (
+        "" if output is None or output.details is None else f"; all of it: {output.details.path}"
+    )
+    return f"the result is too large to be recorded in full: {parts}{where}"
+
+
+def _tell(log: LogCapture, result: TaskResult) -> None:
+    error: ErrorInfo | None = result.error
+    if result.truncated:
+        log.line("WARNING", _left_out(result))
+    if error is None:
+        adopted = "; adopted the output of another attempt" if result.adopted else ""
+        log.close(f"succeeded{adopted}")
+        return
+    log.line("ERROR", error.traceback.rstrip("\n") or error.message)
+    hint = f" ({error.hint})" if error.hint else ""
+    log.close(f"{result.outcome}: {error.message}{hint}", always=True)

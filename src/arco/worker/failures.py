@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
-import re
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from arco.errors import Error
-from arco.spark.errors import SparkFailure, translate
-from arco.spark.failed import SparkUnavailable
-from arco.spark.failed import TaskFailed as TaskFailed
-from arco.spark.failed import failed as failed
+from arco.spark.error_info import SparkFailure, translate
+from arco.tasks.failure import SparkUnavailable
+from arco.tasks.failure import TaskFailed as TaskFailed
+from arco.tasks.failure import failed as failed
 from servo import errors
 from servo.contract.manifest import RETRIABLE, Category
 from servo.contract.task import ErrorInfo, TaskRequest
@@ -38,7 +38,6 @@ _AUTHORS: Final[tuple[Category, ...]] = ("user_code", "configuration", "input")
 """What whoever declared the asset can mend."""
 
 _OURS = tuple(f"{Path(file).parent}/" for file in (__file__, errors.__file__))
-_SYNTHETIC = re.compile(r"_servo_artifact_[0-9a-f]{16}(?:\.|\b)")
 
 Redact = Callable[[str], str]
 
@@ -46,7 +45,7 @@ Redact = Callable[[str], str]
 class TaskTimeout(BaseException):
     """Raised in the task's thread when its time is over. No `except Exception` may hide it."""
 
-    def __init__(self, message: str = "the task took longer than it may") -> None:
+    def __init__(self, message: str = "the task took longer than its timeout") -> None:
         super().__init__(message)
 
 
@@ -76,7 +75,9 @@ _ERRNO: dict[int, Verdict] = {
     errno.EACCES: Verdict("configuration", "os.denied", "grant the worker access"),
     errno.EPERM: Verdict("configuration", "os.denied", "grant the worker access"),
 } | {
-    number: Verdict("transient", "os.connection", "the other side may be down for a moment")
+    number: Verdict(
+        "transient", "os.connection", "the remote service may be unavailable for a moment"
+    )
     for number in (
         errno.ECONNREFUSED,
         errno.ECONNRESET,
@@ -91,32 +92,45 @@ _ERRNO: dict[int, Verdict] = {
 }
 
 _KINDS: dict[str, Verdict] = {
-    "unavailable": Verdict("transient", "store.unavailable", "the store may be down for a moment"),
-    "conflict": Verdict("transient", "store.conflict", "somebody else wrote at the same time"),
+    "unavailable": Verdict(
+        "transient", "store.unavailable", "the store may be unavailable for a moment"
+    ),
+    "conflict": Verdict("transient", "store.conflict", "another process wrote at the same time"),
     "corrupt": Verdict("infrastructure", "store.corrupt", "run `servo admin fsck`"),
     "denied": Verdict(
         "infrastructure", "store.denied", "renew the worker's credentials, or grant it access"
     ),
     "fenced": Verdict("cancelled", "cancelled.fenced", "another worker has taken over"),
-    "not_found": Verdict("input", "input.missing", "materialize it first"),
+    "not_found": Verdict("input", "input.missing", "run it first"),
     "invalid": Verdict("user_code", "user_code.Invalid"),
 }
 
-_NO_FILE = "workers have disks of their own: pack the file with the project, or read an asset"
+_NO_FILE = (
+    "workers do not share this machine's disk: pack the file with the project, or read an asset"
+)
 
 _CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
     (Cancelled, Verdict("cancelled", "cancelled.task")),
-    (TaskTimeout, Verdict("timeout", "timeout.task", "raise timeout=, or make the work smaller")),
+    (
+        TaskTimeout,
+        Verdict("timeout", "timeout.task", "raise timeout=, or reduce the work of one task"),
+    ),
     (MemoryError, Verdict("infrastructure", "os.memory", "give the worker more memory")),
-    (ConnectionError, Verdict("transient", "os.connection", "the other side may be down")),
-    (TimeoutError, Verdict("transient", "os.timeout", "the other side took too long")),
+    (
+        ConnectionError,
+        Verdict("transient", "os.connection", "the remote service may be unavailable"),
+    ),
+    (TimeoutError, Verdict("transient", "os.timeout", "the remote service took too long")),
     (SystemExit, Verdict("user_code", "user_code.SystemExit", "raise an error instead of exiting")),
     (KeyboardInterrupt, Verdict("user_code", "user_code.KeyboardInterrupt", "raise an error")),
-    (RecursionError, Verdict("user_code", "user_code.RecursionError", "a function calls itself")),
-    (AssertionError, Verdict("user_code", "user_code.AssertionError", "an assert did not hold")),
+    (
+        RecursionError,
+        Verdict("user_code", "user_code.RecursionError", "a function recurses without end"),
+    ),
+    (AssertionError, Verdict("user_code", "user_code.AssertionError", "an assertion failed")),
     (SyntaxError, Verdict("user_code", "user_code.SyntaxError", "correct the source")),
     (FileNotFoundError, Verdict("user_code", "user_code.FileNotFoundError", _NO_FILE)),
-    (KeyError, Verdict("user_code", "user_code.KeyError", "there is no such key")),
+    (KeyError, Verdict("user_code", "user_code.KeyError", "the key does not exist")),
 )
 
 # What is not importable here: named, so that nothing heavy is imported to be compared.
@@ -124,11 +138,13 @@ _NAMES: dict[str, Verdict] = {
     "ArrowInvalid": Verdict("user_code", "user_code.ArrowInvalid", "check the columns' types"),
     "ArrowMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
     "OutOfMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
-    "ConnectionError": Verdict("transient", "os.connection", "the other side may be down"),
-    "ConnectError": Verdict("transient", "os.connection", "the other side may be down"),
-    "Timeout": Verdict("transient", "os.timeout", "the other side took too long"),
-    "ConnectTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
-    "ReadTimeout": Verdict("transient", "os.timeout", "the other side took too long"),
+    "ConnectionError": Verdict(
+        "transient", "os.connection", "the remote service may be unavailable"
+    ),
+    "ConnectError": Verdict("transient", "os.connection", "the remote service may be unavailable"),
+    "Timeout": Verdict("transient", "os.timeout", "the remote service took too long"),
+    "ConnectTimeout": Verdict("transient", "os.timeout", "the remote service took too long"),
+    "ReadTimeout": Verdict("transient", "os.timeout", "the remote service took too long"),
 }
 _USER_HINT = "correct the asset's code; the traceback shows where"
 
@@ -167,7 +183,7 @@ def _understood(error: BaseException, spark: SparkFailure | None, folder: Path |
     if isinstance(error, TaskFailed):
         return error.info
     failure = spark or translate(error)
-    return _judged(error) if failure is None else _of_spark(error, failure, folder)
+    return _judged(error, folder) if failure is None else _of_spark(error, failure, folder)
 
 
 def _asked_for_by_nobody(info: ErrorInfo) -> ErrorInfo:
@@ -178,15 +194,15 @@ def _asked_for_by_nobody(info: ErrorInfo) -> ErrorInfo:
         info,
         category="infrastructure",
         code="spark.job_cancelled",
-        hint=info.hint or "somebody ended the job in Spark, or its context was stopped; try again",
+        hint=info.hint or "the Spark job was cancelled, or its context was stopped; try again",
     )
 
 
 def _declared(info: ErrorInfo, request: TaskRequest, *, named: bool) -> ErrorInfo:
-    told = not named or request.asset in info.message
+    names_asset = not named or request.asset in info.message
     return msgspec.structs.replace(
         info,
-        message=info.message if told else f"{request.asset}: {info.message}",
+        message=info.message if names_asset else f"{request.asset}: {info.message}",
         file=request.code.file,
         line=request.code.line,
     )
@@ -217,12 +233,12 @@ def _of_spark(error: BaseException, failure: SparkFailure, folder: Path | None) 
     return ErrorInfo(
         category=failure.category,
         code=failure.code,
-        message=unmangled(failure.message),
+        message=failure.message,
         hint=failure.hint,
         exception=failure.exception,
         file=inside,
         line=failure.line if inside else 0,
-        traceback=_user_lines(error, folder) + unmangled(failure.details),
+        traceback=_user_lines(error, folder) + failure.details,
     )
 
 
@@ -237,11 +253,11 @@ def _user_lines(error: BaseException, folder: Path | None) -> str:
     if not frames:
         return ""
     text = "".join(traceback.format_list(frames)).replace(f"{folder}/", "")
-    return f"Traceback (most recent call last):\n{unmangled(text)}"
+    return f"Traceback (most recent call last):\n{text}"
 
 
-def _judged(error: BaseException) -> ErrorInfo:
-    verdict = _verdict(error)
+def _judged(error: BaseException, folder: Path | None) -> ErrorInfo:
+    verdict = _verdict(error, folder)
     message = _text(error)
     hint = verdict.hint or (_USER_HINT if verdict.category == "user_code" else "")
     if isinstance(error, Error):
@@ -256,9 +272,9 @@ def _judged(error: BaseException) -> ErrorInfo:
     )
 
 
-def _verdict(error: BaseException) -> Verdict:
+def _verdict(error: BaseException, folder: Path | None) -> Verdict:
     if isinstance(error, ImportError):
-        return _import_verdict(error)
+        return _import_verdict(error, folder)
     if isinstance(error, SparkUnavailable):
         return Verdict("infrastructure", "spark.unavailable")
     if isinstance(error, Error) and type(error).__module__ == "arco.errors":
@@ -274,10 +290,10 @@ def _verdict(error: BaseException) -> Verdict:
     return Verdict("user_code", f"user_code.{type(error).__name__}")
 
 
-def _import_verdict(error: ImportError) -> Verdict:
+def _import_verdict(error: ImportError, folder: Path | None) -> Verdict:
     """A module that the artifact should hold is the user's to mend; others must be installed."""
     missing = error.name or ""
-    if not isinstance(error, ModuleNotFoundError) or not missing or _SYNTHETIC.match(missing):
+    if not isinstance(error, ModuleNotFoundError) or not missing or _is_held(missing, folder):
         return Verdict("user_code", "user_code.ImportError", "check the import and what is packed")
     package = missing.partition(".")[0]
     return Verdict(
@@ -285,9 +301,16 @@ def _import_verdict(error: ImportError) -> Verdict:
     )
 
 
+def _is_held(module: str, folder: Path | None) -> bool:
+    """Whether a module is missing in a package that the artifact holds."""
+    package = sys.modules.get(module.partition(".")[0])
+    places = getattr(package, "__path__", ())
+    return folder is not None and any(Path(place).is_relative_to(folder) for place in places)
+
+
 def _text(error: BaseException) -> str:
     try:
-        return unmangled(str(error))
+        return str(error)
     except BaseException:  # whatever it is: this too is the user's code
         return f"<{type(error).__name__}, whose text cannot be shown>"
 
@@ -300,11 +323,6 @@ def _attribute(error: BaseException, name: str, default: str) -> str:
 def encodable(text: str) -> str:
     """Text that UTF-8 can hold: names of files may have halves of surrogate pairs."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def unmangled(text: str) -> str:
-    """Module names as their author wrote them."""
-    return _SYNTHETIC.sub("", text)
 
 
 # -- tracebacks ---------------------------------------------------------------------------
@@ -341,7 +359,7 @@ def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = N
             type(error), error, error.__traceback__, limit=-MAX_FRAMES
         )
         _trim(whole)
-        text = unmangled("".join(whole.format()))
+        text = "".join(whole.format())
     except BaseException:  # whatever it is: this too is the user's code
         text = f"<{type(error).__name__}, whose traceback cannot be shown>\n"
     if folder is not None:
@@ -349,15 +367,15 @@ def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = N
     return bounded(redact(text), MAX_TRACEBACK_BYTES)
 
 
-def _trim(shown: traceback.TracebackException) -> None:
+def _trim(trace: traceback.TracebackException) -> None:
     """Leave out the frames between the user's: ours, and the import system's.
 
     A stack of nothing else stays, for then the mistake may be ours.
     """
-    kept = [frame for frame in shown.stack if not _is_ours(frame.filename)]
+    kept = [frame for frame in trace.stack if not _is_ours(frame.filename)]
     if kept:
-        shown.stack = traceback.StackSummary.from_list(kept)
-    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        trace.stack = traceback.StackSummary.from_list(kept)
+    for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
         if other is not None:
             _trim(other)
 

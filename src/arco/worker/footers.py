@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from arco.spark import types
+from arco.columns import types
+from arco.columns.arrow import arrow_fields, file_fields
 from arco.storage.footers import NAN_METADATA
 from arco.storage.footers import Footer as Footer
 from arco.storage.footers import read_footers as read_footers
@@ -57,13 +58,15 @@ def columns_of(
     if schema is None and not footers:
         return ()
     arrow = footers[0].metadata.schema.to_arrow_schema() if schema is None else schema
-    fields = types.file_fields(footers[0].metadata) if footers else types.arrow_fields(arrow)
-    known = {
-        name: found._replace(least=None, greatest=None) if name.lower() in pii else found
-        for name, found in statistics_of(footers, arrow).items()
+    fields = file_fields(footers[0].metadata) if footers else arrow_fields(arrow)
+    statistics = {
+        name: column_statistics._replace(least=None, greatest=None)
+        if name.lower() in pii
+        else column_statistics
+        for name, column_statistics in statistics_of(footers, arrow).items()
     }
     return tuple(
-        _column(each["name"], types.text(each["type"]), column.nullable, known, redact)
+        _column(each["name"], types.text(each["type"]), column.nullable, statistics, redact)
         for each, column in zip(fields, arrow, strict=True)
     )
 
@@ -77,17 +80,17 @@ def _column(
     name: str,
     type: str,
     nullable: bool,
-    known: Mapping[str, Statistics],
+    by_name: Mapping[str, Statistics],
     redact: Callable[[str], str],
 ) -> ColumnInfo:
-    found = known.get(name) or Statistics(0)
+    statistics = by_name.get(name) or Statistics(0)
     return ColumnInfo(
         name=name,
         type=type,
         nullable=nullable,
-        nulls=found.nulls,
-        min=_shown(found.least, redact),
-        max=_shown(found.greatest, redact),
+        nulls=statistics.nulls,
+        min=_shown(statistics.least, redact),
+        max=_shown(statistics.greatest, redact),
     )
 
 
@@ -103,14 +106,14 @@ def statistics_of(
             return {}
         schema = footers[0].metadata.schema.to_arrow_schema()
     rows = sum(footer.metadata.num_rows for footer in footers)
-    found, leaf = {}, 0
+    by_column, leaf = {}, 0
     for column in schema:
         if not pa.types.is_nested(column.type):
             chunks = [chunk for footer in footers for chunk in _chunks(footer.metadata, leaf)]
             silent = any(_hides_nan(footer.metadata, leaf, column.name) for footer in footers)
-            found[column.name] = _merged(rows, chunks, silent)
+            by_column[column.name] = _merged(rows, chunks, silent)
         leaf += _leaves(column.type)
-    return found
+    return by_column
 
 
 def _leaves(type: pa.DataType) -> int:
@@ -141,8 +144,8 @@ def _hides_nan(metadata: Any, leaf: int, name: str) -> bool:
 def _merged(rows: int, chunks: Sequence[Any], silent: bool) -> Statistics:
     if any(chunk is None for chunk in chunks):
         return Statistics(rows)
-    known = all(chunk.has_null_count for chunk in chunks)
-    nulls = sum(chunk.null_count for chunk in chunks) if known else None
+    has_null_counts = all(chunk.has_null_count for chunk in chunks)
+    nulls = sum(chunk.null_count for chunk in chunks) if has_null_counts else None
     filled = [chunk for chunk in chunks if chunk.num_values]
     if silent or not filled or not all(chunk.has_min_max for chunk in filled):
         return Statistics(rows, nulls)

@@ -9,26 +9,36 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arco.errors import NotFound
-from arco.spark import types
+from arco.columns.arrow import plain, scalar_type
+from arco.columns.widening import unified
+from arco.errors import Corrupt, NotFound
 from arco.storage import parallel
 from arco.storage.footers import parquet_files
-from arco.storage.port import Store
+from arco.storage.port import ObjectMeta, Store
+from arco.tasks.input_failures import input_damaged, input_missing, versions_differ
+from arco.worker.column_ranges import read_columns
 from arco.worker.failures import TaskFailed, failed
-from servo.contract.partition import PartitionKey, Scalar
+from servo.contract.partition import PartitionKey
 from servo.contract.task import InputRef, MaterializationRef
 from servo.suggest import did_you_mean
 
 
-class _File(NamedTuple):
+class _InputFile(NamedTuple):
     version: MaterializationRef
-    path: str
+    meta: ObjectMeta
+
+
+class _Read(NamedTuple):
+    table: pa.Table
+    schema: pa.Schema
+    """Of all columns of the file."""
+    size: int
+    """How many bytes were fetched."""
 
 
 def read_input(
@@ -43,40 +53,46 @@ def read_input(
 
     Columns are matched by name, and widened where versions differ. A dimension of
     the partition becomes a column where the files have none of that name. With `columns`,
-    only those are read, in that order; case does not matter, as in Spark. `on_bytes` is
-    told how much was read.
+    only the bytes of those are fetched, and they are in that order; case does not matter, as
+    in Spark. `on_bytes` is told how much was read.
     """
-    files = [file for version in ref.materializations for file in _files(store, ref, version)]
+    listed = parallel.each(store, lambda version: _files(store, ref, version), ref.materializations)
+    files = [file for version in listed for file in version]
     if not files:
-        raise _missing(ref, "no materialization of it was planned to be read")
-    read = parallel.each(store, lambda file: _read(store, ref, file, columns), files)
+        raise input_missing(ref, "the plan has no version of it to read")
+    read = _read(store, ref, files, columns)
     if on_bytes is not None:
-        on_bytes(sum(size for _, size in read))
-    table = _joined(ref, [table for table, _ in read])
+        on_bytes(sum(each.size for each in read))
+    tables = [
+        _with_dimensions(each.table, PartitionKey.parse(file.version.partition))
+        for file, each in zip(files, read, strict=True)
+    ]
+    table = _joined(ref, tables)
     if columns:
         own = {name.lower(): name for name in table.column_names}
         for name in columns:
             if name.lower() not in own:
-                raise _no_column(store, ref, files[-1], name)
+                raise _no_column(ref, files[-1].version, read[-1].schema, name)
         table = table.select([own[name.lower()] for name in columns])
     return _converted(table, kind)
 
 
-def _no_column(store: Store, ref: InputRef, newest: _File, name: str) -> TaskFailed:
-    schema = pq.read_schema(pa.BufferReader(store.get(newest.path).data))
-    key = PartitionKey.parse(newest.version.partition)
+def _no_column(
+    ref: InputRef, newest: MaterializationRef, schema: pa.Schema, name: str
+) -> TaskFailed:
+    key = PartitionKey.parse(newest.partition)
     there = _with_dimensions(schema.empty_table(), key).column_names
-    hint = did_you_mean(name, there) or f"it has {', '.join(there)}"
+    hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
     return failed("user_code", "input.column", f"{ref.asset} has no column {name!r}", hint)
 
 
 def _joined(ref: InputRef, tables: list[pa.Table]) -> pa.Table:
-    plain = (types.plain(table.schema).remove_metadata() for table in tables)
+    schemas = (plain(table.schema).remove_metadata() for table in tables)
     try:
-        schema = types.unified(plain).with_metadata(tables[0].schema.metadata)
+        schema = unified(schemas).with_metadata(tables[0].schema.metadata)
         return pa.concat_tables([_conformed(table, schema) for table in tables])
     except (ValueError, pa.ArrowException) as error:
-        raise _differ(ref, str(error)) from None
+        raise versions_differ(ref, str(error)) from None
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -91,46 +107,34 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _differ(ref: InputRef, why: str) -> TaskFailed:
-    return failed(
-        "input",
-        "input.schema",
-        f"the versions of {ref.asset} do not go together: {why}",
-        "materialize the older partitions again",
-    )
-
-
-def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_File]:
-    files = [_File(version, meta.path) for meta in parquet_files(store, version.path)]
+def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_InputFile]:
+    files = [_InputFile(version, meta) for meta in parquet_files(store, version.path)]
     if not files:
-        shown = f"partition {version.partition!r}" if version.partition else "its output"
-        raise _missing(ref, f"{shown} has no files below {version.path}")
+        raise input_damaged(ref, version, f"there are no files below {version.path}")
     return files
 
 
-def _read(store: Store, ref: InputRef, file: _File, columns: Sequence[str]) -> tuple[pa.Table, int]:
+def _read(
+    store: Store, ref: InputRef, files: Sequence[_InputFile], columns: Sequence[str]
+) -> list[_Read]:
+    metas = [file.meta for file in files]
     try:
-        data = store.get(file.path).data
-        source = pa.BufferReader(data)
-        table = pq.read_table(source, columns=_wanted(source, columns) if columns else None)
-    except NotFound:
-        raise _missing(ref, f"{file.path} is gone") from None
-    except pa.ArrowException as error:
-        raise failed(
-            "infrastructure",
-            "input.corrupt",
-            f"{file.path} is no readable Parquet file: {error}",
-            f"materialize {ref.asset} again",
-        ) from None
-    return _with_dimensions(table, PartitionKey.parse(file.version.partition)), len(data)
+        if columns:
+            return [_Read(*each) for each in read_columns(store, metas, columns)]
+        return parallel.each(store, lambda meta: _read_whole(store, meta), metas)
+    except (NotFound, Corrupt) as error:
+        named = (f.version for f in files if f.meta.path in error.message)
+        version, corrupt = next(named, files[0].version), isinstance(error, Corrupt)
+        raise input_damaged(ref, version, error.message, corrupt=corrupt) from None
 
 
-def _wanted(source: pa.BufferReader, columns: Sequence[str]) -> list[str]:
-    """Those that the file has, as it writes them."""
-    asked = {name.lower() for name in columns}
-    found = [name for name in pq.read_schema(source).names if name.lower() in asked]
-    source.seek(0)
-    return found
+def _read_whole(store: Store, meta: ObjectMeta) -> _Read:
+    data = store.get(meta.path).data
+    try:
+        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(f"{meta.path} is not a readable Parquet file: {error}") from None
+    return _Read(table, table.schema, len(data))
 
 
 def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
@@ -138,25 +142,9 @@ def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
     there = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():
         if name.lower() not in there:
-            column = pa.repeat(pa.scalar(value, _type_of(value)), table.num_rows)
+            column = pa.repeat(pa.scalar(value, scalar_type(value)), table.num_rows)
             table = table.append_column(name, column)
     return table
-
-
-def _type_of(value: Scalar) -> pa.DataType:
-    match value:
-        case None:
-            return pa.null()
-        case bool():
-            return pa.bool_()
-        case int():
-            return pa.int64()
-        case datetime():
-            return pa.timestamp("us", tz="UTC")
-        case date():
-            return pa.date32()
-        case str():
-            return pa.string()
 
 
 def _converted(table: pa.Table, kind: str) -> Any:
@@ -169,7 +157,7 @@ def _converted(table: pa.Table, kind: str) -> Any:
         case "polars":
             return _library(kind).from_arrow(table)
     raise failed(
-        "user_code", "input.kind", f"{kind!r} is no way to read", "arrow, pandas or polars"
+        "user_code", "input.kind", f"{kind!r} is not a way to read", "arrow, pandas or polars"
     )
 
 
@@ -183,12 +171,3 @@ def _library(name: str) -> Any:
             f"reading as {name} needs the package {name!r}",
             f"install the package {name!r} for the workers",
         ) from None
-
-
-def _missing(ref: InputRef, why: str) -> TaskFailed:
-    return failed(
-        "input",
-        "input.missing",
-        f"the input {ref.asset} cannot be read: {why}",
-        "materialize it first; if only its order matters, name it in deps=",
-    )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from arco.clock import Clock
 from arco.storage.port import Store
-from arco.worker.checks import Around, File, Subject, evaluate
+from arco.worker.checks import CheckContext, File, Subject, evaluate
+from arco.worker.checks.declared import declared_checks
 from arco.worker.failures import TaskFailed, failed
 from arco.worker.footers import Footer
-from arco.worker.interrupt import Interruption
-from arco.worker.loader import load_check
+from arco.worker.loader import Loader
 from arco.worker.secrets import Redactor
+from arco.worker.stopping import Stopping
 from servo.context import AssetIn
 from servo.contract.manifest import ACTIONS, Action, Check, Code
 from servo.contract.partition import PartitionKey
@@ -41,20 +41,20 @@ class Inspection:
         request: TaskRequest,
         store: Store,
         clock: Clock,
-        interruption: Interruption,
+        stopping: Stopping,
         redact: Redactor,
         read_as: ReadAs,
         spark: SparkHooks | None,
-        folder: Callable[[], Path],
+        loader: Loader,
     ) -> None:
         self._request = request
         self._store = store
         self._clock = clock
-        self._interruption = interruption
+        self._stopping = stopping
         self._redact = redact
         self._read_as = read_as
         self._spark = spark
-        self._folder = folder
+        self._loader = loader
 
     def before(self) -> tuple[CheckResult, ...]:
         """Of each input that a check looks at."""
@@ -76,25 +76,28 @@ class Inspection:
         return Subject.read(self._store, ref)
 
     def after(self, output: MaterializationRef, footers: Sequence[Footer]) -> list[CheckResult]:
-        checks = [check for check in self._request.checks if check.phase == "after"]
+        request = self._request
+        declared = declared_checks(request.columns, request.extra)
+        checks = [*declared, *(check for check in request.checks if check.phase == "after")]
         if not checks:
             return []
         if not footers:
             raise failed(
                 "user_code",
                 "output.none",
-                f"{self._request.asset} has checks, and returned nothing to check",
-                "return the data, or remove checks=",
+                f"{request.asset} has columns or checks, but returned nothing",
+                "return the data, or remove columns= and checks=",
             )
         dimensions = dict(PartitionKey.parse(output.partition).dimensions)
-        ref = InputRef(asset=self._request.asset, materializations=(output,))
+        ref = InputRef(asset=request.asset, materializations=(output,))
         subject = Subject(ref, tuple(File(footer, dimensions) for footer in footers))
-        previous = self._request.previous
-        return list(evaluate(checks, subject, self._around(previous)))
+        return list(evaluate(checks, subject, self._around(request.previous)))
 
-    def _around(self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()) -> Around:
+    def _around(
+        self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()
+    ) -> CheckContext:
         request, spark = self._request, self._spark
-        around = Around(
+        around = CheckContext(
             self._store,
             self._clock,
             request.gating,
@@ -102,7 +105,8 @@ class Inspection:
             references=request.references,
             load=self._load,
             reader=self._read,
-            reason=self._interruption.reason,
+            reason=self._stopping.reason,
+            stopping=self._stopping,
             pii=frozenset((*personal(request.columns), *pii)),
             redact=self._redact,
         )
@@ -111,7 +115,7 @@ class Inspection:
         return around._replace(**spark._asdict())
 
     def _load(self, code: Code) -> Any:
-        return load_check(self._request.code, code, self._folder())
+        return self._loader.check(self._request.code, code)
 
     def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)
@@ -124,15 +128,15 @@ def strongest(results: Iterable[CheckResult]) -> Action:
 
 def refusal(request: TaskRequest, results: Sequence[CheckResult], gate: Action) -> TaskFailed:
     """The failure of a task whose checks do not let it go on, or its output count."""
-    found = [result for result in results if result.action == gate]
-    first = found[0]
+    failing = [result for result in results if result.action == gate]
+    first = failing[0]
     looked_at = first.input or request.asset
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    said = f": {first.message}" if first.message else ""
+    more = f", and {len(failing) - 1} more" if len(failing) > 1 else ""
+    message = f": {first.message}" if first.message else ""
     where = f"the input {looked_at}" if first.input else request.asset
     return failed(
         "input" if first.input else "user_code",
         "checks.input" if first.input else "checks.failed",
-        f"{where} did not pass the check {first.name!r}{more}{said}",
-        f"mend {looked_at}, or the check; `servo checks list {request.asset}` shows all results",
+        f"{where} failed the check {first.name!r}{more}{message}",
+        f"fix {looked_at}, or the check; `servo checks list {request.asset}` shows all results",
     )

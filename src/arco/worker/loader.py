@@ -1,56 +1,31 @@
-"""Loading user code so that two versions of a project live side by side in one process.
+"""Loading user code. A slot is a process of one artifact: its folder is on `sys.path`.
 
-A worker serves many deployments, and a rollback may run beside what it replaces. So
-the modules of an artifact are never imported under their own names. They live below
-a synthetic package,
-
-    _servo_artifact_{the first 16 digits of the digest}
-
-whose `__path__` is the extracted folder. Relative imports work by themselves. For
-absolute ones `builtins.__import__` is wrapped, once: an import *by a module of an
-artifact*, of a top-level name *which that artifact holds*, is served from the same
-artifact; all others go the normal way. The caller is known by its globals, so this
-also holds for imports inside functions, whenever they run, on any thread.
-`importlib.import_module` is wrapped alike, for callers in an artifact and for
-`importlib.resources` on their behalf.
-
-What differs from a normal import, then: `__name__` has the prefix, so pickles of
-the project's classes can be read in this process only; and `find_spec` or `runpy`
-with a bare name do not see the project.
-
-A folder without Python files is no module, and one without `__init__.py` gives way
-to any module of its name that is installed, as namespace packages do.
+A folder without Python files is no module, and one without `__init__.py` gives way to any
+module of its name that is installed, as namespace packages do.
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any, Final, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from arco.worker.failures import failed
 from servo.contract.manifest import Code
 from servo.contract.task import CodeRef
 from servo.signature import read_signature
 
-PREFIX: Final = "_servo_artifact_"
-
-_FORWARDERS = frozenset({"importlib", "functools", "pkgutil"})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
-
-_lock = threading.RLock()
-_names: dict[str, frozenset[str]] = {}
-"""By synthetic package: the top-level names that its artifact holds."""
+_KEPT = frozenset({"arco", "servo"})
+"""No project has modules of these names."""
 
 
 class Loaded(NamedTuple):
@@ -66,53 +41,64 @@ class Loaded(NamedTuple):
 
 
 class Loader:
-    """Loads `module:name` of extracted artifacts; each function is looked up once."""
+    """Loads `module:name` of the artifact in `folder`; each function is looked up once."""
 
-    def __init__(self) -> None:
-        self._cache: dict[tuple[str, str, str], Loaded] = {}
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: frozenset[str] = frozenset()
+        """The top-level modules that the artifact holds."""
+        self._roots: set[str] = set()
+        self.load = functools.cache(self._load)
 
-    def load(self, code: CodeRef, folder: Path) -> Loaded:
+    def _load(self, module: str, name: str, root: str) -> Loaded:
         """The function; what its modules raise, or TaskFailed if there is no such name."""
-        key = (code.artifact, code.module, code.name)
-        found = self._cache.get(key)
-        if found is None:
-            module = load_module(code, folder)
-            found = self._cache[key] = _loaded(_member(module, code))
-        return found
+        return _loaded(self._member(module, name, root))
 
+    def asset(self, code: CodeRef) -> Loaded:
+        return self.load(code.module, code.name, code.root)
 
-def load_check(asset: CodeRef, check: Code, folder: Path) -> Callable[..., Any]:
-    """A check's function, from the artifact that the asset is of."""
-    code = CodeRef(artifact=asset.artifact, module=check.module, name=check.name, root=asset.root)
-    found: Callable[..., Any] = _member(load_module(code, folder), code)
-    return found
+    def check(self, asset: CodeRef, check: Code) -> Callable[..., Any]:
+        """A check's function, from the artifact that the asset is of."""
+        member: Callable[..., Any] = self._member(check.module, check.name, asset.root)
+        return member
 
+    def _member(self, module: str, name: str, root: str) -> Any:
+        member: Any = self._module(module, root)
+        for part in name.split("."):
+            member = getattr(member, part, None)
+        if not callable(member):
+            raise failed(
+                "configuration",
+                "code.missing",
+                f"{module} has no function {name!r}",
+                "deploy the project again",
+            )
+        return member
 
-def load_module(code: CodeRef, folder: Path) -> ModuleType:
-    package = _package(code, folder)
-    top = code.module.partition(".")[0]
-    if top not in _names[package]:
-        raise failed(
-            "configuration",
-            "code.missing",
-            f"the artifact {code.artifact[:16]} has no module {code.module!r}",
-            "deploy the project again, and check what is packed",
-        )
-    return importlib.import_module(f"{package}.{code.module}")
+    def _module(self, name: str, root: str) -> ModuleType:
+        self._enter(root)
+        if name.partition(".")[0] not in self.names:
+            raise failed(
+                "configuration",
+                "code.missing",
+                f"the artifact {self.folder.name[:16]} has no module {name!r}",
+                "deploy the project again, and check what is packed",
+            )
+        return importlib.import_module(name)
 
-
-def _member(module: ModuleType, code: CodeRef) -> Any:
-    found: Any = module
-    for part in code.name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise failed(
-            "configuration",
-            "code.missing",
-            f"{code.module} has no function {code.name!r}",
-            "deploy the project again",
-        )
-    return found
+    def _enter(self, root: str) -> None:
+        """Put the folder, and the root inside of it where imports begin, on `sys.path`."""
+        if root in self._roots:
+            return
+        self._roots.add(root)
+        places = [self.folder / root, self.folder] if root else [self.folder]
+        names = frozenset(name for place in places for name in _held(place)) - _KEPT
+        for name in list(sys.modules):  # what we imported of the same name is not the project's
+            if name.partition(".")[0] in names - self.names:
+                del sys.modules[name]
+        self.names |= names
+        sys.path[:0] = [text for place in places if (text := str(place)) not in sys.path]
+        importlib.invalidate_caches()
 
 
 def _loaded(member: Any) -> Loaded:
@@ -128,38 +114,7 @@ def _loaded(member: Any) -> Loaded:
     return Loaded(member, context, frozenset(required - {context}), silent)
 
 
-# -- the synthetic package ----------------------------------------------------------------
-
-
-def package_name(artifact: str) -> str:
-    """The synthetic package that an artifact's modules are in."""
-    return PREFIX + artifact[:16]
-
-
-def _package(code: CodeRef, folder: Path) -> str:
-    """The artifact's package, made if need be. Its root may be a folder inside of it."""
-    name = package_name(code.artifact)
-    places = [str(folder / code.root), str(folder)] if code.root else [str(folder)]
-    with _lock:
-        _install()
-        package = sys.modules.get(name)
-        if package is None or not set(places) <= set(package.__path__):
-            known: Iterable[str] = package.__path__ if package is not None else ()
-            _make(name, list(dict.fromkeys([*places, *known])))
-    return name
-
-
-def _make(name: str, places: list[str]) -> None:
-    package = sys.modules.get(name)
-    if package is None:
-        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
-        package = importlib.util.module_from_spec(spec)
-    package.__path__ = places
-    _names[name] = frozenset(held for place in places for held in _held(Path(place)))
-    sys.modules[name] = package
-
-
-def _held(place: Path) -> Iterable[str]:
+def _held(place: Path) -> Iterator[str]:
     if not place.is_dir():
         return
     for entry in place.iterdir():
@@ -177,59 +132,3 @@ def _is_package(folder: Path) -> bool:
     if not any(next(folder.rglob(f"*{suffix}"), None) for suffix in _SUFFIXES):
         return False
     return importlib.util.find_spec(folder.name) is None
-
-
-# -- the two hooks ------------------------------------------------------------------------
-
-
-def _owner(importer: object, name: str) -> str | None:
-    """The synthetic package that serves `name` to the module `importer`, if one does."""
-    if not isinstance(importer, str) or not importer.startswith(PREFIX):
-        return None
-    package = importer.partition(".")[0]
-    return package if name.partition(".")[0] in _names.get(package, ()) else None
-
-
-def _import_hook(original: Callable[..., ModuleType]) -> Callable[..., ModuleType]:
-    def __import__(
-        name: str,
-        globals: Mapping[str, object] | None = None,
-        locals: Mapping[str, object] | None = None,
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> ModuleType:
-        scope = sys._getframe(1).f_globals if globals is None else globals
-        package = _owner(scope.get("__name__"), name) if level == 0 else None
-        if package is None:
-            return original(name, globals, locals, fromlist, level)
-        found = original(f"{package}.{name}", globals, locals, fromlist, 0)
-        # `import a.b` binds `a`; only with a fromlist is the leaf what is asked for.
-        return found if fromlist else sys.modules[f"{package}.{name.partition('.')[0]}"]
-
-    return __import__
-
-
-def _import_module_hook(original: Callable[[str, str | None], ModuleType]) -> Any:
-    def import_module(name: str, package: str | None = None) -> ModuleType:
-        if name.startswith((".", PREFIX)):
-            return original(name, package)
-        owner = _owner(_importer(sys._getframe(1)), name)
-        return original(f"{owner}.{name}" if owner else name, package)
-
-    return import_module
-
-
-def _importer(frame: FrameType | None) -> object:
-    """Who asks: the nearest module that does not merely pass the question on."""
-    while frame is not None:
-        name = frame.f_globals.get("__name__")
-        if not isinstance(name, str) or name.partition(".")[0] not in _FORWARDERS:
-            return name
-        frame = frame.f_back
-    return None
-
-
-@functools.cache
-def _install() -> None:
-    builtins.__import__ = _import_hook(builtins.__import__)
-    importlib.import_module = _import_module_hook(importlib.import_module)

@@ -11,21 +11,22 @@ values, because that is what Spark can read.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arco.spark import types
-from arco.spark.write import check_columns
-from arco.spark.write_options import WriteOptions
+from arco.columns import types
+from arco.columns.arrow import arrow_fields, rebuilt
 from arco.storage.footers import NAN_METADATA, nan_columns, nan_metadata
 from arco.storage.own import put_own
 from arco.storage.port import Store
+from arco.tasks.output_columns import check_columns
+from arco.tasks.write_options import WriteOptions
 from arco.worker.failures import TaskFailed, failed
 from arco.worker.footers import Footer, columns_of, schema_hash
+from arco.worker.frames import is_frame
 from arco.worker.secrets import Redactor, Scalar
 from servo.contract import canonical
 from servo.contract.task import ColumnInfo, Materialization, TaskRequest
@@ -41,7 +42,7 @@ MAX_METADATA_BYTES: Final = 128 << 10
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
-    "DataFrame, an iterable of those (but for Spark's), or an AssetOut around one"
+    "DataFrame, an iterable of those (not of Spark frames), or an AssetOut with one of them"
 )
 
 
@@ -174,16 +175,15 @@ def _item(value: object) -> pa.Table:
     return table
 
 
-def _table_of(value: object) -> pa.Table | None:
+def _table_of(value: Any) -> pa.Table | None:
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
         return pa.Table.from_batches([value])
     # A frame can only be there if its library has been imported; we import neither.
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if pandas is not None and isinstance(value, pandas.DataFrame):
+    if is_frame(value, "pandas"):
         return _from_pandas(value)
-    if polars is not None and isinstance(value, polars.DataFrame):
+    if is_frame(value, "polars"):
         return value.to_arrow()
     return None
 
@@ -199,7 +199,10 @@ def _from_pandas(frame: Any) -> pa.Table:
     except ValueError as error:
         hint = "rename the index, or drop it: reset_index(drop=True)"
         raise failed(
-            "user_code", "output.columns", f"the frame's index is no column: {error}", hint
+            "user_code",
+            "output.columns",
+            f"the frame's index cannot become a column: {error}",
+            hint,
         ) from None
     return pa.Table.from_pandas(frame, preserve_index=False)
 
@@ -246,7 +249,7 @@ def _options(io: Mapping[str, str], target_bytes: int) -> WriteOptions:
                 "configuration",
                 "io.invalid",
                 f"io: {key} is for Spark frames",
-                "arrange the rows before you return them, or return a Spark DataFrame",
+                "sort or split the rows before you return them, or return a Spark DataFrame",
             )
     return WriteOptions.of(io, target_bytes)
 
@@ -280,10 +283,10 @@ def _cut(table: pa.Table) -> Iterator[pa.Table]:
 def _checked_schema(schema: pa.Schema, redact: Redactor) -> pa.Schema:
     """The schema that is written; TaskFailed for what a frame of Spark's may not have either."""
     _check_depth(schema)
-    columns = [each.with_type(types.rebuilt(each.type, _readable)) for each in schema]
+    columns = [each.with_type(rebuilt(each.type, _readable)) for each in schema]
     written = pa.schema(columns, _own_metadata(schema))
     try:
-        fields = types.arrow_fields(written)
+        fields = arrow_fields(written)
     except ValueError as error:
         raise failed("user_code", "output.columns", str(error), "cast it to another type") from None
     check_columns(fields)
@@ -315,7 +318,7 @@ def too_deep() -> TaskFailed:
 
 
 def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
-    """TaskFailed where a column, or a field inside of one, has a secret in its name.
+    """TaskFailed where a column, or a field inside of one, contains a secret in its name.
 
     Names are in events, tables and markers. To mask one would be to rename the column.
     """
@@ -324,8 +327,9 @@ def check_secrets(columns: Sequence[types.Field], redact: Redactor) -> None:
             raise failed(
                 "user_code",
                 "output.secret",
-                f"the name of column {number} of the output, or of a field in it, has a secret",
-                "name columns by what they hold: names are stored, and shown to everybody",
+                f"the name of column {number} of the output, or of a field in "
+                "it, contains a secret",
+                "choose other names: names are stored and visible to everybody",
             )
 
 
@@ -357,8 +361,8 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         raise failed(
             "user_code",
             "output.schema",
-            f"a later batch has columns that the first has not: {', '.join(more)}",
-            "give all batches of an output one schema",
+            f"a later batch has columns that the first does not have: {', '.join(more)}",
+            "use the same schema for all batches of an output",
         )
     try:
         return table.select(schema.names).cast(schema)
@@ -366,8 +370,8 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         raise failed(
             "user_code",
             "output.schema",
-            f"these rows do not fit the columns that are written: {error}",
-            "give all batches of an output one schema, and times in microseconds at the finest",
+            f"these rows do not match the output's columns: {error}",
+            "use the same schema for all batches of an output, and times with at most microseconds",
         ) from None
 
 
@@ -414,6 +418,7 @@ class _Parts:
             self._buffer,
             self._schema,
             compression=self._options.compression,
+            write_page_checksum=True,
             metadata_collector=self._metadata,
         )
 

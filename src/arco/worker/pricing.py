@@ -46,7 +46,7 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Prices(**{name: others[name] if v is None else v for name, v in mine.items()})
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: str = "USD"
     prices: Prices = Prices()
     tenants: dict[str, Prices] = {}
@@ -55,7 +55,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Pricing:
     """Prices, or none: then costs are zero and usage is all that is known."""
 
-    def __init__(self, file: _File | None = None, digest: str = "") -> None:
+    def __init__(self, file: _PricingFile | None = None, digest: str = "") -> None:
         self._file = file
         self._digest = digest
 
@@ -64,20 +64,20 @@ class Pricing:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise NotFound(f"{path}: there are no prices to read: {error.strerror}") from None
+            raise NotFound(f"{path}: the price file cannot be read: {error.strerror}") from None
         return cls.parse(data, str(path))
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> Pricing:
         try:
-            found = msgspec.convert(tomllib.loads(data.decode()), _File, strict=False)
+            parsed = msgspec.convert(tomllib.loads(data.decode()), _PricingFile, strict=False)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise Invalid(f"{where} is not TOML: {error}") from None
         except (msgspec.ValidationError, InvalidOperation) as error:
             hint = "prices are decimal text: cpu_hour, memory_gib_hour, read_gib, written_gib"
             raise Invalid(f"{where}: {error}", hint=hint) from None
-        _check(found, where)
-        return cls(found, hashlib.sha256(data).hexdigest()[:16])
+        _check(parsed, where)
+        return cls(parsed, hashlib.sha256(data).hexdigest()[:16])
 
     def cost(self, usage: Usage, tenant: str) -> Cost:
         if self._file is None:
@@ -95,11 +95,11 @@ class Pricing:
         )
 
 
-def _check(file: _File, where: str) -> None:
+def _check(file: _PricingFile, where: str) -> None:
     for prices in (file.prices, *file.tenants.values()):
         for name, price in msgspec.structs.asdict(prices).items():
             if price is not None and (not price.is_finite() or price < 0):
-                raise Invalid(f"{where}: {name} = {price} is no price")
+                raise Invalid(f"{where}: {name} = {price} is not a price")
 
 
 def _nano(amount: Decimal, price: Decimal | None) -> int:

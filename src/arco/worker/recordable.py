@@ -36,8 +36,8 @@ def recordable(store: Store, result: TaskResult) -> TaskResult:
     digest = hashlib.sha256(body).hexdigest()
     path = paths.output_details(result.materialization.path, digest)
     put_own(store, path, body)
-    made = replace(cut.materialization, details=ObjectRef(path, digest, len(body)))
-    return replace(cut, materialization=made)
+    version = replace(cut.materialization, details=ObjectRef(path, digest, len(body)))
+    return replace(cut, materialization=version)
 
 
 def commit_of(result: TaskResult) -> OutputCommit:

@@ -96,21 +96,23 @@ class SecretRegistry:
         return SecretValues({name: self._resolve(name, ref) for name, ref in refs.items()})
 
     def _resolve(self, name: str, ref: SecretRef) -> str:
-        shown = f"the secret {name!r} ({ref.provider}:{ref.path})"
+        label = f"the secret {name!r} ({ref.provider}:{ref.path})"
         provider = self._providers.get(ref.provider)
         if provider is None:
-            known = ", ".join(sorted(self._providers))
-            raise _failed("secret.provider", f"{shown}: no such provider", f"there are: {known}")
+            providers = ", ".join(sorted(self._providers))
+            raise _failed(
+                "secret.provider", f"{label}: unknown provider", f"providers: {providers}"
+            )
         try:
             return provider.resolve(ref.path)
         except NotFound as error:
             hint = error.hint or "create it, or correct the reference"
-            raise _failed("secret.missing", f"{shown}: {error.message}", hint) from None
+            raise _failed("secret.missing", f"{label}: {error.message}", hint) from None
         except Error:
             raise
         except Exception as error:
             kind = type(error).__name__  # its message may hold what it read
-            raise _failed("secret.failed", f"{shown}: {kind}", "see the provider") from None
+            raise _failed("secret.failed", f"{label}: {kind}", "see the provider") from None
 
 
 def _failed(code: str, message: str, hint: str) -> TaskFailed:
@@ -129,10 +131,10 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value)}
-        found = sorted((f for f in forms if len(f) >= MIN_LENGTH), key=lambda f: (-len(f), f))
-        self.longest = len(found[0]) if found else 0
-        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
-        self._needles = _shortest(found)
+        ordered = sorted((f for f in forms if len(f) >= MIN_LENGTH), key=lambda f: (-len(f), f))
+        self.longest = len(ordered[0]) if ordered else 0
+        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._needles = _shortest(ordered)
 
     def __repr__(self) -> str:
         return "Redactor()"
@@ -207,7 +209,7 @@ def _quoted(text: str) -> Iterator[str]:
         quote_plus(text, errors="replace"),
     ):
         yield coded
-        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), coded)
+        yield re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), coded)
 
 
 def _base64(text: str) -> Iterator[str]:

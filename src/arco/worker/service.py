@@ -1,12 +1,15 @@
-"""A worker: takes messages, runs them on a few threads, says that it is alive, reports.
+"""A worker's supervisor: takes messages, has slots run them, says that it is alive, reports.
+
+No user code runs in this process: what a task does to its own costs that task alone.
 
 - A message stays claimed until its result is durable in the log; only then is it
   done. A worker that dies before that leaves a claim that ends by itself.
 - One that is already being worked on here is left alone: its claim is ours, or ends.
 - A worker that is told to stop finishes what it has, within the time it is given,
   and hands the rest back as failed for a reason that is worth another attempt.
-- Heartbeats, claims, cancellations and stuck tasks have a thread each: none of them waits
-  for a store call of another.
+- Heartbeats, claims, cancellations and acknowledgements have a thread each: none of them
+  waits for a store call of another. Messages whose results are durable are
+  acknowledged together, as many as there are by then.
 - Errors of the store end none of these threads: they wait, and go on when it is over.
 """
 
@@ -19,19 +22,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 
 from arco.clock import Clock
-from arco.dispatch.liveness import LivenessRecord, Progress, beat
-from arco.dispatch.queues.port import Delivery, Queue
-from arco.dispatch.reports import Reports
 from arco.errors import Denied, Error, Invalid
 from arco.orchestration.events import TaskStarted
 from arco.orchestration.limits import Timing
 from arco.orchestration.results import finished
-from arco.orchestration.runs import TIMEOUT_GRACE_S
 from arco.storage import paths
 from arco.storage.outage import Outage
 from arco.storage.port import Store
-from arco.worker.envelope import UnknownKey
+from arco.transport.liveness import LivenessRecord, Progress, beat
+from arco.transport.queues.capacity import Capacity
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.port import Delivery, Queue
+from arco.transport.reports import Reports
+from arco.transport.task_envelope import UnknownKey
 from arco.worker.execute import Executor
+from arco.worker.supervise import GRACE_S
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,7 @@ REMEMBERED = 10_000
 PATIENCE_S = 0.25
 """How soon a slot that waits for the store takes notice that the worker is to stop."""
 STOP_S = 5.0
-"""How long a task that was told to stop gets before it is given up."""
+"""How long the worker waits for what should end at once."""
 
 IsStale = Callable[[TaskRequest], bool]
 Cancelled = Callable[[Collection[str]], set[str]]
@@ -59,29 +64,18 @@ class _Working:
         self.delivery = delivery
         self.since = since
         """When its claim was last renewed."""
-        self.began = since
-        self.stopped_at: float | None = None
-        self.thread = threading.current_thread()
         self.percent = 0
         self.message = ""
         self.stop = False
         self.draining = False
-        self.handed_back = False
         self.reported = False
         """Whether its result was handed to the reports."""
 
     def cancelled(self) -> bool:
         return self.stop
 
-    def timed_out(self) -> bool:
-        return False
-
     def progress(self, percent: int, message: str) -> None:
         self.percent, self.message = percent, message
-
-
-class _HandedBack(Exception):
-    """An attempt was given up while it ran: what it returned means nothing."""
 
 
 class Worker:
@@ -94,20 +88,22 @@ class Worker:
         store: Store,
         clock: Clock,
         *,
-        slots: int = 4,
+        capacity: Capacity | None = None,
         timing: Timing | None = None,
         is_stale: IsStale = lambda request: False,
         is_over: IsStale = lambda request: False,
         cancelled: Cancelled = lambda runs: set(),
         drain_s: float = 30.0,
+        beats_always: bool = False,
     ) -> None:
+        """`beats_always`: also without work, for an engine whose runs nobody else serves."""
         self.worker_id = worker_id
         self._executor = executor
         self._queue = queue
         self._reports = reports
         self._store = store
         self._clock = clock
-        self._slots = slots
+        self._capacity = capacity or Capacity(4, clock)
         self._timing = (timing or Timing()).check()
         self._is_stale = is_stale
         self._is_over = is_over
@@ -120,11 +116,15 @@ class Worker:
         self._stop = threading.Event()
         self._waits_until = 0.0
         """Until then nothing is taken: what is sent is not for this worker."""
-        self.beats_always = False
-        """Also without work: for an engine whose runs nobody else serves."""
+        self._beats_always = beats_always
         self._beats = 0
         self._was_busy = False
         self._ended = threading.Event()
+        self._dealt_with = threading.Condition()
+        self._unacknowledged: list[Delivery] = []
+        """Messages whose results are in the log, and that the queue still has."""
+        self._acknowledging = False
+        """Whether a thread acknowledges them."""
         self._taking = Outage(clock, "queue", patient=True)
         self._looking = Outage(clock, "look-up of tasks", patient=True)
         self._beating = Outage(clock, "heartbeat", patient=True)
@@ -133,17 +133,20 @@ class Worker:
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then drain."""
         self._stop = stop
-        for _ in range(self._slots):
-            self._start_slot()
-        duties = self._start_duties()
+        duties = self._start_duties()  # first: what the first task needs is there
+        for _ in range(self._capacity.slots):
+            self._start_thread()
         stop.wait()
         self._drain()
         self._ended.set()
+        with self._dealt_with:
+            self._dealt_with.notify_all()
         for thread in duties:
             thread.join(STOP_S)
-        self._try(self.beat, "could not say goodbye")
+        self._try(self.beat, "could not delete the liveness record")
 
-    def _start_slot(self) -> None:
+    def _start_thread(self) -> None:
+        """One for each task at a time: it waits for a message, and then for its slot."""
         name = f"slot-{len(self._pool)}"
         thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
         self._pool.append(thread)
@@ -165,37 +168,43 @@ class Worker:
 
     def _slot(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            try:
-                stop.wait(self._take_one(stop))
-            except _HandedBack:
-                return  # another slot has taken this one's place
+            stop.wait(self._take_one(stop))
 
     def _take_one(self, stop: threading.Event) -> float:
         """Take a message and deal with it; how long to wait before the next one."""
         if self._clock.monotonic() < self._waits_until:
             return 0.5
+        if not self._capacity.wait_for_room(0.5):
+            return 0.0
         try:
-            deliveries = self._queue.take(1, 0.5)
+            deliveries = self._queue.take(1, 0.5, self._capacity)
         except Exception as error:  # a slot that ends would not be missed by anybody
             return self._taking.failed(_as_error(error))
         for delivery in deliveries:
-            if stop.is_set():  # others need not wait for the claim to end
-                self._release(delivery)
-                continue
             try:
-                self.work(delivery)
+                self._deal_with(delivery, stop)
             except Error as error:  # of the store, before the task was started
                 self._release(delivery)
                 return self._taking.failed(error)
-            except _HandedBack:
-                raise
-            except Exception:
-                log.exception("a message could not be dealt with; it will come again")
         self._taking.passed()
         return 0.0
 
+    def _deal_with(self, delivery: Delivery, stop: threading.Event) -> None:
+        """Work on a message, which has its room until then."""
+        try:
+            if stop.is_set():  # others need not wait for the claim to end
+                self._release(delivery)
+            else:
+                self.work(delivery)
+        except Error:
+            self._capacity.release(delivery.message.weight)
+            raise
+        except Exception:
+            log.exception("a message could not be handled; it will be delivered again")
+        self._capacity.release(delivery.message.weight)
+
     def _release(self, delivery: Delivery) -> None:
-        self._try(functools.partial(self._queue.release, [delivery]), "could not release")
+        self._try(functools.partial(self._queue.release, [delivery]), "could not release a claim")
 
     def work(self, delivery: Delivery) -> None:
         """Deal with one message."""
@@ -215,20 +224,20 @@ class Worker:
             self._queue.done([delivery])
             return
         if self._does_nothing(delivery, request):
-            log.info("message %s is of an attempt that is over", delivery.message.name)
+            log.info("message %s belongs to an attempt that has ended", delivery.message.name)
             self._queue.done([delivery])
             return
         working = _Working(request, delivery, self._clock.monotonic())
         if self._working.setdefault(request.attempt_id, working) is not working:
             return  # busy with it: the claim ends by itself if that comes to nothing
-        # After a delivery that led to nothing, it must be known who died of it this time.
         self._reports.submit([self._started(request)], urgent=delivery.number > 1)
+        if delivery.number > 1:
+            # The task may have killed the worker before: this time it must be counted.
+            self._reports.flush()
         if delivery.lost >= MAX_DELIVERIES:
             self._report(working, self._undeliverable(request))
             return
         result = self._run(working)
-        if working.handed_back:
-            raise _HandedBack
         self.tasks_done += 1
         try:
             self._report(working, result)
@@ -251,9 +260,9 @@ class Worker:
         deadline = self._clock.monotonic() + self._timing.claim_s / 2
         while True:
             try:
-                found = look_up(request)
+                answer = look_up(request)
                 self._looking.passed()
-                return found
+                return answer
             except Error as error:
                 pause_s = self._looking.failed(error)
                 if self._clock.monotonic() + pause_s > deadline or not self._waited(pause_s):
@@ -296,10 +305,35 @@ class Worker:
         if len(self._reported) > REMEMBERED:
             self._reported.popitem(last=False)
         self._working.pop(working.request.attempt_id, None)
+        with self._dealt_with:
+            self._unacknowledged.append(working.delivery)
+            self._dealt_with.notify_all()
+            aside = self._acknowledging
+        if not aside:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Tell the queue of all messages that were dealt with: of many at a time, at once."""
+        with self._dealt_with:
+            deliveries, self._unacknowledged = self._unacknowledged, []
+        if not deliveries:
+            return
         try:
-            self._queue.done([working.delivery])
+            self._queue.done(deliveries)
         except Error as error:
-            log.warning("message %s will come again: %s", working.delivery.message.name, error)
+            log.warning("some of %d messages will be delivered again: %s", len(deliveries), error)
+
+    def _acknowledge_until_ended(self) -> None:
+        while True:
+            with self._dealt_with:
+                self._dealt_with.wait_for(lambda: self._unacknowledged or self._ended.is_set())
+                if not self._unacknowledged:
+                    self._acknowledging = False  # from here on, whoever reports does it
+                    return
+            try:
+                self._acknowledge()
+            except Exception:
+                log.exception("messages were not acknowledged; they will be delivered again")
 
     def _started(self, request: TaskRequest) -> TaskStarted:
         return TaskStarted(
@@ -320,7 +354,7 @@ class Worker:
             ("heartbeat", self.beat, heartbeat_s, self._beating),
             ("claims", self.renew, claims_s, patient("claims")),
             ("cancellations", self._stop_cancelled, poll_s, patient("cancellations")),
-            ("stuck tasks", self._give_up_stuck, poll_s, patient("stuck tasks")),
+            ("idle slots", self._executor.end_idle, poll_s, patient("idle slots")),
         ]
         threads = []
         for name, act, every_s, outage in duties:
@@ -329,7 +363,14 @@ class Worker:
             )
             thread.start()
             threads.append(thread)
-        return threads
+        if isinstance(self._queue, MemoryQueue):
+            return threads  # which has no calls to wait for
+        self._acknowledging = True
+        acknowledging = threading.Thread(
+            target=self._acknowledge_until_ended, name="acknowledgements", daemon=True
+        )
+        acknowledging.start()
+        return [*threads, acknowledging]
 
     def _repeat(self, act: Callable[[], None], every_s: float, outage: Outage) -> None:
         while not self._ended.wait(every_s):
@@ -340,7 +381,7 @@ class Worker:
             act()
         except Exception as error:
             if not isinstance(error, Error):
-                log.exception("a thread of the worker failed, and goes on")
+                log.exception("a thread of the worker failed and continues")
             outage.failed(_as_error(error))
         else:
             outage.passed()
@@ -363,7 +404,7 @@ class Worker:
     def beat(self) -> None:
         """Say what is being worked on; nothing, if there is and was nothing."""
         attempts = self.progress()
-        if not attempts and (self._ended.is_set() or not self.beats_always):
+        if not attempts and (self._ended.is_set() or not self._beats_always):
             if self._was_busy:
                 self._store.delete(paths.liveness(self.worker_id))
             self._was_busy = False
@@ -373,7 +414,9 @@ class Worker:
             self.worker_id,
             self._beats,
             attempts,
-            0 if self.beats_always else self._slots,  # such an engine has a queue of its own
+            0 if self._beats_always else self._capacity.slots,  # it has a queue of its own
+            self._capacity.memory_mib,
+            self._capacity.taken.slots,
             self._timing.heartbeat_s,
             self._beating.last,
         )
@@ -392,16 +435,13 @@ class Worker:
     # -- the end -------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Let what runs finish, then stop it, then give up what does not stop."""
+        """Let what runs finish, then stop it: what does not stop is killed."""
         self._wait(self._drain_s, self._busy)
         for working in list(self._working.values()):
             working.draining = working.stop = True
-        self._wait(STOP_S, self._busy)
-        for working in list(self._working.values()):
-            if self._executor.abandon(working.request.attempt_id):
-                working.handed_back = True
-                self._report(working, self._drained(working.request))
+        self._wait(GRACE_S + STOP_S, self._busy)
         self._wait(STOP_S, lambda: bool(self._working))
+        self._executor.close()
 
     def _wait(self, seconds: float, busy: Callable[[], bool]) -> None:
         deadline = self._clock.monotonic() + seconds
@@ -412,30 +452,6 @@ class Worker:
         """Whether something runs. What has ended and waits to be reported has its own time."""
         running = any(not working.reported for working in list(self._working.values()))
         return running or any(thread.is_alive() for thread in self._pool)
-
-    def _give_up_stuck(self) -> None:
-        """A task that neither ends nor stops is handed back, and its slot replaced.
-
-        It is stuck in code that cannot be interrupted. Whatever it does from now on, it
-        commits nothing.
-        """
-        now = self._clock.monotonic()
-        for working in list(self._working.values()):
-            if working.stop and working.stopped_at is None:
-                working.stopped_at = now
-            limit_s = working.request.timeout_s
-            late = limit_s and now - working.began > limit_s + TIMEOUT_GRACE_S / 2
-            deaf = working.stopped_at is not None and (
-                now - working.stopped_at > self._timing.cancel_grace_s / 2
-            )
-            if not (late or deaf) or working.handed_back:
-                continue
-            if self._executor.abandon(working.request.attempt_id):
-                working.handed_back = True
-                self._report(working, self._stuck(working.request, timed_out=bool(late)))
-                if working.thread in self._pool:
-                    self._pool.remove(working.thread)
-                    self._start_slot()
 
     # -- results of its own --------------------------------------------------------------
 
@@ -448,23 +464,12 @@ class Worker:
         )
         return self._failed(request, error)
 
-    def _stuck(self, request: TaskRequest, *, timed_out: bool) -> TaskResult:
-        what = f"its time-out of {request.timeout_s} s" if timed_out else "its cancellation"
-        error = ErrorInfo(
-            category="timeout" if timed_out else "cancelled",
-            code="timeout.stuck" if timed_out else "cancelled.stuck",
-            message=f"it did not stop after {what}: it is stuck in code that cannot be interrupted",
-            hint="look for calls that wait for ever: give them time-outs of their own",
-            retriable=timed_out,
-        )
-        return self._failed(request, error)
-
     def _undeliverable(self, request: TaskRequest) -> TaskResult:
         error = ErrorInfo(
             category="infrastructure",
             code="infrastructure.undeliverable",
-            message=f"{MAX_DELIVERIES} workers took it, and none of them was heard of again",
-            hint="it may kill the process that runs it: look at the workers' own logs, and memory",
+            message=f"{MAX_DELIVERIES} workers claimed it, and none of them reported a result",
+            hint="the task may kill its worker; see the workers' own logs and memory",
         )
         return self._failed(request, error)
 
@@ -472,7 +477,7 @@ class Worker:
         error = ErrorInfo(
             category="infrastructure",
             code="infrastructure.worker",
-            message=f"the worker could not deal with the task: {type(cause).__name__}",
+            message=f"the worker failed to run the task: {type(cause).__name__}",
             hint=f"see the log of worker {self.worker_id}",
             retriable=True,
         )

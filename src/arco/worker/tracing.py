@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from arco.columns import types
+from arco.columns.arrow import arrow_fields
 from arco.lineage.combine import lineage_of
-from arco.lineage.found import Found
-from arco.spark import types
+from arco.lineage.traced import TracedColumns
+from arco.orchestration.input_refs import recorded
 from arco.spark.lineage.capture import observe
+from arco.worker.frames import is_frame
 from servo.contract.task import ColumnInfo, InputRef, Lineage, TaskRequest
 
 
@@ -22,11 +24,11 @@ class Tracing:
         self._request = request
         self._read: dict[str, InputRef] = {}
         self._data: dict[str, Any] = {}
-        self._plan: Found | None = None
+        self._plan: TracedColumns | None = None
 
     def read(self, ref: InputRef, data: Any) -> None:
         """An input was read, as a table or frame of some kind."""
-        self._read[ref.parameter or ref.asset] = ref
+        self._read[ref.parameter or ref.asset] = recorded(ref)
         self._data[ref.asset] = _header(data)
 
     def plan(self, frame: Any) -> None:
@@ -50,16 +52,16 @@ class Tracing:
         )
 
     def _schemas(self) -> Mapping[str, Sequence[ColumnInfo]]:
-        found = {}
+        schemas = {}
         for asset, header in self._data.items():
             try:
-                found[asset] = _columns(header)
+                schemas[asset] = _columns(header)
             except Exception:  # a schema that nobody can read says nothing
-                found[asset] = ()
-        return found
+                schemas[asset] = ()
+        return schemas
 
 
-def _complete(plan: Found | None) -> bool:
+def _complete(plan: TracedColumns | None) -> bool:
     return plan is not None and bool(plan.columns) and not plan.unmapped
 
 
@@ -67,22 +69,16 @@ def _header(data: Any) -> Any:
     """What is needed of the data to know its columns: never its rows."""
     if isinstance(data, pa.Table):
         return data.schema
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if pandas is not None and isinstance(data, pandas.DataFrame):
-        return data.head(0)
-    if polars is not None and isinstance(data, polars.DataFrame):
-        return data.head(0)
-    return data
+    return data.head(0) if is_frame(data, "pandas") or is_frame(data, "polars") else data
 
 
 def _columns(header: Any) -> Sequence[ColumnInfo]:
-    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if pandas is not None and isinstance(header, pandas.DataFrame):
+    if is_frame(header, "pandas"):
         header = pa.Schema.from_pandas(header)
-    elif polars is not None and isinstance(header, polars.DataFrame):
+    elif is_frame(header, "polars"):
         header = header.to_arrow().schema
     if isinstance(header, pa.Schema):
-        fields = types.arrow_fields(header)
+        fields = arrow_fields(header)
     else:
         fields = header.schema.jsonValue()["fields"]
     return tuple(ColumnInfo(name=each["name"], type=types.text(each["type"])) for each in fields)

@@ -26,6 +26,7 @@ order depends on the process.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final
 
@@ -42,7 +43,8 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 def encode(value: object) -> bytes:
     """The canonical bytes of `value`; Invalid names the path of what has none."""
-    _check(value, "$", 0)
+    if not _is_plain(value, 0):
+        _check(value, "$", 0)
     return _encoder.encode(value)
 
 
@@ -68,6 +70,40 @@ def fingerprint(value: object) -> str:
     return hashlib.sha256(encode(value)).hexdigest()
 
 
+def _is_plain(value: object, depth: int) -> bool:
+    """Whether a value surely passes `_check`, which takes three times as long to name paths."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _is_text(value)  # type: ignore[attr-defined,arg-type]
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return -MAX_INT <= value <= MAX_INT  # type: ignore[operator]
+    if depth == MAX_DEPTH:
+        return False
+    members: Iterable[Any] = ()
+    if kind is tuple or kind is list:
+        members = value  # type: ignore[assignment]
+    elif kind is dict:
+        keys = list(value)  # type: ignore[call-overload]
+        if not all(type(key) is str and (key.isascii() or _is_text(key)) for key in keys):
+            return False
+        members = value.values()  # type: ignore[attr-defined]
+    elif isinstance(value, msgspec.Struct):
+        members = [m for m in msgspec.structs.astuple(value) if m is not msgspec.UNSET]
+    else:
+        return False
+    return all(_is_plain(member, depth + 1) for member in members)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check(value: object, path: str, depth: int) -> None:
     """Refuse what has no canonical form; `depth` counts the containers around `value`."""
     if value is None or type(value) is bool:
@@ -80,7 +116,9 @@ def _check(value: object, path: str, depth: int) -> None:
     elif isinstance(value, Enum) and type(value.value) in (str, int):
         _check(value.value, path, depth)
     elif depth == MAX_DEPTH:
-        raise Invalid(f"nested deeper than {MAX_DEPTH} levels", hint="does it contain itself?")
+        raise Invalid(
+            f"nested deeper than {MAX_DEPTH} levels", hint="check that it does not contain itself"
+        )
     elif type(value) is dict:
         for key, item in value.items():
             _check_key(key, path)

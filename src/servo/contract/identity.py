@@ -76,14 +76,13 @@ def dependency_fingerprint(
     )
 
 
-def edge_id(source: AssetId, target: AssetId, dependency: str) -> EdgeId:
-    """An edge of the lineage graph; `dependency` is its dependency fingerprint."""
-    parts = {
-        "kind": "edge",
-        "source": asset_id(source),
-        "target": asset_id(target),
-        "dependency": _checked_fingerprint(dependency, "dependency"),
-    }
+def edge_id(source: str, target: str, parameter: str) -> EdgeId:
+    """An edge of the lineage graph: that the asset `target` reads `source` as `parameter`.
+
+    Assets go by their keys, as in the tables of lineage. What the code does with the input
+    does not count: the edge is a place in the graph.
+    """
+    parts = {"kind": "edge", "source": source, "target": target, "parameter": parameter}
     return EdgeId(f"edge_{fingerprint(parts)[:16]}")
 
 

@@ -54,9 +54,9 @@ class AssetKey(Struct, frozen=True, order=True):
 def check_name(text: str, what: str) -> str:
     """The text itself, if it may name a namespace, an asset or a partition dimension."""
     if len(text) > MAX_NAME_LENGTH or _NAME.fullmatch(text) is None:
-        shown = text if len(text) <= MAX_NAME_LENGTH else text[:32] + "…"
+        quoted = text if len(text) <= MAX_NAME_LENGTH else text[:32] + "…"
         raise Invalid(
-            f"{shown!r} is not a valid {what}",
+            f"{quoted!r} is not a valid {what}",
             hint=f"a-z first, then a-z, 0-9 and _; at most {MAX_NAME_LENGTH} characters",
         )
     return text
@@ -64,11 +64,3 @@ def check_name(text: str, what: str) -> str:
 
 def asset_id(text: str) -> AssetId:
     return AssetId(ulid.validate(text, "asset id"))
-
-
-def run_id(text: str) -> RunId:
-    return RunId(ulid.validate(text, "run id"))
-
-
-def materialization_id(text: str) -> MaterializationId:
-    return MaterializationId(ulid.validate(text, "materialization id"))

@@ -115,9 +115,6 @@ class PartitionKey:
         return PartitionKey.parse, (self._text,)
 
 
-UNPARTITIONED: Final = PartitionKey()
-
-
 def path_segment(key: PartitionKey) -> str:
     """One segment of an object's path for this key: never empty, never `.` or `..`.
 

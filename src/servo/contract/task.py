@@ -12,11 +12,29 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from servo.contract.manifest import Action, Category, Check, ColumnDef, Gating, Phase, SecretRef
+from servo.contract.manifest import (
+    Action,
+    Category,
+    Check,
+    ColumnDef,
+    Extra,
+    Gating,
+    Phase,
+    SecretRef,
+)
 
-CONTRACT: Final = 1
+CONTRACT: Final = 2
+"""The greatest that this program reads. 2: an input may be listed in an object."""
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
+
+
+class ObjectRef(Struct, frozen=True, omit_defaults=True):
+    """An object of the workspace, with what proves that it is the right one."""
+
+    path: str
+    sha256: str
+    bytes: int
 
 
 class MaterializationRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,8 +43,8 @@ class MaterializationRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: str
     """The partition key's text."""
     materialization_id: str
-    path: str
-    """The folder of its files, in the workspace."""
+    path: str = ""
+    """The folder of its files, in the workspace; a result leaves it out."""
     rows: int = 0
     """As its writer counted them; 0 also where that is not known."""
     bytes: int = 0
@@ -47,6 +65,14 @@ class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The partition of the last one."""
     fingerprint: str = ""
     """SHA-256 of the sorted ids of all of them, one to a line."""
+    listed_in: ObjectRef | None = None
+    """Where all of them are, if they are many: Parquet, with the fields of a
+    `MaterializationRef` as columns, in the order of partitions."""
+
+
+def needed_contract(refs: Iterable[InputRef]) -> int:
+    """The lowest contract of a request that has these inputs."""
+    return 2 if any(ref.listed_in is not None for ref in refs) else 1
 
 
 def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
@@ -69,7 +95,8 @@ class CodeRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The signed part of an envelope."""
 
-    contract: int = CONTRACT
+    contract: int = 1
+    """The lowest that reads it rightly: an older worker must not take a part for the whole."""
     tenant_id: str
     workspace_id: str
     run_id: str
@@ -100,7 +127,12 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The partition's good version when this was sent."""
     columns: tuple[ColumnDef, ...] = ()
     """As declared: types, what is personal, and lineage that wins over what is found."""
+    extra: Extra = "allow"
+    """What becomes of columns that are not declared, where some are."""
     io: dict[str, str] = {}
+    cpu: int = 1
+    """Slots of a worker that it takes."""
+    memory_mib: int = 0
     timeout_s: int = 0
     config: dict[str, str | int | bool | None] = {}
     secrets: dict[str, SecretRef] = {}
@@ -113,11 +145,6 @@ class Auth(Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
     signature: str
     """HMAC-SHA-256 over the canonical JSON of the request, the key's id and the expiry."""
-
-
-class TaskEnvelope(Struct, frozen=True, kw_only=True):
-    request: TaskRequest
-    auth: Auth
 
 
 class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -142,14 +169,6 @@ class ColumnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nulls: int | None = None
     min: str | None = None
     max: str | None = None
-
-
-class ObjectRef(Struct, frozen=True, omit_defaults=True):
-    """An object of the workspace, with what proves that it is the right one."""
-
-    path: str
-    sha256: str
-    bytes: int
 
 
 class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from servo.contract.manifest import Asset, Check
 from servo.project import Problem
+from servo.rules.foreign import is_foreign, own_namespaces
 from servo.signature import Flaw
 from servo.suggest import did_you_mean
 
@@ -12,12 +13,13 @@ from servo.suggest import did_you_mean
 def checks_name_columns(assets: Sequence[Asset]) -> Iterator[Problem]:
     """Checks have names of their own, and look at columns and inputs that exist."""
     by_key = {asset.key: asset for asset in assets}
+    namespaces = own_namespaces(assets)
     for asset in assets:
-        for flaw in _flaws(asset, by_key):
+        for flaw in _flaws(asset, by_key, namespaces):
             yield Problem.at(asset.code, flaw.message, flaw.hint, asset.key)
 
 
-def _flaws(asset: Asset, by_key: Mapping[str, Asset]) -> Iterator[Flaw]:
+def _flaws(asset: Asset, by_key: Mapping[str, Asset], namespaces: Set[str]) -> Iterator[Flaw]:
     for name, count in Counter(check.name for check in asset.checks).items():
         if count > 1:
             yield Flaw(f"two checks are called {name!r}", 'give one of them a name="…"')
@@ -26,7 +28,7 @@ def _flaws(asset: Asset, by_key: Mapping[str, Asset]) -> Iterator[Flaw]:
         for looked_at in _looked_at(check, asset, by_key):
             yield from _column_flaws(check, looked_at)
         if check.kind == "references":
-            yield from _reference_flaws(check, by_key)
+            yield from _reference_flaws(check, by_key, namespaces)
 
 
 def _input_flaws(check: Check, asset: Asset) -> Iterator[Flaw]:
@@ -36,9 +38,9 @@ def _input_flaws(check: Check, asset: Asset) -> Iterator[Flaw]:
         yield Flaw(f"the check {check.name!r} names an input", 'only with phase="before"')
     elif name is not None and name not in parameters:
         hint = did_you_mean(str(name), parameters)
-        yield Flaw(f"the check {check.name!r} looks at the unknown input {name!r}", hint)
+        yield Flaw(f"the check {check.name!r} names the unknown input {name!r}", hint)
     elif check.phase == "before" and not parameters:
-        yield Flaw(f"the check {check.name!r} comes before, but there are no inputs")
+        yield Flaw(f"the check {check.name!r} has the phase before, but the asset has no inputs")
 
 
 def _looked_at(check: Check, asset: Asset, by_key: Mapping[str, Asset]) -> list[Asset]:
@@ -62,9 +64,13 @@ def _column_flaws(check: Check, asset: Asset) -> Iterator[Flaw]:
             yield Flaw(f"the check {check.name!r} names the unknown column {column!r}", hint)
 
 
-def _reference_flaws(check: Check, by_key: Mapping[str, Asset]) -> Iterator[Flaw]:
+def _reference_flaws(
+    check: Check, by_key: Mapping[str, Asset], namespaces: Set[str]
+) -> Iterator[Flaw]:
     key, column = str(check.params["asset"]), str(check.params["column"])
     target = by_key.get(key)
+    if target is None and is_foreign(key, namespaces):
+        return
     if target is None:
         hint = did_you_mean(key, by_key)
         yield Flaw(f"the check {check.name!r} refers to the unknown asset {key!r}", hint)
@@ -74,5 +80,5 @@ def _reference_flaws(check: Check, by_key: Mapping[str, Asset]) -> Iterator[Flaw
 
 def _is_among(column: str, names: Sequence[str]) -> bool:
     """As Spark finds it: in any case; what is inside of a struct is seen with the data."""
-    known = {name.lower() for name in names}
-    return column.lower() in known or column.lower().partition(".")[0] in known
+    lowered = {name.lower() for name in names}
+    return column.lower() in lowered or column.lower().partition(".")[0] in lowered

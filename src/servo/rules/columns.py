@@ -5,20 +5,23 @@ from collections.abc import Iterator, Sequence
 
 from servo.contract.manifest import Asset
 from servo.project import Problem
+from servo.rules.foreign import is_foreign, own_namespaces
 from servo.suggest import did_you_mean
 
 
 def lineage_leads_somewhere(assets: Sequence[Asset]) -> Iterator[Problem]:
-    """Each is `namespace.asset.column`, of an asset that exists."""
-    known = {asset.key for asset in assets}
+    """Each is `namespace.asset.column`, of an asset that exists or is another project's."""
+    keys = {asset.key for asset in assets}
+    namespaces = own_namespaces(assets)
     for asset in assets:
         for column in asset.columns:
             for source in column.lineage:
                 key, _, name = str(source).rpartition(".")
-                if key not in known or not name:
-                    message = f"the column {column.name!r} comes from the unknown {source!r}"
-                    hint = did_you_mean(key, known) or "write namespace.asset.column"
-                    yield Problem.at(asset.code, message, hint, asset.key)
+                if name and (key in keys or is_foreign(key, namespaces)):
+                    continue
+                message = f"the column {column.name!r} comes from the unknown {source!r}"
+                hint = did_you_mean(key, keys) or "write namespace.asset.column"
+                yield Problem.at(asset.code, message, hint, asset.key)
 
 
 def columns_are_named_once(assets: Sequence[Asset]) -> Iterator[Problem]:

@@ -6,17 +6,21 @@ from servo.contract.keys import AssetKey
 from servo.contract.manifest import Asset, reference_targets
 from servo.errors import Invalid
 from servo.project import Problem
+from servo.rules.foreign import is_foreign, own_namespaces
 from servo.rules.mappings import own_past
 from servo.suggest import did_you_mean
 
 
 def inputs_exist(assets: Sequence[Asset]) -> Iterator[Problem]:
-    known = {asset.key for asset in assets}
+    """Those of the project's own namespaces; a deployment checks those of other projects."""
+    keys = {asset.key for asset in assets}
+    namespaces = own_namespaces(assets)
     for asset in assets:
         yield from _of_itself(asset)
         for key in dict.fromkeys(each.asset for each in asset.inputs):
-            if key not in known and key not in _looked_up(asset):
-                yield _unknown(asset, key, known)
+            if key in keys or key in _looked_up(asset) or is_foreign(key, namespaces):
+                continue
+            yield _unknown(asset, key, keys)
 
 
 def _looked_up(asset: Asset) -> set[str]:
@@ -30,26 +34,26 @@ def _of_itself(asset: Asset) -> Iterator[Problem]:
     pasts = [own_past(each, asset) for each in asset.inputs if each.asset == key]
     if not all(pasts):
         name = key.partition(".")[2]
-        hint = f'it can read its past alone, by time: AssetIn["{name}", window(-7, -1)]'
+        hint = f'an asset can only read its own past, by time: AssetIn["{name}", window(-7, -1)]'
         yield Problem.at(asset.code, f"{key} depends on itself", hint, key)
     elif len({past[0] for past in pasts}) > 1:
         message = f"{key} reads its own past along two dimensions"
         yield Problem.at(asset.code, message, "use one of them", key)
 
 
-def _unknown(asset: Asset, key: str, known: set[str]) -> Problem:
+def _unknown(asset: Asset, key: str, keys: set[str]) -> Problem:
     try:
         AssetKey.parse(key)
     except Invalid as error:
         return Problem.at(asset.code, f"input: {error.message}", error.hint, asset.key)
-    hint = did_you_mean(key, known) or _by_name(key, known) or "declare it, or check the spelling"
+    hint = did_you_mean(key, keys) or _by_name(key, keys) or "declare it, or check the spelling"
     return Problem.at(asset.code, f"the input {key!r} is unknown", hint, asset.key)
 
 
-def _by_name(key: str, known: set[str]) -> str:
+def _by_name(key: str, keys: set[str]) -> str:
     """The right name in the wrong namespace, which is far by letters."""
     name = key.partition(".")[2]
-    same = sorted(each for each in known if each.partition(".")[2] == name)
+    same = sorted(each for each in keys if each.partition(".")[2] == name)
     return f"did you mean {same[0]!r}?" if same else ""
 
 

@@ -67,11 +67,7 @@ def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
 
 
 def _rule(each: Input, theirs: Dimension) -> wire.Mapping:
-    given = each.dimensions.get(theirs.name)
-    if given is not None:
-        return given
-    by_time = isinstance(theirs, TimeDimension)
-    return each.mapping if by_time or not isinstance(each.mapping, Window) else Identity()
+    return each.mapping_of(theirs.name, of_time=isinstance(theirs, TimeDimension))
 
 
 def _times(asset: Asset) -> bool:
@@ -108,7 +104,9 @@ def _granularity_flaws(theirs: Dimension, ours: Dimension) -> Iterator[Flaw]:
         hint = f"by_dimension({name}=all_upstream) or by_dimension({name}=latest), or the same unit"
         yield Flaw(f"its dimension {name!r} is {there}, here it is {here}", hint)
     elif _minute(theirs) != _minute(ours):
-        message = f"the hours of its dimension {theirs.name!r} begin at other minutes than here"
+        message = (
+            f"the hours of its dimension {theirs.name!r} begin at other minutes than this asset's"
+        )
         yield Flaw(message, "use the same time zone")
 
 

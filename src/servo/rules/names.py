@@ -46,12 +46,12 @@ def renames_are_free(assets: Sequence[Asset]) -> Iterator[Problem]:
         if not old:
             continue
         if old in keys:
-            message = f"renamed_from={old!r} is the key of an asset that exists"
+            message = f"renamed_from={old!r} is the key of an existing asset"
             yield Problem.at(asset.code, message, "rename it, or remove renamed_from", asset.key)
         other = claimed.setdefault(old, asset.key)
         if other != asset.key:
             message = f"both {other} and {asset.key} are renamed from {old}"
-            yield Problem.at(asset.code, message, "one of them can be", asset.key)
+            yield Problem.at(asset.code, message, "only one of them can be", asset.key)
         yield from _valid(asset, old)
 
 

@@ -42,12 +42,12 @@ def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Ite
 
 def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
     """Terms that are keys or names must exist; others (tags, groups) are the planner's."""
-    known = keys | {key.partition(".")[2] for key in keys}
+    names = keys | {key.partition(".")[2] for key in keys}
     for term in item.selection:
-        found = _TERM.fullmatch(term)
-        if found is not None and found[1] not in known:
-            message = f"{item.name!r} selects the unknown asset {found[1]!r}"
-            yield Problem.at(item.code, message, did_you_mean(found[1], keys))
+        match = _TERM.fullmatch(term)
+        if match is not None and match[1] not in names:
+            message = f"{item.name!r} selects the unknown asset {match[1]!r}"
+            yield Problem.at(item.code, message, did_you_mean(match[1], keys))
 
 
 def _refused(item: Schedule | Sensor, check: Callable[[], object]) -> Iterator[Problem]:

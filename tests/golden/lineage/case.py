@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from arco.lineage.found import Found
+from arco.lineage.traced import TracedColumns
 from servo.contract.task import ColumnSource, Influence
 
 NAMESPACE: Final = "shop"
@@ -42,6 +42,7 @@ class Case:
     sql: str = ""
     """With `{orders}` and `{customers}` for the references."""
     confidence: str = "high"
+    """Of each column; several, where they differ."""
     sql_differs: str = ""
     """Why the text of the query says less than the plan, if it does."""
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +61,6 @@ def source(text: str) -> ColumnSource:
     return ColumnSource(f"{NAMESPACE}.{asset}", column, kind, "masked" in rest)
 
 
-def actual(found: Found) -> object:
+def actual(found: TracedColumns) -> object:
     columns = {each.column: sorted(each.sources) for each in found.columns}
     return (columns, sorted(found.influences), list(found.unmapped))

@@ -76,7 +76,7 @@ def test_frames_queries_windows_and_tables_go_together(shop: SparkProject) -> No
 def test_lineage_says_where_columns_come_from(shop: SparkProject) -> None:
     shop.deploy(PIPELINE)
     shop.run(partitions=("date=2025-01-02",))
-    reader = shop.workspace.read_lineage()
+    reader = shop.workspace.read.lineage()
     found = {
         (row.target_column, row.source, row.source_column, row.kind)
         for row in reader.columns("shop.trend")
@@ -97,7 +97,7 @@ def test_usage_and_cost_are_those_of_the_task(shop: SparkProject) -> None:
         """
     )
     shop.run()
-    costs = {row.asset_key: row for row in shop.workspace.snapshot().all(TASK_COSTS)}
+    costs = {row.asset_key: row for row in shop.workspace.read.snapshot().all(TASK_COSTS)}
     small, large = costs["shop.small"], costs["shop.large"]
     assert large.executor_cpu_ms > 5 * max(small.executor_cpu_ms, 1)
     assert large.bytes_written > 100 * small.bytes_written > 0
@@ -120,16 +120,16 @@ def test_quarantine_keeps_the_good_version_until_somebody_approves(shop: SparkPr
     run = shop.run(config={"sign": -1})
     assert (run.state, run.tasks_held) == ("SUCCEEDED", 1)
     assert shop.rows("total") == [(5,)]  # of the version before
-    (held,) = shop.workspace.snapshot().all(QUARANTINE)
+    (held,) = shop.workspace.read.snapshot().all(QUARANTINE)
     assert held.status == "QUARANTINED" and "5 of 5" in held.reason
     (status,) = [
         row
-        for row in shop.workspace.snapshot().all(PARTITION_STATUS)
+        for row in shop.workspace.read.snapshot().all(PARTITION_STATUS)
         if row.asset_id == held.asset_id
     ]
     assert (status.status, status.last) == ("QUARANTINED", held.materialization_id)
     assert status.current == shop.versions("orders")[0].materialization_id
-    shop.workspace.execution.decide(held, approved=True, reason="a refund day")
+    shop.workspace.commands.execution.decide(held, approved=True, reason="a refund day")
     assert [(v.status, v.version) for v in shop.versions("orders")] == [("GOOD", 1), ("GOOD", 2)]
     shop.run("total", config={"sign": -1})
     assert shop.rows("total") == [(-5,)]
@@ -250,6 +250,39 @@ def test_functions_of_the_project_are_shipped_whoever_asks_for_spark(shop: Spark
     assert shop.rows("below") == [(4,), (8,)]
 
 
+def test_a_task_that_stops_spark_stops_it_for_nobody(shop: SparkProject) -> None:
+    shop.deploy(
+        """
+        @asset
+        def stops(ctx: AssetContext):
+            from pyspark import SparkContext
+            from pyspark.sql import SparkSession
+
+            assert SparkSession.builder.getOrCreate() is SparkSession.active() is ctx.spark
+            ctx.spark.newSession().stop()
+            ctx.spark.stop()
+            SparkContext.getOrCreate().stop()
+            return ctx.spark.range(3)
+
+        @asset(retry=Retry(max_attempts=1))
+        def killed(ctx: AssetContext, stops: AssetIn["stops"]):
+            import os
+            stops.read().count()
+            os._exit(3)
+
+        @asset(deps=["stops"])
+        def after(ctx: AssetContext):
+            return ctx.spark.range(4)
+        """
+    )
+    driver = shop.workspace.runtime.spark().driver()
+    run = shop.run()
+    ends = {name: shop.task(run, name).state for name in ("stops", "killed", "after")}
+    assert ends == {"stops": "SUCCEEDED", "killed": "FAILED", "after": "SUCCEEDED"}
+    assert shop.task(run, "killed").error_code == "process.exit"
+    assert shop.workspace.runtime.spark().driver() is driver
+
+
 def test_files_of_an_input_that_go_away_are_a_matter_of_the_input(shop: SparkProject) -> None:
     shop.deploy(
         """
@@ -295,7 +328,7 @@ def test_a_cancelled_run_stops_its_jobs_and_no_others(shop: SparkProject) -> Non
         until(lambda: any(p.message for p in engine.worker.progress().values()), "progress")
         said = [p.message for p in engine.worker.progress().values() if p.message]
         assert any("task" in text for text in said)
-        shop.workspace.orchestration.cancel(slow)
+        shop.workspace.commands.orchestration.cancel(slow)
         assert engine.wait(slow).state == "CANCELLED"
         assert engine.wait(steady).state == "SUCCEEDED"
     assert shop.rows("slow") == [] and len(shop.rows("steady")) == 300
@@ -316,7 +349,8 @@ def test_a_time_out_stops_the_jobs(shop: SparkProject) -> None:
 def test_what_is_stopped_has_its_usage(tmp_path: Path) -> None:
     """With its jobs, or by an exception in the middle of Python."""
     store = ScopedStore(LocalStore(tmp_path / "store"), "acme", "prod")
-    bench = Bench(tmp_path, store, spark=SparkProject(tmp_path).workspace.spark()).deploy("""
+    spark = SparkProject(tmp_path).workspace.runtime.spark()
+    bench = Bench(tmp_path, store, spark=spark).deploy("""
         @asset
         def f(ctx: AssetContext):
             ctx.spark.range(100_000).selectExpr("max(sha2(string(id), 256))").collect()
@@ -340,7 +374,7 @@ def test_a_driver_that_dies_fails_the_task_and_the_retry_succeeds(shop: SparkPro
         run = shop.trigger("steady")
         until(running(shop, run, "steady"), "a start")
         until(lambda: any(p.message for p in engine.worker.progress().values()), "jobs")
-        kill_jvm(shop.workspace.spark())
+        kill_jvm(shop.workspace.runtime.spark())
         row = engine.wait(run)
     task = shop.task(run, "steady")
     assert (row.state, row.retries, task.attempt) == ("SUCCEEDED", 1, 2), task.error_message
@@ -356,7 +390,7 @@ def kill_jvm(host: SparkHost) -> None:
 def test_two_attempts_that_write_at_once_make_one_output(tmp_path: Path) -> None:
     """Two workers are given the same task; readers see the files of one of them."""
     store = ScopedStore(LocalStore(tmp_path / "store"), "acme", "prod")
-    host = SparkProject(tmp_path).workspace.spark()
+    host = SparkProject(tmp_path).workspace.runtime.spark()
     bench = Bench(tmp_path, store, spark=host).deploy("""
         @asset
         def f(ctx: AssetContext):

@@ -1,4 +1,7 @@
-"""A real standalone cluster that loses a worker in the middle of a shuffle and a write."""
+"""A real standalone cluster that loses a worker in the middle of a shuffle and a write.
+
+`spark_cluster_runs.py` does the same to a whole run; this is the job alone, with its metrics.
+"""
 
 from __future__ import annotations
 

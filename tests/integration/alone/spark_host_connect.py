@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from arco.spark.failed import TaskFailed
 from arco.spark.host import SparkHost
 from arco.spark.metrics import SparkUsage
-from arco.spark.query import Query
+from arco.spark.query import TaskQuery
 from arco.spark.settings import SparkSettings
+from arco.tasks.failure import TaskFailed
+from tests.kit.spark_cluster import jvm_options
 
-pytest.importorskip("grpc", reason="the client needs pyspark[connect]")
 pytestmark = [pytest.mark.spark]
 
 
@@ -33,7 +33,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHost]:
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": jvm_options(),
         "spark.ui.enabled": "false",
     }
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
@@ -111,17 +111,17 @@ def test_a_task_is_cancelled_and_another_goes_on(host: SparkHost) -> None:
 )
 def test_a_query_that_writes_is_refused(host: SparkHost, tmp_path: Path, sql: str) -> None:
     target = tmp_path / "written"
-    with host.task("writes") as task, pytest.raises(TaskFailed, match="no query"):
-        Query(sql.format(target)).run(task, {})
+    with host.task("writes") as task, pytest.raises(TaskFailed, match="not a query"):
+        TaskQuery(sql.format(target)).run(task, {})
     assert not target.exists()
 
 
 def test_queries_and_their_errors_are_the_servers(host: SparkHost) -> None:
     with host.task("queries") as task:
-        rows = Query("SELECT id FROM range(3) WHERE id > 1 -- the end").run(task, {}).collect()
+        rows = TaskQuery("SELECT id FROM range(3) WHERE id > 1 -- the end").run(task, {}).collect()
         assert [row[0] for row in rows] == [2]
         for sql, at in (("SELECT\n id frm xx y FROM range(3)", " xx"), ("SELECT\n idd", "idd")):
             with pytest.raises(TaskFailed) as caught:
-                Query(sql).run(task, {})
+                TaskQuery(sql).run(task, {})
             column = sql.index(at.strip()) - sql.index("\n")
             assert f"line 2, column {column}:" in str(caught.value)

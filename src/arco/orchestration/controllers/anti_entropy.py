@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from arco.orchestration import states
 from arco.orchestration.actions import Enqueue, LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
+from arco.orchestration.states import TaskState
 from arco.orchestration.tables import TaskRow
 
 MAX_REDELIVERIES = 5
@@ -24,14 +24,14 @@ MAX_REDELIVERIES = 5
 def unstarted(board: Board, now: datetime, timing: Timing) -> list[TaskRow]:
     """Tasks that were sent a while ago and that nobody has started, by attempt."""
     limit = timedelta(seconds=timing.redeliver_after_s)
-    found = [
+    tasks = [
         task
         for task in board.in_flight.values()
-        if task.state == states.DISPATCHED
+        if task.state == TaskState.DISPATCHED
         and task.dispatched_at is not None
         and now - task.dispatched_at > limit
     ]
-    return sorted(found, key=lambda task: task.attempt_id)
+    return sorted(tasks, key=lambda task: task.attempt_id)
 
 
 def anti_entropy(
@@ -45,7 +45,7 @@ def _again(task: TaskRow) -> Enqueue | LoseAttempt:
     if task.redelivery < MAX_REDELIVERIES:
         return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery + 1)
     reason = (
-        f"it was sent {MAX_REDELIVERIES + 1} times and nobody could start it; "
-        "do workers and orchestrator have the same ARCO_TASK_KEYS?"
+        f"it was enqueued {MAX_REDELIVERIES + 1} times and no worker started it; "
+        "check that workers and orchestrator have the same ARCO_TASK_KEYS"
     )
     return LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason)

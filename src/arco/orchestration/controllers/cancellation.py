@@ -14,6 +14,7 @@ from arco.orchestration import states
 from arco.orchestration.actions import CancelTasks, Interrupt, LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
+from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 
 CHUNK_ROWS = 500
@@ -27,25 +28,25 @@ def cancellation(
 
     What nobody has started is taken back at once.
     """
-    found: list[Interrupt | LoseAttempt] = []
-    if not any(run.state == states.RUN_CANCELLING for run in board.runs.values()):
-        return found
+    actions: list[Interrupt | LoseAttempt] = []
+    if not any(run.state == RunState.CANCELLING for run in board.runs.values()):
+        return actions
     for task in board.in_flight.values():
         run = board.runs[task.run_id]
-        if run.state != states.RUN_CANCELLING:
+        if run.state != RunState.CANCELLING:
             continue
-        found.append(Interrupt(task.attempt_id))
+        actions.append(Interrupt(task.run_id, task.attempt_id))
         reason = _given_up(run, task, now - since.get(run.run_id, now), timing)
         if reason:
-            found.append(
+            actions.append(
                 LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
             )
-    return sorted(found, key=lambda action: action.attempt_id)
+    return sorted(actions, key=lambda action: action.attempt_id)
 
 
 def _given_up(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> str:
     """Why an attempt is not waited for any more; empty if it is."""
-    if task.state == states.DISPATCHED:
+    if task.state == TaskState.DISPATCHED:
         return "its run was cancelled before it started"
     if run.cancel_forced:
         return "its run was cancelled by force"
@@ -56,7 +57,7 @@ def _given_up(run: RunRow, task: TaskRow, waited: timedelta, timing: Timing) -> 
 
 def end_waiting(board: Board) -> list[CancelTasks]:
     """For the oldest run that is being cancelled and has tasks that wait: end some of them."""
-    cancelling = [run for run in board.runs.values() if run.state == states.RUN_CANCELLING]
+    cancelling = [run for run in board.runs.values() if run.state == RunState.CANCELLING]
     for run in sorted(cancelling, key=lambda run: (run.cancel_requested_at, run.run_id)):
         left = run.tasks_total - run.tasks_done
         if left <= board.in_flight_in.get(run.run_id, 0):

@@ -16,15 +16,15 @@ of a run that is being cancelled.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
-from arco.orchestration import states
 from arco.orchestration.actions import Enqueue
-from arco.orchestration.board import Board, Order, TaskKey
+from arco.orchestration.board import Board, Kind, Order, TaskKey, kind_of
 from arco.orchestration.limits import Limits
+from arco.orchestration.states import RunState
 from arco.orchestration.tables import TaskRow
 
 RunOrder = tuple[datetime, str]
@@ -44,17 +44,19 @@ class Turn(Struct, frozen=True):
     """By tenant: the run that was served last."""
 
 
-class Later(Struct, frozen=True):
+class Deferred(Struct, frozen=True):
     """What cannot be sent now although it is ready. It takes nobody's place."""
 
     runs: frozenset[str] = frozenset()
     tasks: frozenset[TaskKey] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
 
-    def has(self, run_id: str, task_id: str) -> bool:
-        return run_id in self.runs or (run_id, task_id) in self.tasks
+    def has(self, task: TaskRow) -> bool:
+        key = task.run_id, task.task_id
+        return task.run_id in self.runs or key in self.tasks or kind_of(task) in self.kinds
 
 
-NOTHING = Later()
+NOTHING = Deferred()
 
 
 def ready_dispatch(
@@ -63,7 +65,7 @@ def ready_dispatch(
     turn: Turn,
     sent: Mapping[str, TaskKey] | None = None,
     ended: Collection[TaskKey] = (),
-    later: Later = NOTHING,
+    later: Deferred = NOTHING,
 ) -> tuple[list[Enqueue], Turn]:
     """The attempts to send now, in order.
 
@@ -78,38 +80,8 @@ def ready_dispatch(
     gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
     backlog = _backlog(board, gone, later, free + 1)
-    picks, turn = _share(backlog, flying, free, limits, turn)
-    return [_enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
-
-
-def dispatch_ahead(
-    board: Board,
-    limits: Limits,
-    turn: Turn,
-    sent: Mapping[str, TaskKey],
-    ended: Collection[TaskKey],
-    ready: Iterable[TaskRow],
-    later: Later = NOTHING,
-) -> list[Enqueue]:
-    """The same for tasks that are ready by reports which the board does not show yet."""
-    tasks = {
-        (task.run_id, task.task_id): task
-        for task in ready
-        if task.attempt_id not in sent
-        and _is_served(board, task.run_id)
-        and not later.has(task.run_id, task.task_id)
-    }
-    flying = in_flight(board, sent, ended)
-    free = limits.max_in_flight - sum(flying.values())
-    if free <= 0 or not tasks:
-        return []
-    backlog: Backlog = {}
-    for task in sorted(tasks.values(), key=lambda task: (-task.priority, task.index)):
-        runs = backlog.setdefault(task.tenant, {})
-        order = (-task.priority, task.index, task.task_id)
-        runs.setdefault(_run_order(board, task.run_id), []).append(order)
-    picks, _ = _share(backlog, flying, free, limits, turn)
-    return [_enqueue(tasks[key]) for key in picks]
+    picks, turn = share(backlog, flying, free, limits, turn)
+    return [enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
 
 def in_flight(
@@ -127,21 +99,30 @@ def in_flight(
     return counts
 
 
-def _backlog(board: Board, gone: set[TaskKey], later: Later, limit: int) -> Backlog:
+def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> Backlog:
     """The first tasks of each run that are ready, have not gone, and may go now."""
     passed_over = gone | later.tasks
+    kinds_of: dict[tuple[str, str], set[Kind]] = {}
+    for kind in later.kinds:
+        kinds_of.setdefault(kind[:2], set()).add(kind)
     backlog: Backlog = {}
     for tenant, runs in board.ready.items():
         for run_id, orders in runs.items():
-            if run_id in later.runs or not _is_served(board, run_id):
+            if run_id in later.runs or not is_served(board, run_id):
                 continue
+            kinds = kinds_of.get((tenant, run_id), set())
+            if sum(board.ready_of.get(kind, 0) for kind in kinds) == len(orders):
+                continue  # without a look at each
             waiting = (order for order in orders if (run_id, order[2]) not in passed_over)
+            if kinds:
+                tasks = board.tasks[run_id]
+                waiting = (order for order in waiting if kind_of(tasks[order[2]]) not in kinds)
             if first := list(itertools.islice(waiting, limit)):
-                backlog.setdefault(tenant, {})[_run_order(board, run_id)] = first
+                backlog.setdefault(tenant, {})[run_order(board, run_id)] = first
     return backlog
 
 
-def _share(
+def share(
     backlog: Backlog, flying: Mapping[str, int], free: int, limits: Limits, turn: Turn
 ) -> tuple[list[TaskKey], Turn]:
     queues = {tenant: _by_turns(runs, turn.runs.get(tenant)) for tenant, runs in backlog.items()}
@@ -198,12 +179,12 @@ def _from(tenants: list[str], turn: Turn) -> list[str]:
     return tenants[len(before) :] + before
 
 
-def _is_served(board: Board, run_id: str) -> bool:
+def is_served(board: Board, run_id: str) -> bool:
     run = board.runs.get(run_id)
-    return run is not None and run.state != states.RUN_CANCELLING
+    return run is not None and run.state != RunState.CANCELLING
 
 
-def _run_order(board: Board, run_id: str) -> RunOrder:
+def run_order(board: Board, run_id: str) -> RunOrder:
     return board.runs[run_id].created_at, run_id
 
 
@@ -212,5 +193,5 @@ def _attempt(board: Board, key: TaskKey) -> str:
     return "" if task is None else task.attempt_id
 
 
-def _enqueue(task: TaskRow) -> Enqueue:
+def enqueue(task: TaskRow) -> Enqueue:
     return Enqueue(task.run_id, task.task_id, task.attempt_id, task.redelivery)

@@ -1,4 +1,4 @@
-"""Timers that are due: retries, and time-outs of tasks and runs."""
+"""Timers that are due: retries, and timeouts of tasks and runs."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from arco.orchestration import states
 from arco.orchestration.actions import LoseAttempt
 from arco.orchestration.board import Board
 from arco.orchestration.limits import Timing
+from arco.orchestration.states import TaskState
 
 
-class Alive(Struct, frozen=True):
+class WorkerState(Struct, frozen=True):
     """What is known of a worker."""
 
     changed_at: datetime
@@ -27,33 +27,35 @@ class Alive(Struct, frozen=True):
     """The attempts that it says it works on."""
     slots: int = 0
     """How many tasks of the workspace's queue it works on at a time."""
+    memory_mib: int = 0
+    """How much memory it has for them; 0: it does not count."""
 
 
 def zombies(
     board: Board,
-    alive: Mapping[str, Alive],
+    alive: Mapping[str, WorkerState],
     now: datetime,
     timing: Timing,
     since: Mapping[str, datetime],
 ) -> list[LoseAttempt]:
     """`since` tells when the observer first saw an attempt run, by its own clock."""
     silent = timedelta(seconds=timing.zombie_after_s)
-    found = []
+    actions = []
     for task in board.in_flight.values():
-        if task.state != states.RUNNING or task.started_at is None:
+        if task.state != TaskState.RUNNING or task.started_at is None:
             continue
         worker = alive.get(task.worker_id)
         if worker is None:
-            reason = f"worker {task.worker_id} left no sign of life"
+            reason = f"worker {task.worker_id} has no liveness record"
             overdue = now - since.get(task.attempt_id, now) > silent
         elif task.attempt_id not in worker.attempts:
-            reason = f"worker {task.worker_id} does not work on it any more"
+            reason = f"worker {task.worker_id} no longer works on it"
             overdue = now - since.get(task.attempt_id, now) > silent
         else:
-            reason = f"worker {task.worker_id} has been silent for {timing.zombie_after_s:g} s"
+            reason = f"worker {task.worker_id} has had no heartbeat for {timing.zombie_after_s:g} s"
             overdue = now - worker.changed_at > silent
         if overdue:
-            found.append(
+            actions.append(
                 LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
             )
-    return sorted(found, key=lambda lost: lost.attempt_id)
+    return sorted(actions, key=lambda lost: lost.attempt_id)

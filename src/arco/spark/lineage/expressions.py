@@ -2,16 +2,16 @@
 
 An expression is a list of nodes in pre-order with `num-children`, as `toJSON` prints
 it. It is evaluated from its end, with a stack: then a node finds its children on top,
-and no depth is too deep.
+and no depth is too deep. The body of a lambda is evaluated when its parameters are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from arco.lineage import nested
 from arco.lineage.flow import (
-    AGGREGATION,
     KNOWN,
     NOTHING,
     SOMEWHERE,
@@ -21,35 +21,80 @@ from arco.lineage.flow import (
     lift,
     merge,
 )
+from arco.lineage.nested import beside, decided, mixed
+from arco.spark.lineage.functions import function_of
 
 Node = dict[str, Any]
 Env = Mapping[int, Flow]
 Query = Callable[[list[Node], Env], tuple[list[Flow], Flow]]
 """Evaluates the plan of a sub-query, within an environment, to its columns and its influences."""
 
-_SAME: Final = frozenset(
-    {
-        "Alias",
-        "AssertNotNull",
-        "KnownFloatingPointNormalized",
-        "KnownNotNull",
-        "KnownNullable",
-        "NamedArgumentExpression",
-        "NormalizeNaNAndZero",
-        "PromotePrecision",
-        "SortOrder",
-        "TempResolvedColumn",
-    }
-)
-"""What passes a value on as it is."""
-_MASKING: Final = frozenset(
-    {"Md5", "Sha1", "Sha2", "Crc32", "Murmur3Hash", "XxHash64", "HiveHash", "CollationKey", "Mask"}
-)
-_COUNTING: Final = frozenset({"Count", "CountIf", "HyperLogLogPlusPlus", "RegrCount"})
-_RANKING: Final = frozenset({"Rank", "DenseRank", "PercentRank"})
-"""Their arguments are the order of their window, which is told beside them."""
-_CHOOSING: Final = frozenset({"MaxBy", "MinBy", "ArrayFilter", "MapFilter"})
-"""The second argument decides about the first."""
+
+class Term(NamedTuple):
+    """An evaluated expression, with its first node."""
+
+    node: Node
+    flow: Flow
+
+
+class Context(NamedTuple):
+    """`outer` has the columns around the sub-query that an expression is in."""
+
+    env: Env
+    outer: Env
+    query: Query
+
+    def of(self, nodes: Sequence[Node]) -> Flow:
+        terms = self.terms(nodes)
+        return terms[0].flow if terms else NOTHING
+
+    def terms(self, nodes: Sequence[Node]) -> list[Term]:
+        """Several expressions, one behind the other."""
+        stack: list[Term] = []
+        for node in reversed(_without_bodies(nodes)):
+            count = node["num-children"]
+            children = stack[: -count - 1 : -1] if count else []
+            if count:
+                del stack[-count:]
+            stack.append(Term(node, self._flow(node, children)))
+        return stack[::-1]
+
+    def _flow(self, node: Node, children: list[Term]) -> Flow:
+        name = name_of(node)
+        if name == "AttributeReference":
+            return self.env.get(expr_id(node), SOMEWHERE)
+        if name == "NamedLambdaVariable":
+            return self.env.get(expr_id(node), NOTHING)
+        if name in _WITH_PLAN:
+            return _WITH_PLAN[name](*self.query(node["plan"], self.env))
+        if name == "NullIf":  # what replaces it shares its parts by ids, which are not printed
+            left, right = (self.of(node[side]) for side in ("left", "right"))
+            return decided([left], [left, right])
+        if name == "OuterReference":
+            return self._replace(env=self.outer).of(node["e"])
+        if not children:
+            return NOTHING
+        if name in _LAMBDAS:
+            return _LAMBDAS[name](self, children)
+        if name in _NESTED:
+            return _NESTED[name](node, children)
+        if any("body" in child.node for child in children):
+            return self._unknown_lambdas(children)
+        return function_of(name, [child.flow for child in children])
+
+    def call(self, function: Node, arguments: Sequence[Flow]) -> Flow:
+        """The flow of a lambda's body. Parameters come behind it."""
+        body = function["body"]
+        count = function["parameters"]
+        parameters = [expr_id(node) for node in body[len(body) - count :]]
+        bound = dict(zip(parameters, arguments, strict=False))
+        return self._replace(env={**self.env, **bound}).of(body[: len(body) - count])
+
+    def _unknown_lambdas(self, children: list[Term]) -> Flow:
+        given = mixed([child.flow for child in children])
+        functions = [child.node for child in children if "body" in child.node]
+        called = [self.call(each, [given] * each["parameters"]) for each in functions]
+        return mixed([given, *called])
 
 
 def name_of(node: Node) -> str:
@@ -63,94 +108,262 @@ def expr_id(node: Node) -> int:
 
 
 def flow_of(nodes: Sequence[Node], env: Env, outer: Env, query: Query) -> Flow:
-    """The flow of an expression among the columns in `env`.
-
-    `outer` has the columns around the sub-query that this is in.
-    """
-    stack: list[Flow] = []
-    for node in reversed(nodes):
-        count = node["num-children"]
-        children = stack[: -count - 1 : -1] if count else []
-        if count:
-            del stack[-count:]
-        stack.append(_flow(node, children, env, outer, query))
-    return stack[0] if stack else NOTHING
+    """The flow of an expression among the columns in `env`."""
+    return Context(env, outer, query).of(nodes)
 
 
-def _flow(node: Node, children: list[Flow], env: Env, outer: Env, query: Query) -> Flow:
-    name = name_of(node)
-    if name == "AttributeReference":
-        return env.get(expr_id(node), SOMEWHERE)
-    if name in _SAME:
-        return merge(children)
-    if name in _WITH_PLAN:
-        return _WITH_PLAN[name](*query(node["plan"], env))
-    if name == "NullIf":  # what replaces it shares its parts by ids, which are not printed
-        return _null_if(*(flow_of(node[side], env, outer, query) for side in ("left", "right")))
-    if name == "OuterReference":
-        return flow_of(node["e"], outer, outer, query)
-    if not children:
-        return NOTHING
-    return _of_children(name, children)
+def _without_bodies(nodes: Sequence[Node]) -> Sequence[Node]:
+    """Each lambda as one node, which holds its body and parameters."""
+    if not any(name_of(node) == "LambdaFunction" for node in nodes):
+        return nodes
+    result: list[Node] = []
+    at = 0
+    while at < len(nodes):
+        node = nodes[at]
+        end = at + 1
+        if name_of(node) == "LambdaFunction":
+            end = _end(nodes, at)
+            count = node["num-children"]
+            node = {
+                "class": node["class"],
+                "num-children": 0,
+                "parameters": count - 1,
+                "body": nodes[at + 1 : end],
+            }
+        result.append(node)
+        at = end
+    return result
 
 
-def _of_children(name: str, children: list[Flow]) -> Flow:
-    if name in _MASKING:
-        return lift(merge(children), TRANSFORMATION, mask=True)
-    if name in _COUNTING:
-        return lift(merge(children), AGGREGATION, mask=True)
-    if name in _RANKING:
-        return NOTHING
-    if name in _CHOOSING:
-        return _decided(children[:1], children[1:])
-    made = _SPECIAL.get(name)
-    return lift(merge(children), TRANSFORMATION) if made is None else made(children)
+def _end(nodes: Sequence[Node], start: int) -> int:
+    """Behind the last node of the expression that starts there."""
+    missing, at = 1, start
+    while missing:
+        missing += nodes[at]["num-children"] - 1
+        at += 1
+    return at
 
 
-def _decided(values: Sequence[Flow], conditions: Sequence[Flow]) -> Flow:
-    chosen = [lift(value, TRANSFORMATION) for value in values]
-    return merge([*chosen, *(deciding(each, "conditional") for each in conditions)])
+# -- functions that look at their arguments' nodes ----------------------------------------
 
 
-def _case(children: list[Flow]) -> Flow:
-    """Condition and value in turns, then perhaps the value of ELSE."""
-    pairs, last = divmod(len(children), 2)
-    values = children[1 : 2 * pairs : 2] + children[len(children) - last :]
-    return _decided(values, children[0 : 2 * pairs : 2])
+def _literal(node: Node) -> str | None:
+    return str(node["value"]) if name_of(node) == "Literal" and "value" in node else None
 
 
-def _null_if(value: Flow, other: Flow) -> Flow:
-    return _decided([value], [value, other])
+def _position(node: Node) -> int | None:
+    text = _literal(node)
+    return int(text) if text and text.lstrip("-").isdigit() else None
 
 
-def _aggregate(children: list[Flow]) -> Flow:
-    function, *conditions = children
-    decided = [deciding(each, "conditional") for each in conditions]
-    return merge([lift(function, AGGREGATION), *decided])
+def _struct(node: Node, children: list[Term]) -> Flow:
+    names = [_literal(child.node) or "" for child in children[::2]]
+    return nested.struct(names, [child.flow for child in children[1::2]])
 
 
-def _window(children: list[Flow]) -> Flow:
-    function, spec = children
-    return merge([lift(function, TRANSFORMATION), deciding(spec, "window")])
+def _field(node: Node, children: list[Term]) -> Flow:
+    return nested.field(children[0].flow, node.get("name") or "", node.get("ordinal"))
 
 
-def _pivot(children: list[Flow]) -> Flow:
-    pivot, value = children
-    return _decided([value], [pivot])
+def _fields_of_items(node: Node, children: list[Term]) -> Flow:
+    array = children[0].flow
+    entry = nested.field(nested.element(array), node["field"]["name"], node.get("ordinal"))
+    return nested.array_of(entry, nested.length(array))
 
 
-_SPECIAL: Final[dict[str, Callable[[list[Flow]], Flow]]] = {
-    "CaseWhen": _case,
-    "If": lambda children: _decided(children[1:], children[:1]),
-    "AggregateExpression": _aggregate,
-    "WindowExpression": _window,
-    "PivotFirst": _pivot,
-    "LambdaFunction": lambda children: children[0],
+def _updated(node: Node, children: list[Term]) -> Flow:
+    result = children[0].flow
+    for operation, value in children[1:]:
+        if name_of(operation) == "WithField":
+            result = nested.with_field(result, operation["name"], value)
+        elif name_of(operation) == "DropField":
+            result = nested.without_field(result, operation["name"])
+        else:
+            return mixed([child.flow for child in children])
+    return result
+
+
+def _cast(node: Node, children: list[Term]) -> Flow:
+    """Fields keep their positions, and have the names of the new type."""
+    flow = lift(children[0].flow, TRANSFORMATION)
+    return _renamed(flow, node.get("dataType"))
+
+
+def _renamed(flow: Flow, type: Any) -> Flow:
+    if flow.parts is None:
+        return flow
+    if not isinstance(type, dict):
+        return mixed([flow])
+    parts = flow.parts
+    inner = {
+        "struct": [each["type"] for each in type.get("fields", ())],
+        "array": [type.get("elementType")] * len(parts.flows),
+        "map": [type.get("valueType")] * len(parts.flows),
+    }[parts.kind]
+    if parts.rest is not None or len(inner) != len(parts.flows):
+        return mixed([flow])
+    flows = tuple(_renamed(each, t) for each, t in zip(parts.flows, inner, strict=True))
+    names = tuple(each["name"] for each in type.get("fields", ())) or parts.names
+    return flow._replace(parts=parts._replace(flows=flows, names=names))
+
+
+def _item(node: Node, children: list[Term]) -> Flow:
+    """`array[n]`, from 0."""
+    array, at = children
+    if array.flow.parts is None:
+        return mixed([nested.taken(array.flow), at.flow])
+    return nested.chosen_by(nested.item(array.flow, _position(at.node)), at.flow)
+
+
+def _map(node: Node, children: list[Term]) -> Flow:
+    keys, values = children[::2], children[1::2]
+    names = [_literal(key.node) for key in keys]
+    return nested.map_of(
+        [key.flow for key in keys],
+        [value.flow for value in values],
+        [name for name in names if name is not None] if None not in names else (),
+    )
+
+
+def _value(node: Node, children: list[Term]) -> Flow:
+    """`map[key]`."""
+    mapping, key = children
+    if mapping.flow.parts is None:
+        return mixed([nested.taken(mapping.flow), key.flow])
+    return nested.chosen_by(nested.value_at(mapping.flow, _literal(key.node)), key.flow)
+
+
+def _element_at(node: Node, children: list[Term]) -> Flow:
+    """Of a map by its key, of an array from 1, or from its end."""
+    value, key = children[:2]
+    parts = value.flow.parts
+    if parts is None or parts.kind == "map":
+        return _value(node, [value, key])
+    at = _position(key.node)
+    if at is not None and at > 0:
+        at -= 1
+    return nested.chosen_by(nested.item(value.flow, at), key.flow)
+
+
+def _zipped(node: Node, children: list[Term]) -> Flow:
+    names = [_literal(each[0]) or "" for each in node["names"]]
+    flows = [child.flow for child in children]
+    items = nested.struct(names, [nested.element(flow) for flow in flows])
+    return nested.array_of(items, merge(nested.length(flow) for flow in flows))
+
+
+_NESTED: Final[dict[str, Callable[[Node, list[Term]], Flow]]] = {
+    "CreateNamedStruct": _struct,
+    "GetStructField": _field,
+    "GetArrayStructFields": _fields_of_items,
+    "UpdateFields": _updated,
+    "Cast": _cast,
+    "GetArrayItem": _item,
+    "CreateMap": _map,
+    "GetMapValue": _value,
+    "ElementAt": _element_at,
+    "ArraysZip": _zipped,
 }
 
 
+# -- functions of functions ---------------------------------------------------------------
+
+_ROUNDS: Final = 20
+"""How often a value is put into the function that made it, until nothing new comes of it."""
+
+
+def _transform(context: Context, children: list[Term]) -> Flow:
+    array, function = children
+    size = nested.length(array.flow)
+    result = context.call(function.node, [nested.element(array.flow), size])
+    return nested.array_of(lift(result, TRANSFORMATION), lift(size, TRANSFORMATION))
+
+
+def _filter(context: Context, children: list[Term]) -> Flow:
+    array, function = children
+    own = array.flow.parts is not None  # else the items decide about themselves
+    given = nested.element(array.flow) if own else NOTHING
+    size = nested.length(array.flow) if own else NOTHING
+    return decided([array.flow], [context.call(function.node, [given, size])])
+
+
+def _tested(context: Context, children: list[Term]) -> Flow:
+    """Whether a condition holds for items of an array."""
+    array, function = children
+    test = context.call(function.node, [nested.element(array.flow)])
+    return mixed([test, nested.length(array.flow)])
+
+
+def _folded(context: Context, children: list[Term]) -> Flow:
+    array, zero, step, *finish = children
+    result, given = zero.flow, nested.element(array.flow)
+    for _ in range(_ROUNDS):
+        before, result = result, merge([result, context.call(step.node, [result, given])])
+        if result == before:
+            break
+    for each in finish:
+        result = context.call(each.node, [result])
+    return beside(lift(result, TRANSFORMATION), [mixed([nested.length(array.flow)])])
+
+
+def _sorted(context: Context, children: list[Term]) -> Flow:
+    array, function = children
+    item = nested.element(array.flow)
+    return nested.reordered(array.flow, [context.call(function.node, [item, item])])
+
+
+def _zipped_with(context: Context, children: list[Term]) -> Flow:
+    left, right, function = children
+    given = [nested.element(left.flow), nested.element(right.flow)]
+    own = merge([nested.length(left.flow), nested.length(right.flow)])
+    result = context.call(function.node, given)
+    return nested.array_of(lift(result, TRANSFORMATION), lift(own, TRANSFORMATION))
+
+
+def _of_entries(context: Context, children: list[Term]) -> tuple[Flow, Flow, Flow, Flow]:
+    """Of a function over the entries of a map: keys, values, how many, and its result."""
+    mapping, function = children
+    keys, values = nested.keys_of(mapping.flow), nested.values_of(mapping.flow)
+    result = lift(context.call(function.node, [keys, values]), TRANSFORMATION)
+    return keys, values, nested.length(mapping.flow), result
+
+
+def _new_keys(context: Context, children: list[Term]) -> Flow:
+    _, values, own, result = _of_entries(context, children)
+    return nested.map_of([result], [values], own=own)
+
+
+def _new_values(context: Context, children: list[Term]) -> Flow:
+    keys, _, own, result = _of_entries(context, children)
+    return nested.map_of([keys], [result], own=own)
+
+
+def _some_entries(context: Context, children: list[Term]) -> Flow:
+    if children[0].flow.parts is None:
+        return decided([children[0].flow], [context.call(children[1].node, [])])
+    keys, values, own, result = _of_entries(context, children)
+    return nested.map_of([keys], [values], own=merge([own, deciding(result, "conditional")]))
+
+
+_LAMBDAS: Final[dict[str, Callable[[Context, list[Term]], Flow]]] = {
+    "ArrayTransform": _transform,
+    "ArrayFilter": _filter,
+    "ArrayExists": _tested,
+    "ArrayForAll": _tested,
+    "ArrayAggregate": _folded,
+    "ArraySort": _sorted,
+    "ZipWith": _zipped_with,
+    "TransformKeys": _new_keys,
+    "TransformValues": _new_values,
+    "MapFilter": _some_entries,
+}
+
+
+# -- sub-queries --------------------------------------------------------------------------
+
+
 def _scalar(columns: list[Flow], influences: Flow) -> Flow:
-    return merge([*columns[:1], influences])
+    return beside(merge(columns[:1]), [influences])
 
 
 def _exists(columns: list[Flow], influences: Flow) -> Flow:

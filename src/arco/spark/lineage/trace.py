@@ -31,36 +31,28 @@ from arco.lineage.flow import (
     merge,
     turned,
 )
-from arco.lineage.found import Found, found
-from arco.spark.lineage.expressions import Env, Node, expr_id, flow_of, name_of
+from arco.lineage.traced import TracedColumns, found
+from arco.spark.lineage.expressions import Context, Env, Node, expr_id, flow_of, name_of
+from arco.spark.lineage.generators import generate
+from arco.spark.lineage.relation import Output, Relation, everything, joined, side_by_side
 from servo.contract.task import Influence
 
 INPUT: Final = re.compile(r"@([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)")
+_METADATA: Final = frozenset({"file_path", "file_name", "file_modification_time"})
+"""Some fields of `_metadata`, which has no mark in the JSON of a plan."""
+_OF_FILES: Final = Flow({})
+"""What Spark knows of the files that it reads."""
+_ROUNDS: Final = 100
 _LEFT_ONLY: Final = ("LeftSemi$", "LeftAnti$")
-
-
-class Output(NamedTuple):
-    id: int
-    name: str
-    flow: Flow
-
-
-class Relation(NamedTuple):
-    """What a node puts out. `influences` is shared between nodes, and never changed."""
-
-    outputs: Sequence[Output]
-    influences: Sources
-
-    def env(self) -> dict[int, Flow]:
-        return {output.id: output.flow for output in self.outputs}
 
 
 class _Frame(NamedTuple):
     node: Node
+    start: int
     children: list[Relation]
 
 
-def trace(plan_json: str | bytes) -> Found:
+def trace(plan_json: str | bytes) -> TracedColumns:
     """The lineage of what a plan puts out. Raises ValueError for what is not a plan."""
     nodes = msgspec.json.decode(plan_json)
     relation = _Tracer().run(nodes, {})
@@ -70,9 +62,12 @@ def trace(plan_json: str | bytes) -> Found:
 
 def _reason(flows: Sequence[Flow]) -> str:
     if any(flow.doubt > LIKELY for flow in flows):
-        return "Some columns come from data that was made in the code, or read past the inputs."
+        return "Some columns come from data that the code created, or read without an input."
     if any(flow.doubt == LIKELY for flow in flows):
-        return "Some columns come out of Python functions over whole rows, which cannot be seen."
+        return (
+            "Some columns come from Python functions over whole rows, or are fields of what a "
+            "function made of several columns: their sources are among those named."
+        )
     return ""
 
 
@@ -80,43 +75,45 @@ class _Tracer:
     def __init__(self) -> None:
         self._shared: dict[int, Relation] = {}
         """Common table expressions by their ids."""
+        self._loops: dict[int, list[Flow]] = {}
+        """The columns of recursive queries by their ids, as far as they have been followed."""
 
     def run(self, nodes: list[Node], outer: Env) -> Relation:
         stack: list[_Frame] = []
-        for node in nodes:
-            stack.append(_Frame(node, []))
+        for at, node in enumerate(nodes):
+            stack.append(_Frame(node, at, []))
             while len(stack[-1].children) == stack[-1].node["num-children"]:
                 done = stack.pop()
-                made = self._relation(done, outer, stack)
+                result = self._relation(done.node, done.children, outer)
                 if not stack:
-                    return made
-                stack[-1].children.append(made)
+                    return result
+                parent = stack[-1]
+                parent.children.append(result)
+                if name_of(parent.node) == "UnionLoop":
+                    self._advance(parent, nodes[done.start : at + 1], outer)
         raise ValueError("the plan ends before its last node")
 
-    def _relation(self, frame: _Frame, outer: Env, stack: list[_Frame]) -> Relation:
-        node, children = frame
+    def _relation(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         name = name_of(node)
-        if name == "UnionLoopRef":
-            return self._loop(node, stack)
         handler = _HANDLERS.get(name)
         if handler is not None:
             return handler(self, node, children, outer)
         if "output" in node:
             return self._opaque(node, children, outer) if children else _leaf(node)
-        return _side_by_side(children)
+        return side_by_side(children)
 
     # -- expressions ------------------------------------------------------------------
 
     def _flow(self, nodes: Sequence[Node], env: Env, outer: Env) -> Flow:
         if len(nodes) == 1 and "exprId" in nodes[0]:  # most columns only pass through
-            known = env.get(nodes[0]["exprId"]["id"])
-            if known is not None:
-                return known
+            candidates = env.get(nodes[0]["exprId"]["id"])
+            if candidates is not None:
+                return candidates
         return flow_of(nodes, env, outer, self._query)
 
     def _query(self, plan: list[Node], outer: Env) -> tuple[list[Flow], Flow]:
-        made = self.run(plan, outer)
-        return [output.flow for output in made.outputs], Flow(made.influences)
+        result = self.run(plan, outer)
+        return [output.flow for output in result.outputs], Flow(result.influences)
 
     def _named(self, lists: Sequence[Sequence[Node]], env: Env, outer: Env) -> list[Output]:
         """Attributes and aliases, as projections list them."""
@@ -133,7 +130,7 @@ class _Tracer:
         more: Sources = {}
         for nodes in expressions:
             add(more, turned(self._flow(nodes, env, outer).sources, kind))
-        return _joined(child.influences, more)
+        return joined(child.influences, more)
 
     # -- nodes ------------------------------------------------------------------------
 
@@ -157,7 +154,7 @@ class _Tracer:
 
     def distinct(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
-        return Relation(child.outputs, _joined(child.influences, _all(child, "group_by")))
+        return Relation(child.outputs, joined(child.influences, everything(child, "group_by")))
 
     def aggregate(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
@@ -167,14 +164,20 @@ class _Tracer:
 
     def window(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
-        made = self._named(node["windowExpressions"], child.env(), outer)
-        return Relation([*child.outputs, *made], child.influences)
+        result = self._named(node["windowExpressions"], child.env(), outer)
+        return Relation([*child.outputs, *result], child.influences)
 
     def generate(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         (child,) = children
-        flow = lift(self._flow(node["generator"], child.env(), outer), TRANSFORMATION)
-        made = [Output(expr_id(a[0]), a[0]["name"], flow) for a in node["generatorOutput"]]
-        return Relation([*child.outputs, *made], child.influences)
+        heads = [nodes[0] for nodes in node["generatorOutput"]]
+        context = Context(child.env(), outer, self._query)
+        flows, rows = generate(node["generator"], len(heads), context)
+        result = [
+            Output(expr_id(head), head["name"], flow)
+            for head, flow in zip(heads, flows, strict=True)
+        ]
+        influences = joined(child.influences, turned(rows.sources, "filter"))
+        return Relation([*child.outputs, *result], influences)
 
     def expand(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Each row several times: a column is what any of the projections has there."""
@@ -190,7 +193,7 @@ class _Tracer:
         return Relation(_outputs(node, flows), child.influences)
 
     def join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
-        both = _side_by_side(children)
+        both = side_by_side(children)
         conditions = [node[c] for c in ("condition", "asOfCondition") if node.get(c)]
         influences = self._influenced(both, conditions, "join", outer)
         kind = str(node["joinType"].get("object", ""))
@@ -202,61 +205,61 @@ class _Tracer:
     def lateral_join(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         (left,) = children
         right = self.run(node["right"][0]["plan"], left.env())
-        both = _side_by_side([left, right])
+        both = side_by_side([left, right])
         conditions = [node["condition"]] if node.get("condition") else []
         return Relation(both.outputs, self._influenced(both, conditions, "join", outer))
 
     def union(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """By position, under the names and ids of the first."""
-        columns = zip(*[child.outputs for child in children], strict=False)
+        flows = _by_position([[output.flow for output in child.outputs] for child in children])
         outputs = [
-            Output(each[0].id, each[0].name, merge(o.flow for o in each)) for each in columns
+            Output(o.id, o.name, flow) for o, flow in zip(children[0].outputs, flows, strict=False)
         ]
-        return Relation(outputs, _joined(*(child.influences for child in children)))
+        return Relation(outputs, joined(*(child.influences for child in children)))
 
     def set_operation(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Rows of the first, as far as the second has them, or has not."""
         left, right = children
-        matched = _joined(_all(left, "join"), _all(right, "join"))
-        influences = _joined(left.influences, right.influences, matched)
+        matched = joined(everything(left, "join"), everything(right, "join"))
+        influences = joined(left.influences, right.influences, matched)
         return Relation(left.outputs, influences)
 
     def grouped(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """A Python function over the rows of a group."""
-        made = self._opaque(node, children, outer)
+        result = self._opaque(node, children, outer)
         keys = node.get("groupingAttributes", ())
         return Relation(
-            made.outputs, self._influenced(_side_by_side(children), keys, "group_by", outer)
+            result.outputs, self._influenced(side_by_side(children), keys, "group_by", outer)
         )
 
     def cogrouped(self, node: Node, children: list[Relation], outer: Env) -> Relation:
-        made = self._opaque(node, children, outer)
+        result = self._opaque(node, children, outer)
         left, right = children
         keys = [
             *left.outputs[: node["leftGroupingLen"]],
             *right.outputs[: node["rightGroupingLen"]],
         ]
         grouped = turned(merge(key.flow for key in keys).sources, "group_by")
-        return Relation(made.outputs, _joined(made.influences, grouped))
+        return Relation(result.outputs, joined(result.influences, grouped))
 
     def _opaque(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Code that cannot be seen: anything may come from anything that it is given."""
-        both = _side_by_side(children)
+        both = side_by_side(children)
         function = node.get("functionExpr") or node.get("func")
         given = (
             self._flow(function, both.env(), outer)
             if isinstance(function, list)
             else merge(output.flow for output in both.outputs)
         )
-        made = lift(given, TRANSFORMATION)
-        flow = Flow(made.sources, max(made.doubt, LIKELY))
+        result = lift(given, TRANSFORMATION)
+        flow = Flow(result.sources, max(result.doubt, LIKELY))
         return Relation(_outputs(node, [flow] * len(node["output"])), both.influences)
 
     def serialized(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         """Objects of the JVM turned into columns."""
-        both = _side_by_side(children)
-        made = lift(merge(output.flow for output in both.outputs), TRANSFORMATION)
-        flow = Flow(made.sources, max(made.doubt, LIKELY))
+        both = side_by_side(children)
+        result = lift(merge(output.flow for output in both.outputs), TRANSFORMATION)
+        flow = Flow(result.sources, max(result.doubt, LIKELY))
         heads = [nodes[0] for nodes in node["serializer"]]
         outputs = [Output(expr_id(head), head["name"], flow) for head in heads]
         return Relation(outputs, both.influences)
@@ -268,7 +271,10 @@ class _Tracer:
         match = INPUT.fullmatch(node["identifier"]["name"])
         if match is None:
             return child
-        outputs = [Output(o.id, o.name, column(match[1], o.name)) for o in child.outputs]
+        outputs = [
+            o if o.flow is _OF_FILES else Output(o.id, o.name, column(match[1], o.name))
+            for o in child.outputs
+        ]
         return Relation(outputs, {})
 
     def definition(self, node: Node, children: list[Relation], outer: Env) -> Relation:
@@ -284,21 +290,59 @@ class _Tracer:
     def with_definitions(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         return children[-1]
 
-    def _loop(self, node: Node, stack: list[_Frame]) -> Relation:
-        """What a recursive query has so far: the rows that it starts from."""
-        for frame in reversed(stack):
-            if name_of(frame.node) == "UnionLoop" and frame.node["id"] == node["loopId"]:
-                start = frame.children[0]
-                return Relation(_outputs(node, [o.flow for o in start.outputs]), {})
-        return _leaf(node)
+    def _advance(self, loop: _Frame, step: list[Node], outer: Env) -> None:
+        """After the start of a recursive query, and after its step.
+
+        The step is repeated on what it gave, until nothing new comes of it: each round can
+        move a source by one column.
+        """
+        id = loop.node["id"]
+        if len(loop.children) == 1:
+            self._loops[id] = [output.flow for output in loop.children[0].outputs]
+            return
+        for _ in range(_ROUNDS):
+            flows = _by_position([self._loops[id], [o.flow for o in loop.children[1].outputs]])
+            if flows == self._loops[id]:
+                return
+            self._loops[id] = flows
+            loop.children[1] = self.run(step, outer)
+        doubtful = [flow._replace(doubt=max(flow.doubt, LIKELY)) for flow in self._loops[id]]
+        self._loops[id] = doubtful
+        loop.children[1] = self.run(step, outer)
+
+    def loop(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+        flows = _by_position([[output.flow for output in child.outputs] for child in children])
+        ids = [each["id"] for each in node.get("outputAttrIds", ())]
+        names = [output.name for output in children[0].outputs]
+        if len(ids) != len(names):
+            ids = [output.id for output in children[0].outputs]
+        outputs = [Output(*each) for each in zip(ids, names, flows, strict=True)]
+        return Relation(outputs, joined(*(child.influences for child in children)))
+
+    def loop_reference(self, node: Node, children: list[Relation], outer: Env) -> Relation:
+        """What a recursive query has so far."""
+        flows = self._loops.get(node["loopId"])
+        return _leaf(node) if flows is None else Relation(_outputs(node, flows), {})
 
     def range(self, node: Node, children: list[Relation], outer: Env) -> Relation:
         return Relation(_outputs(node, [NOTHING] * len(node["output"])), {})
 
 
 def _leaf(node: Node) -> Relation:
-    """Data that is no input of this asset."""
-    return Relation(_outputs(node, [SOMEWHERE] * len(node["output"])), {})
+    """Data that is no input of this asset. What Spark knows of its files is no column."""
+    flows = [_OF_FILES if _of_files(nodes[0]) else SOMEWHERE for nodes in node["output"]]
+    return Relation(_outputs(node, flows), {})
+
+
+def _of_files(attribute: Node) -> bool:
+    type = attribute.get("dataType")
+    if not attribute["name"].endswith("_metadata") or not isinstance(type, dict):
+        return False
+    return {field["name"] for field in type.get("fields", ())} >= _METADATA
+
+
+def _by_position(rows: Sequence[Sequence[Flow]]) -> list[Flow]:
+    return [merge(column) for column in zip(*rows, strict=False)]
 
 
 def _outputs(node: Node, flows: Sequence[Flow]) -> list[Output]:
@@ -306,27 +350,6 @@ def _outputs(node: Node, flows: Sequence[Flow]) -> list[Output]:
     return [
         Output(expr_id(head), head["name"], flow) for head, flow in zip(heads, flows, strict=False)
     ]
-
-
-def _side_by_side(children: Sequence[Relation]) -> Relation:
-    if len(children) == 1:
-        return children[0]
-    outputs = [output for child in children for output in child.outputs]
-    return Relation(outputs, _joined(*(child.influences for child in children)))
-
-
-def _all(relation: Relation, kind: Influence) -> Sources:
-    return turned(merge(output.flow for output in relation.outputs).sources, kind)
-
-
-def _joined(*parts: Sources) -> Sources:
-    some = [part for part in parts if part]
-    if len(some) <= 1:
-        return some[0] if some else {}
-    made = dict(some[0])
-    for part in some[1:]:
-        add(made, part)
-    return made
 
 
 Handler = Callable[[_Tracer, Node, list[Relation], Env], Relation]
@@ -345,7 +368,8 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "AsOfJoin": _Tracer.join,
     "LateralJoin": _Tracer.lateral_join,
     "Union": _Tracer.union,
-    "UnionLoop": _Tracer.union,
+    "UnionLoop": _Tracer.loop,
+    "UnionLoopRef": _Tracer.loop_reference,
     "Intersect": _Tracer.set_operation,
     "Except": _Tracer.set_operation,
     "FlatMapGroupsInPandas": _Tracer.grouped,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from arco.worker.checks.evaluate import evaluate
-from arco.worker.checks.subject import Around, File, Subject
+from arco.worker.checks.subject import CheckContext, File, Subject
 
-__all__ = ["Around", "File", "Subject", "evaluate"]
+__all__ = ["CheckContext", "File", "Subject", "evaluate"]

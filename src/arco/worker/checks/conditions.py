@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from arco.worker.checks import dialects, values
-from arco.worker.checks.columns import Column
 from arco.worker.checks.dialects import Dialect
+from arco.worker.checks.subject_columns import CheckColumn
 from arco.worker.checks.values import Span
 
 Condition: TypeAlias = Callable[[Dialect], str]
@@ -22,26 +22,26 @@ LAST_DAY: Final = 2_932_896
 """The years 1 to 9999 in days since 1970."""
 
 
-def all_there(columns: Sequence[Column]) -> Condition:
+def all_there(columns: Sequence[CheckColumn]) -> Condition:
     """None of the columns is null."""
     return lambda sql: " AND ".join(f"{sql.column(each)} IS NOT NULL" for each in columns)
 
 
-def between(column: Column, low: str | None, high: str | None) -> Condition:
+def between(column: CheckColumn, low: str | None, high: str | None) -> Condition:
     match column.family:
         case "float":
             return _between_doubles(column, low, high)
         case "text":
             bounds = ((">=", low), ("<=", high))
             return lambda sql: " AND ".join(
-                f"{sql.column(column)} {sign} {sql.text(text)}"
+                f"{sql.words(column)} {sign} {sql.text(text)}"
                 for sign, text in bounds
                 if text is not None
             )
     return _within(column, values.span(column, low, high))
 
 
-def _between_doubles(column: Column, low: str | None, high: str | None) -> Condition:
+def _between_doubles(column: CheckColumn, low: str | None, high: str | None) -> Condition:
     bounds = [
         f"{sign} {dialects.double(values.double(column, text))}"
         for sign, text in ((">=", low), ("<=", high))
@@ -55,7 +55,7 @@ def _between_doubles(column: Column, low: str | None, high: str | None) -> Condi
     return condition
 
 
-def _within(column: Column, span: Span) -> Condition:
+def _within(column: CheckColumn, span: Span) -> Condition:
     least, greatest = _limits(column)
     low, high = span
     if column.family != "date":  # of which files hold more than there are literals for
@@ -75,10 +75,10 @@ def _within(column: Column, span: Span) -> Condition:
     return condition
 
 
-def one_of(column: Column, texts: Sequence[str]) -> Condition:
+def one_of(column: CheckColumn, texts: Sequence[str]) -> Condition:
     match column.family:
         case "text":
-            return lambda sql: f"{sql.column(column)} IN ({', '.join(map(sql.text, texts))})"
+            return lambda sql: f"{sql.words(column)} IN ({', '.join(map(sql.text, texts))})"
         case "boolean":
             flags = sorted({str(values.boolean(text)).upper() for text in texts})
             return lambda sql: f"{sql.column(column)} IN ({', '.join(flags)})"
@@ -87,31 +87,31 @@ def one_of(column: Column, texts: Sequence[str]) -> Condition:
             doubles = [dialects.double(values.double(column, text)) for text in texts]
             return lambda sql: " OR ".join(f"{_double(sql, column)} = {each}" for each in doubles)
     least, greatest = _limits(column)
-    wanted = {values.exactly(column, text) for text in texts}
-    held = sorted(each for each in wanted if each is not None and least <= each <= greatest)
+    exact = {values.exactly(column, text) for text in texts}
+    held = sorted(each for each in exact if each is not None and least <= each <= greatest)
     if not held:
         return _nothing(column)
     listed = ", ".join(dialects.number(each, column) for each in held)
     return lambda sql: f"{_exact(sql, column)} IN ({listed})"
 
 
-def like(column: Column, pattern: str) -> Condition:
+def like(column: CheckColumn, pattern: str) -> Condition:
     return lambda sql: sql.full_match(column, pattern)
 
 
-def _nothing(column: Column) -> Condition:
+def _nothing(column: CheckColumn) -> Condition:
     return lambda sql: f"{sql.column(column)} IS NULL"
 
 
-def _exact(sql: Dialect, column: Column) -> str:
+def _exact(sql: Dialect, column: CheckColumn) -> str:
     return sql.moment(column) if column.family == "timestamp" else sql.column(column)
 
 
-def _double(sql: Dialect, column: Column) -> str:
+def _double(sql: Dialect, column: CheckColumn) -> str:
     return f"CAST({sql.column(column)} AS DOUBLE)"
 
 
-def _limits(column: Column) -> tuple[int, int]:
+def _limits(column: CheckColumn) -> tuple[int, int]:
     """Beyond these no literal need be spelled."""
     match column.family:
         case "date":

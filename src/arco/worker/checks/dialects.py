@@ -7,54 +7,63 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from arco.worker.checks.columns import Column
+from arco.columns.quoting import backticked, literal, quoted
+from arco.epoch import EPOCH
 from arco.worker.checks.regex import for_re2
-from arco.worker.checks.values import EPOCH
+from arco.worker.checks.subject_columns import CheckColumn
+from arco.worker.checks.values import MAX_US
 
 
-class CannotSay(Exception):
+class NotTranslatable(Exception):
     """The dialect has no words for this; the other one has."""
 
 
 class Dialect(Protocol):
-    def column(self, column: Column) -> str: ...
+    def column(self, column: CheckColumn) -> str: ...
 
-    def moment(self, column: Column) -> str:
-        """A timestamp as microseconds since 1970; a date as those of its midnight."""
+    def moment(self, column: CheckColumn) -> str:
+        """A timestamp as microseconds since 1970; a date as days since then."""
+
+    def words(self, column: CheckColumn) -> str:
+        """A column of texts, to compare. Raises NotTranslatable where it knows no collations."""
 
     def text(self, value: str) -> str: ...
 
-    def full_match(self, column: Column, pattern: str) -> str: ...
+    def full_match(self, column: CheckColumn, pattern: str) -> str: ...
 
 
 class DuckSql:
-    def column(self, column: Column) -> str:
-        found = quoted(column.top)
+    def column(self, column: CheckColumn) -> str:
+        sql = quoted(column.top)
         for field in column.path[1:]:
-            found = f"struct_extract({found}, {self.text(field)})"
-        return found
+            sql = f"struct_extract({sql}, {self.text(field)})"
+        return sql
 
-    def moment(self, column: Column) -> str:
+    def moment(self, column: CheckColumn) -> str:
         value = self.column(column)
         if column.family == "date":
-            value = f"CAST({value} AS TIMESTAMP)"
-        return f"epoch_us({value})"
+            return f"({value} - DATE '1970-01-01')"
+        # The greatest and the least moment are infinities, of which epoch_us is null.
+        epoch = "CAST('epoch' AS TIMESTAMP)"
+        infinite = f"WHEN {value} > {epoch} THEN {MAX_US} WHEN {value} < {epoch} THEN -{MAX_US}"
+        return f"coalesce(epoch_us({value}), CASE {infinite} END)"
+
+    def words(self, column: CheckColumn) -> str:
+        if column.collated:
+            raise NotTranslatable(column.name)
+        return self.column(column)
 
     def text(self, value: str) -> str:
         if "\0" in value:  # which would end the statement
             data = "".join(f"\\x{byte:02X}" for byte in value.encode())
             return f"decode('{data}'::BLOB)"
-        return "'" + value.replace("'", "''") + "'"
+        return literal(value)
 
-    def full_match(self, column: Column, pattern: str) -> str:
+    def full_match(self, column: CheckColumn, pattern: str) -> str:
         translated = for_re2(pattern)
         if translated is None:
-            raise CannotSay(pattern)
-        return f"regexp_full_match({self.column(column)}, {self.text(translated)})"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+            raise NotTranslatable(pattern)
+        return f"regexp_full_match({self.words(column)}, {self.text(translated)})"
 
 
 class SparkSql:
@@ -64,27 +73,26 @@ class SparkSql:
         """`type_of` tells the type of an expression."""
         self._type_of = type_of
 
-    def column(self, column: Column) -> str:
+    def column(self, column: CheckColumn) -> str:
         return ".".join(backticked(name) for name in column.path)
 
-    def moment(self, column: Column) -> str:
+    def moment(self, column: CheckColumn) -> str:
         value = self.column(column)
         if column.family == "date":
-            return f"(CAST(date_diff({value}, DATE'1970-01-01') AS BIGINT) * 86400000000)"
+            return f"date_diff({value}, DATE'1970-01-01')"
         if self._type_of(value) == "timestamp_ntz":
             epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
             return f"timestampdiff(MICROSECOND, {epoch}, {value})"
         return f"unix_micros({value})"
 
+    def words(self, column: CheckColumn) -> str:
+        return self.column(column)
+
     def text(self, value: str) -> str:
         return f"CAST(X'{value.encode().hex()}' AS STRING)"
 
-    def full_match(self, column: Column, pattern: str) -> str:
+    def full_match(self, column: CheckColumn, pattern: str) -> str:
         return f"rlike({self.column(column)}, {self.text(whole(pattern))})"
-
-
-def backticked(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def whole(pattern: str) -> str:
@@ -95,7 +103,7 @@ def whole(pattern: str) -> str:
 # -- literals that both write alike -------------------------------------------------------
 
 
-def number(value: int, column: Column) -> str:
+def number(value: int, column: CheckColumn) -> str:
     """A value of an exact column, as something to compare the column with."""
     match column.family:
         case "date":

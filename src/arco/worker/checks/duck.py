@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +12,15 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from arco.spark.session import machine
+from arco.columns.arrow import scalar_type
+from arco.columns.quoting import quoted
+from arco.machine import machine
 from arco.storage import parallel
-from arco.worker.checks.columns import Columns, has_float, type_of, unused
-from arco.worker.checks.dialects import CannotSay, DuckSql, quoted
-from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
-from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
-from arco.worker.checks.subject import Around, File, Subject
+from arco.worker.checks.dialects import DuckSql, NotTranslatable
+from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
+from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
+from arco.worker.checks.subject import CheckContext, File, Subject
+from arco.worker.checks.subject_columns import Columns, has_float, unused
 from servo.contract.partition import Scalar
 from servo.contract.task import CheckMethod, InputRef
 
@@ -41,7 +43,7 @@ class DuckEngine:
 
     method: CheckMethod = "duckdb"
 
-    def __init__(self, subject: Subject, columns: Columns, around: Around) -> None:
+    def __init__(self, subject: Subject, columns: Columns, around: CheckContext) -> None:
         self._subject = subject
         self._columns = columns
         self._around = around
@@ -72,107 +74,127 @@ class DuckEngine:
 
     def can(self, need: Need) -> bool:
         match need:
-            case Untrue(for_duckdb=sql):
+            case FalseRows(for_duckdb=sql):
                 return sql is not None
-            case Misfits(condition=condition):
+            case FailingRows(condition=condition):
                 return _sayable(condition)
-            case Repeated(columns=columns):
-                return all(column.family not in ("nested", "other") for column in columns)
+            case DuplicateRows(columns=columns):
+                plain = all(column.family not in ("nested", "other") for column in columns)
+                return plain and not any(column.collated for column in columns)
+            case OrphanRows(column=column, target_column=target):
+                return not column.collated and not target.collated
         return True
 
     def fuses(self, need: Need) -> bool:
         match need:
-            case Repeated(dense=dense):
+            case DuplicateRows(dense=dense):
                 return dense is not None
-        return not isinstance(need, Orphans)
+        return not isinstance(need, OrphanRows)
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         asked = ", ".join(_aggregate(need) for need in needs)
         # Every row is looked at anyway.
-        return list(self._query(f"SELECT {asked} FROM {self._relation()}", without=_TRUSTING)[0])
+        return list(self.query(f"SELECT {asked} FROM {self._relation()}", without=_TRUSTING)[0])
 
     def apart(self, need: Need) -> int:
         match need:
-            case Repeated():
+            case DuplicateRows():
                 keys = _keys(need)
                 there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
-                known = f"FROM {self._relation()} WHERE {there}"
-                different = f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(keys)} {known})"
-                sql = f"SELECT (SELECT count(*) {known}) - ({different})"
-            case Orphans():
+                source = f"FROM {self._relation()} WHERE {there}"
+                different = f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(keys)} {source})"
+                sql = f"SELECT (SELECT count(*) {source}) - ({different})"
+            case OrphanRows():
                 sql = f"SELECT count(*) FROM {self._orphans(need)}"
             case _:
                 return self.fused([need])[0] or 0
-        return int(self._query(sql)[0][0])
+        return int(self.query(sql)[0][0])
 
-    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
+    def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:
         match need:
-            case Misfits() | Untrue():
-                sql = f"SELECT * FROM {self._relation()} WHERE {_misfit(need)}"
-            case Repeated():
+            case FalseRows():
+                names = ", ".join(map(quoted, sampled(first, self._columns.names)))
+                sql = f"SELECT {names} FROM {self._relation()} WHERE {_misfit(need)}"
+            case FailingRows():
+                sql = f"SELECT * FROM {self._narrow(first)} WHERE {_misfit(need)}"
+            case DuplicateRows():
                 keys = ", ".join(_keys(need))
                 there = " AND ".join(f"{key} IS NOT NULL" for key in _keys(need))
                 twice = (
                     f"SELECT {keys} FROM {self._relation()} WHERE {there} "
                     f"GROUP BY {keys} HAVING count(*) > 1 LIMIT {SAMPLED}"
                 )
-                sql = f"SELECT * FROM {self._relation()} WHERE ({keys}) IN ({twice})"
-            case Orphans():
+                sql = f"SELECT * FROM {self._narrow(first)} WHERE ({keys}) IN ({twice})"
+            case OrphanRows():
                 key = quoted(unused(self._columns.names))
-                sql = f"SELECT * EXCLUDE ({key}) FROM {self._orphans(need)}"
+                sql = f"SELECT * EXCLUDE ({key}) FROM {self._orphans(need, self._narrow(first))}"
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
-    def _orphans(self, need: Orphans) -> str:
+    def _orphans(self, need: OrphanRows, relation: str = "") -> str:
         ours, theirs = _comparable(need.column), _comparable(need.target_column)
-        key, target = quoted(unused(self._columns.names)), self._table(need.target)
+        key, target = quoted(unused(self._columns.names)), self.table_of(need.target)
         return (
-            f"(SELECT *, {ours} AS {key} FROM {self._relation()} WHERE {ours} IS NOT NULL) "
+            f"(SELECT *, {ours} AS {key} FROM {relation or self._relation()} "
+            f"WHERE {ours} IS NOT NULL) "
             f"ANTI JOIN (SELECT {theirs} AS {key} FROM {target}) USING ({key})"
         )
 
-    def _query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:
-        with _answered():
+    def query(self, sql: str, *, without: str = "") -> list[tuple[Any, ...]]:
+        with answered():
             self._leave_out(without)
             return self._connection.execute(sql).fetchall()
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
-        with _answered():
+        with answered():
             self._leave_out(_TRUSTING if any(map(has_float, self._columns.schema.types)) else "")
-            found = self._connection.sql(sql).to_arrow_table()
-            values = [self._listed(found.select([at])) for at in range(found.num_columns)]
+            table = self._connection.sql(sql).to_arrow_table()
+            values = [self.listed(table.select([at])) for at in range(table.num_columns)]
             return [
-                dict(zip(found.column_names, row, strict=True)) for row in zip(*values, strict=True)
+                dict(zip(table.column_names, row, strict=True)) for row in zip(*values, strict=True)
             ]
 
     def _leave_out(self, optimizers: str) -> None:
         self._connection.execute(f"SET disabled_optimizers = '{optimizers}'")
 
-    def _listed(self, column: pa.Table) -> list[Any]:
+    def listed(self, column: pa.Table) -> list[Any]:
         """A column's values; as texts if one of them is beyond what Python can hold."""
         try:
             return list(column.column(0).to_pylist())
         except (ValueError, ArithmeticError, LookupError, pa.ArrowException):
-            texts = self._connection.from_arrow(column).project("CAST(COLUMNS(*) AS VARCHAR)")
-            return [text for (text,) in texts.fetchall()]
+            # In a database of its own: a value that has no text makes the whole of it unusable.
+            with duckdb.connect(":memory:") as apart:
+                texts = apart.from_arrow(column).project("CAST(COLUMNS(*) AS VARCHAR)")
+                return [text for (text,) in texts.fetchall()]
 
     # -- files ----------------------------------------------------------------------------
 
     def _relation(self) -> str:
-        return self._table(self._subject)
+        return self.table_of(self._subject)
 
-    def _table(self, subject: Subject) -> str:
+    def _narrow(self, first: Sequence[str]) -> str:
+        """The subject's files with no more columns than a sample shows."""
+        names = sampled(first, self._columns.names)
+        if len(names) == len(self._columns.names):
+            return self._relation()
+        self._relation()  # which fetches the files
+        fields = [self._columns.schema.field(name) for name in names]
+        with answered():
+            parts = [self._part(files, fields) for files in _alike(self._subject.files)]
+        return f"({' UNION ALL '.join(parts)})"
+
+    def table_of(self, subject: Subject) -> str:
         """The subject's files as one table; DuckDB itself reads only what a query names."""
         if subject.ref not in self._tables:
             columns = self._columns if subject is self._subject else Columns(subject)
             self._fetch(subject)
-            with _answered():
-                parts = [self._part(files, columns) for files in _alike(subject.files)]
+            with answered():
+                parts = [self._part(files, columns.schema) for files in _alike(subject.files)]
             self._tables[subject.ref] = f"({' UNION ALL '.join(parts)})"
         return self._tables[subject.ref]
 
-    def _part(self, files: Sequence[File], columns: Columns) -> str:
+    def _part(self, files: Sequence[File], fields: Iterable[pa.Field]) -> str:
         """Files with the same columns, which DuckDB would take from the first one for all."""
-        sources = (f"{self._source(files, f)} AS {quoted(f.name)}" for f in columns.schema)
+        sources = (f"{self._source(files, f)} AS {quoted(f.name)}" for f in fields)
         paths = ", ".join(_SQL.text(_unglobbed(self._places[file.footer.path])) for file in files)
         read = f"read_parquet([{paths}], hive_partitioning = false)"
         return f"SELECT {', '.join(sources)} FROM {read}"
@@ -185,12 +207,12 @@ class DuckEngine:
             return "NULL"
         values = [_constant(file.added[name]) for file in files]
         value = values[0] if len(set(values)) == 1 else self._by_file(values)
-        return self._cast(value, type_of(first.added[name]), field.type)
+        return self._cast(value, scalar_type(first.added[name]), field.type)
 
-    def _cast(self, value: str, type: pa.DataType, wanted: pa.DataType) -> str:
-        if type == wanted:
+    def _cast(self, value: str, type: pa.DataType, target: pa.DataType) -> str:
+        if type == target:
             return value
-        empty = pa.schema([("x", wanted)]).empty_table()
+        empty = pa.schema([("x", target)]).empty_table()
         return f"CAST({value} AS {self._connection.from_arrow(empty).types[0]})"
 
     def _by_file(self, values: Sequence[str]) -> str:
@@ -220,19 +242,19 @@ class DuckEngine:
 
 
 @contextlib.contextmanager
-def _answered() -> Iterator[None]:
+def answered() -> Iterator[None]:
     """Whatever goes wrong with a query is no more than a question without an answer."""
     try:
         yield
     except Exception as error:
-        raise Unanswered(_line(error), type(error).__name__) from error
+        raise CheckEngineError(_line(error), type(error).__name__) from error
 
 
-def is_local(around: Around) -> bool:
+def is_local(around: CheckContext) -> bool:
     return around.store.url.startswith(_LOCAL)
 
 
-def in_reach(around: Around, size: int) -> bool:
+def in_reach(around: CheckContext, size: int) -> bool:
     """Whether files are on this machine's disk, or small enough to be fetched, or must be."""
     return is_local(around) or around.frame is None or size <= FETCHED_BYTES
 
@@ -240,33 +262,33 @@ def in_reach(around: Around, size: int) -> bool:
 def _sayable(condition: Any) -> bool:
     try:
         condition(_SQL)
-    except CannotSay:
+    except NotTranslatable:
         return False
     return True
 
 
 def _aggregate(need: Need) -> str:
     match need:
-        case Misfits() | Untrue():
+        case FailingRows() | FalseRows():
             return f"count(*) FILTER (WHERE {_misfit(need)})"
-        case Newest(column=column):
+        case NewestValue(column=column):
             return f"max({_SQL.moment(column)})"
-        case Repeated(columns=(column,), dense=(low, high)):
+        case DuplicateRows(columns=(column,), dense=(low, high)):
             key = _SQL.column(column)
             bits = f"bit_count(bitstring_agg({key}, {low}, {high}))"
             return f"count({key}) - coalesce({bits}, 0)"
-    raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
+    raise CheckEngineError(f"this takes more than a pass: {type(need).__name__}")
 
 
-def _misfit(need: Misfits | Untrue) -> str:
+def _misfit(need: FailingRows | FalseRows) -> str:
     match need:
-        case Misfits(condition=condition):
+        case FailingRows(condition=condition):
             return f"NOT ({condition(_SQL)})"
-        case Untrue(for_duckdb=sql):
+        case FalseRows(for_duckdb=sql):
             return f"NOT coalesce({sql}, FALSE)"
 
 
-def _keys(need: Repeated) -> list[str]:
+def _keys(need: DuplicateRows) -> list[str]:
     return [_SQL.column(column) for column in need.columns]
 
 

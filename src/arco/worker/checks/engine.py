@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
+from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from servo.contract.task import CheckMethod
 
 SAMPLED: Final = 5
+SAMPLED_COLUMNS: Final = 128
+"""A sampled row is shown in a kibibyte, and a column takes eight bytes of it or more."""
 
-Need: TypeAlias = Misfits | Untrue | Newest | Repeated | Orphans
-Rowwise: TypeAlias = Misfits | Untrue | Repeated | Orphans
+Need: TypeAlias = FailingRows | FalseRows | NewestValue | DuplicateRows | OrphanRows
+Rowwise: TypeAlias = FailingRows | FalseRows | DuplicateRows | OrphanRows
 """What is about single rows, which can be shown."""
 
 
-class Unanswered(Exception):
+def sampled(first: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Of a subject's columns those that a sample can show: the `first`, and others if they fit."""
+    selected = {*first, *names[:SAMPLED_COLUMNS]}
+    return [name for name in names if name in selected]
+
+
+class CheckEngineError(Exception):
     """The engine could not do it. The message is its own, in one line; `kind` quotes no value."""
 
     def __init__(self, message: str, kind: str = "") -> None:
@@ -23,7 +31,7 @@ class Unanswered(Exception):
         self.kind = kind or message
 
 
-class Engine(Protocol):
+class CheckEngine(Protocol):
     method: CheckMethod
 
     def can(self, need: Need) -> bool:
@@ -41,8 +49,8 @@ class Engine(Protocol):
     def apart(self, need: Need) -> int:
         """Rows that do not fit. Raises Unanswered."""
 
-    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
-        """A few of the rows that do not fit. Raises Unanswered."""
+    def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:
+        """A few of the rows that do not fit, with the columns of `sampled`. Raises Unanswered."""
 
     def stop(self) -> None:
         """End what is running; from another thread."""

@@ -11,7 +11,7 @@ some do not fit.
 DuckDB does what it can say, where the files are on this machine's disk or are small
 enough to be fetched. Spark does the rest, and whatever DuckDB turns out not to manage.
 
-Checks that share a pass share its time. A time-out ends the pass; those whose time is
+Checks that share a pass share its time. A timeout ends the pass; those whose time is
 over are errors, and the others are asked again without them.
 """
 
@@ -21,38 +21,40 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from arco.worker.checks.columns import Columns
 from arco.worker.checks.duck import DuckEngine, in_reach
-from arco.worker.checks.engine import Engine, Need, Unanswered
-from arco.worker.checks.kinds import Asked, Misfit, judged_age, need_of
-from arco.worker.checks.limits import TooSlow, limited
+from arco.worker.checks.engine import CheckEngine, CheckEngineError, Need
+from arco.worker.checks.kinds import CheckRequest, UnsuitableCheck, judged_age, need_of
+from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import (
-    Call,
+    DuplicateRows,
+    FailingRows,
+    FalseRows,
     Finding,
-    Known,
-    Misfits,
-    Newest,
-    Orphans,
+    NewestValue,
+    OrphanRows,
     Prepared,
-    Repeated,
-    Untrue,
+    ProvenFinding,
+    PythonCall,
 )
-from arco.worker.checks.phrases import rows_that
+from arco.worker.checks.phrases import beyond, rows_that
 from arco.worker.checks.python import called
 from arco.worker.checks.samples import shown
-from arco.worker.checks.sparks import SparkEngine
-from arco.worker.checks.subject import Around, Subject
+from arco.worker.checks.sparks import SparkCheckEngine
+from arco.worker.checks.subject import CheckContext, Subject
+from arco.worker.checks.subject_columns import Columns
 from arco.worker.failures import encodable, failed
 from servo.contract.manifest import Check
 from servo.contract.task import CheckResult
 
 MAX_TEXT: Final = 1_000
 TIMEOUT_S: Final = 1_800
-"""For a check that has no time-out of its own."""
-NO_SPARK: Final = "this needs Spark, which this worker does not have"
+"""For a check that has no timeout of its own."""
+NO_SPARK: Final = "this check needs Spark, which this worker does not have"
 
 
-def evaluate(checks: Sequence[Check], subject: Subject, around: Around) -> tuple[CheckResult, ...]:
+def evaluate(
+    checks: Sequence[Check], subject: Subject, around: CheckContext
+) -> tuple[CheckResult, ...]:
     """A result for each check, in their order.
 
     Raises TaskFailed (`checks.invalid`) for all checks at once that do not suit the
@@ -70,12 +72,12 @@ def evaluate(checks: Sequence[Check], subject: Subject, around: Around) -> tuple
 
 
 class _Evaluation:
-    def __init__(self, subject: Subject, around: Around) -> None:
+    def __init__(self, subject: Subject, around: CheckContext) -> None:
         self._subject = subject
         self._around = around
         self._columns = Columns(subject)
-        self._found: dict[int, Finding] = {}
-        self._spark = None if around.frame is None else SparkEngine(subject, around)
+        self._findings: dict[int, Finding] = {}
+        self._spark = None if around.frame is None else SparkCheckEngine(subject, around)
         self._duck: DuckEngine | None = None
 
     def close(self) -> None:
@@ -85,32 +87,36 @@ class _Evaluation:
     def findings(self, checks: Sequence[Check]) -> list[Finding]:
         prepared = self._prepared(checks)
         for each in prepared:
-            if isinstance(each.need, Known):
-                self._found[each.at] = each.need.finding
+            if isinstance(each.need, ProvenFinding):
+                self._findings[each.at] = each.need.finding
         if self._subject.rows:
             self._scan(prepared)
         else:
             self._nothing_to_scan(prepared)
         for each in prepared:
-            if isinstance(each.need, Call):
+            if isinstance(each.need, PythonCall):
                 self._call(each, each.need)
         self._sample(prepared)
-        return [self._found[at] for at in range(len(checks))]
+        return [self._findings[at] for at in range(len(checks))]
 
     # -- before anything is looked at -----------------------------------------------------
 
     def _prepared(self, checks: Sequence[Check]) -> list[Prepared]:
         done: list[Prepared] = []
-        flaws: list[Misfit] = []
+        flaws: list[UnsuitableCheck] = []
         for at, check in enumerate(checks):
-            asked = Asked(check, self._subject, self._columns, self._around)
+            asked = CheckRequest(check, self._subject, self._columns, self._around)
             try:
                 need = need_of(asked)
-                columns = () if isinstance(need, Known | Call | Untrue) else asked.columns
+                columns = (
+                    ()
+                    if isinstance(need, ProvenFinding | PythonCall | FalseRows)
+                    else asked.columns
+                )
                 prepared = Prepared(at, check, columns, need)
                 self._approve(prepared)
                 done.append(prepared)
-            except Misfit as flaw:
+            except UnsuitableCheck as flaw:
                 flaws.append(flaw)
         if flaws:
             raise failed(
@@ -124,14 +130,14 @@ class _Evaluation:
     def _approve(self, prepared: Prepared) -> None:
         """Have Spark look at what only Spark can read."""
         need = prepared.need
-        if not isinstance(need, Misfits | Untrue) or self._spark is None:
+        if not isinstance(need, FailingRows | FalseRows) or self._spark is None:
             return
         if not self._subject.files or self._says(need):
             return
         pattern = str(prepared.check.params.get("pattern", ""))
         flaw = self._spark.flaw(need, pattern)
         if flaw:
-            raise Misfit(f"the check {prepared.check.name!r} cannot be read: {flaw}")
+            raise UnsuitableCheck(f"the check {prepared.check.name!r} is not valid: {flaw}")
 
     def _says(self, need: Need) -> bool:
         return self._duckdb().can(need)
@@ -145,40 +151,40 @@ class _Evaluation:
 
     def _scan(self, prepared: Sequence[Prepared]) -> None:
         for each in prepared:
-            if isinstance(each.need, Misfits) and each.need.known is not None:
-                self._note(each, each.need.known, Finding("passed", method="footer"))
-        wanted = [p for p in prepared if not isinstance(p.need, Known | Call)]
-        wanted = [each for each in wanted if each.at not in self._found]
-        for engine in self._engines(wanted):
-            mine = [p for p in wanted if p.at not in self._found and engine.can(_asked(p))]
+            if isinstance(each.need, FailingRows) and each.need.counted is not None:
+                self._note(each, each.need.counted, Finding("passed", method="footer"))
+        pending = [p for p in prepared if not isinstance(p.need, ProvenFinding | PythonCall)]
+        pending = [each for each in pending if each.at not in self._findings]
+        for engine in self._engines(pending):
+            mine = [p for p in pending if p.at not in self._findings and engine.can(_asked(p))]
             self._pass(engine, [each for each in mine if engine.fuses(_asked(each))])
             for each in mine:
                 if not engine.fuses(_asked(each)):
                     self._apart(engine, each)
-        for each in wanted:
-            self._found.setdefault(each.at, Finding("error", message=NO_SPARK))
+        for each in pending:
+            self._findings.setdefault(each.at, Finding("error", message=NO_SPARK))
 
     def _nothing_to_scan(self, prepared: Sequence[Prepared]) -> None:
         for each in prepared:
-            if isinstance(each.need, Newest):
+            if isinstance(each.need, NewestValue):
                 self._note(each, None, Finding("passed", method="footer"))
-            elif each.at not in self._found and not isinstance(each.need, Call):
+            elif each.at not in self._findings and not isinstance(each.need, PythonCall):
                 self._note(each, 0, Finding("passed", method="footer"))
 
-    def _engines(self, wanted: Sequence[Prepared]) -> Iterator[Engine]:
+    def _engines(self, pending: Sequence[Prepared]) -> Iterator[CheckEngine]:
         """DuckDB if the files are near or small, then Spark if there is one."""
-        if not wanted:
+        if not pending:
             return
-        if in_reach(self._around, self._weight(wanted)):
+        if in_reach(self._around, self._weight(pending)):
             yield self._duckdb()
         if self._spark is not None:
             yield self._spark
 
-    def _weight(self, wanted: Sequence[Prepared]) -> int:
-        targets = [p.need.target.bytes for p in wanted if isinstance(p.need, Orphans)]
+    def _weight(self, pending: Sequence[Prepared]) -> int:
+        targets = [p.need.target.bytes for p in pending if isinstance(p.need, OrphanRows)]
         return self._subject.bytes + sum(targets)
 
-    def _pass(self, engine: Engine, group: Sequence[Prepared]) -> None:
+    def _pass(self, engine: CheckEngine, group: Sequence[Prepared]) -> None:
         """Answer as many as can be in one pass; what fails together is asked one by one."""
         while group:
             seconds = min(self._seconds(each) for each in group)
@@ -186,12 +192,12 @@ class _Evaluation:
             try:
                 with limited(self._around, seconds, engine.stop):
                     counts = engine.fused([_asked(each) for each in group])
-            except TooSlow as slow:
+            except CheckTimeout as slow:
                 late = [each for each in group if self._seconds(each) <= seconds]
                 self._fail(late, str(slow), engine)
                 group = [each for each in group if each not in late]
                 continue
-            except Unanswered as error:
+            except CheckEngineError as error:
                 self._one_by_one(engine, group, self._said(error))
                 return
             took = self._since(began) // len(group)
@@ -199,88 +205,90 @@ class _Evaluation:
                 self._note(each, count, Finding("passed", method=engine.method, wall_ms=took))
             return
 
-    def _one_by_one(self, engine: Engine, group: Sequence[Prepared], message: str) -> None:
+    def _one_by_one(self, engine: CheckEngine, group: Sequence[Prepared], message: str) -> None:
         if len(group) > 1:
             for each in group:
                 self._pass(engine, [each])
         elif self._is_last(engine):
             self._fail(group, message, engine)
 
-    def _is_last(self, engine: Engine) -> bool:
+    def _is_last(self, engine: CheckEngine) -> bool:
         """Whether no other engine may still answer."""
         return engine is self._spark or self._spark is None
 
-    def _apart(self, engine: Engine, each: Prepared) -> None:
+    def _apart(self, engine: CheckEngine, each: Prepared) -> None:
         began, seconds = self._around.clock.monotonic(), self._seconds(each)
         try:
             with limited(self._around, seconds, engine.stop):
                 count = engine.apart(_asked(each))
-        except TooSlow as slow:
+        except CheckTimeout as slow:
             self._fail([each], str(slow), engine)
-        except Unanswered as error:
+        except CheckEngineError as error:
             if self._is_last(engine):
                 self._fail([each], self._said(error), engine)
         else:
             took = self._since(began)
             self._note(each, count, Finding("passed", method=engine.method, wall_ms=took))
 
-    def _call(self, each: Prepared, need: Call) -> None:
+    def _call(self, each: Prepared, need: PythonCall) -> None:
         began = self._around.clock.monotonic()
-        found = called(need, self._subject, self._around, self._seconds(each))
-        self._found[each.at] = found._replace(wall_ms=self._since(began))
+        finding = called(need, self._subject, self._around, self._seconds(each))
+        self._findings[each.at] = finding._replace(wall_ms=self._since(began))
 
     # -- what was found -------------------------------------------------------------------
 
-    def _note(self, each: Prepared, count: int | None, found: Finding) -> None:
-        if isinstance(each.need, Newest):
-            judged = judged_age(each.need, count, self._around)
-            self._found[each.at] = judged._replace(method=found.method, wall_ms=found.wall_ms)
+    def _note(self, each: Prepared, count: int | None, finding: Finding) -> None:
+        if isinstance(each.need, NewestValue):
+            age = judged_age(each.need, count, self._around)
+            self._findings[each.at] = age._replace(method=finding.method, wall_ms=finding.wall_ms)
             return
         failing = count or 0
         actual = rows_that(failing, self._subject.rows)
-        self._found[each.at] = found._replace(
+        self._findings[each.at] = finding._replace(
             status="failed" if failing else "passed",
             expected=_expected(each),
             actual=actual,
-            message=f"{actual} {_complaint(each)}" if failing else "",
+            message=f"{_complaint(each)} in {actual}" if failing else "",
             failing=failing,
         )
 
-    def _said(self, error: Unanswered) -> str:
+    def _said(self, error: CheckEngineError) -> str:
         """An engine's own words may quote values."""
         personal = self._around.pii or any(ref.pii for ref in self._around.references)
         return error.kind if personal else str(error)
 
-    def _fail(self, group: Iterable[Prepared], message: str, engine: Engine) -> None:
+    def _fail(self, group: Iterable[Prepared], message: str, engine: CheckEngine) -> None:
         for each in group:
-            self._found[each.at] = Finding(
+            self._findings[each.at] = Finding(
                 "error", _expected(each), message=message, method=engine.method
             )
 
     def _sample(self, prepared: Sequence[Prepared]) -> None:
         for each in prepared:
-            found = self._found[each.at]
+            finding = self._findings[each.at]
             need = each.need
-            if found.status != "failed" or isinstance(need, Known | Call | Newest):
+            if finding.status != "failed" or isinstance(
+                need, ProvenFinding | PythonCall | NewestValue
+            ):
                 continue
-            engine = self._sampler(found, need)
+            engine = self._sampler(finding, need)
             if engine is None:
                 continue
             began = self._around.clock.monotonic()
+            first = [column.top for column in each.columns]
             try:
                 with limited(self._around, self._seconds(each), engine.stop):
-                    rows = engine.sample(need)
-            except (TooSlow, Unanswered):
+                    rows = engine.sample(need, first)
+            except (CheckTimeout, CheckEngineError):
                 continue  # the verdict stands without it
-            first = [column.top for column in each.columns]
             sample = shown(rows, first, self._around.pii, self._around.redact)
-            took = found.wall_ms + self._since(began)
-            self._found[each.at] = found._replace(sample=sample, wall_ms=took)
+            took = finding.wall_ms + self._since(began)
+            self._findings[each.at] = finding._replace(sample=sample, wall_ms=took)
 
     def _sampler(
-        self, found: Finding, need: Misfits | Untrue | Repeated | Orphans
-    ) -> Engine | None:
-        if found.method == "spark":
+        self, finding: Finding, need: FailingRows | FalseRows | DuplicateRows | OrphanRows
+    ) -> CheckEngine | None:
+        if finding.method == "spark":
             return self._spark
         near = in_reach(self._around, self._subject.bytes)
         return self._duckdb() if near and self._says(need) else self._spark
@@ -293,67 +301,79 @@ class _Evaluation:
 
 
 def _asked(each: Prepared) -> Need:
-    assert not isinstance(each.need, Known | Call)
+    assert not isinstance(each.need, ProvenFinding | PythonCall)
     return each.need
 
 
 def _expected(each: Prepared) -> str:
     names = ", ".join(column.name for column in each.columns)
     match each.need:
-        case Misfits(expected=expected):
+        case FailingRows(expected=expected):
             return expected
-        case Repeated():
+        case DuplicateRows():
             return f"no two rows with the same {names}"
-        case Orphans(target=target, target_column=column):
+        case OrphanRows(target=target, target_column=column):
             return f"in {target.asset}.{column.name}"
-        case Untrue(sql=sql):
+        case FalseRows(sql=sql):
             return sql
     return ""
 
 
 def _complaint(each: Prepared) -> str:
-    between = " or " if each.check.kind == "not_null" else ", "
-    names = between.join(column.name for column in each.columns)
+    names = ", ".join(column.name for column in each.columns)
     match each.need:
-        case Misfits() if each.check.kind == "not_null":
-            return f"have no {names}"
-        case Misfits(expected=expected):
-            return f"have a value of {names} that is not {expected}"
-        case Repeated():
-            return f"repeat the {names} of another row"
-        case Orphans():
-            return f"have a value of {names} that is not {_expected(each)}"
-        case Untrue(sql=sql):
-            return f"do not fulfil {sql}"
+        case FailingRows(expected=expected):
+            return _misfit(each, expected)
+        case DuplicateRows():
+            return f"({names}) is a duplicate" if "," in names else f"{names} is a duplicate"
+        case OrphanRows(target=target, target_column=column):
+            return f"{names} is missing from {target.asset}.{column.name}"
+        case FalseRows(sql=sql):
+            return f"{sql} is not true"
     return ""
 
 
+def _misfit(each: Prepared, expected: str) -> str:
+    name = " or ".join(column.name for column in each.columns)
+    match each.check.kind:
+        case "not_null":
+            return f"{name} is null"
+        case "in_range":
+            nan = " or NaN" if each.columns[0].family == "float" else ""
+            return f"{name} is {beyond(each.check.params)}{nan}"
+        case "columns":
+            return "a column that is declared not null is null"
+        case "matches":
+            return f"{name} does not match {each.check.params['pattern']}"
+    return f"{name} is not {expected}"
+
+
 def _result(
-    check: Check, found: Finding, rows: int, subject: Subject, around: Around
+    check: Check, finding: Finding, rows: int, subject: Subject, around: CheckContext
 ) -> CheckResult:
-    passed = found.status == "passed"
+    passed = finding.status == "passed"
     return CheckResult(
         name=check.name,
         passed=passed,
         severity=check.severity,
-        message=_bounded(found.message, around),
+        message=_bounded(finding.message, around),
         kind=check.kind,
         phase=check.phase,
         input=subject.asset if check.phase == "before" else "",
         parameter=subject.ref.parameter if check.phase == "before" else "",
         columns=check.columns,
-        status=found.status,
+        status=finding.status,
         action="continue" if passed else around.gating.action(check.severity),
-        expected=_bounded(found.expected, around),
-        actual=_bounded(found.actual, around),
+        expected=_bounded(finding.expected, around),
+        actual=_bounded(finding.actual, around),
         rows=rows,
-        failing=found.failing,
-        method=found.method,
-        sample=found.sample,
-        wall_ms=found.wall_ms,
+        failing=finding.failing,
+        method=finding.method,
+        sample=finding.sample,
+        wall_ms=finding.wall_ms,
     )
 
 
-def _bounded(text: str, around: Around) -> str:
+def _bounded(text: str, around: CheckContext) -> str:
     text = encodable(around.redact(text))
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

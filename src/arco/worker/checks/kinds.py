@@ -6,30 +6,31 @@ raises Misfit, which is a matter of configuration and not of the data.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import Final, NoReturn
 
 from arco.worker.checks import conditions, proofs, types, values
-from arco.worker.checks.columns import Column, Columns, has_map
+from arco.worker.checks.declared import compared
 from arco.worker.checks.needs import (
-    Call,
+    DuplicateRows,
+    FailingRows,
+    FalseRows,
     Finding,
-    Known,
-    Misfits,
     Need,
-    Newest,
-    Orphans,
-    Repeated,
-    Untrue,
+    NewestValue,
+    OrphanRows,
+    ProvenFinding,
+    PythonCall,
 )
 from arco.worker.checks.phrases import age, between, rows_that, some
 from arco.worker.checks.predicates import for_duckdb
-from arco.worker.checks.subject import Around, File, Subject
+from arco.worker.checks.subject import CheckContext, File, Subject
+from arco.worker.checks.subject_columns import CheckColumn, Columns, has_map
 from arco.worker.checks.values import Unsuitable
 from servo.contract.manifest import Check
+from servo.suggest import did_you_mean
 
 KEYS: Final = ("integer", "decimal", "text", "date", "timestamp", "binary", "boolean")
 RANGED: Final = ("integer", "decimal", "float", "text", "date", "timestamp")
@@ -38,7 +39,7 @@ DENSE_KEYS: Final = 1 << 28
 """32 MiB of bits for each thread."""
 
 
-class Misfit(Exception):
+class UnsuitableCheck(Exception):
     """A check that does not suit the data's columns."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -47,21 +48,23 @@ class Misfit(Exception):
         self.hint = hint
 
 
-class Asked:
+class CheckRequest:
     """One check of one subject."""
 
-    def __init__(self, check: Check, subject: Subject, columns: Columns, around: Around) -> None:
+    def __init__(
+        self, check: Check, subject: Subject, columns: Columns, around: CheckContext
+    ) -> None:
         self.check = check
         self.subject = subject
         self.all = columns
         self.around = around
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[CheckColumn, ...]:
         return tuple(self._find(name) for name in self.check.columns)
 
     @property
-    def column(self) -> Column:
+    def column(self) -> CheckColumn:
         return self.columns[0]
 
     @cached_property
@@ -73,95 +76,95 @@ class Asked:
         return None if value is None else str(value)
 
     def refuse(self, what: str, hint: str = "") -> NoReturn:
-        raise Misfit(f"the check {self.check.name!r} {what}", hint)
+        raise UnsuitableCheck(f"the check {self.check.name!r} {what}", hint)
 
     def expect(self, families: tuple[str, ...], what: str) -> None:
         for column in self.columns:
             if column.family not in families:
                 self.refuse(f"needs {what}, and {column.name!r} is {types.text_of(column.type)}")
 
-    def _find(self, name: str) -> Column:
-        found = self.all.find(name)
-        if found is None:
-            self.refuse(f"names the column {name!r}, which is not there", meant(name, self.all))
-        return found
+    def _find(self, name: str) -> CheckColumn:
+        column = self.all.find(name)
+        if column is None:
+            self.refuse(f"names the column {name!r}, which does not exist", meant(name, self.all))
+        return column
 
 
 def meant(name: str, columns: Columns) -> str:
     """Which column somebody may have meant, whatever its case."""
-    lowered = {each.lower(): each for each in columns.names}
-    near = difflib.get_close_matches(name.lower(), sorted(lowered), n=1)
-    return f"did you mean {lowered[near[0]]!r}?" if near else f"there are {some(columns.names)}"
+    return did_you_mean(name, columns.names) or f"there are {some(columns.names)}"
 
 
-def need_of(asked: Asked) -> Need:
+def need_of(asked: CheckRequest) -> Need:
     """What it takes. Raises Misfit."""
     kind = KINDS.get(asked.check.kind)
     if kind is None:
         asked.refuse(f"is of the unknown kind {asked.check.kind!r}", f"there are {some(KINDS)}")
     if asked.check.columns and not asked.subject.files:
-        return Known(Finding("error", message="there is no data to look at"))
+        return ProvenFinding(Finding("error", message="there is no data to check"))
     return kind(asked)
 
 
 # -- what the footers know ----------------------------------------------------------------
 
 
-def _row_count(asked: Asked) -> Need:
+def _row_count(asked: CheckRequest) -> Need:
     low, high = _whole(asked, "min"), _whole(asked, "max")
     rows = asked.subject.rows
     good = values.Span(low, high).holds(rows)
     expected = f"{between(asked.text('min'), asked.text('max'))} rows"
-    return Known(_known(good, expected, f"{rows} rows", f"there are {rows} rows"))
+    return ProvenFinding(_known(good, expected, f"{rows} rows", f"there are {rows} rows"))
 
 
-def _row_count_change(asked: Asked) -> Need:
+def _row_count_change(asked: CheckRequest) -> Need:
     bounds = asked.text("min_percent"), asked.text("max_percent")
     low, high = _whole(asked, "min_percent"), _whole(asked, "max_percent")
     rows, before = asked.subject.rows, asked.around.previous
     expected = f"{between(*(None if each is None else f'{each}%' for each in bounds))}"
     if not before:
-        nothing = Finding("passed", expected, message="there is nothing to compare with")
-        return Known(nothing._replace(method="catalog"))
+        nothing = Finding(
+            "passed", expected, message="there is no previous version to compare with"
+        )
+        return ProvenFinding(nothing._replace(method="catalog"))
     change = Fraction((rows - before) * 100, before)
     good = (low is None or change >= low) and (high is None or change <= high)
     actual = f"{float(change):+.1f}%"
     finding = _known(good, expected, actual, f"{rows} rows after {before}: {actual}")
-    return Known(finding._replace(method="catalog"))
+    return ProvenFinding(finding._replace(method="catalog"))
 
 
-def _schema_is(asked: Asked) -> Need:
+def _schema_is(asked: CheckRequest) -> Need:
     given = asked.check.params["types"]
     assert isinstance(given, list)
-    wanted = []
+    expected = []
     for name, text in zip(asked.check.columns, given, strict=True):
         type = types.canonical(text)
         if type is None:
-            asked.refuse(f"expects {name!r} to be {text!r}, which is no type of Spark's")
-        wanted.append((name, type))
-    found, complaint = wanted, ""
+            asked.refuse(f"expects {name!r} to be {text!r}, which is not a Spark type")
+        expected.append((name, type))
+    actual, complaint = expected, ""
     for file in asked.subject.files:
         stored = types.stored(file)
-        if wanted not in (stored, stored + _added(asked, file)):
-            found = stored
-            complaint = f"{_difference(wanted, stored)}{_version(asked, file)}"
+        if expected not in (stored, stored + _added(asked, file)):
+            actual = stored
+            complaint = f"{_difference(expected, stored)}{_version(asked, file)}"
             break
-    return Known(
+    return ProvenFinding(
         _known(
             not complaint,
-            ", ".join(f"{name} {type}" for name, type in wanted),
-            ", ".join(f"{name} {type}" for name, type in found),
+            ", ".join(f"{name} {type}" for name, type in expected),
+            ", ".join(f"{name} {type}" for name, type in actual),
             complaint,
         )
     )
 
 
-def _added(asked: Asked, file: File) -> list[tuple[str, str]]:
+def _added(asked: CheckRequest, file: File) -> list[tuple[str, str]]:
     """The partition's dimensions, as far as they are no columns of the file."""
     return [(name, types.text_of(asked.all.schema.field(name).type)) for name in file.added]
 
 
-def _version(asked: Asked, file: File) -> str:
+def _version(asked: CheckRequest, file: File) -> str:
     """Which version a file is of, if there are others."""
     versions = asked.subject.ref.materializations
     if len(versions) == 1:
@@ -170,19 +173,19 @@ def _version(asked: Asked, file: File) -> str:
     return f", in partition {of.partition!r}" if of.partition else f", in {of.path}"
 
 
-def _difference(wanted: list[tuple[str, str]], found: list[tuple[str, str]]) -> str:
-    there, asked = dict(found), dict(wanted)
+def _difference(expected: list[tuple[str, str]], actual: list[tuple[str, str]]) -> str:
+    there, asked = dict(actual), dict(expected)
     parts = [f"{name!r} is missing" for name in asked if name not in there]
-    parts += [f"{name!r} is too much" for name in there if name not in asked]
+    parts += [f"{name!r} is unexpected" for name in there if name not in asked]
     parts += [
         f"{name!r} is {there[name]} and not {type}"
-        for name, type in wanted
+        for name, type in expected
         if name in there and there[name] != type
     ]
     return "; ".join(parts) or "the columns are in another order"
 
 
-def _not_null(asked: Asked) -> Need:
+def _not_null(asked: CheckRequest) -> Need:
     expected = "no nulls"
     counts = [proofs.nulls(asked.subject, column) for column in asked.columns]
     condition = conditions.all_there(asked.columns)
@@ -190,11 +193,11 @@ def _not_null(asked: Asked) -> Need:
         total = counts[0] if len(counts) == 1 else 0 if None not in counts else None
         if total == 0:
             return _all_fit(asked, expected)
-        return Misfits(condition, expected, total)
-    return Misfits(condition, expected)
+        return FailingRows(condition, expected, total)
+    return FailingRows(condition, expected)
 
 
-def _in_range(asked: Asked) -> Need:
+def _in_range(asked: CheckRequest) -> Need:
     asked.expect(RANGED, "numbers, texts, dates or timestamps")
     low, high = asked.text("min"), asked.text("max")
     expected = between(low, high)
@@ -204,43 +207,47 @@ def _in_range(asked: Asked) -> Need:
         asked.refuse(f"compares {asked.column.name!r} with {expected}: that is {error}")
     if asked.empty or _is_within(asked, low, high):
         return _all_fit(asked, expected)
-    return Misfits(condition, expected)
+    return FailingRows(condition, expected)
 
 
-def _is_within(asked: Asked, low: str | None, high: str | None) -> bool:
+def _is_within(asked: CheckRequest, low: str | None, high: str | None) -> bool:
     column = asked.column
+    if column.collated:
+        return False  # bounds are in the order of code points
     try:
-        found = proofs.bounds(asked.subject, column)
-    except proofs.Unknown:
+        bounds = proofs.bounds(asked.subject, column)
+    except proofs.NoStatistics:
         return False
-    if found is None:
+    if bounds is None:
         return True  # nothing but nulls
     if column.family == "text":
-        return (low is None or found.low >= low) and (high is None or found.high <= high)
+        return (low is None or bounds.low >= low) and (high is None or bounds.high <= high)
     span = values.span(column, low, high)
-    return span.holds(found.low) and span.holds(found.high)
+    return span.holds(bounds.low) and span.holds(bounds.high)
 
 
-def _freshness(asked: Asked) -> Need:
+def _freshness(asked: CheckRequest) -> Need:
     asked.expect(("timestamp", "date"), "timestamps or dates")
     seconds = asked.check.params["max_age_s"]
     assert isinstance(seconds, int)
-    need = Newest(asked.column, seconds)
+    need = NewestValue(asked.column, seconds)
     try:
-        found = proofs.bounds(asked.subject, asked.column)
-    except proofs.Unknown:
+        bounds = proofs.bounds(asked.subject, asked.column)
+    except proofs.NoStatistics:
         return need
-    newest = None if found is None else found.high
-    if newest is not None and asked.column.family == "date":
-        newest *= values.DAY_US
-    return Known(judged_age(need, newest, asked.around)._replace(method="footer"))
+    newest = None if bounds is None else bounds.high
+    return ProvenFinding(judged_age(need, newest, asked.around)._replace(method="footer"))
 
 
-def judged_age(need: Newest, newest: int | None, around: Around) -> Finding:
+def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> Finding:
     expected = f"at most {age(need.max_age_s)} old"
     if newest is None:
-        return Finding("failed", expected, "no value", "there is no value to tell an age from")
-    old_us = values.micros(around.clock.now()) - newest
+        return Finding("failed", expected, "no value", "there is no value to compute an age from")
+    is_date = need.column.family == "date"
+    if newest == (values.MAX_DAYS if is_date else values.MAX_US):
+        message = f"the newest {need.column.name} is infinity, which has no age"
+        return Finding("error", expected, "infinity", message)
+    old_us = values.micros(around.clock.now()) - newest * (values.DAY_US if is_date else 1)
     good = old_us <= need.max_age_s * 1_000_000
     actual = f"{age(max(old_us // 1_000_000, 0))} old"
     return Finding(
@@ -251,30 +258,30 @@ def judged_age(need: Newest, newest: int | None, around: Around) -> Finding:
 # -- what the data must be asked ----------------------------------------------------------
 
 
-def _unique(asked: Asked) -> Need:
+def _unique(asked: CheckRequest) -> Need:
     for column in asked.columns:
         if has_map(column.type):
             asked.refuse(f"cannot compare maps, as {column.name!r} is or has")
     expected = f"no two rows with the same {', '.join(c.name for c in asked.columns)}"
     if asked.subject.rows <= 1:
         return _all_fit(asked, expected)
-    return Repeated(asked.columns, _dense(asked))
+    return DuplicateRows(asked.columns, _dense(asked))
 
 
-def _dense(asked: Asked) -> tuple[int, int] | None:
+def _dense(asked: CheckRequest) -> tuple[int, int] | None:
     """Keys that count something are close together, and a bit each tells them apart."""
     if len(asked.columns) > 1 or asked.column.family != "integer":
         return None
     try:
-        found = proofs.bounds(asked.subject, asked.column)
-    except proofs.Unknown:
+        bounds = proofs.bounds(asked.subject, asked.column)
+    except proofs.NoStatistics:
         return None
-    if found is None or found.high - found.low >= DENSE_KEYS:
+    if bounds is None or bounds.high - bounds.low >= DENSE_KEYS:
         return None
-    return found.low, found.high
+    return bounds.low, bounds.high
 
 
-def _accepted_values(asked: Asked) -> Need:
+def _accepted_values(asked: CheckRequest) -> Need:
     asked.expect(LISTED, "plain values")
     given = asked.check.params["values"]
     assert isinstance(given, list)
@@ -286,44 +293,44 @@ def _accepted_values(asked: Asked) -> Need:
         asked.refuse(f"accepts {some(given)} for {asked.column.name!r}, {what}: one is {error}")
     if asked.empty:
         return _all_fit(asked, expected)
-    return Misfits(condition, expected)
+    return FailingRows(condition, expected)
 
 
-def _matches(asked: Asked) -> Need:
+def _matches(asked: CheckRequest) -> Need:
     asked.expect(("text",), "texts")
     pattern = str(asked.check.params["pattern"])
-    return Misfits(conditions.like(asked.column, pattern), f"like {pattern}")
+    return FailingRows(conditions.like(asked.column, pattern), f"like {pattern}")
 
 
-def _references(asked: Asked) -> Need:
+def _references(asked: CheckRequest) -> Need:
     key, name = str(asked.check.params["asset"]), str(asked.check.params["column"])
-    asked.expect(KEYS, "plain values that are no floats")
+    asked.expect(KEYS, "plain values other than floats")
     ref = next((each for each in asked.around.references if each.asset == key), None)
     if ref is None or not ref.materializations:
-        return Known(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
+        return ProvenFinding(Finding("error", f"in {key}.{name}", message=f"{key} has no data yet"))
     target = Subject.read(asked.around.store, ref)
     columns = Columns(target)
-    found = columns.find(name)
-    if found is None:
+    target_column = columns.find(name)
+    if target_column is None:
         hint = meant(name, columns)
-        asked.refuse(f"names the column {name!r} of {key}, which is not there", hint)
-    if found.family != asked.column.family:
-        ours, theirs = types.text_of(asked.column.type), types.text_of(found.type)
+        asked.refuse(f"names the column {name!r} of {key}, which does not exist", hint)
+    if target_column.family != asked.column.family:
+        ours, theirs = types.text_of(asked.column.type), types.text_of(target_column.type)
         asked.refuse(f"compares {asked.column.name!r}, {ours}, with {key}.{name}, {theirs}")
     if asked.empty:
         return _all_fit(asked, f"in {key}.{name}")
-    return Orphans(asked.column, target, found)
+    return OrphanRows(asked.column, target, target_column)
 
 
-def _expression(asked: Asked) -> Need:
+def _expression(asked: CheckRequest) -> Need:
     sql = str(asked.check.params["sql"])
-    return Untrue(sql, for_duckdb(sql, asked.all))
+    return FalseRows(sql, for_duckdb(sql, asked.all))
 
 
-def _python(asked: Asked) -> Need:
+def _python(asked: CheckRequest) -> Need:
     if asked.check.code is None:
         asked.refuse("has no code")
-    return Call(asked.check.code)
+    return PythonCall(asked.check.code)
 
 
 def _known(good: bool, expected: str, actual: str, complaint: str) -> Finding:
@@ -332,23 +339,24 @@ def _known(good: bool, expected: str, actual: str, complaint: str) -> Finding:
     return Finding(status, expected, actual, message, method="footer")  # type: ignore[arg-type]
 
 
-def _all_fit(asked: Asked, expected: str) -> Known:
+def _all_fit(asked: CheckRequest, expected: str) -> ProvenFinding:
     actual = rows_that(0, asked.subject.rows)
-    return Known(Finding("passed", expected, actual, failing=0, method="footer"))
+    return ProvenFinding(Finding("passed", expected, actual, failing=0, method="footer"))
 
 
-def _whole(asked: Asked, name: str) -> int | None:
+def _whole(asked: CheckRequest, name: str) -> int | None:
     text = asked.text(name)
     try:
         return None if text is None else int(text)
     except ValueError:
-        asked.refuse(f"has the {name} {text!r}, which is no whole number")
+        asked.refuse(f"has the {name} {text!r}, which is not a whole number")
 
 
-KINDS: Final[dict[str, Callable[[Asked], Need]]] = {
+KINDS: Final[dict[str, Callable[[CheckRequest], Need]]] = {
     "row_count": _row_count,
     "row_count_change": _row_count_change,
     "schema_is": _schema_is,
+    "columns": compared,
     "not_null": _not_null,
     "in_range": _in_range,
     "freshness": _freshness,

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from arco.worker.checks.phrases import age
-from arco.worker.checks.subject import Around
-from arco.worker.threads import start_detached
+from arco.worker.checks.subject import CheckContext
 
 POLL_S: Final = 0.05
 STOPPED_S: Final = 10.0
 """How long the last call of `stop` is waited for: one that hangs must not keep the task."""
 
 
-class TooSlow(Exception):
+class CheckTimeout(Exception):
     """A check took longer than it may."""
 
     def __init__(self, seconds: int) -> None:
@@ -29,7 +28,7 @@ class TooSlow(Exception):
 
 
 @contextlib.contextmanager
-def limited(around: Around, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
+def limited(around: CheckContext, seconds: int, stop: Callable[[], None]) -> Iterator[None]:
     """Run the body; `stop` is called from another thread when it must end.
 
     Raises TooSlow when time was over, and the task's own reason when it is to stop.
@@ -46,21 +45,21 @@ def limited(around: Around, seconds: int, stop: Callable[[], None]) -> Iterator[
         if reason is not None:
             raise reason from None
         if watch.late:
-            raise TooSlow(seconds) from None
+            raise CheckTimeout(seconds) from None
         raise
     finally:
         watch.end()
 
 
 class _Watch:
-    def __init__(self, around: Around, seconds: int, stop: Callable[[], None]) -> None:
+    def __init__(self, around: CheckContext, seconds: int, stop: Callable[[], None]) -> None:
         self._around = around
         self._deadline = around.clock.monotonic() + seconds
         self._stop = stop
         self._over = threading.Event()
         self._gone = threading.Event()
         self.late = False
-        start_detached(self._loop, "arco-checks")
+        threading.Thread(target=self._loop, name="arco-checks", daemon=True).start()
 
     def end(self) -> None:
         """From here on nothing is stopped any more, unless `stop` itself hangs."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from arco.worker.checks.columns import Column
 from arco.worker.checks.conditions import Condition
 from arco.worker.checks.subject import Subject
+from arco.worker.checks.subject_columns import CheckColumn
 from servo.contract.manifest import Check, Code
 from servo.contract.task import CheckMethod, CheckStatus
 
@@ -24,21 +24,21 @@ class Finding(NamedTuple):
     sample: tuple[str, ...] = ()
 
 
-class Known(NamedTuple):
+class ProvenFinding(NamedTuple):
     """The footers, or the catalog, have told."""
 
     finding: Finding
 
 
-class Misfits(NamedTuple):
-    """Rows of which a condition is false; `known` if the footers have counted them."""
+class FailingRows(NamedTuple):
+    """Rows of which a condition is false; `counted` if the footers know the number."""
 
     condition: Condition
     expected: str
-    known: int | None = None
+    counted: int | None = None
 
 
-class Untrue(NamedTuple):
+class FalseRows(NamedTuple):
     """Rows of which Spark SQL is not true."""
 
     sql: str
@@ -46,39 +46,41 @@ class Untrue(NamedTuple):
     """The same in DuckDB's words, if it has them."""
 
 
-class Newest(NamedTuple):
-    """The greatest moment of a column, in microseconds since 1970."""
+class NewestValue(NamedTuple):
+    """The greatest value of a column: microseconds since 1970, or days of a date."""
 
-    column: Column
+    column: CheckColumn
     max_age_s: int
 
 
-class Repeated(NamedTuple):
+class DuplicateRows(NamedTuple):
     """Rows whose key another row before has; those with a null in the key have none."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[CheckColumn, ...]
     dense: tuple[int, int] | None = None
     """Whole numbers between which all keys lie, if these are few enough for a bit each."""
 
 
-class Orphans(NamedTuple):
+class OrphanRows(NamedTuple):
     """Rows with a value that a column of another asset has not."""
 
-    column: Column
+    column: CheckColumn
     target: Subject
-    target_column: Column
+    target_column: CheckColumn
 
 
-class Call(NamedTuple):
+class PythonCall(NamedTuple):
     code: Code
 
 
-Need: TypeAlias = Known | Misfits | Untrue | Newest | Repeated | Orphans | Call
+Need: TypeAlias = (
+    ProvenFinding | FailingRows | FalseRows | NewestValue | DuplicateRows | OrphanRows | PythonCall
+)
 
 
 class Prepared(NamedTuple):
     at: int
     """Its place among the checks."""
     check: Check
-    columns: tuple[Column, ...]
+    columns: tuple[CheckColumn, ...]
     need: Need

@@ -1,8 +1,8 @@
-"""How results read."""
+"""The texts of check results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _SHOWN: Final = 10
@@ -17,6 +17,15 @@ def between(low: str | None, high: str | None) -> str:
     return f"{low} to {high}"
 
 
+def beyond(params: Mapping[str, object]) -> str:
+    low, high = params.get("min"), params.get("max")
+    if low is None:
+        return f"above {high}"
+    if high is None:
+        return f"below {low}"
+    return f"outside {low} to {high}"
+
+
 def some(names: Iterable[str]) -> str:
     """The first few."""
     listed = list(names)
@@ -26,6 +35,10 @@ def some(names: Iterable[str]) -> str:
 
 def rows_that(failing: int, rows: int) -> str:
     return f"{failing:,} of {rows:,} rows"
+
+
+def with_article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
 def age(seconds: int) -> str:

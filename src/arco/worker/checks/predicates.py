@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from arco.worker.checks.columns import Column, Columns
 from arco.worker.checks.dialects import DuckSql
+from arco.worker.checks.subject_columns import CheckColumn, Columns
 
 _SQL: Final = DuckSql()
 _COMPARED: Final = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
@@ -26,7 +26,7 @@ _DIGITS: Final = 38
 _INTEGER_DIGITS: Final = 19
 
 
-class _Other(Exception):
+class _SparkOnly(Exception):
     """Something that only Spark knows the meaning of."""
 
 
@@ -49,12 +49,12 @@ def for_duckdb(sql: str, columns: Columns) -> str | None:
     except sqlglot.errors.SqlglotError:
         return None
     try:
-        return _Reader(columns).predicate(tree)
-    except (_Other, RecursionError):
+        return _PredicateReader(columns).predicate(tree)
+    except (_SparkOnly, RecursionError):
         return None
 
 
-class _Reader:
+class _PredicateReader:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
 
@@ -85,7 +85,7 @@ class _Reader:
                 operand = self._column(node)
                 if operand.kind == "boolean":
                     return operand.sql
-        raise _Other
+        raise _SparkOnly
 
     def _compared(self, left: Any, sign: str, right: Any) -> str:
         one, other = self._operand(left), self._operand(right)
@@ -93,9 +93,9 @@ class _Reader:
         exact = max(one.whole, other.whole) + max(one.scale, other.scale) <= _DIGITS
         alike = one.kind == other.kind and exact
         if not alike and number != {"double", "constant"} and number != {"number", "constant"}:
-            raise _Other
+            raise _SparkOnly
         if number == {"constant"} or not exact:
-            raise _Other
+            raise _SparkOnly
         return f"({one.sql} {sign} {other.sql})"
 
     def _operand(self, node: Any) -> _Operand:
@@ -115,15 +115,15 @@ class _Reader:
                     return _Operand(f"DATE '{node.this.name}'", "date")
             case "Boolean":
                 return _Operand("TRUE" if node.this else "FALSE", "boolean")
-        raise _Other
+        raise _SparkOnly
 
     def _column(self, node: Any) -> _Operand:
         if type(node).__name__ != "Column":
-            raise _Other
-        found = self._columns.find(".".join(part.name for part in node.parts))
-        if found is None:
-            raise _Other
-        return _operand(found)
+            raise _SparkOnly
+        column = self._columns.at([part.name for part in node.parts])
+        if column is None or column.collated:
+            raise _SparkOnly
+        return _operand(column)
 
 
 def _given(node: Any) -> list[str]:
@@ -134,15 +134,15 @@ def _literal(node: Any) -> _Operand:
     text = str(node.name)
     if node.is_string:
         if "'" in text:  # two quotes are one, or none, by a setting
-            raise _Other
+            raise _SparkOnly
         return _Operand(_SQL.text(text), "text")
     if _NUMBER.fullmatch(text) is None:
-        raise _Other
+        raise _SparkOnly
     whole, _, fraction = text.partition(".")
     return _Operand(text, "constant", len(whole), len(fraction))
 
 
-def _operand(column: Column) -> _Operand:
+def _operand(column: CheckColumn) -> _Operand:
     sql, type = _SQL.column(column), column.type
     match column.family:
         case "integer" if pa.types.is_signed_integer(type):

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from arco.worker.checks import values
-from arco.worker.checks.columns import Column
 from arco.worker.checks.subject import File, Subject
+from arco.worker.checks.subject_columns import CheckColumn
 
 
-class Unknown(Exception):
+class NoStatistics(Exception):
     """The footers do not tell."""
 
 
@@ -26,38 +26,38 @@ class Bounds(NamedTuple):
     high: Any
 
 
-def nulls(subject: Subject, column: Column) -> int | None:
+def nulls(subject: Subject, column: CheckColumn) -> int | None:
     """How many rows have none in this column."""
     try:
         return sum(_nulls(file, column) for file in subject.files)
-    except Unknown:
+    except NoStatistics:
         return None
 
 
-def _nulls(file: File, column: Column) -> int:
+def _nulls(file: File, column: CheckColumn) -> int:
     rows: int = file.footer.metadata.num_rows
     if column.top not in file.names:
         return rows if file.added.get(column.top) is None else 0
     total = 0
     for statistics in _statistics(file, column):
         if not statistics.has_null_count:
-            raise Unknown
+            raise NoStatistics
         total += statistics.null_count
     return total
 
 
-def bounds(subject: Subject, column: Column) -> Bounds | None:
+def bounds(subject: Subject, column: CheckColumn) -> Bounds | None:
     """Of all values but null, in whole numbers for exact columns; none if there are none.
 
     Raises Unknown.
     """
-    found = [each for file in subject.files for each in _bounds(file, column)]
-    if not found:
+    ranges = [each for file in subject.files for each in _bounds(file, column)]
+    if not ranges:
         return None
-    return Bounds(min(each.low for each in found), max(each.high for each in found))
+    return Bounds(min(each.low for each in ranges), max(each.high for each in ranges))
 
 
-def _bounds(file: File, column: Column) -> Iterator[Bounds]:
+def _bounds(file: File, column: CheckColumn) -> Iterator[Bounds]:
     if column.top not in file.names:
         constant = file.added.get(column.top)
         if constant is not None:
@@ -67,18 +67,18 @@ def _bounds(file: File, column: Column) -> Iterator[Bounds]:
     for statistics in _statistics(file, column):
         if statistics.num_values:
             if not statistics.has_min_max:
-                raise Unknown
+                raise NoStatistics
             yield _of_group(column, statistics)
 
 
-def _of_group(column: Column, statistics: Any) -> Bounds:
+def _of_group(column: CheckColumn, statistics: Any) -> Bounds:
     try:
         return Bounds(_value(column, statistics.min), _value(column, statistics.max))
     except (ValueError, ArithmeticError, TypeError, pa.ArrowException):
-        raise Unknown from None  # a day or a moment, maybe, that Python has no value for
+        raise NoStatistics from None  # a day or a moment, maybe, that Python has no value for
 
 
-def _value(column: Column, value: object) -> Any:
+def _value(column: CheckColumn, value: object) -> Any:
     if column.family == "text":
         if isinstance(value, str):
             return value
@@ -86,19 +86,19 @@ def _value(column: Column, value: object) -> Any:
         unit = values.unit(column, value)
         if unit is not None:
             return unit
-    raise Unknown
+    raise NoStatistics
 
 
-def _statistics(file: File, column: Column) -> Iterator[Any]:
+def _statistics(file: File, column: CheckColumn) -> Iterator[Any]:
     """Of each row group. Only for a plain value: what is in lists has no rows of its own."""
     metadata = file.footer.metadata
     if column.family in ("nested", "other") or any("." in name for name in column.path):
-        raise Unknown
+        raise NoStatistics
     leaves = file.leaves.get(column.name.lower(), [])
     if len(leaves) != 1 or metadata.schema.column(leaves[0]).max_repetition_level:
-        raise Unknown
+        raise NoStatistics
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(leaves[0]).statistics
         if statistics is None:
-            raise Unknown
+            raise NoStatistics
         yield statistics

@@ -7,64 +7,73 @@ call would take that for its own; so the attempt ends there, and another one is 
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
-from arco.worker.checks.limits import TooSlow, limited
-from arco.worker.checks.needs import Call, Finding
-from arco.worker.checks.subject import Around, Subject
-from arco.worker.failures import Interrupted, TaskFailed, TaskTimeout, failed, unmangled
-from arco.worker.interrupt import SPARK_PATIENCE_S, Interruption
+from arco.worker.checks.limits import CheckTimeout, limited
+from arco.worker.checks.needs import Finding, PythonCall
+from arco.worker.checks.phrases import with_article
+from arco.worker.checks.subject import CheckContext, Subject
+from arco.worker.failures import TaskFailed, TaskTimeout, failed
+from arco.worker.stopping import Stopping
 from servo.check import CheckFunction
 from servo.context import AssetIn
 from servo.contract.task import InputRef
 
+SPARK_PATIENCE_S: Final = 2.0
+"""How long code that uses Spark gets to notice that its jobs were cancelled."""
+_LIBRARIES: Final = ("numpy", "pandas", "polars", "pyarrow")
 
-def called(need: Call, subject: Subject, around: Around, seconds: int) -> Finding:
+
+def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: int) -> Finding:
     """What the function says of the data. Whatever it raises is an error of the check.
 
     Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
     """
     work = _Work(around, seconds)
-    found = _found(work, need, subject, around, seconds)
+    finding = _found(work, need, subject, around, seconds)
     if work.broken_off:
         raise failed(
             "infrastructure",
             "checks.interrupted",
-            f"{subject.asset}: a check was interrupted in its use of Spark: {TooSlow(seconds)}",
+            f"{subject.asset}: a check that uses Spark was interrupted: {CheckTimeout(seconds)}",
             f"give {need.code.name} less to do, or more time: timeout=",
             file=need.code.file,
             line=need.code.line,
         )
-    return found
+    return finding
 
 
-def _found(work: _Work, need: Call, subject: Subject, around: Around, seconds: int) -> Finding:
+def _found(
+    work: _Work, need: PythonCall, subject: Subject, around: CheckContext, seconds: int
+) -> Finding:
     try:
         function = _guarded(lambda: around.load(need.code))
         with limited(around, seconds, work.stop):
-            said = work.done(function, subject.ref)
+            returned = work.done(function, subject.ref)
     except _Raised as raised:
         return _error(raised.error, need, around, seconds)
     except TaskFailed as error:  # an input that cannot be read is no verdict on it
         if error.info.category not in ("configuration", "user_code"):
             raise
         return Finding("error", message=error.info.message, method="python")
-    except TooSlow as error:
+    except CheckTimeout as error:
         return Finding("error", message=str(error), method="python")
-    return _verdict(said)
+    return _verdict(returned)
 
 
 class _Work:
     """The function's, and whether it leaves Spark as it found it."""
 
-    def __init__(self, around: Around, seconds: int) -> None:
+    def __init__(self, around: CheckContext, seconds: int) -> None:
         self._around = around
-        self._interruption = Interruption(_Asked(around), around.clock, seconds)
-        if around.frame is not None:
-            self._interruption.patience_s = SPARK_PATIENCE_S
+        self._stopping = around.stopping or Stopping()
+        self._late = TaskTimeout(str(CheckTimeout(seconds)))
+        self._interrupt: Callable[[BaseException], None] = lambda error: None
+        self._stop_at: float | None = None
         self._has_frame = False
         self.broken_off = False
         """Whether it was interrupted in what may have been a call to the JVM."""
@@ -72,16 +81,21 @@ class _Work:
     def done(self, function: CheckFunction, ref: InputRef) -> Any:
         given = self._given(ref)
         try:
-            said = _guarded(lambda: self._interruption.call(lambda: function(given)))
+            with self._stopping.listening(), self._stopping.limited() as self._interrupt:
+                returned = _guarded(lambda: self._stopping.call(lambda: function(given)))
         except _Raised as raised:
             self._look_back(raised.error)
             raise
         self._look_back(None)
-        return said
+        return returned
 
     def stop(self) -> None:
         """From another thread, again and again."""
-        self._interruption.poke()
+        now = self._around.clock.monotonic()
+        if self._stop_at is None:
+            self._stop_at = now + (0.0 if self._around.frame is None else SPARK_PATIENCE_S)
+        if now >= self._stop_at:
+            self._interrupt(self._late)
         self._around.cancel()
 
     def _given(self, ref: InputRef) -> AssetIn:
@@ -96,11 +110,11 @@ class _Work:
     def _read(self, data: AssetIn, shape: str, *columns: Sequence[str]) -> Any:
         assert self._around.reader is not None
         self._has_frame = self._has_frame or shape == "spark"
-        with self._interruption.shielded():
+        with self._stopping.shielded():
             return self._around.reader(data, shape, *columns)
 
     def _look_back(self, error: BaseException | None) -> None:
-        if self._interruption.sent and self._around.frame is not None:
+        if self._stopping.interrupted and self._around.frame is not None:
             self.broken_off = self._has_frame or _called_jvm(error)
         if self.broken_off:
             self._around.broken_off()
@@ -122,22 +136,6 @@ def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
     return traceback.walk_tb(error.__traceback__)
 
 
-class _Asked:
-    """The task's own reasons to stop, as an interruption asks for them."""
-
-    def __init__(self, around: Around) -> None:
-        self._around = around
-
-    def cancelled(self) -> bool:
-        return isinstance(self._around.reason(), Interrupted)
-
-    def timed_out(self) -> bool:
-        return isinstance(self._around.reason(), TaskTimeout)
-
-    def progress(self, percent: int, message: str) -> None:
-        pass
-
-
 class _Raised(Exception):
     """Carries whatever the function raised, even an exit."""
 
@@ -155,28 +153,28 @@ def _guarded(function: Callable[[], Any]) -> Any:
         raise _Raised(error) from None
 
 
-def _error(error: BaseException, need: Call, around: Around, seconds: int) -> Finding:
+def _error(error: BaseException, need: PythonCall, around: CheckContext, seconds: int) -> Finding:
     reason = around.reason()
     if reason is not None:
         raise reason
     if around.fatal(error):
         raise error
     if isinstance(error, TaskTimeout):
-        return Finding("error", message=str(TooSlow(seconds)), method="python")
+        return Finding("error", message=str(CheckTimeout(seconds)), method="python")
     place = _place(error, need)
-    said = _text(error)
-    message = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = _text(error)
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return Finding("error", message=f"{message}{place}", method="python")
 
 
 def _text(error: BaseException) -> str:
     try:
-        return unmangled(str(error)).strip()
+        return str(error).strip()
     except BaseException:  # whatever it is: this too is the user's code
         return "<an error whose text cannot be shown>"
 
 
-def _place(error: BaseException, need: Call) -> str:
+def _place(error: BaseException, need: PythonCall) -> str:
     """The last line in the file that declares the check."""
     file = need.code.file.rpartition("/")[2]
     lines = [
@@ -187,16 +185,29 @@ def _place(error: BaseException, need: Call) -> str:
     return f" ({need.code.file}:{lines[-1]})" if lines else ""
 
 
-def _verdict(said: object) -> Finding:
-    match said:
-        case bool():
-            good, message = said, ""
+def _verdict(returned: object) -> Finding:
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    match tuple(map(_plain, parts)) or (None,):
+        case (bool() as good,):
+            message = ""
         case (bool() as good, str() as message):
             pass
-        case _:
-            kind = type(said).__name__
-            told = f"it returned a {kind}; return a bool, or a bool and a message"
-            return Finding("error", message=told, method="python")
+        case plain:
+            what = "None" if plain[0] is None else with_article(type(returned).__name__)
+            message = f"it returned {what}; return a bool, or a bool and a message"
+            return Finding("error", message=message, method="python")
     if not good:
         message = message or "it returned False"
     return Finding("passed" if good else "failed", message=message, method="python")
+
+
+def _plain(value: object) -> object:
+    """Python's own value of a library's single value: `numpy.bool_`, `pyarrow.BooleanScalar`."""
+    if type(value).__module__.partition(".")[0] not in _LIBRARIES:
+        return value
+    for name in ("as_py", "item"):
+        convert = getattr(value, name, None)
+        if callable(convert):
+            with contextlib.suppress(ValueError, TypeError, LookupError):  # more than one value
+                return convert()
+    return value

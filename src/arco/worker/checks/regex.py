@@ -22,19 +22,19 @@ _REPEAT = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
 _MOST_REPEATS: Final = 1_000
 
 
-class _Other(Exception):
+class _NotRe2(Exception):
     """The pattern has something that RE2 lacks, or sees in another way."""
 
 
 def for_re2(pattern: str) -> str | None:
     """The same pattern in RE2's words, or None."""
     try:
-        return _Reader(pattern).alternatives(top=True)
-    except _Other:
+        return _PatternReader(pattern).alternatives(top=True)
+    except _NotRe2:
         return None
 
 
-class _Reader:
+class _PatternReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -43,11 +43,11 @@ class _Reader:
         return self._text[self._at : self._at + 1]
 
     def _take(self) -> str:
-        found = self._next()
-        if not found:
-            raise _Other
+        char = self._next()
+        if not char:
+            raise _NotRe2
         self._at += 1
-        return found
+        return char
 
     def alternatives(self, *, top: bool) -> str:
         branches = [self._branch(top)]
@@ -55,7 +55,7 @@ class _Reader:
             self._take()
             branches.append(self._branch(top))
         if self._next() and top:
-            raise _Other  # a bracket that was never opened
+            raise _NotRe2  # a bracket that was never opened
         return "|".join(branches)
 
     def _branch(self, top: bool) -> str:
@@ -66,14 +66,14 @@ class _Reader:
             if self._next() == "$":
                 self._take()
                 if not top or self._next() not in ("", "|"):
-                    raise _Other
+                    raise _NotRe2
                 break
             parts.append(self._atom() + self._quantifier())
         return "".join(parts)
 
     def _atom(self) -> str:
-        found = self._take()
-        match found:
+        char = self._take()
+        match char:
             case "(":
                 return self._group()
             case "[":
@@ -83,80 +83,80 @@ class _Reader:
             case "\\":
                 return self._escape()
             case "^" | "*" | "+" | "?" | "{" | "]" | "}":
-                raise _Other
+                raise _NotRe2
             case _:
-                return _literal(found)
+                return _literal(char)
 
     def _group(self) -> str:
         if self._next() == "?":
             self._take()
             if self._take() != ":":
-                raise _Other
+                raise _NotRe2
         inner = self.alternatives(top=False)
         if self._take() != ")":
-            raise _Other
+            raise _NotRe2
         return f"(?:{inner})"
 
     def _escape(self) -> str:
-        found = self._take()
-        if found in _PLAIN_CLASSES:
-            return f"[{_PLAIN_CLASSES[found]}]"
-        if found.lower() in _PLAIN_CLASSES:
-            return f"[^{_PLAIN_CLASSES[found.lower()]}]"
-        return _escaped(found)
+        char = self._take()
+        if char in _PLAIN_CLASSES:
+            return f"[{_PLAIN_CLASSES[char]}]"
+        if char.lower() in _PLAIN_CLASSES:
+            return f"[^{_PLAIN_CLASSES[char.lower()]}]"
+        return _escaped(char)
 
     def _quantifier(self) -> str:
-        found = self._next()
-        if found in ("*", "+", "?"):
+        char = self._next()
+        if char in ("*", "+", "?"):
             self._take()
-        elif found == "{":
-            found = self._repeat()
+        elif char == "{":
+            char = self._repeat()
         else:
             return ""
         lazy = self._next() == "?"
         if lazy:
             self._take()
         if self._next() in ("*", "+", "?", "{"):
-            raise _Other  # possessive, or none at all
-        return found
+            raise _NotRe2  # possessive, or none at all
+        return char
 
     def _repeat(self) -> str:
-        found = _REPEAT.match(self._text, self._at)
-        if found is None:
-            raise _Other
-        bounds = [int(each) for each in (found[1], found[3]) if each]
+        match = _REPEAT.match(self._text, self._at)
+        if match is None:
+            raise _NotRe2
+        bounds = [int(each) for each in (match[1], match[3]) if each]
         if max(bounds) > _MOST_REPEATS or bounds != sorted(bounds):
-            raise _Other
-        self._at = found.end()
-        return found[0]
+            raise _NotRe2
+        self._at = match.end()
+        return match[0]
 
     def _class(self) -> str:
         negated = self._next() == "^"
         if negated:
             self._take()
         parts: list[str] = []
-        while (found := self._take()) != "]":
-            parts.append(self._member(found, first=not parts))
+        while (char := self._take()) != "]":
+            parts.append(self._member(char, first=not parts))
         if not parts:
-            raise _Other
+            raise _NotRe2
         return f"[{'^' if negated else ''}{''.join(parts)}]"
 
-    def _member(self, found: str, *, first: bool) -> str:
-        if found in ("[", "&", "^"):
-            raise _Other  # unions and intersections, or what only looks like one
-        if found == "-":
+    def _member(self, char: str, *, first: bool) -> str:
+        if char in ("[", "&", "^"):
+            raise _NotRe2  # unions and intersections, or what only looks like one
+        if char == "-":
             if not first and self._next() != "]":
-                raise _Other
+                raise _NotRe2
             return r"\-"
-        if found == "\\":
+        if char == "\\":
             escaped = self._take()
             if escaped in _PLAIN_CLASSES:
                 if self._next() == "-" and self._text[self._at + 1 : self._at + 2] != "]":
-                    raise _Other
+                    raise _NotRe2
                 return _PLAIN_CLASSES[escaped]
             low = _escaped(escaped)
         else:
-            low = _literal(found)
+            low = _literal(char)
         return low + self._range_end()
 
     def _range_end(self) -> str:
@@ -166,20 +166,20 @@ class _Reader:
         self._take()
         high = self._take()
         if high in ("[", "&", "\\", "^", "-"):
-            raise _Other
+            raise _NotRe2
         return f"-{_literal(high)}"
 
 
-def _escaped(found: str) -> str:
-    if found in _CONTROLS:
-        return f"\\{found}"
-    if found in _PUNCTUATION:
-        return _literal(found)
-    raise _Other
+def _escaped(char: str) -> str:
+    if char in _CONTROLS:
+        return f"\\{char}"
+    if char in _PUNCTUATION:
+        return _literal(char)
+    raise _NotRe2
 
 
-def _literal(found: str) -> str:
+def _literal(char: str) -> str:
     """One character, which means itself wherever it stands."""
-    if found == "\0":
-        raise _Other
-    return f"\\{found}" if found in r"\.[]{}()*+?^$|-" else found
+    if char == "\0":
+        raise _NotRe2
+    return f"\\{char}" if char in r"\.[]{}()*+?^$|-" else char

@@ -7,22 +7,22 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from arco.worker.checks.columns import Column, unused
 from arco.worker.checks.dialects import SparkSql, whole
-from arco.worker.checks.engine import SAMPLED, Need, Rowwise, Unanswered
-from arco.worker.checks.needs import Misfits, Newest, Orphans, Repeated, Untrue
-from arco.worker.checks.subject import Around, Subject
+from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
+from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
+from arco.worker.checks.subject import CheckContext, Subject
+from arco.worker.checks.subject_columns import CheckColumn, unused
 from servo.contract.task import CheckMethod
 
 _CONDITION: Final = re.compile(r"\[([A-Z0-9_.]+)\]")
 
 
-class SparkEngine:
+class SparkCheckEngine:
     """Uses the task's own session, on the task's own thread, and starts it when first asked."""
 
     method: CheckMethod = "spark"
 
-    def __init__(self, subject: Subject, around: Around) -> None:
+    def __init__(self, subject: Subject, around: CheckContext) -> None:
         self._subject = subject
         self._around = around
         self._found: Any = None
@@ -42,7 +42,7 @@ class SparkEngine:
         return True
 
     def fuses(self, need: Need) -> bool:
-        return isinstance(need, Misfits | Untrue | Newest)
+        return isinstance(need, FailingRows | FalseRows | NewestValue)
 
     def fused(self, needs: Sequence[Need]) -> list[int | None]:
         names = (f"{self._aggregate(need)} AS m{at}" for at, need in enumerate(needs))
@@ -51,51 +51,58 @@ class SparkEngine:
 
     def apart(self, need: Need) -> int:
         match need:
-            case Repeated():
-                found = self._try(
+            case DuplicateRows():
+                row = self._try(
                     lambda: self._groups(need).selectExpr("coalesce(sum(n - 1), 0)").first()
                 )
-                return int(found[0])
-            case Orphans():
+                return int(row[0])
+            case OrphanRows():
                 return int(self._try(lambda: self._orphans(need, only_key=True).count()))
         return self.fused([need])[0] or 0
 
-    def sample(self, need: Rowwise) -> list[dict[str, Any]]:
-        rows = self._try(lambda: self._misfits(need).limit(SAMPLED).collect())
+    def sample(self, need: Rowwise, first: Sequence[str]) -> list[dict[str, Any]]:
+        rows = self._try(lambda: self._narrowed(need, first).limit(SAMPLED).collect())
         return [row.asDict(recursive=True) for row in rows]
+
+    def _narrowed(self, need: Rowwise, first: Sequence[str]) -> Any:
+        frame = self._misfits(need)
+        names = sampled(first, frame.columns)
+        if len(names) == len(frame.columns):
+            return frame
+        return frame.selectExpr(*(f"`{name.replace('`', '``')}`" for name in names))
 
     def _misfits(self, need: Rowwise) -> Any:
         match need:
-            case Misfits() | Untrue():
+            case FailingRows() | FalseRows():
                 return self.frame.where(self._misfit(need))
-            case Repeated():
+            case DuplicateRows():
                 twice = self._groups(need).where("n > 1").limit(SAMPLED).drop("n")
                 keyed = self.frame.selectExpr("*", *self._keyed(need))
                 keys = self._keys(need)
                 return keyed.join(twice, on=keys, how="left_semi").drop(*keys)
-            case Orphans():
+            case OrphanRows():
                 return self._orphans(need, only_key=False).drop(self._key)
 
-    def _misfit(self, need: Misfits | Untrue) -> str:
+    def _misfit(self, need: FailingRows | FalseRows) -> str:
         match need:
-            case Misfits(condition=condition):
+            case FailingRows(condition=condition):
                 return f"NOT ({condition(self._sql)})"
-            case Untrue(sql=sql):
+            case FalseRows(sql=sql):
                 return f"NOT coalesce(({sql}\n), FALSE)"
 
     def _aggregate(self, need: Need) -> str:
         match need:
-            case Misfits() | Untrue():
+            case FailingRows() | FalseRows():
                 return f"count_if({self._misfit(need)})"
-            case Newest(column=column):
+            case NewestValue(column=column):
                 return f"max({self._sql.moment(column)})"
-        raise Unanswered(f"this takes more than a pass: {type(need).__name__}")
+        raise CheckEngineError(f"this takes more than a pass: {type(need).__name__}")
 
-    def _keyed(self, need: Repeated) -> list[str]:
+    def _keyed(self, need: DuplicateRows) -> list[str]:
         pairs = zip(need.columns, self._keys(need), strict=True)
         return [f"{self._sql.column(column)} AS {key}" for column, key in pairs]
 
-    def _keys(self, need: Repeated) -> list[str]:
+    def _keys(self, need: DuplicateRows) -> list[str]:
         return [f"{self._key}{at}" for at in range(len(need.columns))]
 
     @property
@@ -103,13 +110,13 @@ class SparkEngine:
         """A column of our own, which the data has not."""
         return unused(self.frame.columns)
 
-    def _groups(self, need: Repeated) -> Any:
+    def _groups(self, need: DuplicateRows) -> Any:
         keys = self._keys(need)
         there = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         keyed = self.frame.selectExpr(*self._keyed(need)).where(there)
         return keyed.groupBy(*keys).count().withColumnRenamed("count", "n")
 
-    def _orphans(self, need: Orphans, *, only_key: bool) -> Any:
+    def _orphans(self, need: OrphanRows, *, only_key: bool) -> Any:
         assert self._around.frame is not None
         target = self._around.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
@@ -120,7 +127,7 @@ class SparkEngine:
 
     # -- before anything runs -------------------------------------------------------------
 
-    def flaw(self, need: Misfits | Untrue, pattern: str = "") -> str:
+    def flaw(self, need: FailingRows | FalseRows, pattern: str = "") -> str:
         """What Spark has against a predicate or a pattern, in its own words; or nothing."""
         try:
             if pattern:
@@ -128,9 +135,9 @@ class SparkEngine:
                 self._try(lambda: self.frame.sparkSession.sql(f"SELECT rlike('', {word})").first())
             else:
                 self._try(lambda: self.frame.where(self._misfit(need)).schema)
-                if isinstance(need, Untrue):
+                if isinstance(need, FalseRows):
                     self._try(lambda: self.frame.where(need.sql).schema)
-        except Unanswered as error:
+        except CheckEngineError as error:
             return str(error)
         return ""
 
@@ -143,14 +150,14 @@ class SparkEngine:
         except Exception as error:
             if self._around.fatal(error):
                 raise
-            raise Unanswered(_line(error), _kind(error)) from error
+            raise CheckEngineError(_line(error), _kind(error)) from error
 
 
 def _type_of(frame: Any, text: str) -> str:
     return str(frame.selectExpr(text).dtypes[0][1])
 
 
-def _comparable(sql: SparkSql, column: Column) -> str:
+def _comparable(sql: SparkSql, column: CheckColumn) -> str:
     return sql.moment(column) if column.family == "timestamp" else sql.column(column)
 
 

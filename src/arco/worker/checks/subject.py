@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from arco.clock import Clock, SystemClock
-from arco.spark import types
+from arco.columns.arrow import collated_columns, plain
 from arco.storage.footers import Footer, read_footers
 from arco.storage.port import Store
+from arco.worker.stopping import Stopping
 from servo.check import CheckFunction
 from servo.context import Reader
 from servo.contract.manifest import Code, Gating
@@ -27,7 +28,7 @@ class File:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return types.plain(self.footer.metadata.schema.to_arrow_schema()).remove_metadata()
+        return plain(self.footer.metadata.schema.to_arrow_schema()).remove_metadata()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -40,12 +41,17 @@ class File:
         return {name: value for name, value in self.dimensions.items() if name.lower() not in there}
 
     @cached_property
+    def collated(self) -> frozenset[str]:
+        """Columns with texts that Spark compares by a collation."""
+        return frozenset(collated_columns(self.footer.metadata))
+
+    @cached_property
     def leaves(self) -> dict[str, list[int]]:
         """Where the footer has statistics: by the path of a column, in lower case."""
-        found: dict[str, list[int]] = {}
+        leaves: dict[str, list[int]] = {}
         for at in range(self.footer.metadata.num_columns):
-            found.setdefault(self.footer.metadata.schema.column(at).path.lower(), []).append(at)
-        return found
+            leaves.setdefault(self.footer.metadata.schema.column(at).path.lower(), []).append(at)
+        return leaves
 
 
 class Subject(NamedTuple):
@@ -91,7 +97,7 @@ def _never(error: BaseException) -> bool:
     return False
 
 
-class Around(NamedTuple):
+class CheckContext(NamedTuple):
     """What a task has, as far as checks need it."""
 
     store: Store
@@ -114,6 +120,8 @@ class Around(NamedTuple):
     """For Python checks: reads an AssetIn."""
     reason: Callable[[], BaseException | None] = _nothing
     """Why the task should stop, if it should."""
+    stopping: Stopping | None = None
+    """By which a Python function is interrupted; its own, where the task has none."""
     pii: frozenset[str] = frozenset()
     """Columns whose values are shown nowhere; or fields, as paths into them."""
     redact: Callable[[str], str] = str

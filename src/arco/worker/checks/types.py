@@ -8,7 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from arco.spark import types
+from arco.columns import types
+from arco.columns.arrow import file_fields, from_arrow
 from arco.worker.checks.subject import File
 
 _ALIASES: Final = {
@@ -53,23 +54,23 @@ def canonical(text: str) -> str | None:
 
 
 def _simple(text: str) -> str | None:
-    found = _SIMPLE.fullmatch(text)
-    if found is None:
+    match = _SIMPLE.fullmatch(text)
+    if match is None:
         return text if text.startswith("interval") else None
-    name = _ALIASES.get(found[1], found[1])
-    numbers = [each.strip() for each in (found[2] or "").split(",") if each.strip()]
+    name = _ALIASES.get(match[1], match[1])
+    numbers = [each.strip() for each in (match[2] or "").split(",") if each.strip()]
     if name == "decimal":
         precision, scale = (*numbers, "10", "0")[:2] if not numbers else (*numbers, "0")[:2]
         return f"decimal({precision},{scale})"
     if name in ("varchar", "char"):
         return "string"
-    return name if name in _NAMES and not (found[2] and name != "time(6)") else None
+    return name if name in _NAMES and not (match[2] and name != "time(6)") else None
 
 
 def _field(text: str) -> str | None:
     name, colon, kind = text.partition(":")
-    found = canonical(kind) if colon else None
-    return None if found is None else f"{name.strip().strip('`')}:{found}"
+    type = canonical(kind) if colon else None
+    return None if type is None else f"{name.strip().strip('`')}:{type}"
 
 
 def _split(text: str) -> Iterator[str]:
@@ -87,15 +88,15 @@ def _split(text: str) -> Iterator[str]:
 def text_of(type: pa.DataType) -> str:
     """What Spark calls it; where Spark has nothing like it, what Arrow does."""
     try:
-        return types.text(types.from_arrow(type))
+        return types.text(from_arrow(type))
     except ValueError:
         return str(type)
 
 
 def stored(file: File) -> list[tuple[str, str]]:
     """The columns that a file has, and their types as Spark reads them."""
-    found = types.file_fields(file.footer.metadata)
-    return [(each["name"], _known(types.text(each["type"]))) for each in found]
+    fields = file_fields(file.footer.metadata)
+    return [(each["name"], _known(types.text(each["type"]))) for each in fields]
 
 
 def _known(text: str) -> str:

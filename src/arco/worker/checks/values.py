@@ -15,10 +15,13 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from arco.worker.checks.columns import Column
+from arco.epoch import EPOCH
+from arco.worker.checks.subject_columns import CheckColumn
 
-EPOCH: Final = datetime(1970, 1, 1)
 DAY_US: Final = 86_400_000_000
+MAX_US: Final = (1 << 63) - 1
+MAX_DAYS: Final = (1 << 31) - 1
+"""The greatest moment and day that files hold. DuckDB, as PostgreSQL, calls them infinity."""
 _MICROSECOND = timedelta(microseconds=1)
 
 EXACT: Final = ("integer", "decimal", "date", "timestamp")
@@ -39,25 +42,25 @@ class Span(NamedTuple):
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
 
-def span(column: Column, low: str | None, high: str | None) -> Span:
+def span(column: CheckColumn, low: str | None, high: str | None) -> Span:
     """The values of an exact column between two texts, both included."""
     at_least = None if low is None else math.ceil(_exact(column, low))
     at_most = None if high is None else math.floor(_exact(column, high))
     return Span(at_least, at_most)
 
 
-def exactly(column: Column, text: str) -> int | None:
+def exactly(column: CheckColumn, text: str) -> int | None:
     """One value of an exact column; none if the column cannot hold it."""
     value = _exact(column, text)
     return int(value) if value.denominator == 1 else None
 
 
-def double(column: Column, text: str) -> float:
+def double(column: CheckColumn, text: str) -> float:
     """The nearest that the column can hold."""
     try:
         value = float(text)
     except ValueError:
-        raise Unsuitable("no number") from None
+        raise Unsuitable("not a number") from None
     if not pa.types.is_float32(column.type):
         return value
     try:
@@ -81,7 +84,7 @@ def days(day: date) -> int:
     return (day - EPOCH.date()).days
 
 
-def unit(column: Column, value: object) -> int | None:
+def unit(column: CheckColumn, value: object) -> int | None:
     """A value of an exact column, as Python has it, as its whole number."""
     match value:
         case bool():
@@ -97,7 +100,7 @@ def unit(column: Column, value: object) -> int | None:
     return None
 
 
-def _exact(column: Column, text: str) -> Fraction:
+def _exact(column: CheckColumn, text: str) -> Fraction:
     match column.family:
         case "date":
             return Fraction(_moment(text), DAY_US)
@@ -107,7 +110,7 @@ def _exact(column: Column, text: str) -> Fraction:
     try:
         return Fraction(text) * Fraction(10**scale)
     except (ValueError, ZeroDivisionError):
-        raise Unsuitable("no number") from None
+        raise Unsuitable("not a number") from None
 
 
 def _moment(text: str) -> int:

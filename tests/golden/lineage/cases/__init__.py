@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden.lineage.case import Case
-from tests.golden.lineage.cases import combining, frames, queries, rows, values
+from tests.golden.lineage.cases import combining, frames, nesting, queries, rows, values
 
 CASES: tuple[Case, ...] = (
     *values.CASES,
@@ -11,4 +11,5 @@ CASES: tuple[Case, ...] = (
     *combining.CASES,
     *frames.CASES,
     *queries.CASES,
+    *nesting.CASES,
 )

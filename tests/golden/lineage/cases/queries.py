@@ -346,6 +346,7 @@ CASES = (
             "k": ["orders.attrs transformation"],
             "u": ["orders.attrs transformation"],
         },
+        influences=["orders.tags filter", "orders.attrs filter"],
     ),
     Case(
         "sql: explode in select",
@@ -355,6 +356,7 @@ CASES = (
             "k": ["orders.attrs transformation"],
             "v": ["orders.attrs transformation"],
         },
+        influences=["orders.attrs filter"],
     ),
     Case(
         "sql: lateral sub-query",

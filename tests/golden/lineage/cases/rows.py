@@ -12,7 +12,7 @@ def _window(x: Any) -> Any:
 
 
 def _pandas_aggregate(x: Any) -> Any:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     def mean(v: pd.Series) -> float:
         return float(v.mean())
@@ -161,6 +161,7 @@ CASES = (
         "explode an array",
         frame=lambda x: x.orders.select("order_id", x.F.explode("tags").alias("tag")),
         columns={"order_id": ["orders.order_id"], "tag": ["orders.tags transformation"]},
+        influences=["orders.tags filter"],
     ),
     Case(
         "explode a map with positions",
@@ -170,6 +171,7 @@ CASES = (
             "key": ["orders.attrs transformation"],
             "value": ["orders.attrs transformation"],
         },
+        influences=["orders.attrs filter"],
     ),
     Case(
         "distinct",

@@ -13,7 +13,7 @@ def _python_udf(x: Any) -> Any:
 
 
 def _pandas_udf(x: Any) -> Any:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     def add(one: pd.Series, other: pd.Series) -> pd.Series:
         return one + other

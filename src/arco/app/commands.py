@@ -1,0 +1,22 @@
+"""Commands: what changes a workspace, by domain. Each is decided before it is acknowledged."""
+
+from __future__ import annotations
+
+from arco.catalog.commands import CatalogCommands
+from arco.execution.commands import ExecutionCommands
+from arco.orchestration.commands import OrchestrationCommands
+from arco.orchestration.reader import Library
+from arco.state.core import Core
+from arco.state.fold import Chain
+from arco.state.tier1 import Tier1
+from arco.state.writer import LogWriter
+
+
+class Commands:
+    def __init__(
+        self, core: Core, writer: LogWriter, chain: Chain, library: Library, actor: str = ""
+    ) -> None:
+        self.tier1 = Tier1(core, writer, chain)
+        self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
+        self.execution = ExecutionCommands(self.tier1, actor)
+        self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)

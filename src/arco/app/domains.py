@@ -1,0 +1,41 @@
+"""The domains: which events this program knows, and the stages that fold them."""
+
+from __future__ import annotations
+
+from arco.catalog import events as catalog_events
+from arco.catalog import fold as catalog_fold
+from arco.execution import events as execution_events
+from arco.execution import fold as execution_fold
+from arco.lineage import fold as lineage_fold
+from arco.log.envelope import Payload
+from arco.orchestration import derived
+from arco.orchestration import events as orchestration_events
+from arco.orchestration import fold as orchestration_fold
+from arco.quality import fold as quality_fold
+from arco.state import system
+from arco.state.fold import Chain
+from arco.state.rollback import RolledBack
+
+EVENTS: tuple[type[Payload], ...] = (
+    *catalog_events.EVENTS,
+    *orchestration_events.EVENTS,
+    *execution_events.EVENTS,
+    RolledBack,
+)
+"""Every event type that this program knows."""
+
+
+def chain() -> Chain:
+    """The stages of all domains, in their order."""
+    commands = [event for event in EVENTS if event.COMMAND]
+    stages = (
+        system.admission(commands),
+        *orchestration_fold.STAGES,
+        *execution_fold.STAGES,
+        derived.DECISIONS,
+        *quality_fold.STAGES,
+        *lineage_fold.STAGES,
+        *catalog_fold.STAGES,
+        system.OUTCOME_STAGE,
+    )
+    return Chain(stages, EVENTS)

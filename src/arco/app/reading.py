@@ -1,0 +1,47 @@
+"""Reading a workspace: snapshots, and readers of each domain. Nothing here can append."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from arco.catalog.reader import CatalogReader
+from arco.execution.reader import ExecutionReader
+from arco.lineage.reader import LineageReader
+from arco.orchestration.reader import OrchestrationReader
+from arco.state.core import Core
+from arco.state.diff import RowDiff, diff
+from arco.state.snapshot import At, Snapshot
+from arco.state.sql import SqlEngine
+from arco.state.sqlprocess import SqlLimits, SqlProcess
+from arco.state.table import Table
+
+
+class Reading:
+    def __init__(self, core: Core, tables: Sequence[Table[Any]]) -> None:
+        self._core = core
+        self._tables = tables
+
+    def snapshot(self, at: At | None = None) -> Snapshot:
+        return self._core.snapshot(at)
+
+    def catalog(self, at: At | None = None) -> CatalogReader:
+        return CatalogReader(self.snapshot(at))
+
+    def orchestration(self, at: At | None = None) -> OrchestrationReader:
+        return OrchestrationReader(self.snapshot(at))
+
+    def execution(self, at: At | None = None) -> ExecutionReader:
+        return ExecutionReader(self.snapshot(at))
+
+    def lineage(self, at: At | None = None) -> LineageReader:
+        return LineageReader(self.snapshot(at))
+
+    def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
+        """An engine for SQL over snapshots of this workspace; close it after use."""
+        return SqlEngine(self._tables, limits, process)
+
+    def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
+        """What changed in the domains' tables between two generations."""
+        tables = [table for table in self._tables if table.domain != "log"]
+        return diff(self.snapshot(before), self.snapshot(after), tables)

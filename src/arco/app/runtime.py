@@ -1,0 +1,185 @@
+"""Running tasks: the orchestrators, workers and queues of a workspace, built here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from arco.dispatch.orchestrator import Orchestrator
+from arco.dispatch.requests import Requests
+from arco.dispatch.sender import Sender
+from arco.orchestration.board import Board
+from arco.orchestration.cancel_notes import Cancellations
+from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.reader import Library, OrchestrationReader
+from arco.spark.host import SparkHost
+from arco.spark.settings import SparkSettings
+from arco.state.core import Core
+from arco.state.writer import LogWriter
+from arco.transport.queues.capacity import Capacity
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.objectstore import ObjectStoreQueue
+from arco.transport.queues.port import Queue
+from arco.transport.reports import Reports
+from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
+from arco.transport.task_keys import task_keys
+from arco.worker.artifact import ArtifactCache
+from arco.worker.execute import Executor
+from arco.worker.pricing import Pricing
+from arco.worker.service import Worker
+from arco.worker.staleness import Staleness
+from servo.contract.manifest import AssetOutline
+from servo.contract.task import TaskRequest
+
+
+@functools.cache
+def _spark_host(settings: bytes) -> SparkHost:
+    return SparkHost(msgspec.json.decode(settings, type=SparkSettings))
+
+
+def _never(request: TaskRequest) -> bool:
+    return False
+
+
+class Runtime:
+    def __init__(
+        self,
+        core: Core,
+        writer: LogWriter,
+        library: Library,
+        *,
+        spark: SparkSettings | None = None,
+        pricing: Pricing | None = None,
+    ) -> None:
+        self._core = core
+        self._writer = writer
+        self._library = library
+        self._spark_settings = spark or SparkSettings()
+        self.pricing = pricing or Pricing()
+
+    def spark(self) -> SparkHost:
+        """Spark, for all workers of this process that have the same settings."""
+        return _spark_host(msgspec.json.encode(self._spark_settings))
+
+    def _deployed(self) -> Iterator[AssetOutline]:
+        for row in OrchestrationReader(self._core.snapshot()).current_deployments():
+            yield from self._library.outline(row.manifest).assets
+
+    def _secret_variables(self) -> set[str]:
+        """The variables of the environment that deployed assets name as secrets."""
+        refs = (ref for asset in self._deployed() for ref in asset.secrets.values())
+        return {ref.path for ref in refs if ref.provider == "env"}
+
+    def warm_spark(self) -> bool:
+        """Start Spark in the background if the deployed assets seem to need it."""
+        needed = any(asset.engine == "spark" for asset in self._deployed())
+        if needed:
+            self.spark().warm()
+        return needed
+
+    def reports(self, timing: Timing | None = None) -> Reports:
+        """What is urgent among them wakes the orchestrator of this process."""
+        return Reports(
+            self._writer.ledger,
+            self._core.clock,
+            wake=self._writer.signal.wake,
+            linger_s=(timing or Timing()).linger_s,
+        )
+
+    def memory_queue(self, timing: Timing | None = None) -> MemoryQueue:
+        return MemoryQueue(self._core.clock, (timing or Timing()).claim_s)
+
+    def store_queue(self, worker: str, timing: Timing | None = None) -> ObjectStoreQueue:
+        """The queue that lives in the workspace's own store."""
+        core, claim_s = self._core, (timing or Timing()).claim_s
+        return ObjectStoreQueue(core.store, core.clock, worker, core.ids, claim_s=claim_s)
+
+    def signer(self, keys: Sequence[EnvelopeKey] = ()) -> EnvelopeSigner:
+        """Signs and opens envelopes; with the workspace's own keys unless others are given."""
+        return EnvelopeSigner(keys or task_keys(self._core.store), self._core.clock)
+
+    def orchestrator(
+        self,
+        queue: Queue,
+        reports: Reports,
+        signer: EnvelopeSigner,
+        *,
+        limits: Limits | None = None,
+        timing: Timing | None = None,
+        pool: str = "",
+        slots: int = 0,
+        name: str = "",
+        interrupt: Callable[[str], None] = lambda attempt_id: None,
+        on_board: Callable[[Board], None] = lambda board: None,
+    ) -> Orchestrator:
+        """One of this workspace; `name` is the process's own, by default a new one."""
+        requests = Requests(self._core, self._library)
+        sender = Sender(
+            self._core, queue, signer, requests, limits=limits, timing=timing, slots=slots
+        )
+        return Orchestrator(
+            self._core,
+            self._writer,
+            reports,
+            sender,
+            timing=timing,
+            pool=pool,
+            name=name or f"orchestrator-{self._core.ids().lower()}",
+            interrupt=interrupt,
+            on_board=on_board,
+        )
+
+    def worker(
+        self,
+        worker_id: str,
+        queue: Queue,
+        reports: Reports,
+        signer: EnvelopeSigner,
+        cache: Path,
+        *,
+        slots: int = 4,
+        memory_mib: int = 0,
+        timing: Timing | None = None,
+        drain_s: float = 30.0,
+        beats_always: bool = False,
+    ) -> Worker:
+        """A worker of this workspace; `cache` is where it keeps code on this machine.
+
+        `slots` and `memory_mib` are what its tasks share; 0: memory is not counted.
+        """
+        core = self._core
+        executor = Executor(
+            core.store,
+            core.manifests.tenant,
+            core.manifests.workspace,
+            signer,
+            ArtifactCache(core.store, cache),
+            core.clock,
+            core.ids,
+            worker_id,
+            slots=slots,
+            private=self._secret_variables,
+            spark=self.spark(),
+            pricing=self.pricing,
+        )
+        staleness = Staleness(core.snapshot, core.clock)
+        in_memory = isinstance(queue, MemoryQueue)
+        return Worker(
+            worker_id,
+            executor,
+            queue,
+            reports,
+            core.store,
+            core.clock,
+            capacity=Capacity(slots, core.clock, memory_mib=memory_mib, alone=in_memory),
+            timing=timing,
+            is_stale=staleness.is_stale,
+            # Nobody but this process can put a message into a queue in memory.
+            is_over=_never if in_memory else staleness.is_over,
+            cancelled=Cancellations(core.store, core.snapshot).among,
+            drain_s=drain_s,
+            beats_always=beats_always,
+        )

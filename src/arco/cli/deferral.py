@@ -1,0 +1,57 @@
+"""Imports that wait until a command is called, so that help answers at once.
+
+A module of commands declares options, which needs little, and does work, which needs much.
+What only the work needs is imported at the top of the module, but under a condition:
+
+    if deferral.LOADED:
+        from arco.cli import render
+
+Wherever such a module is imported, that is an import like any other. Only `servo` itself
+begins with `defer`: help, completion and wrong options then never import what stands
+there. Before a command is called, `load` executes those imports in its module, and in
+the modules that it uses which were imported without them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from types import ModuleType
+
+LOADED = True
+_deferred: set[str] = set()
+"""Modules that were imported without what their work needs."""
+
+
+def defer() -> None:
+    """From here on, modules are imported without what only their work needs."""
+    global LOADED
+    LOADED = False
+
+
+def load(name: str) -> None:
+    """Import what was left out of a module. From here on, nothing else is left out."""
+    global LOADED
+    if not LOADED:
+        LOADED = True
+        _deferred.update(each for each in sys.modules if each.startswith("arco.cli."))
+    waiting = {name} & _deferred
+    while waiting:
+        module = sys.modules[waiting.pop()]
+        _deferred.discard(module.__name__)
+        _execute_imports(module)
+        waiting |= _homes(module) & _deferred
+
+
+def _execute_imports(module: ModuleType) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "deferral.LOADED":
+            imports = ast.Module(node.body, type_ignores=[])
+            exec(compile(imports, inspect.getfile(module), "exec"), vars(module))
+
+
+def _homes(module: ModuleType) -> set[str]:
+    """The modules whose functions and classes it uses."""
+    return {str(getattr(each, "__module__", "")) for each in vars(module).values()}

@@ -1,0 +1,95 @@
+"""Where data comes from or goes to, as a tree for the terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rich.text import Text
+from rich.tree import Tree
+
+from arco.cli.failures import visible
+from arco.lineage.reader import LineageReader, Link, Node
+from arco.orchestration.reader import OrchestrationReader
+
+GONE = "(no longer deployed)"
+
+
+def deployed_assets(reader: LineageReader) -> set[str]:
+    """Assets that were removed or renamed keep their lineage."""
+    return OrchestrationReader(reader.snapshot).active_assets()
+
+
+def lineage_tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
+    links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
+    root = Tree(Text(visible(str(node)), "bold"))
+    if not node.column and not down:
+        _add_columns(root, reader, node)
+    _grow(root, node, _by_near_end(links, down), down, {node}, deployed_assets(reader))
+    return root
+
+
+def _by_near_end(links: list[Link], down: bool) -> dict[Node, list[Link]]:
+    links_by_node: dict[Node, list[Link]] = {}
+    for link in links:
+        links_by_node.setdefault(link.source if down else link.target, []).append(link)
+    return links_by_node
+
+
+def _grow(
+    tree: Tree,
+    node: Node,
+    links: dict[Node, list[Link]],
+    down: bool,
+    printed: set[Node],
+    deployed: set[str],
+) -> None:
+    """Direct sources first; one branch for each end. A subtree is printed once."""
+    ends: dict[Node, list[Link]] = {}
+    for link in sorted(links.get(node, ()), key=lambda each: not each.direct):
+        ends.setdefault(link.target if down else link.source, []).append(link)
+    for end, ways in ends.items():
+        text = _step(end, ways, end in printed, down)
+        branch = tree.add(text)
+        if end.asset not in deployed:
+            text.append(f"  {GONE}", "yellow")
+        if end not in printed:
+            printed.add(end)
+            _grow(branch, end, links, down, printed, deployed)
+
+
+def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:
+    direct = any(way.direct for way in ways)
+    text = Text("→ " if down else "← ", "dim")
+    text.append(
+        str(end) if end.column or not down else f"{end.asset} (rows)", "" if direct else "dim"
+    )
+    for way in ways:
+        style = "cyan" if way.direct else "magenta dim"
+        text.append(f"  {way.kind}", style)
+        if way.masked:
+            text.append(" masked", "yellow")
+    doubts = {way.confidence for way in ways} - {"high", ""}
+    if doubts:
+        text.append(f"  {', '.join(sorted(doubts))} confidence", "yellow")
+    if seen:
+        text.append("  (as above)", "dim")
+    return text
+
+
+def _add_columns(root: Tree, reader: LineageReader, node: Node) -> None:
+    """For a whole asset: a line for each column, then the assets that it reads."""
+    coverage = reader.coverage(node.asset)
+    if coverage is None:
+        return
+    edges: defaultdict[str, list[str]] = defaultdict(list)
+    for e in reader.columns(node.asset):
+        edges[e.target_column].append(f"{e.source}.{e.source_column} {e.kind}")
+    for column in coverage.columns:
+        sources = edges[column]
+        text = Text(visible(column))
+        text.append(visible(f"  ← {', '.join(sources) if sources else 'made here'}"), "dim")
+        root.add(text)
+    for column in coverage.unmapped:
+        root.add(Text(visible(column)) + Text("  ← unknown", "yellow"))
+    if deciding := edges[""]:
+        root.add(Text(visible(f"rows  ← {', '.join(deciding)}"), "magenta dim"))

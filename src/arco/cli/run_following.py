@@ -1,0 +1,90 @@
+"""Runs a triggered run here or watches it elsewhere, and shows how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import typer
+
+from arco.app import Workspace
+from arco.cli import render
+from arco.cli.exit_codes import DIFFERENT, INTERRUPTED
+from arco.cli.live import follow, follow_remote
+from arco.cli.run_display import document_of, show_end
+from arco.cli.session import Session
+from arco.engine import LocalEngine
+from arco.orchestration.commands import Triggered
+from arco.orchestration.states import RunState
+from arco.orchestration.tables import RunRow
+
+
+def work_here(
+    session: Session, workspace: Workspace, trigger: Callable[[str], Triggered], slots: int
+) -> None:
+    """Trigger a run for a local engine of this process, and show it until it has ended."""
+    engine = LocalEngine(workspace, slots=slots, private=True)
+    interrupts: list[int] = []
+
+    def interrupted(*_: object) -> None:
+        interrupts.append(1)
+        if len(interrupts) > 1:
+            os._exit(INTERRUPTED)  # nothing is lost: the run goes on where somebody serves it
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        with engine.running():
+            row = _follow_here(session, engine, trigger(engine.pool), interrupts)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    end(session, workspace, row)
+
+
+def _follow_here(
+    session: Session, engine: LocalEngine, triggered: Triggered, interrupts: list[int]
+) -> RunRow:
+    announce(session, triggered)
+    if triggered.replayed:  # it may belong to an engine that is gone
+        engine.orchestrator.adopt(triggered.run_id)
+    return follow(
+        engine.workspace,
+        triggered.run_id,
+        progress=engine.worker.progress,
+        wait=engine.wait_for_change,
+        quiet=session.json,
+        interrupted=lambda: bool(interrupts),
+    )
+
+
+def follow_remotely(
+    session: Session, workspace: Workspace, triggered: Triggered, detach: bool
+) -> None:
+    announce(session, triggered)
+    if detach:
+        if session.json:
+            render.document(triggered)
+        return
+    row = follow_remote(workspace, triggered.run_id, quiet=session.json)
+    end(session, workspace, row)
+
+
+def announce(session: Session, triggered: Triggered) -> None:
+    if session.json:
+        return
+    if triggered.replayed:
+        render.say(f"this run key already has a run: {triggered.run_id}")
+        return
+    runs = triggered.tasks - triggered.reused
+    parts = f"{render.count(runs, 'task')} to run, {triggered.reused:,} up to date"
+    render.say(f"run {triggered.run_id}: {parts}", "bold")
+
+
+def end(session: Session, workspace: Workspace, row: RunRow) -> None:
+    """Show how a run ended; exit with 1 if it did not succeed or outputs are held."""
+    if session.json:
+        render.document(document_of(workspace.read.snapshot(), row.run_id))
+    else:
+        show_end(workspace, row)
+    if row.state != RunState.SUCCEEDED or row.tasks_held:
+        raise typer.Exit(DIFFERENT)

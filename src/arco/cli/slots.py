@@ -1,0 +1,12 @@
+"""Starting what runs user code, before anything else is imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+
+def start_slot_host() -> None:
+    """Its imports take as long as those of the command, and go on beside them."""
+    if not {"--remote", "--dry-run"} & set(sys.argv):
+        importlib.import_module("arco.worker.slots").slot_host().start()

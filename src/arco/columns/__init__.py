@@ -1,0 +1,1 @@
+"""Columns and their types, the same for Arrow, DuckDB and Spark."""

@@ -1,0 +1,73 @@
+"""Looking at workers: who is alive, and since when somebody has looked without a pause.
+
+A worker's silence counts only as long as somebody listened. After a pause (the store was
+away, commits failed, the machine slept) everybody is given their time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from arco.orchestration.board import Board
+from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.limits import Timing
+from arco.orchestration.states import RunState, TaskState
+from arco.orchestration.window import DispatchWindow
+from arco.state.core import Core
+from arco.transport.liveness import Watch
+
+
+class Lookout:
+    def __init__(self, core: Core, timing: Timing, window: DispatchWindow, *, adopts: bool) -> None:
+        """`adopts`: whether the engines of others' runs are looked at, too."""
+        self._core = core
+        self._timing = timing
+        self._window = window
+        self._adopts = adopts
+        self._watch = self._new_watch()
+        self._asked_at = -1e9
+        self._watched_at = datetime.min
+        """The last look that had a fresh board beside it."""
+        self.watching_since = datetime.min
+        """Since when there was no pause between looks."""
+        self.first_seen: dict[str, datetime] = {}
+        """When attempts were first seen to run, runs to be cancelled, and runs of others, by our
+        own clock: those of others may be wrong."""
+
+    def look(self, board: Board) -> Mapping[str, WorkerState] | None:
+        """The workers, if it is time to look at what changes slowly. Raises what a store may."""
+        ticks, now = self._core.clock.monotonic(), self._core.clock.now()
+        paused = now - self._watched_at > timedelta(seconds=self._timing.zombie_after_s / 2)
+        watched = board.in_flight or (board.others and self._adopts)
+        if paused and not watched:
+            self._window.forget()
+        if not watched or ticks - self._asked_at < self._timing.heartbeat_s / 2:
+            return None
+        self._asked_at = ticks
+        if paused:
+            self._watch = self._new_watch()
+            self._window.forget()
+            self.watching_since = now
+        alive = self._watch.look()
+        self._window.saw_workers(alive, now)
+        return alive
+
+    def saw_board(self, board: Board, now: datetime, *, looked: bool) -> None:
+        """A board is up to date; `looked`: the workers have just been looked at as well."""
+        if looked:
+            self._watched_at = now
+        running = [t.attempt_id for t in board.in_flight.values() if t.state == TaskState.RUNNING]
+        cancelling = [r.run_id for r in board.runs.values() if r.state == RunState.CANCELLING]
+        seen = self.first_seen
+        self.first_seen = {
+            key: seen.get(key, now) for key in (*running, *cancelling, *board.others)
+        }
+
+    def has_watched(self, now: datetime) -> bool:
+        """Whether a worker could have been heard of for as long as a dead one is silent."""
+        return (now - self.watching_since).total_seconds() > self._timing.zombie_after_s
+
+    def _new_watch(self) -> Watch:
+        core = self._core
+        return Watch(core.store, core.clock, core.store_clock, self._timing.zombie_after_s)

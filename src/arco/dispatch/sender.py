@@ -1,0 +1,297 @@
+"""Sending attempts to the queue, and what is known of those that were sent.
+
+What was sent is remembered until the board shows it: until then it takes room, and does not go
+twice. How much room there is follows from the workers (`window.py`) and from what tasks weigh.
+A queue that fails is left alone for the rest of the round; what could not be sent is still ready
+at the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from arco.dispatch.requests import Requests, weight_of
+from arco.dispatch.unsent import EnqueueFailures
+from arco.dispatch.versions import CommittedVersions
+from arco.errors import Error
+from arco.orchestration.actions import Enqueue
+from arco.orchestration.board import Board, Kind, TaskKey, kind_of
+from arco.orchestration.controllers.ready_dispatch import Deferred
+from arco.orchestration.events import DispatchEnqueued, TaskFinished
+from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.states import TaskState
+from arco.orchestration.tables import RunRow, TaskRow
+from arco.orchestration.window import ORDINARY, DispatchWindow
+from arco.state.core import Core
+from arco.transport.queues.port import Message, Queue, Weight
+from arco.transport.task_envelope import EnvelopeSigner
+from servo.contract.identity import dispatch_name
+from servo.contract.manifest import Resources
+from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
+
+log = logging.getLogger(__name__)
+
+TaskOf = Callable[[str, str], TaskRow | None]
+"""(run id, task id) to the task as it is by now."""
+
+
+class SentAttempt(NamedTuple):
+    run_id: str
+    task_id: str
+    at: float
+    """By the monotonic clock."""
+
+
+class Flight(NamedTuple):
+    """The tasks that are with the queue or a worker, and the weights of those not ordinary."""
+
+    tasks: set[TaskKey]
+    weights: Mapping[TaskKey, Resources]
+
+
+class Sender:
+    def __init__(
+        self,
+        core: Core,
+        queue: Queue,
+        signer: EnvelopeSigner,
+        requests: Requests,
+        *,
+        limits: Limits | None = None,
+        timing: Timing | None = None,
+        slots: int = 0,
+    ) -> None:
+        """`slots` are those of the queue's only worker; 0: workers come and go."""
+        self._core = core
+        self._clock = core.clock
+        self._queue = queue
+        self._signer = signer
+        self._requests = requests
+        self._timing = (timing or Timing()).check()
+        self.unsent = EnqueueFailures(core.clock)
+        self._attempts: dict[str, SentAttempt] = {}
+        self.weight_of: dict[Kind, Resources] = {}
+        """Of the kinds of tasks that were sent, or are in flight."""
+        self.window = DispatchWindow(limits or Limits(), self._timing, slots)
+        self.error: Error | None = None
+        """What the queue failed with in this round, if it did."""
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something was sent that the board does not show yet."""
+        return bool(self._attempts)
+
+    @property
+    def sent(self) -> dict[str, TaskKey]:
+        """Attempts that were enqueued, and that the board still shows as not sent."""
+        return {attempt: (sent.run_id, sent.task_id) for attempt, sent in self._attempts.items()}
+
+    def begin_round(self) -> None:
+        self.error = None
+
+    # -- what is in flight ---------------------------------------------------------------
+
+    def flight(self, board: Board) -> Flight:
+        keys = {*board.in_flight, *self.sent.values()}
+        tasks = {key: board.task(*key) for key in keys}
+        weights = {
+            key: self.weight_of.get(kind_of(task), ORDINARY)
+            for key, task in tasks.items()
+            if task is not None
+        }
+        return Flight(keys, {key: w for key, w in weights.items() if w != ORDINARY})
+
+    def limits(self, board: Board) -> Limits:
+        """The limits for what is sent now."""
+        return self.window.limits(board, self.flight(board).weights)
+
+    def later(self, board: Board) -> Deferred:
+        """What is not to be sent now: it could not be, or enough of its weight waits already."""
+        weights = self.flight(board).weights
+        claims = {(weight, kind[0]) for kind, weight in self.weight_of.items()}
+        full = {c for c in claims if not self.window.has_room(*c, board, weights)}
+        kinds = frozenset(k for k, weight in self.weight_of.items() if (weight, k[0]) in full)
+        return msgspec.structs.replace(self.unsent.later(), kinds=kinds)
+
+    def saw_board(self, board: Board, before: Flight) -> None:
+        """The board has changed; `before` is what was in flight by the old one."""
+
+        def is_awaited(attempt_id: str, run_id: str, task_id: str) -> bool:
+            return _is_awaited(board.task(run_id, task_id), attempt_id)
+
+        self._attempts = {a: at for a, at in self._attempts.items() if is_awaited(a, *at[:2])}
+        after = {*board.in_flight, *self.sent.values()}
+        self.window.saw_flight(before.tasks, after, before.weights)
+        kinds = self.weight_of.items()
+        self.weight_of = {kind: weight for kind, weight in kinds if kind[1] in board.runs}
+        self._weigh_others(board)
+        self.unsent.keep(board.runs.keys(), is_awaited)
+
+    def _weigh_others(self, board: Board) -> None:
+        """Look up what tasks weigh that another process has sent, or this one before it began."""
+        for task in board.in_flight.values():
+            if kind_of(task) not in self.weight_of:
+                try:
+                    weight = self._requests.weight(board.runs[task.run_id], task.asset_key)
+                except (Error, LookupError):  # nothing but the order of tasks depends on it
+                    weight = ORDINARY
+                self.weight_of[kind_of(task)] = weight
+
+    def forget_unanswered(self) -> None:
+        """What was sent long ago, and still is not seen to be, may go again, by the same name.
+
+        It was sent ahead of a commit that went another way, and nobody heard its reports.
+        """
+        old = self._clock.monotonic() - self._timing.redeliver_after_s
+        self._attempts = {a: sent for a, sent in self._attempts.items() if sent.at > old}
+
+    # -- the queue -----------------------------------------------------------------------
+
+    def send(
+        self, board: Board, task_of: TaskOf, sending: Sequence[Enqueue]
+    ) -> tuple[list[TaskFinished], list[DispatchEnqueued]]:
+        """Enqueue attempts; what is to be reported: tasks that never can be sent, and those
+        that the queue has."""
+        messages: list[Message] = []
+        sent: list[DispatchEnqueued] = []
+        failed: list[TaskFinished] = []
+        now = self._clock.monotonic()
+        ttl = timedelta(seconds=self._timing.envelope_s)
+        versions = CommittedVersions(self._core.manifests, self._core.files)
+        weights = dict(self.flight(board).weights)
+        for action in sending:
+            run = board.runs.get(action.run_id)
+            task = task_of(action.run_id, action.task_id)
+            if run is None or task is None or task.attempt_id != action.attempt_id:
+                continue
+            if not self._has_room(board, task, weights):
+                continue
+            request = self._request(run, task, task_of, action.redelivery, versions)
+            if isinstance(request, TaskFinished):
+                failed.append(request)
+                self._attempts[task.attempt_id] = SentAttempt(task.run_id, task.task_id, now)
+            if not isinstance(request, TaskRequest):
+                continue
+            resources = self.weight_of[kind_of(task)] = weight_of(request)
+            if not self._has_room(board, task, weights):  # the first of its kind tells its weight
+                continue
+            if resources != ORDINARY:
+                weights[task.run_id, task.task_id] = resources
+            name = message_name(task, action.redelivery)
+            weight = Weight(resources.cpu, resources.memory_mib)
+            messages.append(Message(name, self._signer.seal(request, ttl), task.priority, weight))
+            sent.append(
+                DispatchEnqueued(
+                    run_id=action.run_id,
+                    task_id=action.task_id,
+                    attempt_id=action.attempt_id,
+                    redelivery=action.redelivery,
+                    queue_name=name,
+                )
+            )
+        if not messages or not self._put(messages):
+            return failed, []
+        self._attempts |= {e.attempt_id: SentAttempt(e.run_id, e.task_id, now) for e in sent}
+        return failed, sent
+
+    def _has_room(self, board: Board, task: TaskRow, weights: Mapping[TaskKey, Resources]) -> bool:
+        """Whether a task may go, by what is known of its weight. One that goes again may."""
+        if (task.run_id, task.task_id) in board.in_flight:
+            return True
+        weight = self.weight_of.get(kind_of(task), ORDINARY)
+        return self.window.has_room(weight, task.tenant, board, weights)
+
+    def _put(self, messages: Sequence[Message]) -> bool:
+        """Whether the queue has them."""
+        if self.error is not None:
+            return False
+        try:
+            self._queue.put(messages)
+        except Error as error:
+            self.error = error
+            return False
+        return True
+
+    def _request(
+        self,
+        run: RunRow,
+        task: TaskRow,
+        task_of: TaskOf,
+        redelivery: int,
+        versions: CommittedVersions,
+    ) -> TaskRequest | TaskFinished | None:
+        """What a worker gets; None if it cannot be built now. If it never can, the task fails."""
+        unsent = self.unsent
+        if unsent.waits(task):
+            return None
+        may_pass = unsent.run_may_pass
+        try:
+            self._requests.load(run)
+            unsent.run_passed(task)
+            may_pass = unsent.task_may_pass
+            request = self._requests.build(run, task, task_of, redelivery, versions)
+        except (Error, LookupError) as error:
+            return None if may_pass(task, error) else _unsendable(task, error)
+        unsent.task_passed(task)
+        return request
+
+    def withdraw(self, tasks: Sequence[TaskRow]) -> None:
+        """Take messages back, as best effort: who gets them will find that they came too late."""
+        try:
+            self._queue.withdraw([message_name(task, task.redelivery) for task in tasks])
+        except Error as error:
+            log.warning("could not remove messages from the queue: %s", error)
+
+    def gone(self, tasks: Sequence[TaskRow]) -> set[str]:
+        """Attempts among these that the queue does not have."""
+        if not tasks:
+            return set()
+        names = {message_name(task, task.redelivery): task.attempt_id for task in tasks}
+        try:
+            held = self._queue.held(names.keys())
+        except Error as error:  # nothing is gone because we cannot look
+            self.error = error
+            return set()
+        return {attempt for name, attempt in names.items() if name not in held}
+
+
+def message_name(task: TaskRow, redelivery: int) -> str:
+    return dispatch_name(task.run_id, task.task_id, task.attempt, redelivery=redelivery)
+
+
+def _is_awaited(task: TaskRow | None, attempt_id: str) -> bool:
+    """Whether the board has yet to show that an attempt was sent."""
+    if task is None:
+        return False
+    if task.state == TaskState.READY:
+        return task.attempt_id == attempt_id
+    if task.state == TaskState.RETRY_WAIT:
+        return task.attempt_id != attempt_id
+    return task.state in (TaskState.PLANNED, TaskState.BLOCKED)
+
+
+def _unsendable(task: TaskRow, error: Exception) -> TaskFinished:
+    """A task that cannot even be described to a worker has failed."""
+    log.error("%s %s cannot be enqueued: %s", task.asset_key, task.partition_key, error)
+    return TaskFinished(
+        result=TaskResult(
+            run_id=task.run_id,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            attempt_id=task.attempt_id,
+            outcome="failed",
+            worker_id="",
+            error=ErrorInfo(
+                category="configuration",
+                code="configuration.unsendable",
+                message=f"the task could not be enqueued: {error}",
+                hint="its plan, its project manifest or an input is missing from the "
+                "store; start a new run",
+            ),
+        )
+    )

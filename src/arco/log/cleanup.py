@@ -1,0 +1,143 @@
+"""Cleaning up after a commit: the hint moves, and consumed batches are deleted.
+
+Both are best effort. A hint that stays behind costs the next reader some probes; a batch that
+stays is named by `pending_cleanup`, and later commits skip it and delete it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from arco.errors import Error
+from arco.log.head import Head, Manifests
+from arco.storage import paths
+from arco.storage.parallel import each
+from arco.storage.port import Store
+
+log = logging.getLogger(__name__)
+
+DELETES = 8
+"""Batches that are deleted at once beside the commits."""
+PATIENCE_S = 5.0
+"""How long a process that ends waits until the cleanup is done."""
+BACKLOG = 64
+"""Generations that may wait for their cleanup before a commit does it itself."""
+
+
+class Cleanup:
+    """Cleans up within the commit, or beside it on threads (`start`, `finish`)."""
+
+    def __init__(self, store: Store, manifests: Manifests) -> None:
+        self._store = store
+        self._manifests = manifests
+        self._thread: ThreadPoolExecutor | None = None
+        self._deleting: ThreadPoolExecutor | None = None
+        self._waiting = 0
+        self._under_way: set[str] = set()
+        """Objects that wait for their delete."""
+        self._ending = False
+        self._hinted = -1
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """From now on clean up on threads.
+
+        For a process that commits all the time: the cleanup does not count towards success.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="cleanup")
+            self._deleting = ThreadPoolExecutor(DELETES, thread_name_prefix="delete")
+
+    def finish(self, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until everything is cleaned up, and go on without the threads.
+
+        Not for long: what stays behind, another commit cleans up.
+        """
+        thread, deleting = self._thread, self._deleting
+        self._thread = None
+        if thread is not None and deleting is not None:
+            ends = time.monotonic() + timeout_s
+            wait([thread.submit(lambda: None)], timeout_s)
+            thread.shutdown(wait=False)
+            while self._under_way and time.monotonic() < ends:
+                time.sleep(0.005)
+            self._ending = True  # what is queued still returns at once
+            deleting.shutdown(wait=False)
+            self._deleting, self._ending = None, False
+
+    def after(self, created: Head, *, hint: bool) -> None:
+        """Clean up after a generation; `hint`: whether the hint may point at it."""
+        thread = self._thread
+        if thread is None or self._waiting >= BACKLOG:
+            self._clean(created, hint=hint)
+            return
+        with self._lock:
+            self._waiting += 1
+        thread.submit(self._clean_on_thread, created, hint=hint)
+
+    def _clean_on_thread(self, created: Head, *, hint: bool) -> None:
+        with self._lock:
+            self._waiting -= 1
+            newest = self._waiting == 0
+        try:
+            self._clean(created, hint=hint and newest)
+        except Exception:
+            log.exception("the cleanup after generation %d failed", created.generation)
+
+    def _clean(self, created: Head, *, hint: bool) -> None:
+        if hint:
+            try:
+                self._write_hint(created)
+            except Error as error:
+                log.warning(
+                    "the hint was not updated to generation %d: %s", created.generation, error
+                )
+        root = created.manifest
+        if root.kind != "events":
+            return  # what is left to delete is passed on to the next commit of events
+        batches = map(paths.inbox, root.consumed + root.pending_cleanup)
+        deleting = self._deleting
+        if deleting is None:
+            delete_quietly(self._store, batches)
+            return
+        # Not by the store's own threads: those belong to the commits.
+        for path in batches:
+            with self._lock:
+                if path in self._under_way:
+                    continue  # a commit after its own names what it has not seen gone
+                self._under_way.add(path)
+            deleting.submit(self._delete, path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            if not self._ending:
+                delete_quietly(self._store, [path])
+        finally:
+            with self._lock:
+                self._under_way.discard(path)
+
+    def _write_hint(self, created: Head) -> None:
+        """Without reading it first, once this process has: that it goes back harms nobody."""
+        if self._hinted < 0:
+            self._manifests.write_hint(created)
+        elif created.generation > self._hinted:
+            self._manifests.put_hint(created)
+        self._hinted = max(self._hinted, created.generation)
+
+
+def delete_quietly(store: Store, doomed: Iterable[str]) -> int:
+    """Delete what can be deleted; one failure never stops the rest. Returns the failures."""
+
+    def delete(path: str) -> int:
+        try:
+            store.delete(path)
+            return 0
+        except Error as error:
+            log.warning("could not delete %s: %s", path, error)
+            return 1
+
+    return sum(each(store, delete, doomed))

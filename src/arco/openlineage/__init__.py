@@ -1,0 +1,1 @@
+"""Runs as OpenLineage events, which other catalogs understand."""

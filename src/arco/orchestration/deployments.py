@@ -1,0 +1,488 @@
+"""The fold of deployments: which manifest of each project holds, and who is who in it.
+
+All projects of a workspace are folded under one key: a deployment is decided against what
+the other projects have, and nothing comes in between.
+
+A large deployment is in the log as
+
+    DeploymentPart, DeploymentPart, ...    each kept as a row, without effect
+    DeploymentCreated                      decides: are all parts there, is every name free?
+    DeploymentInstalled                    the rows of all assets change, and parts are forgotten
+
+The last two are one batch, so one commit shows both. The command decides by the keys and ids
+beside the parts, and changes little: whoever checks it beforehand does not pay for the whole.
+Parts may come twice, in any order, or not at all: those of a deployment that never was, or
+that lost a race, go with the next one of the project that takes effect, or after a day. A
+small deployment is one command that has its assets in it.
+
+A namespace belongs to the project that first deployed an asset in it, for as long as that has
+an active one there. Then whoever deploys into it next takes it, and what is left of its assets.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from arco.catalog.events import AssetDeclared, AssetLeft, AssetMoved, AssetReturned, Column
+from arco.errors import Invalid
+from arco.log.envelope import Payload
+from arco.orchestration.events import (
+    DeployedAsset,
+    DeploymentCreated,
+    DeploymentInstalled,
+    DeploymentPart,
+)
+from arco.orchestration.tables import (
+    DEPLOYED_ASSETS,
+    DEPLOYMENT_PARTS,
+    DEPLOYMENTS,
+    LAST_DEPLOYMENT,
+    PROJECT_NAMESPACES,
+    PROJECTS,
+    DeployedAssetRow,
+    DeploymentPartRow,
+    DeploymentRow,
+    LastDeploymentRow,
+    ProjectNamespaceRow,
+    ProjectRow,
+)
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
+from arco.state.system import applied, refused
+
+ABANDONED = timedelta(days=1)
+"""Parts of a deployment that has not been created by then are forgotten."""
+NEWEST = "newest"
+
+replace = msgspec.structs.replace
+_assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
+
+
+def namespace_of(key: str) -> str:
+    return key.partition(".")[0]
+
+
+# -- parts --------------------------------------------------------------------------------
+
+
+def _keep_part(rows: Rows, fact: Fact, e: DeploymentPart) -> Iterator[Change]:
+    if e.parent != _current(rows, e.project):
+        return
+    if rows.get(DEPLOYMENT_PARTS, e.project, e.deployment_id, e.number) is not None:
+        return
+    _check_part(e)
+    if e.number == 0:
+        for part in rows.scan(DEPLOYMENT_PARTS, e.project):
+            if part.received_at < fact.received_at - ABANDONED:
+                yield _forget(part)
+    yield Put(
+        DEPLOYMENT_PARTS,
+        DeploymentPartRow(
+            project=e.project,
+            deployment_id=e.deployment_id,
+            number=e.number,
+            asset_keys=list(e.asset_keys),
+            asset_ids=list(e.asset_ids),
+            renamed_from=list(e.renamed_from),
+            removed=list(e.removed),
+            reads=list(e.reads),
+            packed=e.packed,
+            received_at=fact.received_at,
+        ),
+    )
+
+
+def _check_part(e: DeploymentPart) -> None:
+    """Raise Invalid for what could not be installed: a part that raises here is as good as missing.
+
+    Later it would be too late to refuse the command.
+    """
+    named = [asset for asset in unpacked(e.packed) if not asset.continued]
+    described = list(zip(e.asset_keys, e.asset_ids, e.renamed_from, strict=True))
+    if [(asset.key, asset.asset_id, asset.renamed_from) for asset in named] != described:
+        raise Invalid(f"part {e.number} of deployment {e.deployment_id} has other assets in it")
+
+
+def _forget(part: DeploymentPartRow) -> Delete:
+    return Delete(DEPLOYMENT_PARTS, (part.project, part.deployment_id, part.number))
+
+
+def _parts(rows: Rows, project: str, deployment_id: str) -> list[DeploymentPartRow]:
+    parts = rows.scan(DEPLOYMENT_PARTS, project)
+    return [part for part in parts if part.deployment_id == deployment_id]
+
+
+def packed(assets: Sequence[DeployedAsset]) -> str:
+    return base64.b64encode(zlib.compress(msgspec.json.encode(assets), 3)).decode()
+
+
+def unpacked(text: str) -> tuple[DeployedAsset, ...]:
+    if not text:
+        return ()
+    return _assets.decode(zlib.decompress(base64.b64decode(text)))
+
+
+def joined(assets: Iterable[DeployedAsset]) -> Iterator[DeployedAsset]:
+    """Assets whose columns are in several pieces, in one."""
+    asset: DeployedAsset | None = None
+    more: list[DeployedAsset] = []
+
+    def whole(first: DeployedAsset) -> DeployedAsset:
+        pieces = [first, *more]
+        columns = tuple([column for piece in pieces for column in piece.columns])
+        return replace(first, columns=columns) if more else first
+
+    for piece in assets:
+        if piece.continued:
+            more.append(piece)
+            continue
+        if asset is not None:
+            yield whole(asset)
+        asset, more = piece, []
+    if asset is not None:
+        yield whole(asset)
+
+
+# -- the decision -------------------------------------------------------------------------
+
+
+class _Named(NamedTuple):
+    """What is decided of an asset: who it is, and what it is called."""
+
+    key: str
+    asset_id: str
+    renamed_from: str
+
+
+class _Refusal(NamedTuple):
+    code: str
+    message: str
+
+
+def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
+    project = rows.get(PROJECTS, e.project)
+    parts = _parts(rows, e.project, e.deployment_id) if e.parts else []
+    named = [_Named(asset.key, asset.asset_id, asset.renamed_from) for asset in e.assets]
+    for part in parts:
+        named += map(_Named, part.asset_keys, part.asset_ids, part.renamed_from)
+    removed = _removed(rows, e, parts)
+    refusal = (
+        _moved(rows, e)
+        or _incomplete(e, parts)
+        or _clash(rows, e, named)
+        or _taken_namespace(rows, e, named)
+        or _miscounted(rows, e, named, removed)
+    )
+    if refusal is not None:
+        yield refused(fact, *refusal)
+        return
+    number = 1 if project is None else project.number + 1
+    reads = [*e.reads, *(key for part in parts for key in part.reads)]
+    total = len(e.assets) if e.total is None else e.total
+    yield Put(DEPLOYMENTS, _deployment(fact, e, number, total))
+    yield Put(PROJECTS, ProjectRow(e.project, e.deployment_id, number, reads))
+    yield Put(LAST_DEPLOYMENT, LastDeploymentRow(NEWEST, e.deployment_id))
+    if not parts:
+        yield from _install(rows, e, e.assets, removed)
+    yield applied(fact)
+
+
+def _current(rows: Rows, project: str) -> str:
+    row = rows.get(PROJECTS, project)
+    return "" if row is None else row.deployment_id
+
+
+def _removed(rows: Rows, e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> list[str]:
+    """The keys that leave. Version 1 does not say them: they are what is not named any more."""
+    if e.total is not None:
+        return [*e.removed, *(key for part in parts for key in part.removed)]
+    before = [_Moves(rows, e.project).before(asset) for asset in e.assets]
+    kept = {asset.key for asset in e.assets} | {row.asset_key for row in before if row is not None}
+    deployed = rows.scan(DEPLOYED_ASSETS, e.project)
+    return [row.asset_key for row in deployed if row.active and row.asset_key not in kept]
+
+
+def _moved(rows: Rows, e: DeploymentCreated) -> _Refusal | None:
+    current = _current(rows, e.project)
+    newest = rows.get(LAST_DEPLOYMENT, NEWEST)
+    if e.parent != current:
+        return _Refusal(
+            "deployment_moved", f"deployment {current} was created in the meantime; deploy again"
+        )
+    if e.based_on and newest is not None and newest.deployment_id != e.based_on:
+        return _Refusal(
+            "deployment_moved",
+            f"deployment {newest.deployment_id} of another project was created in "
+            "the meantime; deploy again",
+        )
+    return None
+
+
+def _incomplete(e: DeploymentCreated, parts: Sequence[DeploymentPartRow]) -> _Refusal | None:
+    if [part.number for part in parts] == list(range(e.parts)):
+        return None
+    return _Refusal(
+        "deployment_incomplete", f"{len(parts)} of {e.parts} parts are in the log; deploy again"
+    )
+
+
+def _clash(rows: Rows, e: DeploymentCreated, named: Sequence[_Named]) -> _Refusal | None:
+    """Two assets with one key, or with one id: data of one would be taken for the other's."""
+    leaving = {asset.renamed_from for asset in named}
+    seen: dict[str, str] = {}
+    for asset in named:
+        row = rows.get(DEPLOYED_ASSETS, e.project, asset.key)
+        if (
+            row is not None
+            and row.active
+            and row.asset_id != asset.asset_id
+            and asset.key not in leaving
+        ):
+            return _Refusal("asset_id_changed", f"{asset.key} already has another id")
+        other = seen.setdefault(asset.asset_id, asset.key)
+        if other != asset.key:
+            return _Refusal(
+                "asset_id_taken",
+                f"{other} and {asset.key} have the same id; rename in one deployment, "
+                "and reuse the old name in the next",
+            )
+    return None
+
+
+def _taken_namespace(rows: Rows, e: DeploymentCreated, named: Iterable[_Named]) -> _Refusal | None:
+    for namespace in dict.fromkeys(namespace_of(asset.key) for asset in named):
+        owner = rows.get(PROJECT_NAMESPACES, namespace)
+        if owner is not None and owner.project != e.project and owner.assets:
+            return _Refusal("namespace_taken", taken(owner))
+    return None
+
+
+def taken(owner: ProjectNamespaceRow) -> str:
+    return f"the namespace {owner.namespace} belongs to the project {owner.project}"
+
+
+def _miscounted(
+    rows: Rows, e: DeploymentCreated, named: Sequence[_Named], removed: Sequence[str]
+) -> _Refusal | None:
+    """Whether the project would not have as many assets as its manifest."""
+    if e.total is None:
+        return None
+    parent = rows.get(DEPLOYMENTS, e.project, e.parent)
+    active = 0 if parent is None else parent.assets
+    moves = _Moves(rows, e.project)
+    new = sum(not _is_active(moves.before(asset), e.project) for asset in named)
+    after = active + new - len(removed)
+    if after == e.total:
+        return None
+    return _Refusal("deployment_incomplete", f"it has {e.total} assets, and {after} are described")
+
+
+def _is_active(row: DeployedAssetRow | None, project: str) -> bool:
+    return row is not None and row.active and row.project == project
+
+
+def _deployment(fact: Fact, e: DeploymentCreated, number: int, total: int) -> DeploymentRow:
+    return DeploymentRow(
+        project=e.project,
+        deployment_id=e.deployment_id,
+        number=number,
+        manifest=e.manifest,
+        artifact=e.artifact,
+        assets=total,
+        schedules=e.schedules,
+        sensors=e.sensors,
+        message=e.message,
+        rollback_of=e.rollback_of,
+        created_at=fact.received_at,
+        created_by=fact.actor,
+    )
+
+
+# -- taking effect ------------------------------------------------------------------------
+
+
+class _Moves:
+    """Rows of deployed assets, wherever they are before a deployment of `project`."""
+
+    def __init__(self, rows: Rows, project: str) -> None:
+        self._rows = rows
+        self._project = project
+
+    def before(self, asset: _Named | DeployedAsset) -> DeployedAssetRow | None:
+        """The row that an asset has, under this name or the one that it leaves."""
+        for key in (asset.renamed_from, asset.key):
+            row = self._row(key) if key else None
+            if row is not None and row.asset_id == asset.asset_id:
+                return row
+        return None
+
+    def _row(self, key: str) -> DeployedAssetRow | None:
+        """Its own, or one that another project has left behind."""
+        own = self._rows.get(DEPLOYED_ASSETS, self._project, key)
+        if own is not None:
+            return own
+        owner = self._rows.get(PROJECT_NAMESPACES, namespace_of(key))
+        if owner is None or owner.project == self._project:
+            return None
+        row = self._rows.get(DEPLOYED_ASSETS, owner.project, key)
+        return None if row is None or row.active else row
+
+
+def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[Change]:
+    parts = _parts(rows, e.project, e.deployment_id)
+    if not parts or _current(rows, e.project) != e.deployment_id:
+        return
+    pieces = (asset for part in parts for asset in unpacked(part.packed))
+    removed = [key for part in parts for key in part.removed]
+    yield from _install(rows, e, list(joined(pieces)), removed)
+
+
+def _install(
+    rows: Rows,
+    e: DeploymentCreated | DeploymentInstalled,
+    assets: Sequence[DeployedAsset],
+    removed: Sequence[str],
+) -> Iterator[Change]:
+    """Names are given up before any is taken: one asset may take what another leaves."""
+    moves = _Moves(rows, e.project)
+    before = {asset.key: moves.before(asset) for asset in assets}
+    held = [rows.get(DEPLOYED_ASSETS, e.project, key) for key in removed]
+    gone = [row for row in held if row is not None and row.active]
+    yield from _give_up(e.project, before)
+    yield from _take_namespaces(rows, e.project, before, gone)
+    for asset in assets:
+        old = before[asset.key]
+        yield Put(DEPLOYED_ASSETS, _deployed(e.project, asset, old, e.deployment_id))
+        yield from _tell(e, asset, old)
+    for row in gone:
+        yield Put(DEPLOYED_ASSETS, replace(row, active=False, deployment_id=e.parent))
+        yield Emit(AssetLeft(asset_id=row.asset_id))
+    for part in rows.scan(DEPLOYMENT_PARTS, e.project):
+        yield _forget(part)
+
+
+def _give_up(project: str, before: Mapping[str, DeployedAssetRow | None]) -> Iterator[Change]:
+    for key, old in before.items():
+        if old is None:
+            continue
+        if (old.project, old.asset_key) != (project, key):
+            yield Delete(DEPLOYED_ASSETS, (old.project, old.asset_key))
+        if old.asset_key != key:
+            namespace, _, name = old.asset_key.partition(".")
+            yield Emit(AssetMoved(asset_id=old.asset_id, namespace=namespace, name=name))
+
+
+def _take_namespaces(
+    rows: Rows,
+    project: str,
+    before: Mapping[str, DeployedAssetRow | None],
+    gone: Iterable[DeployedAssetRow],
+) -> Iterator[Change]:
+    """Count the active assets of each namespace, and take those that nobody has any more."""
+    counts = Counter(map(namespace_of, before))
+    olds = [old for old in before.values() if old is not None and _is_active(old, project)]
+    counts.subtract(namespace_of(row.asset_key) for row in (*olds, *gone))
+    for namespace, change in counts.items():
+        owner = rows.get(PROJECT_NAMESPACES, namespace)
+        if owner is not None and owner.project != project:
+            yield from _take_over(rows, owner, project, before)
+            owner = None
+        active = change if owner is None else owner.assets + change
+        yield Put(PROJECT_NAMESPACES, ProjectNamespaceRow(namespace, project, active))
+
+
+def _take_over(
+    rows: Rows,
+    owner: ProjectNamespaceRow,
+    project: str,
+    before: Mapping[str, DeployedAssetRow | None],
+) -> Iterator[Change]:
+    """What another project has left in a namespace, and this deployment does not name."""
+    for row in rows.scan(DEPLOYED_ASSETS, owner.project):
+        if namespace_of(row.asset_key) == owner.namespace:
+            yield Delete(DEPLOYED_ASSETS, (row.project, row.asset_key))
+            if row.asset_key not in before:
+                yield Put(DEPLOYED_ASSETS, replace(row, project=project))
+
+
+def _deployed(
+    project: str, asset: DeployedAsset, old: DeployedAssetRow | None, deployment_id: str
+) -> DeployedAssetRow:
+    before = () if old is None else (*old.previous_keys, old.asset_key)
+    previous = [key for key in dict.fromkeys(before) if key != asset.key]
+    return DeployedAssetRow(
+        project=project,
+        asset_key=asset.key,
+        asset_id=asset.asset_id,
+        transform=asset.transform,
+        definition=asset.definition,
+        deployment_id=deployment_id,
+        active=True,
+        previous_keys=previous,
+    )
+
+
+def _tell(
+    e: DeploymentCreated | DeploymentInstalled, asset: DeployedAsset, old: DeployedAssetRow | None
+) -> Iterator[Change]:
+    """What the catalog is told: all that code says, or only that the asset is back."""
+    same = old is not None and (old.asset_key, old.definition) == (asset.key, asset.definition)
+    is_slim = isinstance(e, DeploymentCreated) and e.total is None  # of what is as it was
+    if same and is_slim and not _is_active(old, e.project):
+        yield Emit(AssetReturned(asset_id=asset.asset_id, project=e.project))
+    elif not same or not _is_active(old, e.project):
+        yield Emit(_declared(e.project, asset))
+
+
+def _declared(project: str, asset: DeployedAsset) -> AssetDeclared:
+    namespace, _, name = asset.key.partition(".")
+    return AssetDeclared(
+        asset_id=asset.asset_id,
+        namespace=namespace,
+        name=name,
+        description=asset.description,
+        owners=asset.owners,
+        tags=asset.tags,
+        columns=tuple(
+            [
+                Column(
+                    name=column.name,
+                    type=column.type,
+                    nullable=column.nullable,
+                    description=column.description,
+                    pii=column.pii,
+                    sensitivity=column.sensitivity,
+                )
+                for column in asset.columns
+            ]
+        ),
+        project=project,
+    )
+
+
+def _one_key(fact: Fact, e: Payload) -> str:
+    return ""
+
+
+STAGE = Stage(
+    "deployments",
+    (
+        PROJECTS,
+        DEPLOYMENTS,
+        DEPLOYED_ASSETS,
+        PROJECT_NAMESPACES,
+        DEPLOYMENT_PARTS,
+        LAST_DEPLOYMENT,
+    ),
+    (
+        On(DeploymentPart, _one_key, _keep_part),
+        On(DeploymentCreated, _one_key, _create),
+        On(DeploymentInstalled, _one_key, _install_parts),
+    ),
+)

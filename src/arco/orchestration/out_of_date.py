@@ -1,0 +1,41 @@
+"""What a new version of an asset puts out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+from arco.orchestration.selection import Graph, evaluate
+from servo.contract.manifest import Asset, Identity, Manifest
+
+
+class OutOfDate(NamedTuple):
+    same_partition: tuple[str, ...] = ()
+    """Assets below, in the partition of the same key alone."""
+    other_partitions: tuple[str, ...] = ()
+
+
+def out_of_date(manifest: Manifest, asset_key: str) -> OutOfDate:
+    """All that is deployed below an asset."""
+    assets = {asset.key: asset for asset in manifest.assets}
+    if asset_key not in assets:
+        return OutOfDate()
+    below = evaluate(Graph(manifest), f"{asset_key}+")
+    same = set(below)
+    while odd := {key for key in same if not _follows(assets[key], assets[asset_key], below, same)}:
+        same -= odd
+    return OutOfDate(tuple(sorted(same - {asset_key})), tuple(sorted(below - same)))
+
+
+def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
+    """Whether a partition of `top` reaches the partition of the same key, and no other."""
+    if asset.key == top.key:
+        return True
+    if [each.name for each in asset.partitions] != [each.name for each in top.partitions]:
+        return False
+    return all(
+        given.asset in same
+        and all(isinstance(m, Identity) for m in (given.mapping, *given.dimensions.values()))
+        for given in asset.inputs
+        if given.asset in below
+    )

@@ -1,0 +1,102 @@
+"""Sorted runs: finding rows in, and merging, record batches in file order."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.state.arrow_columns import values_of
+from arco.state.table import Key
+
+
+def lower_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int) -> int:
+    """The first index in low..high whose leading columns are not below `key`."""
+    if len(columns) == 1:
+        return bisect.bisect_left(columns[0], key[0], low, high)
+    while low < high:
+        middle = (low + high) // 2
+        if tuple([column[middle] for column in columns]) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def upper_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int) -> int:
+    """The first index in low..high whose leading columns are above `key`."""
+    while low < high:
+        middle = (low + high) // 2
+        if tuple([column[middle] for column in columns]) <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
+    """The rows of one bucket, without copying."""
+    buckets = [values_of(batch.column("_bucket"))]
+    start = lower_bound(buckets, (bucket,), 0, batch.num_rows)
+    end = lower_bound(buckets, (bucket + 1,), start, batch.num_rows)
+    return batch.slice(start, end - start)
+
+
+def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
+    """The index of a key in a slice of one bucket, or -1."""
+    columns = [values_of(batch.column(c)) for c in key_columns]
+    at = lower_bound(columns, key, 0, batch.num_rows)
+    if at < batch.num_rows and tuple([column[at] for column in columns]) == key:
+        return at
+    return -1
+
+
+def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key) -> tuple[int, int]:
+    """The rows of a slice of one bucket whose key starts with `prefix`."""
+    columns = [values_of(batch.column(c)) for c in key_columns[: len(prefix)]]
+    start = lower_bound(columns, prefix, 0, batch.num_rows)
+    return start, upper_bound(columns, prefix, start, batch.num_rows)
+
+
+def latest(
+    tables: Sequence[pa.Table | pa.RecordBatch],
+    key_columns: Sequence[str],
+    *,
+    keep_deleted: bool,
+) -> pa.Table:
+    """For each key the row with the greatest version, in file order."""
+    parts = [pa.Table.from_batches([t]) if isinstance(t, pa.RecordBatch) else t for t in tables]
+    merged = pa.concat_tables(parts, promote_options="default")
+    if len(parts) == 1:
+        kept = merged if keep_deleted else merged.filter(pc.invert(merged.column("_deleted")))
+        return kept.combine_chunks()
+    # Rows are copied once, when it is known which of them stay.
+    return merged.take(_newest(merged, key_columns, keep_deleted)).combine_chunks()
+
+
+def _newest(merged: pa.Table, key_columns: Sequence[str], keep_deleted: bool) -> pa.Array:
+    """Where the rows are that stay, in file order."""
+    order: list[tuple[str, Any]] = [("_bucket", "ascending")]
+    order += [(c, "ascending") for c in key_columns]
+    indices = pc.sort_indices(merged, sort_keys=[*order, ("row_version", "descending")])
+    if len(indices) == 0:
+        return indices
+    same = None
+    for name in key_columns:
+        column = one_chunk(merged.column(name).take(indices))
+        equal = pc.equal(column.slice(1), column.slice(0, len(column) - 1))
+        same = equal if same is None else pc.and_(same, equal)
+    stays = pa.concat_arrays([pa.array([True]), one_chunk(pc.invert(same))])
+    if not keep_deleted:
+        deleted = one_chunk(merged.column("_deleted").take(indices))
+        stays = pc.and_(stays, pc.invert(deleted))
+    return indices.filter(stays)
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,0 +1,108 @@
+"""What a worker has for tasks, and how much of it each task takes.
+
+A task weighs some slots and some memory. A worker takes what fits into what is free. What
+is larger than the worker is left to others; a worker that is the only one of its queue
+takes it alone.
+
+So that small tasks do not keep a large one waiting for ever: others may pass a message
+that does not fit for `PASS_S`. After that the worker takes nothing but this message, until
+it fits or is gone from the queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Container
+from typing import NamedTuple
+
+from arco.clock import Clock
+from arco.transport.queues.port import Weight
+
+PASS_S = 10.0
+"""How long smaller tasks may pass a task that waits for room."""
+
+
+class Reserved(NamedTuple):
+    slots: int
+    memory_mib: int
+
+
+class Capacity:
+    """The slots and the memory of one worker. Its threads share it."""
+
+    def __init__(
+        self,
+        slots: int,
+        clock: Clock,
+        *,
+        memory_mib: int = 0,
+        alone: bool = False,
+        pass_s: float = PASS_S,
+    ) -> None:
+        """`memory_mib` 0: memory is not counted. `alone`: no other worker has this queue."""
+        self.slots = slots
+        self.memory_mib = memory_mib
+        self._clock = clock
+        self._alone = alone
+        self._pass_s = pass_s
+        self._changed = threading.Condition()
+        self._taken = Reserved(0, 0)
+        self._passed_since: dict[str, float] = {}
+        """By message that did not fit: since when it has waited for room."""
+
+    @property
+    def taken(self) -> Reserved:
+        return self._taken
+
+    def holds(self, weight: Weight) -> bool:
+        """Whether a task of this weight could run here, if nothing else did."""
+        memory = not self.memory_mib or weight.memory_mib <= self.memory_mib
+        return self._alone or (weight.slots <= self.slots and memory)
+
+    def reserve(self, name: str, weight: Weight) -> bool:
+        with self._changed:
+            if not self.holds(weight):
+                return False
+            if self._awaited() not in ("", name):
+                return False
+            after = self._with(self._bounded(weight), 1)
+            memory = not self.memory_mib or after.memory_mib <= self.memory_mib
+            if after.slots > self.slots or not memory:
+                self._passed_since.setdefault(name, self._clock.monotonic())
+                return False
+            self._taken = after
+            self._passed_since.pop(name, None)
+            return True
+
+    def release(self, weight: Weight) -> None:
+        with self._changed:
+            self._taken = self._with(self._bounded(weight), -1)
+            self._changed.notify_all()
+
+    def keep(self, names: Container[str]) -> None:
+        with self._changed:
+            since = self._passed_since
+            self._passed_since = {name: at for name, at in since.items() if name in names}
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Whether a slot is free by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._taken.slots < self.slots, timeout_s)
+
+    def _awaited(self) -> str:
+        """The message that has waited for room for so long that none may pass it any more."""
+        if not self._passed_since:
+            return ""
+        name, since = min(self._passed_since.items(), key=lambda item: item[1])
+        return name if self._clock.monotonic() - since >= self._pass_s else ""
+
+    def _bounded(self, weight: Weight) -> Weight:
+        """As much of a weight as there is: a task that is larger has all of it."""
+        memory_mib = min(weight.memory_mib, self.memory_mib) if self.memory_mib else 0
+        return Weight(min(weight.slots, self.slots), memory_mib)
+
+    def _with(self, weight: Weight, sign: int) -> Reserved:
+        return Reserved(
+            self._taken.slots + sign * weight.slots,
+            self._taken.memory_mib + sign * weight.memory_mib,
+        )

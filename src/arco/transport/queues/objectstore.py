@@ -1,0 +1,522 @@
+"""A queue made of objects: any machine that reaches the bucket can be a worker.
+
+    queue/claims/{rank}-{name}.{n}.json    who has delivery n of it; created only if absent
+    queue/ready/{rank}-{name}.json         a message; `rank` makes urgent ones list first
+
+The names of messages that take more than one slot, or memory, end in their weight, as in
+`{rank}-{name}.c4m2048.json`: a worker knows it before it claims them.
+
+The claim with the greatest number is the one that counts.
+
+- *put* creates the message. One that is there already is the same message.
+- *take* lists both folders in one go, claims first, and claims a message that has no
+  claim by creating delivery 1. Who comes second is told AlreadyExists and looks further.
+  Older messages go first, by whole seconds: what waits is overtaken by little. Workers go
+  through messages of one second in different orders, so that they rarely meet.
+  Who keeps finding messages taken lists again: that drops all that others have.
+- After the claim comes the message's body. A worker that finds none came after *done*,
+  which deletes the message first and its claims then, and removes its claim again.
+- *renew* overwrites the claim. A listing shows that by its time, or by its size, which
+  changes too: some stores' times are whole seconds.
+- *release* overwrites the claim with nothing: an empty claim has ended, and was not lost.
+- A claim that was not seen to change for `claim_s`, by the monotonic clock of whoever
+  looks, has ended too: clocks that differ do no harm. Delivery n + 1 may be created, by
+  one of those who try. That goes for a worker's own claims as well: it may have lost sight
+  of one, as after a take whose outcome it never learned.
+
+Claims are deleted only once their message is gone: otherwise a worker who lists nothing
+and a worker who lists claim 2 could both have the message. So a worker that slept past
+the end of its claim does no harm, whatever it does next:
+
+- It renews or releases: somebody's greater number counts. If the message is gone, the
+  claim comes back alone. Such claims, and those that crashes leave, are deleted by
+  whoever sees them unchanged, and without their message, for `claim_s`.
+- It says done: the message goes, although another may be busy with it. That is right,
+  since results are in the log before anybody says done; the other's will be the second.
+
+Nothing here is needed for correctness: two who work on one attempt commit one output. What
+can still happen is that both do, where a name is put again after it was done, at the very
+moment when claims of the first time are being deleted.
+
+Slot threads share one queue. Its lock is never held during a call of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from arco.clock import Clock
+from arco.errors import AlreadyExists, Error, NotFound, Unavailable
+from arco.storage import paths
+from arco.storage.parallel import each
+from arco.storage.port import Mode, ObjectMeta, Store
+from arco.transport.queues.port import NAME, Admission, Delivery, Message, Weight
+
+A = TypeVar("A")
+
+READY = f"{paths.QUEUE}ready/"
+CLAIMS = f"{paths.QUEUE}claims/"
+LOOK_AHEAD = 1_000
+"""How many messages to claim one listing takes in."""
+MISSES = 2
+"""After so many messages in a row that others had, what was listed is too old."""
+LISTINGS = 8
+"""How often one look for messages may list again because of that."""
+
+_FILE = rf"((?!0000)[0-9]{{4}}-{NAME}(?:\.c[0-9]+m[0-9]+)?)"
+_MESSAGE = re.compile(rf"{READY}{_FILE}\.json")
+_CLAIM = re.compile(rf"{CLAIMS}{_FILE}\.([0-9]{{6}})\.json")
+
+
+class Claim(msgspec.Struct, frozen=True):
+    worker: str
+    nonce: str
+
+
+class _Key(NamedTuple):
+    """Names one delivery of one message."""
+
+    file: str
+    number: int
+
+    @property
+    def message(self) -> str:
+        return f"{READY}{self.file}.json"
+
+    @property
+    def claim(self) -> str:
+        return f"{CLAIMS}{self.file}.{self.number:06d}.json"
+
+
+class _Candidate(NamedTuple):
+    """A delivery that may be claimed."""
+
+    key: _Key
+    lost: int
+    """How many claims of its message have ended by themselves."""
+
+
+class _ListedClaim(NamedTuple):
+    """The claim that counts for a message, as a listing showed it."""
+
+    number: int
+    modified: datetime
+    size: int
+    since: float
+    """By our monotonic clock: when it was first seen like that."""
+
+
+class _Own(NamedTuple):
+    """A claim of ours."""
+
+    body: bytes
+    renewed: int
+    since: float
+    """By our monotonic clock: it was certainly ours then."""
+
+
+class QueueListing(NamedTuple):
+    """The names of the messages in the queue, with their weights, and of those that somebody
+    has claimed."""
+
+    messages: Mapping[str, Weight]
+    claimed: frozenset[str]
+
+
+def contents(store: Store) -> QueueListing:
+    """What is in the queue, for people. A claim that has ended by its age counts as one."""
+    messages: dict[str, Weight] = {}
+    counting: dict[str, tuple[int, bool]] = {}
+    for meta in store.list(paths.QUEUE):
+        if claim := _CLAIM.fullmatch(meta.path):
+            name, number = _name(claim[1]), int(claim[2])
+            counting[name] = max(counting.get(name, (0, False)), (number, meta.size > 0))
+        elif message := _MESSAGE.fullmatch(meta.path):
+            messages[_name(message[1])] = _weight(message[1])
+    claimed = {name for name, (_, held) in counting.items() if held}
+    return QueueListing(messages, frozenset(claimed))
+
+
+class ObjectStoreQueue:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        worker: str,
+        ids: Callable[[], str],
+        *,
+        rng: random.Random | None = None,
+        claim_s: float = 60.0,
+        poll_s: float = 0.2,
+        max_poll_s: float = 1.0,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
+        self._ids = ids
+        self._rng = rng or random.Random()
+        self._claim_s = claim_s
+        self._poll_s = poll_s
+        self._max_poll_s = max_poll_s
+        self._lock = threading.Lock()
+        self._candidates: list[_Candidate] = []
+        """Messages that were listed and not tried yet; the next one is the last."""
+        self._seen: dict[str, _ListedClaim] = {}
+        """Claims, by the files of their messages."""
+        self._mine: dict[_Key, _Own] = {}
+        self._looking = False
+        self._looked_at = float("-inf")
+        self._fresh_until = float("-inf")
+        """Candidates are dropped then: something more urgent may have come in."""
+        self._pause_s = 0.0
+        """How long to wait from one listing to the next, while nothing is to be had."""
+        self._rest_s = 0.0
+        """The same while there is no room for what is listed."""
+        self._misses = 0
+
+    # -- the dispatcher's side -----------------------------------------------------------
+
+    def put(self, messages: Sequence[Message]) -> None:
+        self._all(self._put, messages)
+        self._look_soon()
+
+    def _put(self, message: Message) -> None:
+        # FRESH: a worker that sees it early does no harm. Whoever put it puts it again.
+        with contextlib.suppress(AlreadyExists):
+            self._store.put(_Key(_file(message), 0).message, message.body, Mode.FRESH)
+
+    def withdraw(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        requested = set(names)
+        by_name: dict[str, list[str]] = {}
+        for meta in self._store.list(paths.QUEUE):
+            match = _MESSAGE.fullmatch(meta.path) or _CLAIM.fullmatch(meta.path)
+            if match is not None and _name(match[1]) in requested:
+                by_name.setdefault(match[1], []).append(meta.path)
+        self._all(self._delete, [reversed(keys) for keys in by_name.values()])
+
+    def held(self, names: Collection[str]) -> set[str]:
+        listed = (_MESSAGE.fullmatch(meta.path) for meta in self._store.list(READY))
+        return set(names) & {_name(match[1]) for match in listed if match is not None}
+
+    # -- the worker's side ---------------------------------------------------------------
+
+    def take(
+        self, limit: int, timeout_s: float, admission: Admission | None = None
+    ) -> list[Delivery]:
+        deadline = self._clock.monotonic() + timeout_s
+        at_once = timeout_s <= 0
+        while True:
+            deliveries = self._take(limit, at_once=at_once, admission=admission)
+            left = deadline - self._clock.monotonic()
+            if deliveries or left < 0.001:  # a clock may not be able to sleep less
+                return deliveries
+            self._clock.sleep(min(self._poll_s, left))
+
+    def _take(self, limit: int, *, at_once: bool, admission: Admission | None) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        listings = refused = 0
+        try:
+            while len(deliveries) < limit:
+                candidate = self._next()
+                if candidate is not None:
+                    if not _reserved(admission, candidate):
+                        refused += 1
+                        continue
+                    delivery = self._claim_reserved(candidate, admission)
+                    self._note(missed=delivery is None)
+                    if delivery is not None:
+                        deliveries.append(delivery)
+                elif refused:
+                    self._rest()  # another listing would show the same
+                    break
+                elif listings < LISTINGS and self._look(
+                    at_once=at_once or listings > 0, admission=admission
+                ):
+                    listings += 1
+                else:
+                    break
+        except Error:
+            if not deliveries:
+                raise
+        return deliveries
+
+    def _claim_reserved(
+        self, candidate: _Candidate, admission: Admission | None
+    ) -> Delivery | None:
+        delivery: Delivery | None = None
+        try:
+            delivery = self._claim(candidate)
+        finally:
+            if delivery is None and admission is not None:
+                admission.release(_weight(candidate.key.file))
+        return delivery
+
+    def _rest(self) -> None:
+        """Wait with the next listing, longer each time until something is claimed."""
+        with self._lock:
+            self._looked_at = self._clock.monotonic()
+            self._rest_s = self._longer(self._rest_s)
+            self._pause_s = self._rest_s
+
+    def _next(self) -> _Candidate | None:
+        now = self._clock.monotonic()
+        with self._lock:
+            if now > self._fresh_until:
+                self._candidates.clear()
+            return self._candidates.pop() if self._candidates else None
+
+    def _note(self, *, missed: bool) -> None:
+        with self._lock:
+            self._misses = self._misses + 1 if missed else 0
+            if not missed:
+                self._rest_s = 0.0
+            if self._misses >= MISSES:
+                self._misses = 0
+                self._candidates.clear()
+
+    def _claim(self, candidate: _Candidate) -> Delivery | None:
+        key = candidate.key
+        nonce = self._ids()
+        body = msgspec.json.encode(Claim(self._worker, nonce))
+        since = self._clock.monotonic()
+        try:
+            # FRESH: after a power cut nobody works on it, claimed or not.
+            self._store.put(key.claim, body, Mode.FRESH)
+        except AlreadyExists:
+            # It may be ours: an earlier try, whose answer was lost.
+            if not self._is_ours(key, nonce):
+                return None
+        except Unavailable:
+            if not self._is_ours(key, nonce):
+                raise
+        try:
+            message = self._store.get(key.message).data
+        except NotFound:
+            with contextlib.suppress(Error):
+                self._store.delete(key.claim)  # it was done before we came
+            return None
+        except Error:
+            with contextlib.suppress(Error):
+                self._store.put(key.claim, b"", Mode.OVERWRITE)
+            raise
+        with self._lock:
+            self._mine[key] = _Own(body, 0, since)
+        named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
+        return Delivery(named, key.number, candidate.lost)
+
+    def _is_ours(self, key: _Key, nonce: str) -> bool:
+        """Whether a create without a clear answer took effect. If nobody can say, the claim
+        ends by itself, if it is there at all."""
+        try:
+            return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
+        except (Error, msgspec.DecodeError):
+            return False
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        self._all(self._renew, [_key(delivery) for delivery in deliveries])
+
+    def _renew(self, key: _Key) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            own = self._mine.get(key)
+        if own is None:
+            return
+        if now - own.since > self._claim_s and not self._counts(key):
+            self._forget([key])
+            return
+        # Remembered first: if its outcome is unknown, the next one has another size.
+        own = own._replace(renewed=own.renewed + 1)
+        self._remember(key, own)
+        self._store.put(key.claim, own.body + b" " * (own.renewed % 64), Mode.OVERWRITE)
+        self._remember(key, own._replace(since=now))
+
+    def _remember(self, key: _Key, own: _Own) -> None:
+        with self._lock:
+            if key in self._mine:  # not done, meanwhile
+                self._mine[key] = own
+
+    def _forget(self, keys: Collection[_Key]) -> None:
+        with self._lock:
+            for key in keys:
+                self._mine.pop(key, None)
+
+    def _counts(self, key: _Key) -> bool:
+        """Whether a claim that may have ended is there, and nobody has a later one."""
+        listed = self._store.list(f"{CLAIMS}{key.file}.")
+        matches = [_CLAIM.fullmatch(meta.path) for meta in listed]
+        return max((int(match[2]) for match in matches if match), default=0) == key.number
+
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        keys = [_key(delivery) for delivery in deliveries]
+        self._forget(keys)
+        self._all(self._finish, keys)
+
+    def _finish(self, key: _Key) -> None:
+        claims = [_Key(key.file, n).claim for n in range(1, key.number + 1)]
+        self._delete([key.message, *claims])
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        keys = [_key(delivery) for delivery in deliveries]
+        self._forget(keys)
+        self._all(lambda key: self._store.put(key.claim, b"", Mode.OVERWRITE), keys)
+        self._look_soon()
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def _look(self, *, at_once: bool, admission: Admission | None = None) -> bool:
+        """List what there is, unless a thread does or just did; whether anything is to be had."""
+        now = self._clock.monotonic()
+        with self._lock:
+            early = now - self._looked_at < self._pause_s and not at_once
+            if self._looking or early:
+                return False
+            self._looking = True
+        try:
+            self._list(now)
+        finally:
+            with self._lock:
+                self._looking = False
+        with self._lock:
+            if admission is not None:
+                admission.keep({_name(candidate.key.file) for candidate in self._candidates})
+            if self._candidates:
+                self._pause_s = 0.0
+            else:
+                self._pause_s = self._longer(self._pause_s)
+            return bool(self._candidates)
+
+    def _longer(self, pause_s: float) -> float:
+        return min(max(self._poll_s, pause_s * 1.5), self._max_poll_s)
+
+    def _look_soon(self) -> None:
+        with self._lock:
+            self._looked_at = self._fresh_until = float("-inf")
+
+    def _list(self, now: float) -> None:
+        """All claims, and messages until there are enough that can be claimed."""
+        before = self._seen
+        seen: dict[str, _ListedClaim] = {}
+        alone: dict[str, list[str]] = {}
+        """The paths of claims whose message was not listed (yet)."""
+        unreleased: Counter[str] = Counter()
+        candidates: list[tuple[_Candidate, datetime]] = []
+        last = ""
+        for meta in self._store.list(paths.QUEUE):
+            if claim := _CLAIM.fullmatch(meta.path):
+                file = claim[1]
+                seen[file] = self._compared(before.get(file), int(claim[2]), meta)
+                unreleased[file] += meta.size > 0
+                alone.setdefault(file, []).append(meta.path)
+            elif message := _MESSAGE.fullmatch(meta.path):
+                file = message[1]
+                alone.pop(file, None)
+                if file not in seen or self._has_ended(seen[file], now):
+                    number = seen[file].number + 1 if file in seen else 1
+                    candidate = _Candidate(_Key(file, number), unreleased[file])
+                    candidates.append((candidate, meta.last_modified))
+                if len(candidates) == LOOK_AHEAD:
+                    last = file
+                    break
+        ended = self._clock.monotonic()
+        with self._lock:
+            self._candidates = self._in_order(candidates)
+            self._seen = seen
+            self._looked_at = ended
+            # What takes long to list is listed less often.
+            self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
+            self._misses = 0
+            for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
+                del self._mine[key]
+        self._sweep({f: claims for f, claims in alone.items() if not last or f <= last}, now)
+
+    def _compared(self, before: _ListedClaim | None, number: int, meta: ObjectMeta) -> _ListedClaim:
+        """A claim that is as it was keeps the time when it was first seen so."""
+        seen = _ListedClaim(number, meta.last_modified, meta.size, self._clock.monotonic())
+        return before if before is not None and before[:3] == seen[:3] else seen
+
+    def _has_ended(self, seen: _ListedClaim, now: float) -> bool:
+        return seen.size == 0 or now - seen.since > self._claim_s
+
+    def _is_lost(self, key: _Key, own: _Own, seen: dict[str, _ListedClaim]) -> bool:
+        """Whether a claim of ours was not kept, and does not count any more."""
+        counts = key.file in seen and seen[key.file].number == key.number
+        return not counts and self._clock.monotonic() - own.since > self._claim_s
+
+    def _in_order(self, candidates: list[tuple[_Candidate, datetime]]) -> list[_Candidate]:
+        """The most urgent last, and the oldest of those; which of one second differs between
+        workers."""
+        self._rng.shuffle(candidates)
+
+        def place(listed: tuple[_Candidate, datetime]) -> tuple[str, datetime]:
+            candidate, modified = listed
+            return candidate.key.file[:4], modified.replace(microsecond=0)
+
+        return [candidate for candidate, _ in sorted(candidates, key=place, reverse=True)]
+
+    def _sweep(self, alone: dict[str, list[str]], now: float) -> None:
+        """Delete claims without a message, unless somebody may be about to."""
+        for file, claims in alone.items():
+            if now - self._seen[file].since > self._claim_s:
+                with contextlib.suppress(Error):
+                    self._delete(claims)
+
+    # -- calls of the store --------------------------------------------------------------
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._store.delete(path)
+
+    def _all(self, call: Callable[[A], None], items: Sequence[A]) -> None:
+        """Try with each; what fails for one does not keep the others."""
+
+        def tried(item: A) -> Error | None:
+            try:
+                call(item)
+            except Error as error:
+                return error
+            return None
+
+        for error in each(self._store, tried, items):
+            if error is not None:
+                raise error
+
+
+def _key(delivery: Delivery) -> _Key:
+    return _Key(_file(delivery.message), delivery.number)
+
+
+def _file(message: Message) -> str:
+    """Sorts urgent messages first; priorities are kept within ±4999."""
+    rank = f"{5_000 - max(-4_999, min(4_999, message.priority)):04d}"
+    weight = message.weight
+    suffix = "" if weight == Weight() else f".c{weight.slots}m{weight.memory_mib}"
+    return f"{rank}-{message.name}{suffix}"
+
+
+def _name(file: str) -> str:
+    return file[5:].partition(".")[0]
+
+
+def _weight(file: str) -> Weight:
+    slots, _, memory_mib = file.partition(".c")[2].partition("m")
+    return Weight(int(slots), int(memory_mib)) if slots else Weight()
+
+
+def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
+    file = candidate.key.file
+    return admission is None or admission.reserve(_name(file), _weight(file))
+
+
+def _priority(file: str) -> int:
+    return 5_000 - int(file[:4])

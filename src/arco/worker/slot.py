@@ -1,0 +1,274 @@
+"""A slot: a process of one artifact, which runs one task at a time in its main thread.
+
+    receive ─► attempt (`attempt.py`) ─► flush the streams ─► send the result
+
+After a task the process looks at itself. Whatever the task has left behind (threads, child
+processes, another working directory, other signal handlers, …) the next one would meet: then
+it says that it is not reusable, and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from arco.clock import SystemClock
+from arco.spark.joined import JoinedHost, JvmAddress, JvmStatus
+from arco.spark.settings import SparkSettings
+from arco.storage.open import open_store
+from arco.tasks.failure import SparkUnavailable
+from arco.worker import slot_messages as messages
+from arco.worker.attempt import Attempt, Shared
+from arco.worker.failures import bounded
+from arco.worker.loader import Loader
+from arco.worker.secrets import SecretValues
+from arco.worker.stopping import Stopping
+from servo.contract.ulid import system_ulids
+
+_MAX_TRACE_BYTES = 64 << 10
+_MAX_KEPT_PAGES = (512 << 20) // os.sysconf("SC_PAGE_SIZE")
+"""A process that has grown by more is not used again: allocators give little back."""
+
+
+def serve(connection: socket.socket) -> None:
+    """Run tasks until the supervisor hangs up."""
+    frames = messages.Frames(connection)
+    setup = _received(frames)
+    if isinstance(setup, messages.Setup):
+        slot = _Slot(setup, frames)
+        while isinstance(task := _received(frames), messages.Task):
+            slot.run(task)
+    os._exit(0)
+
+
+def _received(frames: messages.Frames) -> messages.ToSlot | None:
+    frame = frames.receive()
+    return None if frame is None else messages.to_slot(frame)
+
+
+class _Slot:
+    def __init__(self, setup: messages.Setup, frames: messages.Frames) -> None:
+        for name in setup.hidden:
+            os.environ.pop(name, None)
+        self._frames = frames
+        self._socket = _identity(frames.connection.fileno())
+        self._loader: Loader | None = None
+        self._before = _look()
+        """As the process was when the task's own code began."""
+        clock = SystemClock()
+        spark = None
+        if setup.spark:
+            settings = msgspec.json.decode(setup.spark, type=SparkSettings)
+            spark = JoinedHost(settings, _SparkLink(self._ask, frames))
+        self._shared = Shared(
+            store=open_store(setup.store_url, **setup.store_options),
+            clock=clock,
+            ids=system_ulids(),
+            worker_id=setup.worker_id,
+            target_file_bytes=setup.target_file_bytes,
+            process=self,
+            spark=spark,
+        )
+        logging.root.addHandler(_SlotHandler(frames))
+        self._pages = _resident_pages()
+
+    def run(self, task: messages.Task) -> None:
+        loader = self._loader or Loader(Path(task.folder))
+        self._loader = loader
+        stopping = Stopping(task.request.timeout_s)
+        with stopping.listening():
+            self._before = _look()
+            attempt = Attempt(
+                self._shared, task.request, stopping, loader, SecretValues(task.secrets)
+            )
+            result = attempt.run()
+            _flush()
+            reusable = not stopping.stopping() and self._is_clean()
+        self.called()
+        self._frames.send(messages.Done(result, reusable))
+        if not reusable:
+            os._exit(0)
+
+    def _is_clean(self) -> bool:
+        now, before = _look(), self._before
+        if now.threads - before.threads or now[1:] != before[1:]:
+            return False
+        if _resident_pages() > self._pages + _MAX_KEPT_PAGES:
+            return False
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+    # -- the attempt's process ------------------------------------------------------------
+
+    def loaded(self) -> None:
+        self._before = _look()
+
+    @contextlib.contextmanager
+    def own_changes(self) -> Iterator[None]:
+        was = _look()
+        try:
+            yield
+        finally:
+            self._before = self._before.changed(was, _look())
+
+    def called(self) -> None:
+        """Without its socket a slot can tell nothing but an exit status."""
+        if _identity(self._frames.connection.fileno()) != self._socket:
+            os._exit(messages.DESCRIPTORS_LOST)
+
+    def progress(self, percent: int, text: str) -> None:
+        self._frames.send(messages.SlotProgress(percent, text))
+
+    def logger(self, name: str) -> logging.Logger:
+        """A logger of the attempt's own; it is in no registry, so it ends with the attempt."""
+        logger = logging.Logger(name, logging.INFO)
+        logger.addHandler(_SlotHandler(self._frames))
+        return logger
+
+    # -- the supervisor -------------------------------------------------------------------
+
+    def _ask(self, question: messages.FromSlot) -> messages.ToSlot:
+        self._frames.send(question)
+        answer = _received(self._frames)
+        if answer is None:
+            os._exit(0)  # nobody is there to tell anything
+        return answer
+
+
+# -- what a task may leave behind ---------------------------------------------------------
+
+
+class _SparkLink:
+    """The way to the supervisor, which holds the JVM."""
+
+    def __init__(
+        self, ask: Callable[[messages.FromSlot], messages.ToSlot], frames: messages.Frames
+    ) -> None:
+        self._ask = ask
+        self._frames = frames
+
+    def address(self) -> JvmAddress:
+        answer = self._ask(messages.SparkWanted())
+        assert isinstance(answer, messages.SparkAddress)
+        if answer.unavailable:
+            raise SparkUnavailable(answer.unavailable, hint=answer.hint)
+        return JvmAddress(answer.port, answer.token, answer.pool)
+
+    def status(self, port: int) -> JvmStatus:
+        answer = self._ask(messages.SparkDoubted(port))
+        if not isinstance(answer, messages.SparkStatus):
+            return JvmStatus(True, None, "")
+        return JvmStatus(answer.gone, answer.exit_status, answer.reason)
+
+    def joined(self, tags: tuple[str, ...]) -> None:
+        self._frames.send(messages.SparkJoined(tags))
+
+
+# -- what a task may leave behind ---------------------------------------------------------
+
+
+class _Look(NamedTuple):
+    threads: frozenset[int]
+    folder: str
+    environment: dict[str, str]
+    handlers: dict[int, Any]
+    streams: tuple[Any, ...]
+    umask: int
+
+    def changed(self, was: _Look, now: _Look) -> _Look:
+        """With the differences between two others."""
+        return self._replace(
+            threads=self.threads | now.threads - was.threads,
+            environment=self.environment | dict(now.environment.items() - was.environment.items()),
+            handlers=self.handlers | dict(now.handlers.items() - was.handlers.items()),
+        )
+
+
+_OURS = ("store_", "spark-", "arco-")
+"""What the names of our own threads begin with."""
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def _look() -> _Look:
+    os.umask(mask := os.umask(0o077))
+    return _Look(
+        frozenset(t.ident or 0 for t in threading.enumerate() if not t.name.startswith(_OURS)),
+        _folder(),
+        dict(os.environ),
+        {number: signal.getsignal(number) for number in _SIGNALS},
+        (sys.stdin, sys.stdout, sys.stderr, *(_identity(number) for number in (0, 1, 2))),
+        mask,
+    )
+
+
+def _folder() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return ""
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _resident_pages() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1])
+    except OSError:  # no Linux
+        return 0
+
+
+def _flush() -> None:
+    """Of Python, and of C: all that was printed is in the pipes before the result is."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    _flush_c(None)
+
+
+_flush_c: Callable[[None], int] = ctypes.CDLL(None).fflush
+
+
+# -- loggers ------------------------------------------------------------------------------
+
+
+class _SlotHandler(logging.Handler):
+    def __init__(self, frames: messages.Frames) -> None:
+        super().__init__()
+        self._frames = frames
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message, trace = record.getMessage(), record.exc_text
+            if record.exc_info:
+                trace = _FORMAT.formatException(record.exc_info)
+        except Exception:
+            self.handleError(record)
+            return
+        text = f"{message}\n{bounded(trace, _MAX_TRACE_BYTES)}" if trace else message
+        self._frames.send(messages.LogLine(record.levelname, text))
+
+    def createLock(self) -> None:
+        self.lock = None  # the frames have their own
+
+
+_FORMAT = logging.Formatter()

@@ -1,0 +1,91 @@
+"""The worker's Spark, for one attempt in one slot; seen from the supervisor, which holds the JVM.
+
+What a slot that was killed has left running in the JVM is cancelled here, by its tags.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from arco.clock import Clock
+from arco.errors import Error
+from arco.spark.host import SparkHost
+from arco.worker import slot_messages as messages
+from arco.worker.slots import Slot
+
+log = logging.getLogger(__name__)
+
+MAX_START_S: Final = 10.0
+"""More of the time that Spark takes to start is the task's own: its run counts on an answer."""
+
+
+class GuestSpark:
+    def __init__(self, host: SparkHost | None, slot: Slot, clock: Clock) -> None:
+        self._host = host
+        self._slot = slot
+        self._clock = clock
+        self._pool: int | None = None
+        self._asked_at: float | None = None
+        self._start_s = 0.0
+        self.tags: tuple[str, ...] = ()
+        """By which the attempt's jobs are found."""
+
+    def start_s(self, now: float) -> float:
+        """How long the attempt waited for Spark itself to start, which is not its own time."""
+        asked_at = self._asked_at
+        waiting = 0.0 if asked_at is None else now - asked_at
+        return min(self._start_s + waiting, MAX_START_S)
+
+    def supply(self) -> None:
+        """Start Spark if need be, and tell the slot where it is. Does not wait."""
+        if self._host is None:
+            self._slot.send(messages.SparkAddress(unavailable="this worker has no Spark"))
+            return
+        if self._pool is None:
+            self._pool = self._host.enter()
+        self._asked_at = self._clock.monotonic()
+        self._answer(functools.partial(self._address, self._host, self._pool))
+
+    def _address(self, host: SparkHost, pool: int) -> messages.SparkAddress:
+        try:
+            port, token = host.address()
+            return messages.SparkAddress(port, token, f"slot-{pool}")
+        except Error as error:
+            return messages.SparkAddress(unavailable=error.message, hint=error.hint)
+        finally:
+            if self._asked_at is not None:
+                self._start_s += self._clock.monotonic() - self._asked_at
+                self._asked_at = None
+
+    def tell_status(self, port: int) -> None:
+        host = self._host
+        if host is not None:
+            self._answer(lambda: messages.SparkStatus(*host.status(port)))
+
+    def _answer(self, ask: Callable[[], messages.ToSlot]) -> None:
+        """On a thread that may wait for Spark."""
+
+        def send() -> None:
+            try:
+                answer = ask()
+            except Exception as error:
+                log.exception("Spark could not be asked")
+                answer = messages.SparkAddress(unavailable=f"{type(error).__name__}: {error}")
+            self._slot.send(answer)
+
+        _asking().submit(send)
+
+    def leave(self, *, killed: bool) -> None:
+        if self._host is not None and self._pool is not None:
+            self._host.leave(self._pool, self.tags if killed else ())
+            self._pool = None
+
+
+@functools.cache
+def _asking() -> ThreadPoolExecutor:
+    """One thread for all slots: each thread that calls the JVM has one there as well."""
+    return ThreadPoolExecutor(1, thread_name_prefix="spark-guests")

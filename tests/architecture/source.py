@@ -1,0 +1,49 @@
+"""The modules of `src`, and what each imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """By name, e.g. `arco.log.commit`."""
+    return {
+        ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in sorted(SRC.rglob("*.py"))
+    }
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text("utf-8"))
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The modules that it imports, anywhere in its text; of names, the modules that have them."""
+    return frozenset(
+        name
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imported(node)
+    )
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            yield alias.name
+        elif node.module:
+            full = f"{node.module}.{alias.name}"
+            yield full if full in modules() else node.module
+
+
+def within(module: str, *packages: str) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in packages)

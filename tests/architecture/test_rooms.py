@@ -1,0 +1,97 @@
+"""Each line of the "it never" column of ARCHITECTURE.md is a contract or a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+
+from arco.orchestration import actions
+from tests.architecture.source import ROOT, modules, tree, within
+
+LAYERS = "layers, high to low"
+RULES = {
+    ("`servo/contract`", "imports anything of `arco`"): "servo never imports arco",
+    ("`servo`", "imports Spark, Arrow or `arco`"): "servo needs neither Spark nor Arrow",
+    ("`arco/columns`", "reads or writes a file"): "columns are no files",
+    ("`arco/tasks`", "imports Spark"): "tasks, columns and lineage need no Spark",
+    ("`arco/storage`", "knows what an event is"): LAYERS,
+    ("`arco/log`", "knows what a table's rows mean"): LAYERS,
+    ("`arco/state`", "knows a domain"): LAYERS,
+    ("`arco/catalog`", "does I/O in a fold"): "test_what_decides_does_no_input_and_output",
+    (
+        "`arco/execution`",
+        "imports `orchestration`: what runs still need is given to it",
+    ): LAYERS,
+    ("`arco/quality`", "evaluates a check"): LAYERS,
+    ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
+    ("`arco/openlineage`", "writes to the store"): "an OpenLineage export writes nothing",
+    (
+        "`arco/orchestration`",
+        "does I/O when it decides",
+    ): "test_what_decides_does_no_input_and_output",
+    ("`arco/transport`", "imports either of them"): LAYERS,
+    ("`arco/dispatch`", "decides what should happen"): "test_dispatch_makes_no_action_of_its_own",
+    ("`arco/worker`", "writes tables"): "workers write no tables",
+    ("`arco/engine.py`", "is needed by the separate ones"): LAYERS,
+    (
+        "`arco/spark`",
+        "imports PySpark before a task asks for Spark",
+    ): "test_nothing_imports_pyspark_before_a_task_asks_for_it",
+    ("`arco/app`, `arco/cli`", "are imported by anything else"): LAYERS,
+}
+
+
+def test_every_line_of_the_column_has_its_rule() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("## Packages")[2]
+    table = text.partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+) \| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)
+    assert set(rows) == RULES.keys()
+
+
+def test_every_rule_exists() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = {each["name"] for each in settings["tool"]["importlinter"]["contracts"]}
+    text = "".join(file.read_text("utf-8") for file in (ROOT / "tests/architecture").glob("*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
+    assert set(RULES.values()) - contracts - tests == set()
+
+
+def test_every_package_has_its_line_and_its_layer() -> None:
+    packages = {module.split(".")[1] for module in modules() if module.count(".") > 1}
+    packages = {name for name in packages if within(f"arco.{name}", *modules())}
+    shown = set(re.findall(r"`arco/(\w+)", " ".join(folder for folder, _ in RULES)))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (layers,) = [
+        each["layers"]
+        for each in settings["tool"]["importlinter"]["contracts"]
+        if each["type"] == "layers"
+    ]
+    layered = set(re.findall(r"arco\.(\w+)", " ".join(layers)))
+    folders = {file.parent.name for file in (ROOT / "src/arco").glob("*/__init__.py")}
+    assert folders - shown == set()
+    assert folders - layered == set()
+
+
+def test_dispatch_makes_no_action_of_its_own() -> None:
+    """It performs those of controllers, which are data."""
+    names = {each.__name__ for each in actions.Action.__args__}
+    made = {
+        (module, ast.unparse(node.func))
+        for module in modules()
+        if within(module, "arco.dispatch")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names
+    }
+    assert made == set()
+
+
+def test_nothing_imports_pyspark_before_a_task_asks_for_it() -> None:
+    program = """
+import sys, arco.app, arco.engine, arco.worker.execute, arco.spark.host
+print([name for name in ("pyspark", "py4j", "pandas") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

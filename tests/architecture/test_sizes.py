@@ -1,0 +1,34 @@
+"""A module above 400 lines has a reason."""
+
+from __future__ import annotations
+
+from tests.architecture.source import modules
+
+MOST_LINES = 400
+REASONS = {
+    "arco.catalog.fold": "the fold of one domain: an event, its key and its handler together",
+    "arco.execution.fold": "the fold of one domain",
+    "arco.orchestration.runs": "the fold of a run: every transition of a run and of its tasks",
+    "arco.orchestration.deployments": "the fold of a deployment in parts, and what it installs",
+    "arco.orchestration.commands": "one class: all that people ask of runs and deployments",
+    "arco.orchestration.planner_tasks": "one pass over the graph, from assets to tasks",
+    "arco.spark.error_info": "one table of Spark's error classes, and what each means",
+    "arco.spark.driver": "one driver and its recovery: whoever reads half misjudges the rest",
+    "arco.state.fsck": "every check of a workspace, in the order of the files",
+    "arco.state.gc": "one protocol with its essay: what may be deleted, and when",
+    "arco.storage.local": "one store: every call with its fsync",
+    "arco.transport.queues.objectstore": "one protocol with its essay: claims in the store",
+    "arco.worker.attempt": "one attempt, from the request to the result",
+    "arco.worker.output": "one output, from what the user returned to files",
+    "arco.worker.service": "one worker: its slots, its heartbeat and its end",
+    "servo.contract.manifest": "the wire types of one document",
+    "servo.reach": "one algorithm; ADR 30 says why it reads compiled code",
+}
+
+
+def test_long_modules_have_a_reason() -> None:
+    lengths = {name: len(file.read_text("utf-8").splitlines()) for name, file in modules().items()}
+    assert {
+        n: lines for n, lines in lengths.items() if lines > MOST_LINES and n not in REASONS
+    } == {}
+    assert REASONS.keys() - lengths.keys() == set()

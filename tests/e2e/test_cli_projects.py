@@ -1,0 +1,150 @@
+"""Two folders of code, two projects, one workspace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.e2e.conftest import Servo
+
+SHOP = """
+import pyarrow as pa
+
+from servo import asset, column
+
+NAMESPACE = "sales"
+RATE = 2
+
+
+@asset(columns=[column("amount", "bigint")])
+def orders() -> pa.Table:
+    return pa.table({"amount": [RATE, RATE]})
+
+
+@asset
+def refunds() -> pa.Table:
+    return pa.table({"amount": [1]})
+"""
+ADS = """
+import pyarrow as pa
+
+from servo import AssetIn, asset
+
+NAMESPACE = "ads"
+RATE = 10
+
+
+@asset
+def reach(orders: AssetIn["sales.orders"]) -> pa.Table:
+    total = sum(orders.arrow()["amount"].to_pylist())
+    return pa.table({"total": [total * RATE]})
+"""
+
+
+@pytest.fixture
+def folders(servo: Servo) -> dict[str, Path]:
+    """Both have their code in modules of the same name."""
+    made = {}
+    for name, text in (("shop", SHOP), ("advertising", ADS)):
+        folder = servo.directory / name
+        folder.mkdir()
+        (folder / "arco.toml").write_text(f'[project]\nname = "{name}"\n')
+        (folder / "pipeline.py").write_text(text)
+        made[name] = folder
+    servo.store.mkdir(exist_ok=True)
+    return made
+
+
+def deploy(servo: Servo, folder: Path, *options: str) -> Any:
+    return servo.json("deploy", "--project", str(folder), *options)
+
+
+def test_two_projects_share_a_workspace(servo: Servo, folders: dict[str, Path]) -> None:
+    shop, ads = folders["shop"], folders["advertising"]
+    early = servo.error("deploy", "--project", str(ads), code=2)
+    assert "the input 'sales.orders' of ads.reach is not deployed" in early["message"]
+    checked = servo.json("validate", "--project", str(ads), code=1)
+    assert [problem["asset"] for problem in checked["problems"]] == ["ads.reach"]
+
+    first = deploy(servo, shop)
+    assert (first["project"], first["added"]) == ("shop", ["sales.orders", "sales.refunds"])
+    assert servo.json("validate", "--project", str(ads))["valid"]
+    assert deploy(servo, ads)["added"] == ["ads.reach"]
+
+    # Each task runs the code of its own project.
+    run = servo.json("run", "+ads.reach")
+    assert run["state"] == "SUCCEEDED"
+    rows = servo.json("run", "+ads.reach")
+    assert {task["state"] for task in rows["tasks"]} == {"REUSED"}
+    path = next((servo.store / "default/main/data/ads/reach").rglob("part-*.parquet"))
+    assert pq.read_table(path).to_pydict() == {"total": [40]}
+
+    # What another project reads stays, unless somebody insists.
+    (shop / "pipeline.py").write_text(SHOP.replace("def orders", "def purchases"))
+    refused = servo.error("deploy", "--project", str(shop), code=2)
+    assert "sales.orders (project advertising)" in refused["message"]
+    (shop / "pipeline.py").write_text(SHOP.partition("@asset\ndef refunds")[0])
+    assert deploy(servo, shop)["removed"] == ["sales.refunds"]
+
+    listed = {row["name"]: row for row in servo.json("catalog", "asset", "list")["assets"]}
+    assert {n: (row["project"], row["active"]) for n, row in listed.items()} == {
+        "orders": ("shop", True),
+        "refunds": ("shop", False),
+        "reach": ("advertising", True),
+    }
+    assert "removed from shop" in servo.text("catalog", "asset", "list")
+    assert "removed from shop" in servo.text("catalog", "asset", "show", "sales.refunds")
+
+    # Rolling back one project leaves the other as it is.
+    back = servo.json("rollback", "shop/1")
+    assert (back["project"], back["number"], back["added"]) == ("shop", 3, ["sales.refunds"])
+    shown = servo.json("catalog", "asset", "show", "sales.refunds")
+    assert (shown["asset_id"], shown["active"]) == (listed["refunds"]["asset_id"], True)
+
+    rows = servo.json("deployments")["deployments"]
+    assert [(row["project"], row["number"], row["current"]) for row in rows] == [
+        ("shop", 3, True),
+        ("shop", 2, False),
+        ("advertising", 1, True),
+        ("shop", 1, False),
+    ]
+    only = servo.json("deployments", "advertising")["deployments"]
+    assert [row["project"] for row in only] == ["advertising"]
+    assert "advertising/1 *" in servo.text("deployments", "advertising")
+    missing = servo.error("deployments", "advertisin", code=3)
+    assert missing["hint"] == "did you mean 'advertising'?"
+
+
+def test_namespace_of_another_project_cannot_be_taken(
+    servo: Servo, folders: dict[str, Path]
+) -> None:
+    deploy(servo, folders["shop"])
+    (folders["advertising"] / "pipeline.py").write_text(ADS.replace('"ads"', '"sales"'))
+    refused = servo.error("deploy", "--project", str(folders["advertising"]), code=2)
+    assert "the input 'sales.orders' is unknown" in refused["message"]
+    (folders["advertising"] / "pipeline.py").write_text(SHOP)
+    refused = servo.error("deploy", "--project", str(folders["advertising"]), code=2)
+    assert "sales.orders is deployed by the project shop" in refused["message"]
+    assert json.dumps(refused).count("shop") >= 2
+
+
+def test_validation_without_a_workspace_leaves_other_projects_out(
+    servo: Servo, folders: dict[str, Path]
+) -> None:
+    servo.store.rmdir()
+    said = servo.run("validate", "--project", str(folders["advertising"]))
+    assert said.returncode == 0
+    assert "1 input from other projects: checked at deploy" in said.stdout + said.stderr
+
+
+def test_folder_without_assets_takes_nothing_away(servo: Servo, folders: dict[str, Path]) -> None:
+    deploy(servo, folders["shop"])
+    (folders["shop"] / "pipeline.py").write_text("")
+    refused = servo.error("deploy", "--project", str(folders["shop"]), code=2)
+    assert "there are no assets in" in refused["message"]
+    done = deploy(servo, folders["shop"], "--allow-empty")
+    assert done["removed"] == ["sales.orders", "sales.refunds"]

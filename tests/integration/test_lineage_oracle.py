@@ -1,0 +1,137 @@
+"""Lineage against what really happens: every change of an input that shows must be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from arco.lineage.sql import analyze
+from arco.lineage.traced import TracedColumns
+from arco.spark.lineage.capture import observe
+from arco.spark.session import open_session
+from servo.contract.task import DIRECT, ColumnSource
+from tests.golden.lineage.case import COLUMNS, NAMESPACE, Case
+from tests.golden.lineage.cases import CASES, nesting
+from tests.golden.lineage.more import QUERIES
+from tests.golden.lineage.oracle import WAYS, Change, Frames, Inputs, dependencies
+from tests.kit.depth import DEEP
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+NOT_RUN: Final = {
+    "mapInArrow": "the function returns other columns than it declares",
+    "applyInPandas": "the function returns other columns than it declares",
+    "cogrouped applyInPandas": "the function returns other columns than it declares",
+    "a plan of 150 projections": "all variants of it take long",
+    "a long list of values": "all variants of it take long",
+    "sample, repartition, coalesce, hint": "unnamed columns change it; the cause is not known",
+}
+NULL_KEY: Final = "a null key is refused, and turned rows have the same keys"
+SILENT: Final[dict[tuple[str, str, str], str]] = {
+    ("filter on a hash", "id", "customers.id"): "no row has that hash",
+    ("sql: items of an array that was built", "c", "orders.note"): "no order is number 0",
+    ("sixty nested conditions", "label", "orders.note"): "what has no amount has no day either",
+    ("keys and values of a map that was built", "k", "orders.status"): NULL_KEY,
+    ("keys and values of a map that was built", "same", "orders.status"): NULL_KEY,
+    ("a map from arrays", "k", "orders.status"): NULL_KEY,
+    ("sql: explode of a map that was built", "k", "orders.status"): NULL_KEY,
+}
+"""Sources that no change shows: case, column of the output, column of the input; and why."""
+
+ALL: Final = [
+    *CASES,
+    *(Case(f"more {at}: {sql[:60]}", sql=sql, columns={}) for at, sql in enumerate(QUERIES)),
+]
+WORDS: Final = ("struct", "array", "map", "explode", "recursive")
+QUICK: Final = [case for case in nesting.CASES if any(word in case.name for word in WORDS)][::2]
+CHOSEN: Final = [case for case in (ALL if DEEP else QUICK) if case.name not in NOT_RUN]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    conf = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.ui.enabled": "false",
+    }
+    session = open_session("local[1]", conf=conf)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def inputs(session: SparkSession) -> Inputs:
+    return Inputs(session, list(WAYS))
+
+
+def query_of(case: Case, session: SparkSession, frames: Frames) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if case.frame is not None:
+        made: DataFrame = case.frame(SimpleNamespace(spark=session, F=F, Window=Window, **frames))
+        return made
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+    return session.sql(case.sql.format(**{name: name for name in frames}))
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=lambda case: case.name)
+def test_every_change_that_shows_is_told(case: Case, session: SparkSession, inputs: Inputs) -> None:
+    frame = query_of(case, session, inputs.base)
+    shown = dependencies(lambda frames: query_of(case, session, frames), inputs)
+    by_plan = observe(frame)
+    assert missed(by_plan, frame.columns, shown) == []
+    assert [
+        (*each, "shows in no change")
+        for each in silent(by_plan, frame.columns, shown)
+        if (case.name, *each) not in SILENT
+    ] == []
+    if case.sql:
+        refs = {name: f'{{{{ ref("{NAMESPACE}.{name}") }}}}' for name in inputs.base}
+        by_text = analyze(case.sql.format(**refs), COLUMNS)
+        assert missed(by_text, frame.columns, shown) == []
+
+
+def missed(
+    found: TracedColumns, names: Sequence[str], shown: Sequence[dict[Change, bool]]
+) -> list[tuple[str, Change]]:
+    """Changes of a column whose sources are said to be known, by a column that is not named."""
+    columns = {each.column: each for each in found.columns}
+    result = []
+    for name, changes in zip(names, shown, strict=True):
+        column = columns.get(name)
+        if column is None or column.confidence == "low":
+            continue
+        named = {_place(source) for source in (*column.sources, *found.influences)}
+        result += [(name, c) for c, shows in changes.items() if shows and c[:2] not in named]
+    return result
+
+
+def silent(
+    found: TracedColumns, names: Sequence[str], shown: Sequence[dict[Change, bool]]
+) -> list[tuple[str, str]]:
+    """Columns of the output, and direct sources that are said to be exact and never show."""
+    columns = {each.column: each for each in found.columns if each.confidence == "high"}
+    result = []
+    for name, changes in zip(names, shown, strict=True):
+        seen = {change[:2] for change, shows in changes.items() if shows}
+        for source in columns[name].sources if name in columns else ():
+            if source.kind in DIRECT and _place(source) not in seen:
+                result.append((name, ".".join(_place(source))))
+    return result
+
+
+def _place(source: ColumnSource) -> tuple[str, str]:
+    return source.asset.removeprefix(f"{NAMESPACE}."), source.column

@@ -1,0 +1,37 @@
+"""How far tests look: some seconds and seeds in `make test`, many in `make test-deep`.
+
+The tests are the same ones; numbers differ. `ARCO_TEST_DEEP=1` chooses the larger ones. Single
+numbers can be set besides: `ARCO_STRESS_SECONDS`, `ARCO_SIMULATION_SEEDS`, `ARCO_KILL_SEED`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Final
+
+import pytest
+
+DEEP: Final = os.environ.get("ARCO_TEST_DEEP", "") not in ("", "0")
+
+STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "12"))
+"""How long a crowd of processes works on one store."""
+
+KILL_SEED: Final = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
+"""Which process is killed when. The instants are the operating system's."""
+
+deep_only = pytest.mark.skipif(not DEEP, reason="a second form of another test: make test-deep")
+
+
+def scaled(quick: int, deep: int) -> int:
+    return deep if DEEP else quick
+
+
+def seeds(quick: int, deep: int) -> range:
+    """Seeds of simulations."""
+    return range(int(os.environ.get("ARCO_SIMULATION_SEEDS", scaled(quick, deep))))
+
+
+def examples(quick: int) -> int:
+    """Examples of a property; ten times as many when looking deep."""
+    return scaled(quick, 10 * quick)

@@ -1,0 +1,27 @@
+"""Workspaces whose log may hold what is otherwise derived from reports of tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from arco.app import Workspace, domains
+from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
+from arco.lineage.events import LineageRecorded
+from arco.log.envelope import Payload
+from arco.quality.events import ChecksEvaluated
+from tests.kit.workspace import make_workspace
+
+DERIVED: tuple[type[Payload], ...] = (
+    OutputAccepted,
+    OutputHeld,
+    CostIncurred,
+    ChecksEvaluated,
+    LineageRecorded,
+)
+
+
+def derived_workspace(*args: Any, **settings: Any) -> Workspace:
+    """`make_workspace`, with a log that may hold derived facts."""
+    with mock.patch.object(domains, "EVENTS", (*domains.EVENTS, *DERIVED)):
+        return make_workspace(*args, **settings)

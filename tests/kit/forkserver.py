@@ -1,0 +1,209 @@
+"""Python processes that start in milliseconds: forks of one that has imported everything.
+
+    process = shared().start("arco.cli", "runs", "list", env=env, cwd=folder, stdout=file)
+    assert process.wait(60) == 0
+
+`python -m arco.cli` takes a second of imports before it does anything. The server imports them
+once and forks; the child gets its own arguments, environment, folder and descriptors, and runs
+the module as `python -m` would. It is a process of its own in every other respect: it can be
+killed, and its end is seen by its exit code. The server has one thread, and never opens a store:
+nothing that a fork would break is there when it forks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+_PRELOADED = (
+    *("arco.app", "arco.engine", "arco.cli.app", "arco.storage.open"),
+    *("pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "duckdb"),
+    *("rich.console", "rich.live", "rich.table", "tests.kit.invariants", "tests.kit.keeping"),
+)
+_ROOT = Path(__file__).parents[2]
+_MESSAGE = 1 << 20
+
+
+class Forked:
+    """A process of the server. What `subprocess.Popen` has, as far as tests need it."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float = 600.0) -> int:
+        if self.returncode is None:
+            self.returncode = self._server.wait_for(self.pid, timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+class ForkServer:
+    """Start it once for a test session; `start` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.kit.forkserver", str(theirs.fileno())],
+                cwd=_ROOT,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._lock = threading.Lock()
+        self._codes: dict[int, int] = {}
+
+    def start(
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str],
+        cwd: Path,
+        stdin: IO[Any] | None = None,
+        stdout: IO[Any] | None = None,
+        stderr: IO[Any] | None = None,
+    ) -> Forked:
+        request = {"module": module, "arguments": arguments, "env": dict(env), "cwd": str(cwd)}
+        with open(os.devnull, "r+b") as null, self._lock:
+            streams = [(stream or null).fileno() for stream in (stdin, stdout, stderr)]
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+            while "started" not in (reply := self._receive(60.0)):
+                pass
+        return Forked(self, reply["started"])
+
+    def wait_for(self, pid: int, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while True:
+            with self._lock:
+                if pid in self._codes:
+                    return self._codes.pop(pid)
+                left = deadline - time.monotonic()
+                # Others may want to start something meanwhile.
+                if select.select([self._socket], [], [], max(0.0, min(left, 0.02)))[0]:
+                    self._receive(60.0)
+                elif left <= 0:
+                    raise subprocess.TimeoutExpired(str(pid), timeout)
+
+    def _receive(self, timeout: float) -> dict[str, int]:
+        self._socket.settimeout(timeout)
+        raw = self._socket.recv(_MESSAGE)
+        if not raw:
+            raise RuntimeError("the fork server has ended; its errors are on stderr")
+        reply: dict[str, int] = json.loads(raw)
+        if "ended" in reply:
+            self._codes[reply["ended"]] = reply["code"]
+        return reply
+
+    def stop(self) -> None:
+        self._socket.close()
+        self._process.wait(60)
+
+
+@functools.cache
+def shared() -> ForkServer:
+    """The server of this test process, started when it is first asked for."""
+    server = ForkServer()
+    atexit.register(server.stop)
+    return server
+
+
+# -- in the server ------------------------------------------------------------------------
+
+
+def _serve(channel: socket.socket) -> None:
+    """Fork for each request, and tell of each child that ended, until the client is gone."""
+    import arco.cli
+    from arco.cli.allocator import use_little_memory
+
+    use_little_memory()
+    commands = (f"arco.cli.{each.name}" for each in pkgutil.iter_modules(arco.cli.__path__))
+    for name in (*_PRELOADED, *(each for each in commands if not each.endswith("__main__"))):
+        importlib.import_module(name)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    while True:
+        ready, _, _ = select.select([channel.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _tell_ends(channel)
+        if channel.fileno() in ready:
+            raw, received, _, _ = socket.recv_fds(channel, _MESSAGE, 3)
+            if not raw:
+                return
+            assert threading.active_count() == 1, "a fork would lose threads"
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (woken, wake):
+                    os.close(each)
+                channel.close()
+                _become(json.loads(raw), received)
+                return
+            for each in received:
+                os.close(each)
+            channel.send(json.dumps({"started": pid}).encode())
+
+
+def _tell_ends(channel: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        channel.send(json.dumps({"ended": pid, "code": code}).encode())
+
+
+def _become(request: Mapping[str, Any], streams: Sequence[int] | array[int]) -> None:
+    """Be what `python -m module arguments` would be."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    for stream in streams:
+        if stream > 2:
+            os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    sys.argv = ["", *request["arguments"]]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))

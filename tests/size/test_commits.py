@@ -1,0 +1,114 @@
+"""What commits, GC and readers cost after many days, counted in objects, bytes and requests."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from arco.app import Workspace
+from arco.catalog.events import AssetObserved
+from arco.state.system import COMMANDS, SEGMENTS
+from arco.storage import paths
+from arco.storage.memory import MemoryStore
+from tests.kit.clocks import SimClock
+from tests.kit.hooks import HookStore
+from tests.kit.workspace import make_workspace
+
+FEW_DAYS, MANY_DAYS = 10, 75
+COMMITS_A_DAY = 3
+
+
+class Diary:
+    """A workspace with the same activity every day."""
+
+    def __init__(self, days: int) -> None:
+        self.clock = SimClock()
+        self.memory = MemoryStore(self.clock)
+        self.hooks = HookStore(self.memory)
+        self.w = make_workspace(self.hooks, 1, clock=self.clock)
+        self.w.commands.catalog.create_namespace("sales")
+        self.asset = self.w.commands.catalog.create_asset("sales.orders").event_id
+        for day in range(days):
+            self.day(day)
+
+    def day(self, number: int) -> None:
+        for n in range(COMMITS_A_DAY):
+            self.w.commands.catalog.update_asset("sales.orders", description=f"{number}.{n}")
+            self.clock.advance(timedelta(hours=8))
+            while self.w.upkeep.merger.merge() is not None:
+                pass
+        self.w.upkeep.gc(dry_run=False)
+
+    def fresh(self) -> tuple[Workspace, HookStore]:
+        hooks = HookStore(self.memory)
+        return make_workspace(hooks, 99, clock=self.clock), hooks
+
+    def commit(self) -> tuple[int, int]:
+        """Objects and bytes that a small commit writes."""
+        self.w.commands.catalog.update_asset("sales.orders", description="again")
+        self.w.ledger.append([AssetObserved(asset_id=self.asset, row_count=1, size_bytes=1)])
+        before = {meta.path for meta in self.memory.list("")}
+        self.w.committer.commit()
+        written = [m for m in self.memory.list("") if m.path not in before]
+        return len(written), sum(meta.size for meta in written)
+
+
+def test_cost_follows_activity_not_history() -> None:
+    young, old = Diary(FEW_DAYS), Diary(MANY_DAYS)
+    few, many = young.commit(), old.commit()
+    assert few[0] == many[0] <= 3  # a segment, a change file, a root manifest
+    assert many[1] <= 1.2 * few[1]
+    reads = []
+    for diary in (young, old):
+        process, hooks = diary.fresh()
+        process.commands.catalog.update_asset("sales.orders", description="from another process")
+        reads.append(len(hooks.calls))
+    assert reads[1] <= reads[0] + 2
+    requests = []
+    for diary in (young, old):
+        diary.day(1_000)
+        process, hooks = diary.fresh()
+        process.upkeep.gc(dry_run=False)
+        requests.append(len(hooks.calls))
+    assert requests[1] <= 1.5 * requests[0]
+    assert old.w.upkeep.fsck().clean
+
+
+def test_old_days_and_old_segments_are_joined() -> None:
+    old = Diary(MANY_DAYS)
+    history = old.w.read.snapshot().manifest(COMMANDS).history
+    assert len(history) < 45 and any(ref.days and ref.days[0] != ref.days[1] for ref in history)
+    objects = [meta.path for meta in old.memory.list(paths.SEGMENTS)]
+    assert len(old.w.read.snapshot().all(SEGMENTS)) < MANY_DAYS * COMMITS_A_DAY
+    assert len(objects) <= MANY_DAYS * COMMITS_A_DAY + 2
+    assert old.w.upkeep.rebuild(publish=False).same
+
+
+def test_a_backlog_is_not_listed_again_and_again() -> None:
+    clock = SimClock()
+    memory = MemoryStore(clock)
+    w = make_workspace(memory, 1, clock=clock)
+    seen = 0
+    listing = memory.list
+
+    def counting(prefix: str, start_after: str | None = None) -> object:
+        nonlocal seen
+        for meta in listing(prefix, start_after):
+            seen += prefix == paths.INBOX
+            yield meta
+
+    for n in range(9_000):
+        w.ledger.append([AssetObserved(asset_id=f"a{n}", row_count=1, size_bytes=1)])
+    memory.list = counting  # type: ignore[method-assign, assignment]
+    while w.committer.commit().head.manifest.consumed and list(listing(paths.INBOX)):
+        pass
+    assert w.read.snapshot().position == 9_000
+    assert seen < 2 * 9_000
+
+
+def test_skipped_kinds_do_not_grow_without_end() -> None:
+    from arco.state.fold import FoldFailure
+    from arco.state.projector import SKIPPED_KINDS, count_failures
+
+    failures = [FoldFailure("stage", n, "type", f"error {n}") for n in range(1_000)]
+    counts = count_failures(failures)
+    assert len(counts) <= SKIPPED_KINDS + 1 and sum(counts.values()) == 1_000

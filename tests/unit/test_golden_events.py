@@ -1,0 +1,92 @@
+"""Events of all versions are decoded and folded by today's program as they always were.
+
+The files are described in `tests/golden/recorded.py`. They are what is in people's logs: a
+failure here says that this program reads an existing workspace differently. Mend the program.
+`python -m tests.golden.record` adds files for new events and versions, and rewrites none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.golden.recorded import (
+    CHAIN,
+    DIGESTS,
+    FOLDS,
+    STORED,
+    TYPES,
+    comparable,
+    digest_line,
+    event_files,
+    files,
+    folded,
+    missing,
+    plain,
+    read_event,
+    read_history,
+    rows_of,
+)
+
+EVENT_FILES = event_files()
+HISTORIES = sorted(FOLDS.glob("*.json"))
+
+
+def name_of(path: Path) -> str:
+    return path.stem
+
+
+def test_every_version_of_every_event_has_a_golden_file() -> None:
+    absent = [path.name for path in EVENT_FILES.values() if not path.exists()]
+    assert absent == [], "add the event to tests/golden/stories.py, then tests.golden.record"
+
+
+def test_no_golden_file_was_changed_or_removed() -> None:
+    assert DIGESTS.read_text().splitlines() == [digest_line(path) for path in files()]
+
+
+@pytest.mark.parametrize("path", EVENT_FILES.values(), ids=name_of)
+def test_event_is_decoded_with_all_that_it_says(path: Path) -> None:
+    event = read_event(path)
+    payload = TYPES.decode(event.type, event.version, event.data)
+    assert payload is not None and path.stem == f"{event.type}.v{event.version}"
+    assert missing(msgspec.json.decode(event.data), plain(payload)) == []
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
+def test_history_is_folded_to_the_recorded_rows(path: Path) -> None:
+    history = read_history(path)
+    result = folded(history.events)
+    assert result.failures == []
+    assert missing(comparable(history.rows), comparable(rows_of(result))) == []
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
+def test_recorded_rows_are_read_as_the_rows_that_are_folded_today(path: Path) -> None:
+    history = read_history(path)
+    today = folded(history.events).changes
+    for table in CHAIN.tables:
+        for row in history.rows.get(str(table), ()):
+            key, read = table.from_json(msgspec.json.encode(row).decode(), deleted=False)
+            assert comparable(plain(read)) == comparable(plain(today[table][key][1]))
+
+
+def test_histories_have_every_event_that_a_fold_takes() -> None:
+    seen = {(e.event.type, e.event.version) for p in HISTORIES for e in read_history(p).events}
+    taken = {payload.TYPE for stage in CHAIN.stages for payload in stage.on}
+    logged = {payload.TYPE for payload in STORED if payload in CHAIN.events}
+    assert {at for at in EVENT_FILES if at[0] in taken & logged} <= seen
+
+
+def test_histories_leave_rows_in_every_table() -> None:
+    filled = {table for p in HISTORIES for table, rows in read_history(p).rows.items() if rows}
+    assert {str(table) for table in CHAIN.tables} - filled == set()
+
+
+def test_difference_to_a_golden_value_is_found() -> None:
+    old = {"a": 1, "b": [{"c": 2}], "d": {}}
+    assert missing(old, old | {"new": 0}) == []
+    assert missing(old, {"a": 1, "b": [{"c": 3}], "d": {}}) == [".b[0].c was 2, and is 3"]
+    assert missing(old, {"a": 1, "b": []}) == [".b was [{'c': 2}], and is []", ".d is gone"]

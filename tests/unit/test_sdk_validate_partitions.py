@@ -1,0 +1,224 @@
+"""Validation of a project: partitions and mappings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servo import (
+    AssetIn,
+    all_upstream,
+    asset,
+    by_dimension,
+    daily,
+    dynamic,
+    hourly,
+    identity,
+    latest,
+    monthly,
+    static,
+    tenant,
+    weekly,
+    window,
+)
+from servo.mapping import PartitionMapping
+from servo.partition import Partitions
+from tests.kit.validation import DAYS, make, problems, said
+
+
+def reads(
+    upstream: Partitions | None, mapping: PartitionMapping, own: Partitions | None
+) -> list[str]:
+    """What is wrong with `a.down` reading `a.up`."""
+    up: dict[str, Any] = {} if upstream is None else {"partitions": upstream}
+    down: dict[str, Any] = {} if own is None else {"partitions": own}
+
+    def function(up: AssetIn = AssetIn("a.up", mapping=mapping)) -> None: ...
+
+    return said([make("a.up", **up), asset(**{"namespace": "a", "name": "down", **down})(function)])
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (
+            daily("date", start="2025-02-01", end="2025-01-01"),
+            ["the dimension 'date' starts 2025-02-01, not before its end 2025-01-01"],
+        ),
+        (
+            daily("date", start="2025-01-01", timezone="Europe/Berln"),
+            ["the time zone 'Europe/Berln' is unknown"],
+        ),
+        (
+            daily("date", start="soon", end="2025-13-01"),
+            [
+                "the dimension 'date': its end '2025-13-01' is not a date",
+                "the dimension 'date': its start 'soon' is not a date",
+            ],
+        ),
+        (
+            daily("date", start="2025-01-01T06:00"),
+            ["the dimension 'date': its start '2025-01-01T06:00' is not a date"],
+        ),
+        (
+            weekly("week", start="2025-01-01"),
+            ["the dimension 'week': its start '2025-01-01' does not begin a week"],
+        ),
+        (
+            monthly("month", start="2025-01-15"),
+            ["the dimension 'month': its start '2025-01-15' does not begin a month"],
+        ),
+        (
+            hourly("hour", start="2025-01-15T06:30"),
+            [
+                "the dimension 'hour': its start '2025-01-15T06:30' "
+                "is not a whole hour without offset"
+            ],
+        ),
+        (static("region", []), ["the dimension 'region' has no values"]),
+        (static("region", ["eu", "us", "eu"]), ["the dimension 'region' has 'eu' twice"]),
+        (tenant("who", []), ["the dimension 'who' has no values"]),
+        (static("Region", ["eu"]), ["'Region' is not a valid partition dimension"]),
+        (dynamic("shop", keys="My Shops"), ["'My Shops' is not a valid set of partition keys"]),
+        (DAYS * static("date", ["a"]), ["two dimensions are called 'date'"]),
+        (weekly("w", start="2025-01-06", end="2025-01-13"), []),
+        (monthly("m", start="2025-01-01", timezone="Asia/Kathmandu"), []),
+        (hourly("h", start="2025-01-15T06:00", end="2025-01-16"), []),
+    ],
+)
+def test_bad_partitions_say_what_is_wrong(partitions: Partitions, expected: list[str]) -> None:
+    assert [p.message for p in problems([make("a.x", partitions=partitions)])] == expected
+
+
+REGIONS = static("region", ["eu", "us"])
+
+
+@pytest.mark.parametrize(
+    ("upstream", "mapping", "own"),
+    [
+        (None, identity, None),
+        (None, identity, DAYS),
+        (None, latest, None),
+        (DAYS, identity, DAYS),
+        (DAYS, identity, DAYS * REGIONS),
+        (DAYS, window(-6, 0), DAYS),
+        (DAYS * REGIONS, window(-6, 0), DAYS * REGIONS),
+        (DAYS, all_upstream, None),
+        (DAYS, latest, None),
+        (hourly("date", start="2025-01-01"), all_upstream, DAYS),
+        (DAYS * REGIONS, by_dimension(date=window(-6, 0), region=all_upstream), DAYS),
+        (DAYS * REGIONS, by_dimension(date=window(-6, 0)), DAYS * static("region", ["eu"])),
+        (dynamic("region"), identity, REGIONS),
+        (tenant("region", ["eu", "us", "cn"]), identity, REGIONS),
+    ],
+)
+def test_mappings_that_find_partitions_are_good(
+    upstream: Partitions | None, mapping: PartitionMapping, own: Partitions | None
+) -> None:
+    assert reads(upstream, mapping, own) == []
+
+
+@pytest.mark.parametrize(
+    ("upstream", "mapping", "own", "expected"),
+    [
+        (
+            DAYS * REGIONS,
+            identity,
+            DAYS,
+            "it is partitioned by 'region', and a.down is not (map it: "
+            "by_dimension(region=all_upstream) or by_dimension(region=latest))",
+        ),
+        (
+            REGIONS,
+            window(-6, 0),
+            REGIONS,
+            "a window over an asset that is not partitioned by time "
+            "(use identity, all_upstream or latest)",
+        ),
+        (
+            DAYS * REGIONS,
+            by_dimension(region=window(-6, 0)),
+            DAYS * REGIONS,
+            "a window over 'region', which is not a dimension of time "
+            "(use identity, all_upstream or latest)",
+        ),
+        (
+            DAYS * REGIONS,
+            window(-6, 0),
+            DAYS,
+            "it is partitioned by 'region', and a.down is not (map it: "
+            "by_dimension(region=all_upstream) or by_dimension(region=latest))",
+        ),
+        (
+            DAYS,
+            window(0, -6),
+            DAYS,
+            "window(0, -6) ends before it starts (write window(-6, 0))",
+        ),
+        (
+            DAYS,
+            window(-6, 0),
+            None,
+            "a window over 'date', by which a.down is not partitioned "
+            "(by_dimension(date=all_upstream) or by_dimension(date=latest))",
+        ),
+        (
+            None,
+            window(-6, 0),
+            DAYS,
+            "a window over an asset that is not partitioned by time "
+            "(use identity, all_upstream or latest)",
+        ),
+        (
+            DAYS,
+            by_dimension(dat=latest),
+            DAYS,
+            "it has no dimension 'dat' (did you mean 'date'?)",
+        ),
+        (None, by_dimension(zzz=latest), None, "it has no dimension 'zzz' (it has no partitions)"),
+        (
+            hourly("date", start="2025-01-01"),
+            identity,
+            DAYS,
+            "its dimension 'date' is by hour, here it is by day (by_dimension(date=all_upstream) "
+            "or by_dimension(date=latest), or the same unit)",
+        ),
+        (
+            hourly("date", start="2025-01-01", timezone="Asia/Kolkata"),
+            identity,
+            hourly("date", start="2025-01-01"),
+            "the hours of its dimension 'date' begin at other minutes than this asset's "
+            "(use the same time zone)",
+        ),
+        (
+            weekly("date", start="2025-01-06"),
+            window(-1, 0),
+            DAYS,
+            "its dimension 'date' is by week, here it is by day (by_dimension(date=all_upstream) "
+            "or by_dimension(date=latest), or the same unit)",
+        ),
+        (
+            static("date", ["a"]),
+            identity,
+            DAYS,
+            "its dimension 'date' is not of time, here it is by day "
+            "(by_dimension(date=all_upstream) or by_dimension(date=latest), or the same unit)",
+        ),
+        (
+            REGIONS,
+            identity,
+            static("region", ["eu", "cn", "jp"]),
+            "its dimension 'region' lacks 'cn', 'jp' "
+            "(share the values, or use by_dimension(region=all_upstream))",
+        ),
+    ],
+)
+def test_mappings_that_cannot_find_partitions_are_refused(
+    upstream: Partitions | None, mapping: PartitionMapping, own: Partitions | None, expected: str
+) -> None:
+    assert reads(upstream, mapping, own) == [f"input a.up: {expected}"]
+
+
+def test_a_dependency_without_data_needs_no_mapping() -> None:
+    assert said([make("a.up", partitions=DAYS * REGIONS), make("a.down", deps=["up"])]) == []
