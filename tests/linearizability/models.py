@@ -61,6 +61,8 @@ class Run(NamedTuple):
     selection: str
     active: bool = True
     retries: int = 0
+    cancelling_until: int = 0
+    """When the last cancel that was applied had ended for its caller."""
 
 
 class Model:
@@ -227,13 +229,29 @@ def _run(state: Run, operation: Operation) -> Run | None:
             return state._replace(run_id=run_id) if same else None
     if given["run_id"] != state.run_id:
         return None
-    after, expected = _changed(state, given)
+    if given["op"] == "cancel":
+        return _cancelled(state, operation)
+    after, expected = _retried(state)
     return after if operation.open or output == expected else None
 
 
-def _changed(state: Run, given: Input) -> tuple[Run, str]:
-    if given["op"] == "cancel":
-        return state._replace(active=False), OK if state.active else "finished"
+def _cancelled(state: Run, operation: Operation) -> Run | None:
+    """A run that is being cancelled may be cancelled again: both callers are told OK.
+
+    Only concurrent calls can meet it so: the events of both may be folded in turns by one
+    commit, and who calls after that sees that the run has ended.
+    """
+    if operation.end is None:
+        return state._replace(active=False)
+    if operation.output == "finished":
+        return None if state.active else state
+    if not state.active and operation.call > state.cancelling_until:
+        return None
+    until = max(state.cancelling_until, operation.end)
+    return state._replace(active=False, cancelling_until=until)
+
+
+def _retried(state: Run) -> tuple[Run, str]:
     if state.active:
         return state, "active"
     return state._replace(retries=state.retries + 1), OK

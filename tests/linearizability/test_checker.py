@@ -270,6 +270,20 @@ def test_run_key_starts_one_run() -> None:
     assert story.bad == ["run k"]
 
 
+def test_two_are_told_that_they_cancelled_a_run_only_if_they_did_so_at_once() -> None:
+    story = Story()
+    story.did("run k", "trigger", ("r1", "new"), selection="a")
+    calls = [story.call("run k", "cancel", run_id="r1") for _ in range(3)]
+    story.end(calls[0], OK)
+    story.end(calls[1], OK)
+    story.end(calls[2], "finished")
+    story.did("run k", "cancel", "finished", run_id="r1")
+    story.did("run k", "run", ("r1", False, 0))
+    assert story.bad == []
+    story.did("run k", "cancel", OK, run_id="r1")
+    assert story.bad == ["run k"]
+
+
 def test_output_is_decided_once() -> None:
     story = Story()
     story.did("output m", "output", "held")
