@@ -292,7 +292,9 @@ def test_progress_counts_stages_and_tasks(host: SparkHost) -> None:
         assert task.progress() is None
     assert {(found.total, found.stages) for found in seen} == {(9, 2)}
     assert [found.percent for found in seen] == sorted(found.percent for found in seen)
-    assert "stage 1 of 2, 2 of 9 tasks" in {found.text for found in seen}
+    # Which counts are seen is a matter of luck on a busy machine; some between are.
+    between = {f"stage 1 of 2, {done_tasks} of 9 tasks" for done_tasks in range(1, 6)}
+    assert between & {found.text for found in seen}
 
 
 # -- errors, with all that the JVM says ---------------------------------------------------
