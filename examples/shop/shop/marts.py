@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from pyspark.sql import DataFrame
 
 from servo import (
-    AssetContext,
     AssetIn,
     Resources,
     Retention,
@@ -23,6 +20,7 @@ from servo import (
     row_count,
     schedule,
     sql_asset,
+    time_window,
     unique,
     window,
 )
@@ -104,11 +102,9 @@ def weekly_revenue(days: AssetIn["daily_revenue", window(-6, 0)]) -> DataFrame:
     checks=[in_range("days", min=1, max=31), unique("country", "category")],
     retention=Retention(versions=5),
 )
-def monthly_revenue(ctx: AssetContext, days: AssetIn["daily_revenue", all_upstream]) -> DataFrame:
-    """A month's revenue so far."""
-    month = ctx.partition_value("month")
-    assert isinstance(month, date)
-    return totals.over_days(totals.of_month(days.read(), month))
+def monthly_revenue(days: AssetIn["daily_revenue", time_window()]) -> DataFrame:
+    """The revenue of a month, from those of its days that there are."""
+    return totals.over_days(days.read())
 
 
 @asset(
