@@ -145,16 +145,12 @@ class Calendar:
         return self.phase if self.every == "hour" else (self._midnight(day) - EPOCH) % HOUR
 
     def _day_of(self, instant: datetime) -> date:
-        """The day of the zone that this is in. A day goes from one midnight to the next.
+        """The day of the zone that this is in, from one midnight to the next.
 
-        Where the clock is put back from after midnight, its date is not that: it changes twice.
+        Where clocks are put back from after midnight to before it, their date is another one.
         """
         day = instant.replace(tzinfo=UTC).astimezone(self.zone).date()
-        while instant < self._midnight(day):
-            day = date.fromordinal(day.toordinal() - 1)
-        while instant >= self._midnight(_next(day)):
-            day = _next(day)
-        return day
+        return _next(day) if instant >= self._midnight(_next(day)) else day
 
     def _bound(self, dimension: TimeDimension) -> int:
         if dimension.end is not None:
