@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arco.orchestration.partition_space import Calendar
 from servo.contract.manifest import Every
 from tests.kit.depth import examples
-from tests.kit.planning import time
+from tests.kit.planning import World, asset, manifest, planned, reads, time
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 ZONES = [
@@ -89,7 +89,7 @@ def walked_hours(first: date, days: int, phase: timedelta) -> list[datetime]:
 @example(("America/Goose_Bay", date(1988, 10, 30)), "day", (0, 0))
 @example(("Antarctica/Casey", date(2010, 3, 5)), "day", (0, 0))
 @example(("Pacific/Apia", date(2011, 12, 30)), "day", (0, 0))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_hours_are_in_the_period_on_whose_days_they_begin(
     place: tuple[str, date], every: Every, cut: tuple[int, int]
 ) -> None:
@@ -140,3 +140,43 @@ def test_a_day_of_a_zone_has_its_hours_of_utc(zone: str, day: str, count: int) -
     assert len(read) == count
     assert all(later - earlier == HOUR for earlier, later in pairwise(read))
     assert all(days.following(hours, hour) == [date.fromisoformat(day)] for hour in read)
+
+
+UNITS: list[tuple[Every, Every]] = [("hour", "day"), ("day", "week"), ("day", "month")]
+FIRST, UNTIL = datetime(2025, 1, 6), datetime(2025, 4, 1)
+offsets = st.sets(st.integers(0, 50), min_size=1, max_size=12)
+
+
+@given(st.sampled_from(UNITS), offsets, st.lists(st.integers(0, 50), max_size=3))
+@settings(max_examples=examples(50))
+def test_exactly_the_periods_of_new_versions_run_again(
+    units: tuple[Every, Every], existing: set[int], renewed: list[int]
+) -> None:
+    fine, coarse = units
+    step = HOUR if fine == "hour" else DAY
+    start = "2025-01-06" if coarse == "week" else "2025-01-01"
+    project = manifest(
+        asset("s.a", time(fine, "2025-01-01")), asset("s.b", time(coarse, start), reads("s.a"))
+    )
+    world = World()
+
+    def add(offset: int) -> date:
+        """A new version; the first day of the period of the reader that it is in."""
+        begin = FIRST + offset * step
+        value = f"t:{begin:%Y-%m-%dT%H}:00:00.000000Z" if fine == "hour" else f"d:{begin:%Y-%m-%d}"
+        world.make("s.a", f"date={value}")
+        return key_of(coarse, begin.date())
+
+    def run(keys: set[date]) -> set[date]:
+        """Of these partitions of the reader, those that run."""
+        ranges = tuple(f"date={key}" for key in keys)
+        spec = planned(project, "s.b", world=world, partitions=ranges, until=UNTIL)
+        world.run(project, spec)
+        running = [task.partition for task in spec.tasks if task.action == "run"]
+        return {date.fromisoformat(text.removeprefix("date=d:")) for text in running}
+
+    keys = {add(offset) for offset in sorted(existing)}
+    assert run(keys) == keys
+    assert run(keys) == set()
+    changed = {add(offset) for offset in renewed}
+    assert run(keys | changed) == changed
