@@ -165,7 +165,7 @@ def _mapping(
     name = keys.name
     if isinstance(rule, TimeWindow):
         name = rule.followed(keys.name, _times(upstream), _times(downstream))
-    own = next((each for each in downstream.dimensions if each.name == name), None)
+    own = next((own for own in downstream.dimensions if own.name == name), None)
     problem = _not_a_window(rule, keys) or _mismatch(rule, keys, own)
     if problem and not each.parameter:
         return AllUpstream()
