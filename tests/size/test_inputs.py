@@ -18,7 +18,7 @@ from arco.lineage.reader import LineageReader
 from arco.lineage.tables import ExecutionRow
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES, encode_payload
 from arco.orchestration import input_refs
-from arco.orchestration.commands import ASKED
+from arco.orchestration.planning import ASKED
 from arco.orchestration.input_lists import put_list, read_list
 from arco.orchestration.input_refs import INLINE, SHOWN
 from arco.orchestration.plan import CurrentVersion, PlanRequest, PlanSpec
