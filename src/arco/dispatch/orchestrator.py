@@ -118,8 +118,6 @@ class Orchestrator:
         self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
         self.agenda = Agenda()
         self._planner = planner
-        self._left_requests = False
-        """Whether there was no time to plan all requests."""
         self._ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not pool)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
@@ -212,7 +210,7 @@ class Orchestrator:
         for at in (timer, tick):
             if at is not None:
                 pause = min(pause, max(0.0, (at - self._clock.now()).total_seconds()))
-        if self._left_requests:
+        if self._planner is not None and self._planner.has_more:
             pause = 0.0
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
@@ -242,15 +240,14 @@ class Orchestrator:
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
         self._take_adopted(head)
-        if fresh:
-            self._automate(head)
+        automated = self._automate(head) if fresh else 0
         actions = self._decide(fresh, alive)
         failed = self.performer.perform(self.board, self._ahead.task, actions)
         self._setback = self._setback or failed
         self._beat()
         idle = not (self.board.runs or self.board.others) and self.board.generation == before
         self._idle_ticks = min(self._idle_ticks + 1, 100) if idle else 0
-        return len(actions)
+        return len(actions) + automated
 
     def _commit(self, names: Sequence[str]) -> tuple[bool, Head]:
         try:
@@ -338,26 +335,30 @@ class Orchestrator:
         )
         self.performer.send(board, self._ahead.task, sending)
 
-    def _automate(self, head: Head) -> None:
-        """Record ticks that are due, and plan the runs that were asked for."""
-        agenda, board = self.agenda, self.board
-        self._left_requests = False
+    def _automate(self, head: Head) -> int:
+        """Record ticks that are due, and plan runs that were requested; how many of both."""
+        agenda, board, now = self.agenda, self.board, self._clock.now()
         if self._planner is None:
-            return
+            return 0
         runs = [*board.runs.values(), *board.others.values()]
-        if due := agenda.due(self._clock.now()):
+        ticks: list[ScheduleTicked] = []
+        if due := agenda.due(now):
             active = active_by_schedule(runs, agenda.requests.values())
-            ticks = schedule_ticks(due, active, self._clock.now())
-            first = [t for t in ticks if self.performer.is_first_report(_name_of(t))]
-            if first:
-                self._reports.submit(first)
+            ticks = [
+                tick
+                for tick in schedule_ticks(due, active, now)
+                if self.performer.is_first_report(f"{tick.schedule_id}@{tick.tick}")
+            ]
+            self._reports.submit(ticks)
+        planned = 0
         if agenda.requests:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
-            requests = to_plan(agenda.requests.values(), agenda.schedules, runs)
             try:
-                self._left_requests = not self._planner.plan(requests, snapshot)
+                requests = to_plan(agenda.requests.values(), agenda.schedules, runs)
+                planned = self._planner.plan(requests, snapshot)
             except Error as error:
                 self._setback = error
+        return len(ticks) + planned
 
     def _decide(self, fresh: bool, alive: Mapping[str, WorkerState] | None) -> list[Action]:
         board, sender, now = self.board, self.sender, self._clock.now()
@@ -386,7 +387,3 @@ class Orchestrator:
             gone = sender.gone(unstarted(board, now, self._timing))
             actions += anti_entropy(board, now, self._timing, gone)
         return actions
-
-
-def _name_of(tick: ScheduleTicked) -> str:
-    return f"{tick.schedule_id}@{tick.tick}"

@@ -37,9 +37,11 @@ class RequestPlanner:
         self._planner = RunPlanner(core, library, actor="orchestrator")
         self._repeat_s = repeat_s
         self._planned_at: dict[str, float] = {}
+        self.has_more = False
+        """Whether the last round had no time for all requests."""
 
-    def plan(self, requests: Sequence[RunRequestRow], snapshot: Snapshot) -> bool:
-        """Plan requests and append what comes of them; whether all of them were dealt with.
+    def plan(self, requests: Sequence[RunRequestRow], snapshot: Snapshot) -> int:
+        """Plan requests and append what comes of them; how many.
 
         Raises what a store may raise: those requests are still pending.
         """
@@ -52,19 +54,20 @@ class RequestPlanner:
         }
         events: list[Event | Payload] = []
         keys: list[str] = []
+        before, self.has_more = len(self._planned_at), False
         for row in requests:
             if row.request_key in self._planned_at:
                 continue
             if events and self._clock.monotonic() - now > BUDGET_S:
-                self._append(events, keys)
-                return False
+                self.has_more = True
+                break
             events += self._events(row, snapshot)
             keys.append(row.request_key)
             if len(events) >= BATCH_EVENTS:
                 self._append(events, keys)
                 events, keys = [], []
         self._append(events, keys)
-        return True
+        return len(self._planned_at) - before
 
     def _append(self, events: Sequence[Event | Payload], keys: Sequence[str]) -> None:
         if events:
