@@ -38,8 +38,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from arco.automation.agenda import Agenda
-from arco.automation.controllers.requests import active_by_schedule, to_plan
-from arco.automation.controllers.schedules import schedule_ticks
+from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.schedule_ticks import schedule_ticks
 from arco.automation.events import ScheduleTicked
 from arco.dispatch.ahead import SpeculativeFold
 from arco.dispatch.lookout import Lookout
