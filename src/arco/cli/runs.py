@@ -143,7 +143,7 @@ def show(
     try:
         row = reader.find_run(run)
     except NotFound:
-        request = reader.pending_request_of(run)
+        request = reader.request_of_run(run)
         if request is None:
             raise
         _show_requested(session, request)
@@ -207,7 +207,7 @@ def cancel(
     try:
         run_id = reader.find_active_run(run).run_id
     except NotFound:
-        request = reader.pending_request_of(run)
+        request = reader.request_of_run(run)
         if request is None:
             raise
         _withdraw(session, workspace, request.request_key, reason)

@@ -159,12 +159,12 @@ class OrchestrationReader(DeploymentReader):
                 return chosen[:limit], False
         return chosen[:limit], len(chosen) <= limit
 
-    def pending_request_of(self, run_id: str) -> RunRequestRow | None:
-        """The request that a run with this id, or the beginning of it, is to come of."""
+    def request_of_run(self, run_id: str) -> RunRequestRow | None:
+        """The recent request that was to become the run with this id, or the beginning of it."""
         start = run_id.upper()
         if len(start) < MIN_CHARS:
             return None
-        rows, _ = self.run_requests(limit=10_000, in_states=[RequestState.PENDING])
+        rows = self.snapshot.hot(RUN_REQUESTS)
         matching = [row for row in rows if row.run_id.startswith(start)]
         return matching[0] if len(matching) == 1 else None
 

@@ -138,7 +138,7 @@ def _refuse(rows: Rows, fact: Fact, e: RunRequestRefused) -> Iterator[Change]:
 
 def _refuse_pending(fact: Fact, row: RunRequestRow, reason: str, hint: str) -> Iterator[Change]:
     yield Put(RUN_KEYS, RunKeyRow(row.request_key, "", row.fingerprint, fact.received_at))
-    yield _decided(row, fact, RequestState.REFUSED, "", reason, hint)
+    yield _decided(row, fact, RequestState.REFUSED, row.run_id, reason, hint)
 
 
 def _trigger(rows: Rows, fact: Fact, e: RunTriggered) -> Iterator[Change]:

@@ -108,7 +108,8 @@ class RunRequestRow(Row, frozen=True):
     """The whole request, as JSON."""
     fingerprint: str
     run_id: str
-    """Its run; while it is pending, the id that the run will have, if that is settled."""
+    """Its run. Of one that is pending the id that the run will have, and of one that was refused
+    the id that it would have had, if somebody chose it."""
     reason: str
     hint: str
     until: datetime | None
