@@ -338,11 +338,12 @@ class Orchestrator:
     def _automate(self, head: Head) -> int:
         """Record ticks that are due, and plan runs that were requested; how many of both."""
         agenda, board, now = self.agenda, self.board, self._clock.now()
-        if self._planner is None:
+        due = agenda.due(now)
+        if self._planner is None or not (due or agenda.requests):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         ticks: list[ScheduleTicked] = []
-        if due := agenda.due(now):
+        if due:
             active = active_by_schedule(runs, agenda.requests.values())
             ticks = [
                 tick

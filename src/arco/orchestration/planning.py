@@ -1,4 +1,4 @@
-"""From a request to the events that start its run: plans it, and stores the plan."""
+"""From a request to the events that start its run, and the plan that they refer to."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ class RunSettings(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
+    plan: Plan
     event: RunTriggered
     along: list[TasksPlanned]
-    """In one batch with the event."""
-    spec: PlanSpec
+    """In one batch with the event, after the plan is stored."""
+
+    @property
+    def spec(self) -> PlanSpec:
+        return self.plan.spec
 
 
 class RunPlanner:
@@ -67,10 +71,10 @@ class RunPlanner:
         until: datetime | None = None,
         world: World | None = None,
     ) -> PlannedRun:
-        """Plan a run and store its plan. Raises Invalid for what cannot be planned."""
+        """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
         world = world or self.world(snapshot)
         spec = self._spec(world, snapshot, request, until)
-        plan = self._stored(world, spec, settings.run_id)
+        plan = self._plan(world, spec, settings.run_id)
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(request.partitions)
         event = RunTriggered(
@@ -93,7 +97,11 @@ class RunPlanner:
             pool=settings.pool,
             reference=settings.reference,
         )
-        return PlannedRun(event, slices(plan.run_id, spec, world.manifest), spec)
+        return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
+
+    def store(self, planned: PlannedRun) -> None:
+        """Store the plan of a run, which its events refer to."""
+        put_own(self._store, paths.plan(planned.plan.plan_id), encode_plan(planned.plan))
 
     def _spec(
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
@@ -107,8 +115,8 @@ class RunPlanner:
         )
         return world.placed(spec)
 
-    def _stored(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
-        plan = Plan(
+    def _plan(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
+        return Plan(
             plan_id=self._ids(),
             run_id=run_id or self._ids(),
             deployment_id=world.deployment_of(spec).deployment_id,
@@ -117,8 +125,6 @@ class RunPlanner:
             fingerprint=spec_fingerprint(spec),
             spec=spec,
         )
-        put_own(self._store, paths.plan(plan.plan_id), encode_plan(plan))
-        return plan
 
 
 def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:
