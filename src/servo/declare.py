@@ -104,6 +104,10 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedu
         timezone=definition.timezone,
         selection=selected(definition.selection),
         partitions=definition.partitions,
+        config=definition.config,
+        catchup=definition.catchup,
+        catchup_limit=definition.catchup_limit,
+        overlap=definition.overlap,
         code=project.code(definition),
     )
 

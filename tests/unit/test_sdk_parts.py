@@ -107,7 +107,8 @@ def test_other_durations_are_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["* * * * *", "30 2 * * *", "*/15 0-6,22 1 1-6/2 0,7", "5/10 * * * *"]
+    "text",
+    ["* * * * *", "30 2 * * *", "*/15 0-6,22 1 1-6/2 *", "5-59/10 * * * 0,7", "0 0 29 2 *"],
 )
 def test_a_cron_of_five_fields_in_range_is_good(text: str) -> None:
     assert check_cron(text) == text
@@ -127,6 +128,11 @@ def test_a_cron_of_five_fields_in_range_is_good(text: str) -> None:
         ("0 9-5 * * *", "ends before it starts"),
         ("*/0 * * * *", "a step of 0"),
         ("1, * * * *", "'' is not a minute"),
+        ("5/10 * * * *", "programs read the minute '5/10' differently"),
+        ("0 3-3/2 * * *", "programs read the hour '3-3/2' differently"),
+        ("0 0 1 * 1", "a day of the month and a day of the week"),
+        ("0 0 30 2 *", "never fires"),
+        ("0 0 31 4,6,9,11 *", "never fires"),
     ],
 )
 def test_a_bad_cron_says_which_field(text: str, message: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from arco.dispatch.orchestrator import Orchestrator
+from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
 from arco.orchestration.board import Board
@@ -126,6 +127,7 @@ class Runtime:
             reports,
             sender,
             timing=timing,
+            planner=None if pool else RequestPlanner(self._core, self._writer, self._library),
             pool=pool,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,

@@ -35,7 +35,9 @@ from arco.cli import (
     partitions,
     project,
     quarantine,
+    requests,
     runs,
+    schedules,
     serve,
 )
 from arco.cli import (
@@ -69,6 +71,8 @@ for section in (catalog_namespace, catalog_asset, catalog_column):
 for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
+app.add_typer(schedules.app)
+app.add_typer(requests.app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)

@@ -127,7 +127,6 @@ def _note_what_waits(manifest: Manifest) -> None:
     """Note what this version records and does not run."""
     assets = manifest.assets
     waits = {
-        "schedule": len(manifest.schedules),
         "sensor": len(manifest.sensors),
         "freshness policy": sum(asset.freshness is not None for asset in assets),
     }

@@ -27,7 +27,7 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.project import packaged
-    from arco.cli.run_following import follow_remotely, work_here
+    from arco.cli.run_following import follow_remotely, leave_request, work_here
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.orchestration.plan import PlanSpec, spec_fingerprint
@@ -165,12 +165,14 @@ def run(
         "timeout": timedelta(seconds=timeout) if timeout else None,
         "priority": priority,
     }
+    if remote and detach:
+        leave_request(session, workspace.commands.orchestration.request(request, **settings))
+        return
     if remote:
         follow_remotely(
             session,
             workspace,
             workspace.commands.orchestration.trigger(request, **settings),
-            detach,
         )
         return
     work_here(

@@ -15,7 +15,7 @@ from arco.cli.live import follow, follow_remote
 from arco.cli.run_display import document_of, show_end
 from arco.cli.session import Session
 from arco.engine import LocalEngine
-from arco.orchestration.commands import Triggered
+from arco.orchestration.commands import Requested, Triggered
 from arco.orchestration.states import RunState
 from arco.orchestration.tables import RunRow
 
@@ -57,16 +57,21 @@ def _follow_here(
     )
 
 
-def follow_remotely(
-    session: Session, workspace: Workspace, triggered: Triggered, detach: bool
-) -> None:
+def follow_remotely(session: Session, workspace: Workspace, triggered: Triggered) -> None:
     announce(session, triggered)
-    if detach:
-        if session.json:
-            render.document(triggered)
-        return
     row = follow_remote(workspace, triggered.run_id, quiet=session.json)
     end(session, workspace, row)
+
+
+def leave_request(session: Session, requested: Requested) -> None:
+    if session.json:
+        render.document(requested)
+    elif requested.run_id:
+        render.say(f"run {requested.run_id} is requested; see servo runs show {requested.run_id}")
+    else:
+        render.say(
+            f"the request is {requested.state}; see servo requests show {requested.request_key}"
+        )
 
 
 def announce(session: Session, triggered: Triggered) -> None:

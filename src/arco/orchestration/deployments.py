@@ -33,8 +33,10 @@ import msgspec
 from arco.catalog.events import AssetDeclared, AssetLeft, AssetMoved, AssetReturned, Column
 from arco.errors import Invalid
 from arco.log.envelope import Payload
+from arco.orchestration.derived import ScheduleDeclared, ScheduleRemoved
 from arco.orchestration.events import (
     DeployedAsset,
+    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
@@ -62,6 +64,7 @@ NEWEST = "newest"
 
 replace = msgspec.structs.replace
 _assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
+_schedules = msgspec.json.Decoder(tuple[DeployedSchedule, ...])
 
 
 def namespace_of(key: str) -> str:
@@ -94,6 +97,8 @@ def _keep_part(rows: Rows, fact: Fact, e: DeploymentPart) -> Iterator[Change]:
             reads=list(e.reads),
             packed=e.packed,
             received_at=fact.received_at,
+            schedules=e.schedules,
+            removed_schedules=list(e.removed_schedules),
         ),
     )
 
@@ -104,6 +109,7 @@ def _check_part(e: DeploymentPart) -> None:
     Later it would be too late to refuse the command.
     """
     named = [asset for asset in unpacked(e.packed) if not asset.continued]
+    unpacked_schedules(e.schedules)
     described = list(zip(e.asset_keys, e.asset_ids, e.renamed_from, strict=True))
     if [(asset.key, asset.asset_id, asset.renamed_from) for asset in named] != described:
         raise Invalid(f"part {e.number} of deployment {e.deployment_id} has other assets in it")
@@ -118,7 +124,7 @@ def _parts(rows: Rows, project: str, deployment_id: str) -> list[DeploymentPartR
     return [part for part in parts if part.deployment_id == deployment_id]
 
 
-def packed(assets: Sequence[DeployedAsset]) -> str:
+def packed(assets: Sequence[DeployedAsset] | Sequence[DeployedSchedule]) -> str:
     return base64.b64encode(zlib.compress(msgspec.json.encode(assets), 3)).decode()
 
 
@@ -126,6 +132,12 @@ def unpacked(text: str) -> tuple[DeployedAsset, ...]:
     if not text:
         return ()
     return _assets.decode(zlib.decompress(base64.b64decode(text)))
+
+
+def unpacked_schedules(text: str) -> tuple[DeployedSchedule, ...]:
+    if not text:
+        return ()
+    return _schedules.decode(zlib.decompress(base64.b64decode(text)))
 
 
 def joined(assets: Iterable[DeployedAsset]) -> Iterator[DeployedAsset]:
@@ -190,6 +202,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     yield Put(LAST_DEPLOYMENT, LastDeploymentRow(NEWEST, e.deployment_id))
     if not parts:
         yield from _install(rows, e, e.assets, removed)
+        yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
     yield applied(fact)
 
 
@@ -341,6 +354,9 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     pieces = (asset for part in parts for asset in unpacked(part.packed))
     removed = [key for part in parts for key in part.removed]
     yield from _install(rows, e, list(joined(pieces)), removed)
+    for part in parts:
+        schedules = unpacked_schedules(part.schedules)
+        yield from _tell_schedules(e, schedules, part.removed_schedules)
 
 
 def _install(
@@ -365,6 +381,19 @@ def _install(
         yield Emit(AssetLeft(asset_id=row.asset_id))
     for part in rows.scan(DEPLOYMENT_PARTS, e.project):
         yield _forget(part)
+
+
+def _tell_schedules(
+    e: DeploymentCreated | DeploymentInstalled,
+    changed: Iterable[DeployedSchedule],
+    removed: Iterable[str],
+) -> Iterator[Change]:
+    for schedule in changed:
+        yield Emit(
+            ScheduleDeclared(project=e.project, deployment_id=e.deployment_id, schedule=schedule)
+        )
+    for name in removed:
+        yield Emit(ScheduleRemoved(project=e.project, deployment_id=e.deployment_id, name=name))
 
 
 def _give_up(project: str, before: Mapping[str, DeployedAssetRow | None]) -> Iterator[Change]:

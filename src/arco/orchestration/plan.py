@@ -48,6 +48,21 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tasks: int = 10_000
 
 
+def normalised(request: PlanRequest) -> PlanRequest:
+    """The same request in one spelling: terms are sets, so they are sorted, each once."""
+    return msgspec.structs.replace(
+        request,
+        selection=_sorted_set(request.selection),
+        exclude=_sorted_set(request.exclude),
+        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
+        redo=_sorted_set(request.redo),
+    )
+
+
+def _sorted_set(terms: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({term.strip() for term in terms}))
+
+
 class CurrentVersion(Struct, frozen=True, kw_only=True):
     """The current good version of a partition."""
 

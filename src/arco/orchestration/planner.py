@@ -20,11 +20,15 @@ from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
-import msgspec
-
 from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
-from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannerLookups, PlanRequest, PlanSpec
+from arco.orchestration.plan import (
+    MAX_TASKS_PER_RUN,
+    PlannerLookups,
+    PlanRequest,
+    PlanSpec,
+    normalised,
+)
 from arco.orchestration.planner_tasks import Draft, Drafting
 from arco.orchestration.selection import Graph, select
 from servo.contract.manifest import Asset, Dimension, Manifest, reference_targets
@@ -80,21 +84,6 @@ def plan(
 def _reference_ids(assets: Iterable[Asset], lookups: PlannerLookups) -> dict[str, str]:
     targets = {key for asset in assets for key in reference_targets(asset)}
     return {key: lookups.asset_id(key) for key in sorted(targets)}
-
-
-def normalised(request: PlanRequest) -> PlanRequest:
-    """The same request in one spelling: terms are sets, so they are sorted, each once."""
-    return msgspec.structs.replace(
-        request,
-        selection=_sorted_set(request.selection),
-        exclude=_sorted_set(request.exclude),
-        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
-        redo=_sorted_set(request.redo),
-    )
-
-
-def _sorted_set(terms: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({term.strip() for term in terms}))
 
 
 def ordered(graph: Graph, chosen: Iterable[str]) -> list[str]:

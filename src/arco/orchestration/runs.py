@@ -131,6 +131,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         cancel_reason="",
         finished_at=None,
         pool=e.pool,
+        reference=e.reference,
     )
     run = _Run(rows, fact, row)
     run.changed = True

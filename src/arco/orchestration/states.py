@@ -140,6 +140,16 @@ TASK_TRANSITIONS: Final[Mapping[TaskState, Mapping[TaskCause, TaskState]]] = {
 """For each state, what may happen to a task in it, and the state that follows."""
 
 
+class RequestState(StrEnum):
+    """What became of a request for a run."""
+
+    PENDING = "PENDING"
+    TRIGGERED = "TRIGGERED"
+    REFUSED = "REFUSED"
+    MERGED = "MERGED"
+    """Its key has a run already, which another request started."""
+
+
 class RunCause(StrEnum):
     """What may happen to a run; the text is for the documentation."""
 

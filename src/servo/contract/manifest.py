@@ -298,6 +298,12 @@ def keys_read(asset: Asset) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(each.asset for each in asset.inputs), *reference_targets(asset))))
 
 
+Catchup = Literal["none", "latest", "all"]
+"""What becomes of ticks that were due while nobody could fire them."""
+Overlap = Literal["allow", "skip", "queue"]
+"""What becomes of a tick while a run of an earlier one is active."""
+
+
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     cron: str
@@ -305,6 +311,11 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     selection: tuple[str, ...] = ()
     partitions: str = ""
     """A partition range as the command line takes it; empty for the newest complete one."""
+    config: dict[str, str | int | bool | None] = {}
+    catchup: Catchup = "latest"
+    catchup_limit: int = 0
+    """Of `all`: how many ticks are caught up at the most; 0 for the default."""
+    overlap: Overlap = "allow"
     code: Code
 
 
