@@ -19,6 +19,7 @@ from arco.spark.host import SparkHost
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.writer import LogWriter
+from arco.tasks import private
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -77,6 +78,7 @@ class Runtime:
         """Start Spark in the background if the deployed assets seem to need it."""
         needed = any(asset.engine == "spark" for asset in self._deployed())
         if needed:
+            private.add_secrets(self._secret_variables())
             self.spark().warm()
         return needed
 
