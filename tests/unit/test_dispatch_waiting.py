@@ -83,7 +83,7 @@ def test_tasks_behind_others_wait_for_a_worker_with_free_slots() -> None:
     at = Setting("city.alone", "city.top", "city.flaky")
     orchestrator = at.crowd.orchestrator()
     worker = at.crowd.worker()
-    worker.worker._capacity = Capacity(1, at.clock)
+    worker.worker.capacity = Capacity(1, at.clock)
     texts: list[dict[str, str]] = []
 
     def long(request: TaskRequest, control: object) -> None:
@@ -240,7 +240,7 @@ def small() -> None: ...
 def test_task_that_is_larger_than_every_worker_waits_with_a_reason() -> None:
     at = Setting("*", project=LARGE)
     orchestrator, worker = at.crowd.orchestrator(), at.crowd.worker()
-    capacity = worker.worker._capacity = Capacity(8, at.clock, memory_mib=32_000)
+    capacity = worker.worker.capacity = Capacity(8, at.clock, memory_mib=32_000)
     for _ in range(3):
         orchestrator.step()
     (small,) = worker.queue.take(10, 0.0, capacity)
