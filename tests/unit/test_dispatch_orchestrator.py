@@ -198,7 +198,7 @@ class Foreign:
         self.store = MemoryStore(self.clock)
         self.client = make_workspace(self.store, 1, clock=self.clock)
         deploy(self.client, CITY)
-        self.run_id = trigger(self.client, pool="gone")
+        self.run_id = trigger(self.client, engine_id="gone")
         self.process = OrchestratorProcess(self.store, self.clock, 2)
         self.worker = WorkerProcess(self.store, self.clock, 3)
         self.process.step()

@@ -25,12 +25,12 @@ from tests.kit.workspace import make_workspace
 
 
 class Setting:
-    def __init__(self, *selection: str, pool: str = "", project: str = CITY) -> None:
+    def __init__(self, *selection: str, engine_id: str = "", project: str = CITY) -> None:
         self.clock = SimClock()
         self.store = HookStore(MemoryStore(self.clock))
         w = make_workspace(self.store, 1, clock=self.clock)
         deploy(w, project)
-        self.run_id = trigger(w, *selection, pool=pool)
+        self.run_id = trigger(w, *selection, engine_id=engine_id)
         self.crowd = Crowd(self.store, self.clock, self.run_id)
 
     def reasons(self) -> list[Waiting]:
@@ -182,7 +182,7 @@ def test_a_run_that_is_being_cancelled_waits_for_workers_to_stop() -> None:
 
 
 def test_a_run_of_a_process_that_is_gone_waits_for_that_process() -> None:
-    at = Setting("city.alone", pool="local-x")
+    at = Setting("city.alone", engine_id="local-x")
     at.clock.sleep(60)
     assert at.texts() == {
         "process": "its process local-x has no liveness record; "

@@ -231,7 +231,7 @@ class OrchestrationCommands:
         priority: int = 0,
         retry_of: str = "",
         until: datetime | None = None,
-        pool: str = "",
+        engine_id: str = "",
     ) -> Triggered:
         """Plan a run and start it.
 
@@ -263,7 +263,7 @@ class OrchestrationCommands:
             timeout_s=0 if timeout is None else int(timeout.total_seconds()),
             priority=priority,
             retry_of=retry_of,
-            pool=pool,
+            engine_id=engine_id,
         )
         along = slices(plan.run_id, spec, world.manifest)
         done = self._tier1.execute(event, actor=self._actor, along=along)
@@ -275,7 +275,7 @@ class OrchestrationCommands:
                 return self._replayed(reader.snapshot, run_key, winner, fingerprint)
         return Triggered(plan.run_id, plan.plan_id, done.generation, len(spec.tasks), reused, False)
 
-    def retry(self, run: str, *, pool: str = "") -> Triggered:
+    def retry(self, run: str, *, engine_id: str = "") -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
@@ -292,7 +292,7 @@ class OrchestrationCommands:
             priority=row.priority,
             retry_of=row.run_id,
             until=old.created_at,
-            pool=pool,
+            engine_id=engine_id,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:

@@ -122,6 +122,7 @@ class RunRow(Row, frozen=True):
     cancel_reason: str
     finished_at: datetime | None
     pool: str = ""
+    """The engine id, by its name on disk."""
     tasks_held: int = 0
     """Tasks whose output checks hold back."""
     failed_by: str = ""
@@ -133,6 +134,11 @@ class RunRow(Row, frozen=True):
     selection_total: int = 0
     """How many there are where `selection` holds only the first; 0 where it holds all."""
     partitions_total: int = 0
+
+    @property
+    def engine_id(self) -> str:
+        """The local engine that serves it; empty for a run of any orchestrator."""
+        return self.pool
 
     @property
     def tasks_done(self) -> int:

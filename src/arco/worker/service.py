@@ -112,7 +112,7 @@ class Worker:
         self.cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
-        self._pool: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self._waits_until = 0.0
         """Until then nothing is taken: what is sent is not for this worker."""
@@ -147,9 +147,9 @@ class Worker:
 
     def _start_thread(self) -> None:
         """One for each task at a time: it waits for a message, and then for its slot."""
-        name = f"slot-{len(self._pool)}"
+        name = f"slot-{len(self._threads)}"
         thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
-        self._pool.append(thread)
+        self._threads.append(thread)
         thread.start()
 
     def interrupt(self, attempt_id: str) -> None:
@@ -451,7 +451,7 @@ class Worker:
     def _busy(self) -> bool:
         """Whether something runs. What has ended and waits to be reported has its own time."""
         running = any(not working.reported for working in list(self._working.values()))
-        return running or any(thread.is_alive() for thread in self._pool)
+        return running or any(thread.is_alive() for thread in self._threads)
 
     # -- results of its own --------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def host() -> Iterator[SparkHost]:
 
 def sleepy() -> Callable[[int], int]:
     def sleep(value: int) -> int:
-        time.sleep(0.5)
+        time.sleep(0.25)
         return value
 
     return sleep
