@@ -78,9 +78,6 @@ class SecretValues(Mapping[str, str]):
         return "SecretValues(" + ", ".join(f"{name}={MASK}" for name in self._values) + ")"
 
 
-NO_SECRETS: Final = SecretValues()
-
-
 class SecretRegistry:
     """Providers by name: `env` and `file`, and what the program adds (cloud managers)."""
 
