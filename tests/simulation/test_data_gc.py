@@ -28,6 +28,8 @@ from tests.kit.flows import trigger
 from tests.kit.lake import KEPT, Lake, check_readable, versions_with_files
 from tests.kit.workspace import clone, make_workspace
 
+pytestmark = pytest.mark.xdist_group("data_gc")  # which makes its world once
+
 T = TypeVar("T")
 PLACES = scaled(2, 12)
 """Calls, of all that one collection makes, before which somebody else acts."""

@@ -35,6 +35,8 @@ from tests.kit.lake import KEPT, Lake
 from tests.kit.runs import Attempt, Node, plan, triggered
 from tests.kit.workspace import make_workspace
 
+pytestmark = pytest.mark.xdist_group("reads")  # which makes its fixtures once
+
 A_DAY = 4
 """Runs in a day."""
 FEW, MANY = 6, 48
