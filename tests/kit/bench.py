@@ -24,7 +24,7 @@ from arco.worker.attempt import Attempt, Shared
 from arco.worker.execute import Executor
 from arco.worker.loader import Loader
 from arco.worker.log_parts import RunLogs
-from arco.worker.secrets import NO_SECRETS
+from arco.worker.secrets import SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.supervise import Control
 from servo.contract.identity import attempt_id
@@ -113,7 +113,7 @@ def attempt_here(
     )
     loader, stopping = Loader(artifacts.folder(request.code.artifact)), Stopping(request.timeout_s)
     with stopping.listening(), importing():
-        return Attempt(shared, request, stopping, loader, NO_SECRETS).run()
+        return Attempt(shared, request, stopping, loader, SecretValues()).run()
 
 
 class HereExecutor:

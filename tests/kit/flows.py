@@ -341,9 +341,15 @@ class WorkerProcess:
         """What its heartbeat and its reporter do meanwhile."""
         self.flush()
         if self.worker.progress():
-            self.worker._try(self.worker._stop_cancelled, "later")
-        self.worker._try(self.worker.beat, "later")
-        self.worker._try(self.worker.renew, "later")
+            _try(self.worker.stop_cancelled)
+        _try(self.worker.beat)
+        _try(self.worker.renew)
+
+
+def _try(act: Callable[[], None]) -> None:
+    """As a thread of the worker does: what fails is tried again later."""
+    with contextlib.suppress(Exception):
+        act()
 
 
 class EngineProcess(OrchestratorProcess):
@@ -368,8 +374,8 @@ class EngineProcess(OrchestratorProcess):
             with contextlib.suppress(*PASSING):
                 self.worker.worker.work(taken)
             did += 1
-        self.worker.worker._try(self.worker.worker.beat, "later")
-        self.worker.worker._try(self.worker.worker.renew, "later")
+        _try(self.worker.worker.beat)
+        _try(self.worker.worker.renew)
         return did + (self.hurry() if self._steps % 3 else super().step())
 
     def hurry(self) -> int:

@@ -216,4 +216,4 @@ def test_execution_says_how_many_inputs_it_has(said: int, count: int) -> None:
         recorded_at=datetime(2026, 1, 31),
         source_count=said,
     )
-    assert lineage._plain_execution(row)["source_count"] == count
+    assert lineage.plain_execution(row)["source_count"] == count

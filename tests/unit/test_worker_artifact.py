@@ -207,7 +207,7 @@ def test_hundred_artifacts_leave_a_bounded_number_of_folders_and_locks(tmp_path:
             assert (cache.folder(name) / "a.py").exists()
     assert len(listed(tmp_path)) <= 6
     assert names[-1] in listed(tmp_path)
-    assert len(cache._ready) <= 5 and len(list((tmp_path / LOCKS).iterdir())) <= 6
+    assert len(cache.ready) <= 5 and len(list((tmp_path / LOCKS).iterdir())) <= 6
     assert (cache.folder(names[0]) / "a.py").read_text() == "0"  # fetched again
 
 
@@ -230,7 +230,7 @@ def test_folders_of_earlier_processes_go_too(tmp_path: Path) -> None:
     for name in names[:10]:
         earlier = ArtifactCache(store, tmp_path, keep=100)
         earlier.folder(name)
-        for _, lock in earlier._ready.values():
+        for _, lock in earlier.ready.values():
             os.close(lock)  # as when its process ends
     assert len(listed(tmp_path)) == 10
     ArtifactCache(store, tmp_path, keep=3).folder(names[10])

@@ -20,6 +20,7 @@ from arco.spark.host import SparkHost
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.writer import LogWriter
+from arco.tasks import private
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -78,6 +79,7 @@ class Runtime:
         """Start Spark in the background if the deployed assets seem to need it."""
         needed = any(asset.engine == "spark" for asset in self._deployed())
         if needed:
+            private.add_secrets(self._secret_variables())
             self.spark().warm()
         return needed
 
@@ -110,7 +112,7 @@ class Runtime:
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
-        pool: str = "",
+        engine_id: str = "",
         slots: int = 0,
         name: str = "",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
@@ -127,8 +129,8 @@ class Runtime:
             reports,
             sender,
             timing=timing,
-            planner=None if pool else RequestPlanner(self._core, self._writer, self._library),
-            pool=pool,
+            planner=None if engine_id else RequestPlanner(self._core, self._writer, self._library),
+            engine_id=engine_id,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,
             on_board=on_board,

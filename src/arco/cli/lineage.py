@@ -121,7 +121,7 @@ def inputs(
     read = [read_versions(workspace.store, row) for row in rows]
     if session.json:
         outputs = [
-            _plain_execution(row)
+            plain_execution(row)
             | {"inputs": [_named(each) for each in of.versions], "complete": of.is_complete}
             for row, of in zip(rows, read, strict=True)
         ]
@@ -294,11 +294,11 @@ def _document(
         "coverage": render.plain(reader.coverage(node.asset)),
         "edges": _plain_edges(reader, node.asset),
         "columns": render.plain(reader.columns(node.asset)),
-        "executions": [_plain_execution(row) for row in reader.executions(node.asset, limit=limit)],
+        "executions": [plain_execution(row) for row in reader.executions(node.asset, limit=limit)],
     }
 
 
-def _plain_execution(row: ExecutionRow) -> dict[str, Any]:
+def plain_execution(row: ExecutionRow) -> dict[str, Any]:
     """A row, with the number of inputs also where its lists hold all of them."""
     count = row.source_count or len(row.source_materializations)
     return {**render.plain(row), "source_count": count}

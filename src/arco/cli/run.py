@@ -178,6 +178,8 @@ def run(
     work_here(
         session,
         workspace,
-        lambda pool: workspace.commands.orchestration.trigger(request, pool=pool, **settings),
+        lambda engine_id: workspace.commands.orchestration.trigger(
+            request, engine_id=engine_id, **settings
+        ),
         slots,
     )

@@ -35,7 +35,7 @@ def work_here(
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         with engine.running():
-            row = _follow_here(session, engine, trigger(engine.pool), interrupts)
+            row = _follow_here(session, engine, trigger(engine.id), interrupts)
     finally:
         signal.signal(signal.SIGINT, before)
     end(session, workspace, row)

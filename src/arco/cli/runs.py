@@ -264,7 +264,7 @@ def retry(
     work_here(
         session,
         workspace,
-        lambda pool: workspace.commands.orchestration.retry(run, pool=pool),
+        lambda engine_id: workspace.commands.orchestration.retry(run, engine_id=engine_id),
         slots,
     )
 
@@ -287,7 +287,7 @@ def resume(
     triggered = Triggered(
         row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
     )
-    work_here(session, workspace, lambda pool: triggered, slots)
+    work_here(session, workspace, lambda _: triggered, slots)
 
 
 @command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")

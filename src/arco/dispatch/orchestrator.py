@@ -90,14 +90,14 @@ class Orchestrator:
         *,
         timing: Timing | None = None,
         planner: RequestPlanner | None = None,
-        pool: str = "",
+        engine_id: str = "",
         name: str = "orchestrator",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
         on_board: Callable[[Board], None] = lambda board: None,
     ) -> None:
         """`planner` plans requests for runs, where this orchestrator serves schedules.
 
-        `pool` is whose runs these are: by default those that are nobody's in particular.
+        `engine_id` is whose runs these are: by default those that are of no local engine.
 
         `name` is under which it leaves signs of life; each process needs its own. `interrupt`
         tells a worker of this process to stop an attempt; `on_board` is called after each
@@ -111,15 +111,15 @@ class Orchestrator:
         self._reports = reports
         self.sender = sender
         self._timing = (timing or Timing()).check()
-        self._pool = pool
+        self._engine_id = engine_id
         self._on_board = on_board
         self._adopted: set[str] = set()
         """Runs of others that are served here: theirs was given up, or this is to go on."""
-        self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
+        self.board = Board(lambda run: run.engine_id == engine_id or run.run_id in self._adopted)
         self.agenda = Agenda()
         self._planner = planner
         self._ahead = SpeculativeFold(self.board, core.types, core.clock)
-        self.lookout = Lookout(core, self._timing, sender.window, adopts=not pool)
+        self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
             core,
@@ -128,7 +128,7 @@ class Orchestrator:
             interrupt=interrupt,
             adopt=self.adopt,
             repeat_s=2 * self._timing.interval_s,
-            notes=not pool,
+            notes=not engine_id,
         )
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()
@@ -307,7 +307,7 @@ class Orchestrator:
 
     def _beat(self) -> None:
         """Leave a sign of life while there are runs to serve."""
-        if self._pool or self._setback is not None:
+        if self._engine_id or self._setback is not None:
             return
         runs = self.board.runs.keys()
         try:
@@ -367,7 +367,7 @@ class Orchestrator:
         self.lookout.saw_board(board, now, looked=looked)
         seen = self.lookout.first_seen
         actions: list[Action] = []
-        if looked and alive is not None and not self._pool:
+        if looked and alive is not None and not self._engine_id:
             since = self.lookout.watching_since
             actions += adoption(board, alive, now, self._timing, seen, since)
         if not board.runs:

@@ -280,7 +280,7 @@ class OrchestrationCommands:
         priority: int = 0,
         retry_of: str = "",
         until: datetime | None = None,
-        pool: str = "",
+        engine_id: str = "",
     ) -> Triggered:
         """Plan a run and start it.
 
@@ -298,7 +298,7 @@ class OrchestrationCommands:
             priority=priority,
             retry_of=retry_of,
             reference=retry_of,
-            pool=pool,
+            engine_id=engine_id,
         )
         planned = self._planner.run(snapshot, request, settings, until)
         self._planner.store(planned)
@@ -313,7 +313,7 @@ class OrchestrationCommands:
         tasks = len(spec.tasks)
         return Triggered(event.run_id, event.plan_id, done.generation, tasks, reused, False)
 
-    def retry(self, run: str, *, pool: str = "") -> Triggered:
+    def retry(self, run: str, *, engine_id: str = "") -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
@@ -330,7 +330,7 @@ class OrchestrationCommands:
             priority=row.priority,
             retry_of=row.run_id,
             until=old.created_at,
-            pool=pool,
+            engine_id=engine_id,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:

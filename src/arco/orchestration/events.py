@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from arco.log.envelope import Payload
 from arco.orchestration.plan import PlanRequest
@@ -211,8 +211,8 @@ class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     timeout_s: int = 0
     priority: int = 0
     retry_of: str = ""
-    pool: str = ""
-    """Who works on it: empty for everybody's orchestrator, or the name of one engine."""
+    engine_id: str = field(default="", name="pool")
+    """The local engine that serves it; empty for any orchestrator. In the log it is `pool`."""
     selection_total: int = 0
     """How many there are where the list holds only the first; 0 where it holds all."""
     partitions_total: int = 0

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from servo.contract import canonical
-from servo.contract.identity import plan_fingerprint
+from servo.contract.canonical import fingerprint
 from servo.contract.manifest import Asset
 from servo.contract.task import MaterializationRef
 
@@ -188,7 +188,7 @@ def decode_plan(data: bytes) -> Plan:
 
 
 def spec_fingerprint(spec: PlanSpec) -> str:
-    return plan_fingerprint(spec)
+    return fingerprint(spec)
 
 
 def input_fingerprint(

@@ -34,7 +34,7 @@ class RunSettings(NamedTuple):
     timeout_s: int = 0
     priority: int = 0
     retry_of: str = ""
-    pool: str = ""
+    engine_id: str = ""
 
 
 class PlannedRun(NamedTuple):
@@ -94,7 +94,7 @@ class RunPlanner:
             timeout_s=settings.timeout_s,
             priority=settings.priority,
             retry_of=settings.retry_of,
-            pool=settings.pool,
+            engine_id=settings.engine_id,
             reference=settings.reference,
         )
         return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))

@@ -130,7 +130,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         cancel_requested_at=None,
         cancel_reason="",
         finished_at=None,
-        pool=e.pool,
+        pool=e.engine_id,
         reference=e.reference,
     )
     run = _Run(rows, fact, row)

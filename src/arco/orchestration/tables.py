@@ -149,6 +149,7 @@ class RunRow(Row, frozen=True):
     cancel_reason: str
     finished_at: datetime | None
     pool: str = ""
+    """The engine id, by its name on disk."""
     tasks_held: int = 0
     """Tasks whose output checks hold back."""
     failed_by: str = ""
@@ -162,6 +163,11 @@ class RunRow(Row, frozen=True):
     partitions_total: int = 0
     reference: str = ""
     """What caused it, beside `trigger`: for a tick, the schedule and the tick's name."""
+
+    @property
+    def engine_id(self) -> str:
+        """The local engine that serves it; empty for a run of any orchestrator."""
+        return self.pool
 
     @property
     def tasks_done(self) -> int:

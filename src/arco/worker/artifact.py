@@ -130,7 +130,7 @@ class ArtifactCache:
         self._directory = directory
         self._keep = keep
         self._lock = threading.Lock()
-        self._ready: OrderedDict[str, tuple[Path, int]] = OrderedDict()
+        self.ready: OrderedDict[str, tuple[Path, int]] = OrderedDict()
         """By digest: the folder, and the descriptor of its lock; the last used one last."""
         self._users: Counter[str] = Counter()
 
@@ -139,8 +139,8 @@ class ArtifactCache:
         """While this lasts, the artifact's folder stays, once it is there."""
         with self._lock:
             self._users[digest] += 1
-            if digest in self._ready:
-                self._ready.move_to_end(digest)
+            if digest in self.ready:
+                self.ready.move_to_end(digest)
         try:
             yield
         finally:
@@ -152,14 +152,14 @@ class ArtifactCache:
 
     def folder(self, digest: str) -> Path:
         """Where the artifact lies. NotFound, Corrupt, or Invalid if it is no safe zip."""
-        folder = self._ready.get(digest)
+        folder = self.ready.get(digest)
         if folder is not None:
             return folder[0]
         if _DIGEST.fullmatch(digest) is None:
             raise Invalid(f"{digest[:80]!r} is not an artifact's digest")
         with self._lock:
-            if digest in self._ready:
-                return self._ready[digest][0]
+            if digest in self.ready:
+                return self.ready[digest][0]
             target, lock = self._directory / digest, _locked(self._lock_file(digest), shared=True)
             try:
                 if not target.is_dir():
@@ -168,22 +168,22 @@ class ArtifactCache:
             except BaseException:
                 _unlock(lock)
                 raise
-            self._ready[digest] = (target, lock)
+            self.ready[digest] = (target, lock)
             self._let_go()
             return target
 
     def _let_go(self) -> None:
         """Do not count on folders any more that were not used for long; others may need them."""
-        idle = [digest for digest in self._ready if digest not in self._users]
-        for digest in idle[: max(0, len(self._ready) - self._keep)]:
-            _unlock(self._ready.pop(digest)[1])
+        idle = [digest for digest in self.ready if digest not in self._users]
+        for digest in idle[: max(0, len(self.ready) - self._keep)]:
+            _unlock(self.ready.pop(digest)[1])
 
     def _trim(self) -> None:
         """Remove the folders that nobody has used for longest, until `keep` are left."""
         folders = [entry for entry in self._directory.iterdir() if _DIGEST.fullmatch(entry.name)]
         by_age = sorted(folders, key=lambda folder: _used_at(self._lock_file(folder.name)))
         for folder in by_age[: max(0, len(folders) - self._keep)]:
-            if folder.name not in self._ready and folder.name not in self._users:
+            if folder.name not in self.ready and folder.name not in self._users:
                 self._remove(folder)
 
     def _remove(self, folder: Path) -> None:

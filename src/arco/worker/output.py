@@ -157,7 +157,7 @@ def tables_of(value: object) -> Iterator[pa.Table]:
 
     Asking may run user code: a generator's body.
     """
-    whole = _table_of(value)
+    whole = table_of(value)
     if whole is not None:
         return iter((whole,))
     if isinstance(value, pa.RecordBatchReader):
@@ -169,13 +169,13 @@ def tables_of(value: object) -> Iterator[pa.Table]:
 
 
 def _item(value: object) -> pa.Table:
-    table = _table_of(value)
+    table = table_of(value)
     if table is None:
         raise _unsuitable(value, "an iterable with ")
     return table
 
 
-def _table_of(value: Any) -> pa.Table | None:
+def table_of(value: Any) -> pa.Table | None:
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -264,7 +264,7 @@ def _groups(tables: Iterable[pa.Table], redact: Redactor) -> Iterator[pa.Table]:
             schema = _checked_schema(table.schema, redact)
             yield schema.empty_table()
         for part in _cut(table):  # first, so that little is cast at once
-            waiting.append(_conformed(part, schema))
+            waiting.append(conformed(part, schema))
             size, rows = size + waiting[-1].nbytes, rows + part.num_rows
             if size >= GROUP_BYTES or rows >= GROUP_ROWS:
                 yield from _cut(pa.concat_tables(waiting))
@@ -353,7 +353,7 @@ def _readable(type: pa.DataType) -> pa.DataType:
     return pa.float32() if pa.types.is_float16(type) else type
 
 
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema):
         return table
     more = [repr(name) for name in table.column_names if name not in schema.names]

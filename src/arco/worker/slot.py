@@ -27,6 +27,7 @@ from arco.clock import SystemClock
 from arco.spark.joined import JoinedHost, JvmAddress, JvmStatus
 from arco.spark.settings import SparkSettings
 from arco.storage.open import open_store
+from arco.tasks import private
 from arco.tasks.failure import SparkUnavailable
 from arco.worker import slot_messages as messages
 from arco.worker.attempt import Attempt, Shared
@@ -59,8 +60,10 @@ def _received(frames: messages.Frames) -> messages.ToSlot | None:
 
 class _Slot:
     def __init__(self, setup: messages.Setup, frames: messages.Frames) -> None:
-        for name in setup.hidden:
-            os.environ.pop(name, None)
+        os.environ.clear()
+        os.environ.update(setup.environment)
+        with private.shown(setup.credentials):
+            store = open_store(setup.store_url, **setup.store_options)
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())
         self._loader: Loader | None = None
@@ -72,7 +75,7 @@ class _Slot:
             settings = msgspec.json.decode(setup.spark, type=SparkSettings)
             spark = JoinedHost(settings, _SparkLink(self._ask, frames))
         self._shared = Shared(
-            store=open_store(setup.store_url, **setup.store_options),
+            store=store,
             clock=clock,
             ids=system_ulids(),
             worker_id=setup.worker_id,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from arco.engine import LocalEngine
 from arco.orchestration.events import TaskFinished
+from arco.spark.settings import SparkSettings
 from arco.state.replay import read_log
 from tests.kit.spark_cluster import Cluster, spark_cluster
 from tests.kit.spark_project import SparkProject
@@ -26,7 +27,7 @@ PIPELINE = """
     def orders(ctx: AssetContext):
         slow = F.udf(slowly, "long")
         day = ctx.partition_value("date").day
-        frame = ctx.spark.range(0, 1200, 1, 8).select(slow("id").alias("id"))
+        frame = ctx.spark.range(0, 600, 1, 8).select(slow("id").alias("id"))
         return frame.selectExpr("id", "id % 5 AS sku", f"id * {day} AS amount")
 
     @asset(partitions=DAYS)
@@ -59,28 +60,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
+def settings(cluster: Cluster) -> SparkSettings:
+    """The same for all tests, so that they share one driver."""
+    return replace(cluster.settings({"spark.sql.shuffle.partitions": "4"}), executor_loss_s=8)
+
+
 def test_a_run_ends_right_although_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
-    conf = {"spark.sql.shuffle.partitions": "4"}
-    shop = SparkProject(tmp_path, cluster.settings(conf)).deploy(PIPELINE)
+    shop = SparkProject(tmp_path, settings(cluster)).deploy(PIPELINE)
     with shop.engine() as engine:
         run = shop.trigger(partitions=("date=2025-01-01..2025-01-02",))
         wait_for_jobs(engine)
         cluster.kill_worker()
         row = engine.wait(run)
     tasks = shop.workspace.read.orchestration().tasks(run)
-    shop.workspace.runtime.spark().stop()
     assert row.state == "SUCCEEDED", [task.error_message for task in tasks]
-    expected = [(sku, 3 * sum(range(sku, 1200, 5)), 480) for sku in range(5)]
+    expected = [(sku, 3 * sum(range(sku, 600, 5)), 240) for sku in range(5)]
     assert shop.rows("everything") == expected
-    assert shop.rows("orders", "SELECT count(*), count(DISTINCT id) FROM data") == [(2400, 1200)]
+    assert shop.rows("orders", "SELECT count(*), count(DISTINCT id) FROM data") == [(1200, 600)]
 
 
 def test_a_lost_cluster_fails_the_attempt_and_the_retry_gets_a_new_session(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """The last one here: the master that comes back knows no application."""
-    settings = replace(cluster.settings(), executor_loss_s=8)
-    shop = SparkProject(tmp_path, settings).deploy(SLOW)
+    shop = SparkProject(tmp_path, settings(cluster)).deploy(SLOW)
     with shop.engine() as engine:
         run = shop.trigger()
         wait_for_jobs(engine)
