@@ -2,12 +2,18 @@
 
 `AssetIn` is both the declaration of an input and, in a worker, the input itself:
 
+    @asset
+    def totals(orders: AssetIn) -> pa.Table: ...                  # `orders` of its own namespace
+
+    @asset(ins={"orders": In("sales.orders", window(-6, 0))})
+    def totals(orders: AssetIn) -> pa.Table: ...
+
     def totals(orders: AssetIn["sales.orders", window(-6, 0)]) -> pa.Table: ...
     def totals(orders: AssetIn = AssetIn("sales.orders", mapping=window(-6, 0))) -> pa.Table: ...
 
-The first form needs `servo.mypy_plugin` to be type-checked, and Ruff to be told that
-the text is no type (`# ruff: noqa: F821, UP037`). A key without a dot is of the
-asset's own namespace. This module reads nothing itself: a worker passes a
+The third form needs `servo.mypy_plugin` to be type-checked, and linters to be told that
+the text is no type; the others need neither. A key without a dot is of the asset's own
+namespace. This module reads nothing itself: a worker passes a
 `Reader`, so that importing `servo` stays cheap.
 """
 
@@ -30,6 +36,22 @@ Shape: TypeAlias = Literal["spark", "arrow", "pandas", "polars"]
 Reader: TypeAlias = Callable[..., Any]
 """Is called with the AssetIn and the shape; where only some columns are wanted, with those too."""
 Metadata: TypeAlias = dict[str, str | int | bool | None]
+
+
+class UnknownConfig(Invalid, KeyError):
+    """A configuration value that the asset does not have."""
+
+
+class _Configuration(dict[str, Any]):
+    """An asset's configuration; what it does not declare is told as such."""
+
+    def __init__(self, asset: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._asset = asset
+
+    def __missing__(self, name: str) -> Any:
+        hint = did_you_mean(name, self) or f"declare it: config={{{name!r}: …}}"
+        raise UnknownConfig(f"{self._asset} has no configuration value {name!r}", hint=hint)
 
 
 class AssetIn:
@@ -97,6 +119,13 @@ class AssetIn:
         return self._reader(self, shape, tuple(columns)) if columns else self._reader(self, shape)
 
 
+class In(AssetIn):
+    """Which asset a parameter reads, and how its partitions are mapped: for `ins=` and `deps=`."""
+
+    def __init__(self, asset: str, mapping: PartitionMapping = identity) -> None:
+        super().__init__(asset, mapping=mapping)
+
+
 @dataclass(frozen=True, eq=False)
 class AssetOut:
     """Data, and what to note about it in the catalog."""
@@ -118,7 +147,7 @@ class AssetContext:
         attempt: int,
         asset: str,
         partition: PartitionKey,
-        config: Mapping[str, str | int | bool | None],
+        config: Mapping[str, Any],
         secrets: Mapping[str, str],
         log: logging.Logger,
         on_progress: Callable[[int, str], None],
@@ -132,7 +161,8 @@ class AssetContext:
         self.attempt: Final = attempt
         self.asset: Final = asset
         self.partition: Final = partition
-        self.config: Final = config
+        self.config: Final[Mapping[str, Any]] = _Configuration(asset, config)
+        """What the asset declares, with what the run was given in its place."""
         self.log: Final = log
         self._secrets: Final = secrets
         self._on_progress: Final = on_progress
