@@ -66,7 +66,9 @@ class AssetIn:
         paths: Sequence[str] = (),
         reader: Reader | None = None,
         mapping: PartitionMapping = identity,
+        data: Any = None,
     ) -> None:
+        """`data` is for tests: what the function reads, in the shape that it asks for."""
         if not isinstance(asset, str):
             misdeclared(f"AssetIn({asset!r}) names no asset", hint='write AssetIn["sales.orders"]')
         if not isinstance(mapping, wire.Mapping | ByDimension):
@@ -76,7 +78,7 @@ class AssetIn:
         self.materializations: Final[tuple[MaterializationRef, ...]] = tuple(materializations)
         self.paths: Final[list[str]] = list(paths)
         self.mapping: Final[PartitionMapping] = mapping
-        self._reader: Final = reader
+        self._reader: Final = reader if data is None else _holding(data)
 
     def __class_getitem__(cls, item: str | tuple[str, PartitionMapping]) -> AssetIn:
         """`AssetIn["namespace.name"]`, or with a mapping after a comma."""
@@ -114,9 +116,18 @@ class AssetIn:
         if self._reader is None:
             raise Invalid(
                 f"the input {self.asset!r} is declared only, and has no data",
-                hint="a worker passes it; in a test, pass AssetIn(..., reader=...)",
+                hint="a worker passes it; in a test, pass AssetIn(..., data=...)",
             )
         return self._reader(self, shape, tuple(columns)) if columns else self._reader(self, shape)
+
+
+def _holding(data: Any) -> Reader:
+    def read(_: AssetIn, shape: Shape, columns: Sequence[str] = ()) -> Any:
+        if not columns:
+            return data
+        return data.select(list(columns)) if hasattr(data, "select") else data[list(columns)]
+
+    return read
 
 
 class In(AssetIn):
@@ -135,23 +146,27 @@ class AssetOut:
 
 
 class AssetContext:
-    """The run around the function; take it as a parameter `ctx: AssetContext`."""
+    """The run around the function; take it as a parameter `ctx: AssetContext`.
+
+    A worker gives all of it. A test gives what the function uses:
+    `AssetContext(partition={"date": date(2025, 1, 31)}, config={"rate": 0.5})`.
+    """
 
     def __init__(
         self,
         *,
-        tenant_id: str,
-        workspace_id: str,
-        run_id: str,
-        task_id: str,
-        attempt: int,
-        asset: str,
-        partition: PartitionKey,
-        config: Mapping[str, Any],
-        secrets: Mapping[str, str],
-        log: logging.Logger,
-        on_progress: Callable[[int, str], None],
-        is_cancelled: Callable[[], bool],
+        tenant_id: str = "test",
+        workspace_id: str = "test",
+        run_id: str = "test",
+        task_id: str = "test",
+        attempt: int = 1,
+        asset: str = "test.asset",
+        partition: PartitionKey | Mapping[str, Scalar] | None = None,
+        config: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        log: logging.Logger | None = None,
+        on_progress: Callable[[int, str], None] = lambda percent, message: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
         spark: Callable[[], Any] | None = None,
     ) -> None:
         self.tenant_id: Final = tenant_id
@@ -160,11 +175,13 @@ class AssetContext:
         self.task_id: Final = task_id
         self.attempt: Final = attempt
         self.asset: Final = asset
-        self.partition: Final = partition
-        self.config: Final[Mapping[str, Any]] = _Configuration(asset, config)
+        self.partition: Final = (
+            partition if isinstance(partition, PartitionKey) else PartitionKey(partition or {})
+        )
+        self.config: Final[Mapping[str, Any]] = _Configuration(asset, config or {})
         """What the asset declares, with what the run was given in its place."""
-        self.log: Final = log
-        self._secrets: Final = secrets
+        self.log: Final = log or logging.getLogger(asset)
+        self._secrets: Final = secrets or {}
         self._on_progress: Final = on_progress
         self._is_cancelled: Final = is_cancelled
         self._spark: Final = spark
