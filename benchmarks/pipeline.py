@@ -71,7 +71,8 @@ def servo_shop(at: Path, size: Size, slots: int, *, checked: bool) -> dict[str, 
     workspace.commands.orchestration.deploy(*example(checked))
     days = f"date={size.dates[0]}..{size.dates[-1]}"
     with LocalEngine(workspace, slots=slots).running() as engine:
-        ended(engine, PlanRequest(selection=("raw.products",), config=size.config))
+        warm_up = PlanRequest(selection=("raw.products",), config={"products": size.products})
+        ended(engine, warm_up)
         request = PlanRequest(
             selection=("*",), partitions=(days, "month=2025-01"), config=size.config, force=True
         )

@@ -10,14 +10,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from servo.asset import AnyAsset, Declaration, Dependency, SqlAssetDefinition
+from servo.asset import AnyAsset, SqlAssetDefinition, as_input
 from servo.check import CheckDefinition
 from servo.context import AssetIn
 from servo.contract import canonical
+from servo.contract.config_values import WireValue
 from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import (
     AllUpstream,
@@ -25,6 +26,7 @@ from servo.contract.manifest import (
     Check,
     Code,
     Dimension,
+    Gating,
     Input,
     Resources,
     Schedule,
@@ -35,6 +37,7 @@ from servo.contract.template import calls
 from servo.duration import seconds
 from servo.errors import Invalid
 from servo.mapping import ByDimension, PartitionMapping, identity
+from servo.policy import Retry
 from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
@@ -44,6 +47,8 @@ from servo.suggest import did_you_mean
 T = TypeVar("T")
 
 _SPARK = re.compile(r"\bpyspark\b|\.spark\b")
+_CONFIG = re.compile(r"""\.config(?:\[|\.get\()\s*\\?["'](\w+)\\?["']""")
+"""`ctx.config["name"]` or `ctx.config.get("name")`, also where the text is inside of JSON."""
 _CALLS: Final = (
     '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are supported'
 )
@@ -64,7 +69,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
     flaws: list[Flaw] = []
     keep = _Keeper(flaws)
     settings = definition.settings
-    retry, freshness = settings.get("retry"), settings.get("freshness")
+    retry, freshness = cast(Retry | None, settings.get("retry")), settings.get("freshness")
     asset = Asset(
         key=definition.key,
         kind=definition.kind,
@@ -76,7 +81,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         partitions=_dimensions(definition),
         inputs=_with_references(definition, tuple(_inputs(definition, flaws))),
         checks=tuple(_check(each, project, flaws) for each in settings.get("checks", ())),
-        gating=settings.get("gating", _DEFAULT.gating),
+        gating=cast(Gating, settings.get("gating", _DEFAULT.gating)),
         retry=_DEFAULT.retry if retry is None else retry.wire(),
         timeout_s=keep(partial(_timeout, definition), 0),
         freshness=None if freshness is None else freshness.wire(),
@@ -87,7 +92,8 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         extra=settings.get("extra", "allow"),
         retention=settings.get("retention", _DEFAULT.retention),
         engine=_engine(definition),
-        config=dict(settings.get("config", {})),
+        config=cast(dict[str, WireValue], settings.get("config", {})),
+        config_read=_config_read(definition),
         renamed_from=_key(settings.get("renamed_from", ""), definition.namespace),
         sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
         transform=keep(partial(_transform, definition), ""),
@@ -152,6 +158,17 @@ def _engine(definition: AnyAsset) -> Literal["", "spark"]:
         return ""
 
 
+def _config_read(definition: AnyAsset) -> tuple[str, ...]:
+    """Names that the code asks the context for, as far as its text shows them."""
+    if isinstance(definition, SqlAssetDefinition):
+        return ()
+    try:
+        names = set(_CONFIG.findall(definition.source))
+    except Invalid:  # the fingerprint of the same source has said so
+        return ()
+    return tuple(sorted(names - definition.settings.get("config", {}).keys()))
+
+
 def _description(definition: AnyAsset) -> str:
     given = definition.settings.get("description")
     if given is not None or isinstance(definition, SqlAssetDefinition):
@@ -174,7 +191,7 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
         for declared in definition.signature.inputs:
             yield _input(declared, definition.namespace)
     for dependency in definition.settings.get("deps", ()):
-        yield _input(_as_input(dependency), definition.namespace)
+        yield _input(as_input(dependency), definition.namespace)
 
 
 def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
@@ -203,12 +220,6 @@ def _split(mapping: PartitionMapping) -> tuple[Any, dict[str, Any]]:
     if isinstance(mapping, ByDimension):
         return identity, dict(mapping.dimensions)
     return mapping, {}
-
-
-def _as_input(dependency: Dependency) -> AssetIn:
-    if isinstance(dependency, Declaration):
-        return AssetIn(dependency.key)
-    return dependency if isinstance(dependency, AssetIn) else AssetIn(dependency)
 
 
 def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:

@@ -47,4 +47,4 @@ def by_dimension(**dimensions: wire.Mapping) -> ByDimension:
     return ByDimension(dimensions)
 
 
-MAPPINGS: Final = "use identity, window(-6, 0), all_upstream or latest"
+MAPPINGS: Final = "use identity, window(-6, 0), all_upstream or latest, without quotes"

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from arco.orchestration import partition_ranges, planner_tasks
-from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannedInput, PlannedTask, spec_fingerprint
+from arco.orchestration.plan import (
+    MAX_TASKS_PER_RUN,
+    PlannedInput,
+    PlannedTask,
+    PlanSpec,
+    spec_fingerprint,
+)
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
 from servo.contract.manifest import AllUpstream, Latest, StaticDimension, Window
@@ -330,13 +336,57 @@ def test_a_changed_input_runs_what_follows_from_it() -> None:
     ]
 
 
-def test_changed_code_and_changed_configuration_run_again() -> None:
+def test_changed_code_runs_again() -> None:
     world = World()
     world.run(CHAIN, planned(CHAIN, "s.orders", world=world))
     changed = manifest(asset("s.orders", DAYS, transform="new"))
     why = "run: selected; code, configuration or inputs changed since its last materialization"
     assert reasons(planned(changed, "orders", world=world)) == [why]
-    assert reasons(planned(CHAIN, "orders", world=world, config={"rows": 5})) == [why]
+
+
+CONFIGURED = manifest(
+    asset("s.orders", DAYS, config={"rows": 5, "rate": {"$float": "0.5"}}),
+    asset("s.daily", DAYS, reads("s.orders"), config_read=("flaky",)),
+    asset("s.other", DAYS),
+)
+
+
+def actions(spec: PlanSpec) -> dict[str, str]:
+    return {task.asset: task.action for task in spec.tasks}
+
+
+def test_a_value_concerns_only_the_assets_that_declare_or_read_its_name() -> None:
+    world = World()
+    world.run(CONFIGURED, planned(CONFIGURED, "*", world=world))
+    everywhere = {"s.orders": "reuse", "s.daily": "reuse", "s.other": "reuse"}
+    assert actions(planned(CONFIGURED, "*", world=world)) == everywhere
+    assert actions(planned(CONFIGURED, "*", world=world, config={"rows": "5"})) == everywhere
+    assert actions(planned(CONFIGURED, "*", world=world, config={"rate": "0.50"})) == everywhere
+    other = planned(CONFIGURED, "*", world=world, config={"rows": "6"})
+    assert actions(other) == {**everywhere, "s.orders": "run", "s.daily": "run"}
+    flaky = planned(CONFIGURED, "*", world=world, config={"flaky": "true"})
+    assert actions(flaky) == {**everywhere, "s.daily": "run"}
+    world.run(CONFIGURED, flaky)
+    assert actions(planned(CONFIGURED, "*", world=world, config={"flaky": "true"})) == everywhere
+
+
+@pytest.mark.parametrize(
+    ("selection", "config", "message", "hint"),
+    [
+        ("*", {"row": "5"}, "no asset has a configuration value 'row'", "did you mean 'rows'?"),
+        ("*", {"zzz": "5"}, "no asset has a configuration value 'zzz'", "have flaky, rate, rows"),
+        ("s.other", {"rows": "5"}, "no selected asset has a .* value 'rows'", "s.orders has it"),
+        ("*", {"rows": "abc"}, "rows of s.orders is a whole number .*'abc'", "--config rows=5"),
+        ("*", {"rows": True}, "rows of s.orders is a whole number .*True", "--config rows=5"),
+        ("*", {"rate": "fast"}, "rate of s.orders is a number .*'fast'", "--config rate=0.5"),
+    ],
+)
+def test_a_value_that_is_nobodys_or_of_another_type_is_refused_before_anything_runs(
+    selection: str, config: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(Invalid, match=message) as error:
+        planned(CONFIGURED, selection, config=config)
+    assert hint in error.value.hint
 
 
 def test_force_reuses_nothing() -> None:

@@ -153,7 +153,12 @@ def test_import_errors_become_problems_with_file_and_line(tmp_path: Path) -> Non
     project = discover(tmp_path)
     assert [asset.key for asset in project.assets] == ["a.one"]
     assert validate(project) == [
-        Problem("bad.py", 3, "Retry: max_attempts=0 is not a number from 1"),
+        Problem(
+            "bad.py",
+            3,
+            "Retry: max_attempts=0 is not a number from 1",
+            "the first attempt counts: 1 is never retried",
+        ),
         Problem("deep.py", 2, "importing deep fails: ValueError: no"),
         Problem("deep.py", 2, "importing indirect fails: ValueError: no"),
         Problem("exits.py", 1, "importing exits exits the program"),

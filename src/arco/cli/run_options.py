@@ -40,7 +40,9 @@ Force = Annotated[bool, typer.Option("--force", help="Also run tasks that are up
 Config = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", metavar="NAME=VALUE", help="Configuration value for all tasks. Repeatable."
+        "--config",
+        metavar="NAME=VALUE",
+        help="Replace a configuration value, in the assets that declare it. Repeatable.",
     ),
 ]
 MaxTasks = Annotated[
@@ -82,12 +84,8 @@ def _ranges(text: str) -> list[str]:
     return ranges
 
 
-def _pair(text: str) -> tuple[str, str | int | bool | None]:
+def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Invalid(f"{text!r} is not a configuration value", hint="write NAME=VALUE")
-    if value in ("true", "false"):
-        return name, value == "true"
-    if value.removeprefix("-").isdecimal():
-        return name, int(value)
     return name, value

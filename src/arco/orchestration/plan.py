@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from servo.contract import canonical
 from servo.contract.canonical import fingerprint
+from servo.contract.config_values import WireValue
 from servo.contract.manifest import Asset
 from servo.contract.task import MaterializationRef
 
@@ -45,6 +46,7 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     redo: tuple[str, ...] = ()
     """Tasks (by id) to run even if they are up to date."""
     config: dict[str, str | int | bool | None] = {}
+    """By name, values in place of those that assets declare; text is read as the declared type."""
     max_tasks: int = 10_000
 
 
@@ -194,20 +196,21 @@ def spec_fingerprint(spec: PlanSpec) -> str:
 def input_fingerprint(
     asset: Asset,
     partition: str,
-    config: Mapping[str, object],
+    config: Mapping[str, WireValue],
     inputs: Iterable[tuple[str, str, Iterable[str]]],
 ) -> str:
     """What a task would do: its code, its partition, its configuration, what it reads.
 
-    `inputs` are (parameter, asset key, the `fingerprint_part` of the versions). Computed when
-    planning and, for inputs made in the same run, when dispatching; both must agree.
+    `config` is that of the asset's tasks; `inputs` are (parameter, asset key, the
+    `fingerprint_part` of the versions). Computed when planning and, for inputs made in the same
+    run, when dispatching; both must agree.
     """
     parts = {
         "kind": "input",
         "asset": asset.key,
         "transform": asset.transform,
         "partition": partition,
-        "config": {**asset.config, **config},
+        "config": config,
         "inputs": sorted([p, key, *part] for p, key, part in inputs),
     }
     return hashlib.sha256(canonical.encode(parts)).hexdigest()

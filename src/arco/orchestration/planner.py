@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
+from arco.orchestration.configuration import check_config
 from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
 from arco.orchestration.plan import (
@@ -45,14 +46,16 @@ def plan(
 ) -> PlanSpec:
     """The tasks that a request means. `until` is in UTC; later periods do not exist yet.
 
-    Raises Invalid, and plans nothing, if the selection or a range means nothing, if the
-    tasks are too many, if the assets read each other in a circle, or if an input is
-    neither in the plan nor materialized.
+    Raises Invalid, and plans nothing, if the selection or a range means nothing, if a value of
+    the configuration is nobody's or of another type than the declared one, if the tasks are too
+    many, if the assets read each other in a circle, or if an input is neither in the plan nor
+    materialized.
     """
     request = normalised(request)
     graph = Graph(manifest)
     chosen = select(graph, request.selection, request.exclude)
     order = ordered(graph, chosen)
+    check_config(request.config, [graph.assets[key] for key in order], graph.assets.values())
 
     @cache
     def keys(dimension: Dimension) -> Keys:

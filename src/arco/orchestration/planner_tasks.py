@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.mapping import Resolver, mappings
 from arco.orchestration.partition_space import Names, Point, Space
@@ -225,7 +226,8 @@ class Drafting:
         if any(what.runs for _, what in read):
             return ""
         inputs = [(each.parameter, each.asset, what.part) for each, what in read]
-        return input_fingerprint(asset, partition, self._request.config, inputs)
+        config = task_config(asset, self._request.config)
+        return input_fingerprint(asset, partition, config, inputs)
 
     def _decide(
         self,

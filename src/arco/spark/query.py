@@ -21,15 +21,13 @@ from sqlglot.errors import ParseError, SqlglotError
 from arco.columns.quoting import backticked
 from arco.spark import error_info
 from arco.spark.read import HasSession
-from arco.spark.template import TemplateProblem, literal, shown
+from arco.spark.template import TemplateProblem, config_literal, literal, shown
 from arco.tasks.failure import TaskFailed, failed
 from servo.contract.partition import PartitionKey
 from servo.contract.template import Call, Rendered, calls, render
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Value = str | int | bool | None
 
 FUNCTIONS: Final = ("ref", "partition", "config")
 _KNOWN: Final = 'use {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
@@ -50,7 +48,7 @@ class TaskQuery:
         sql: str,
         *,
         partition: str = "",
-        config: Mapping[str, Value] | None = None,
+        config: Mapping[str, Any] | None = None,
         file: str = "",
         line: int = 0,
     ) -> None:
@@ -115,9 +113,18 @@ class TaskQuery:
             case "partition":
                 return literal(self._value("dimension", self._partition, call))
             case "config":
-                return literal(self._value("config value", self._config, call))
+                return self._config_literal(call)
         text = self._source[call.start : call.stop]
         raise self._wrong(f"the query has {text!r}", _KNOWN, call.start, call.stop)
+
+    def _config_literal(self, call: Call) -> str:
+        value = self._value("config value", self._config, call)
+        try:
+            return config_literal(value, self._source[: call.start], self._source[call.stop :])
+        except ValueError as error:
+            message = f"the config value {call.argument!r} is {error}, which SQL cannot write"
+            hint = "use text, a number, a boolean, a date, or a list of some"
+            raise self._wrong(message, hint, call.start, call.stop) from None
 
     def _value(self, what: str, given: Mapping[str, Any], call: Call) -> Any:
         if call.argument in given:

@@ -48,6 +48,7 @@ from arco.worker.stopping import Stopping
 from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
 from servo.context import AssetContext, AssetIn, AssetOut
+from servo.contract.config_values import from_wire
 from servo.contract.manifest import Action
 from servo.contract.partition import PartitionKey
 from servo.contract.task import (
@@ -190,7 +191,7 @@ class Attempt:
         query = self._sql = TaskQuery(
             request.sql,
             partition=request.partition,
-            config=request.config,
+            config=self._config,
             file=code.file,
             line=code.line,
         )
@@ -198,6 +199,10 @@ class Attempt:
             ref.parameter: self._read(ref, "spark") for ref in request.inputs if ref.parameter
         }
         return self._call(lambda: query.run(self._spark.task, frames))
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        return {name: from_wire(value) for name, value in self._request.config.items()}
 
     def _arguments(self, loaded: Loaded) -> dict[str, Any]:
         inputs = {ref.parameter: ref for ref in self._request.inputs if ref.parameter}
@@ -247,7 +252,7 @@ class Attempt:
             attempt=request.attempt,
             asset=request.asset,
             partition=PartitionKey.parse(request.partition),
-            config=request.config,
+            config=self._config,
             secrets=self._secrets,
             log=self._shared.process.logger(request.asset),
             on_progress=self._progress,
@@ -313,7 +318,7 @@ class Attempt:
                 "user_code",
                 "output.none",
                 f"{request.asset} returned nothing",
-                "return its data, also if it has no rows; "
+                "return its data, also if it has no rows (a generator yields an empty table); "
                 "annotate a function that returns nothing with `-> None`",
             )
         self._meter.bytes_written = written.bytes

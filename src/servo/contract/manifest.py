@@ -2,7 +2,8 @@
 
 `servo.discover` makes it from Python modules; a deployment stores it, and the
 planner reads nothing else. Everything here has a canonical JSON, so there are no
-floats (numbers of checks are decimal text) and durations are whole seconds.
+floats (numbers of checks are decimal text, those of configurations are as
+`servo.contract.config_values` has them) and durations are whole seconds.
 Fields are only ever added, with defaults. Structs of assets form no cycles, and may be too
 many for the collector to walk.
 """
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from servo.contract import canonical
+from servo.contract.config_values import WireValue
 from servo.errors import Invalid
 
 FORMAT: Final = 1
@@ -276,7 +278,10 @@ class AssetOutline(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     extra: Extra = "allow"
     engine: Literal["", "spark"] = ""
     """Whether its code seems to need Spark: a worker then starts it early."""
-    config: dict[str, str | int | bool | None] = {}
+    config: dict[str, WireValue] = {}
+    """What is declared: a name, its value, and so its type."""
+    config_read: tuple[str, ...] = ()
+    """Names that its code reads from the context without declaring them, sorted."""
     renamed_from: str = ""
     sql: str = ""
     transform: str = ""
