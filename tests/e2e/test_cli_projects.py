@@ -143,8 +143,25 @@ def test_validation_without_a_workspace_leaves_other_projects_out(
 
 def test_folder_without_assets_takes_nothing_away(servo: Servo, folders: dict[str, Path]) -> None:
     deploy(servo, folders["shop"])
+    deploy(servo, folders["advertising"])
+    files = sorted(servo.store.rglob("*"))
     (folders["shop"] / "pipeline.py").write_text("")
     refused = servo.error("deploy", "--project", str(folders["shop"]), code=2)
-    assert "there are no assets in" in refused["message"]
-    done = deploy(servo, folders["shop"], "--allow-empty")
+    assert refused["message"].splitlines() == [
+        "this deployment has no assets; it would remove all 2 of the project shop:",
+        "sales.orders, read by ads.reach (project advertising)",
+        "sales.refunds",
+    ]
+    assert "--allow-removals and --allow-missing-inputs" in refused["hint"]
+    assert refused["removals"] == [
+        {"asset": "sales.orders", "read_by": [{"asset": "ads.reach", "project": "advertising"}]},
+        {"asset": "sales.refunds", "read_by": []},
+    ]
+    assert sorted(servo.store.rglob("*")) == files
+    shown = servo.run("deploy", "--project", str(folders["shop"]))
+    assert shown.returncode == 2
+    assert f"there are no assets in {folders['shop']}" in shown.stderr
+    assert "sales.orders, read by ads.reach (project advertising)" in shown.stderr
+    options = ("--allow-removals", "--allow-missing-inputs")
+    done = deploy(servo, folders["shop"], *options)
     assert done["removed"] == ["sales.orders", "sales.refunds"]

@@ -134,7 +134,7 @@ def _project(text: str) -> tuple[Manifest, bytes]:
 
 
 def deploy(w: Workspace, text: str) -> None:
-    w.commands.orchestration.deploy(*project(text))
+    w.commands.orchestration.deploy(*project(text), allow_removals=True)
 
 
 def trigger(w: Workspace, *selection: str, **settings: Any) -> str:

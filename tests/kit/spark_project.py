@@ -46,7 +46,7 @@ class SparkProject:
         (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
         artifact = pack(project)
         manifest = build_manifest(discover(project), digest(artifact))
-        self.workspace.commands.orchestration.deploy(manifest, artifact)
+        self.workspace.commands.orchestration.deploy(manifest, artifact, allow_removals=True)
         return self
 
     @contextlib.contextmanager

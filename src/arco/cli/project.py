@@ -40,6 +40,13 @@ AllowMissing = Annotated[
         "an asset that this removes.",
     ),
 ]
+AllowRemovals = Annotated[
+    bool,
+    typer.Option(
+        "--allow-removals",
+        help="Deploy even if that leaves no assets, or removes more assets than it keeps.",
+    ),
+]
 Message = Annotated[
     str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the deployment.")
 ]
@@ -156,12 +163,7 @@ def deploy(
         bool, typer.Option("--dry-run", help="Print the project manifest; change nothing.")
     ] = False,
     allow_missing_inputs: AllowMissing = False,
-    allow_empty: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty", help="Allow a deployment without assets, which removes all of them."
-        ),
-    ] = False,
+    allow_removals: AllowRemovals = False,
 ) -> None:
     """Deploy the code in this folder; new runs will use it.
 
@@ -174,18 +176,15 @@ def deploy(
     if dry_run:
         print(encode_manifest(manifest).decode())
         return
-    if not manifest.assets and not allow_empty:
-        raise Invalid(
-            f"there are no assets in {project.resolve()}",
-            hint="give the project's folder with --project; or, to remove all assets of the "
-            f"project {manifest.project}, give --allow-empty",
-        )
+    if not manifest.assets and not session.json:
+        render.note(f"there are no assets in {project.resolve()}")
     with progress() as report:
         done = session.open().commands.orchestration.deploy(
             manifest,
             artifact,
             message=message,
             allow_missing_inputs=allow_missing_inputs,
+            allow_removals=allow_removals,
             progress=report,
         )
     _acknowledge(session, done)
@@ -270,6 +269,7 @@ def rollback(
     ],
     message: Message = "",
     allow_missing_inputs: AllowMissing = False,
+    allow_removals: AllowRemovals = False,
 ) -> None:
     """Deploy an older deployment again, as a new one. Other projects do not change."""
     with progress() as report:
@@ -278,6 +278,7 @@ def rollback(
             project=resolve_project(Path.cwd()),
             message=message,
             allow_missing_inputs=allow_missing_inputs,
+            allow_removals=allow_removals,
             progress=report,
         )
     _acknowledge(session, done)

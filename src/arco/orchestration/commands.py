@@ -53,6 +53,7 @@ from arco.orchestration.plan_events import slices
 from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
+from arco.orchestration.removals import check_removals
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL
 from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
 from arco.orchestration.world import World
@@ -115,20 +116,23 @@ class OrchestrationCommands:
         *,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
 
-        Raises Invalid if an asset is in another project's namespace, if projects would read
-        each other in a circle or by a mapping that does not fit, or, unless missing inputs are
-        allowed, if an input from another project is not deployed, or another project reads what
-        this one does not have any more.
+        Raises RemovalRefused if it has no assets or would remove more assets than it keeps,
+        unless removals are allowed. Raises Invalid if an asset is in another project's
+        namespace, if projects would read each other in a circle or by a mapping that does not
+        fit, or, unless missing inputs are allowed, if an input from another project is not
+        deployed, or another project reads what this one does not have any more.
         """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
             raise Invalid(f"the manifest is of artifact {manifest.artifact}, not of {digest}")
-        _put_by_digest(self._store, paths.artifact(digest), artifact)
-        draft = _Draft(manifest, message, "", allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, artifact, message, "", allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
 
     def rollback(
@@ -138,22 +142,24 @@ class OrchestrationCommands:
         project: str = DEFAULT_PROJECT,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
 
-        `project` is the one whose numbers are meant.
+        `project` is the one whose numbers are meant. Raises as `deploy` does.
         """
         row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
         manifest = self._library.manifest(row.manifest)
         text = message or f"rollback to {row.number}"
-        draft = _Draft(manifest, text, row.deployment_id, allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, None, text, row.deployment_id, allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
 
     def _deploy(self, draft: _Draft) -> Deployed:
         raw = encode_manifest(draft.manifest)
         digest = hashlib.sha256(raw).hexdigest()
-        _put_by_digest(self._store, paths.manifest(digest), raw)
         new_id = functools.cache(lambda key: self._ids())
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
@@ -168,6 +174,9 @@ class OrchestrationCommands:
                 )
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)
+            if draft.artifact is not None:
+                _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
+            _put_by_digest(self._store, paths.manifest(digest), raw)
             event, parts = _events(self._ids(), reader, draft, digest, change, current)
             try:
                 generation = self._install(event, parts, reader.snapshot.generation, draft)
@@ -187,6 +196,8 @@ class OrchestrationCommands:
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
+        if not draft.allow_removals:
+            check_removals(reader, self._library, manifest, change, ids.known)
         allow_missing = draft.allow_missing_inputs
         check_reads(reader, self._library, manifest, allow_missing=allow_missing)
         changed = {asset.key for asset in change.assets}
@@ -389,9 +400,12 @@ class _Draft(NamedTuple):
     """What somebody wants to deploy."""
 
     manifest: Manifest
+    artifact: bytes | None
+    """None if the store has it already."""
     message: str
     rollback_of: str
     allow_missing_inputs: bool
+    allow_removals: bool
     progress: Progress
 
 
