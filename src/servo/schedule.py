@@ -10,11 +10,12 @@ from typing import Final
 
 from servo.asset import Declaration
 from servo.contract.manifest import Code
+from servo.registry import register
 from servo.source import code_of_caller, expect, expect_each
 
 
 class ScheduleDefinition:
-    """See `schedule`. Assign it to a variable of the module."""
+    """See `schedule`."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class ScheduleDefinition:
         self.selection: Final = tuple(selection)
         self.partitions: Final = partitions
         self.code: Final[Code] = code_of_caller(name)
+        register(self)
 
 
 def schedule(

@@ -16,7 +16,8 @@ from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationR
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.spark.settings import SparkSettings
-from arco.worker.artifact import digest, pack
+from arco.worker.artifact import digest
+from arco.worker.packing import pack
 from arco.worker.pricing import Pricing
 from servo.discover import build_manifest, discover
 

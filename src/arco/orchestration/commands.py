@@ -135,6 +135,25 @@ class OrchestrationCommands:
         )
         return self._deploy(draft)
 
+    def preview(
+        self,
+        manifest: Manifest,
+        *,
+        allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
+    ) -> Deployed:
+        """What `deploy` would do, and raise. Changes nothing."""
+        draft = _Draft(manifest, None, "", "", allow_missing_inputs, allow_removals, silent)
+        reader = OrchestrationReader(self._snapshot())
+        current = reader.current_deployment(manifest.project)
+        digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
+        if current is not None and current.manifest == digest:
+            return _unchanged(current, reader)
+        ids = AssetIds(reader, manifest, lambda key: self._ids())
+        change = self._checked(reader, draft, ids)
+        event, _ = _events("", reader, draft, digest, change, current)
+        return deployed(event, change, current, ids.known, reader.snapshot.generation)
+
     def rollback(
         self,
         deployment: str,
@@ -165,13 +184,7 @@ class OrchestrationCommands:
             reader = OrchestrationReader(self._snapshot())
             current = reader.current_deployment(draft.manifest.project)
             if current is not None and current.manifest == digest:
-                return Deployed(
-                    current.deployment_id,
-                    current.number,
-                    reader.snapshot.generation,
-                    False,
-                    project=current.project,
-                )
+                return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)
             if draft.artifact is not None:
@@ -407,6 +420,16 @@ class _Draft(NamedTuple):
     allow_missing_inputs: bool
     allow_removals: bool
     progress: Progress
+
+
+def _unchanged(current: DeploymentRow, reader: OrchestrationReader) -> Deployed:
+    return Deployed(
+        current.deployment_id,
+        current.number,
+        reader.snapshot.generation,
+        False,
+        project=current.project,
+    )
 
 
 def _events(
