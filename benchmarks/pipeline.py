@@ -39,7 +39,7 @@ import msgspec
 from arco.app import Workspace
 from arco.engine import LocalEngine
 from arco.orchestration.plan import PlanRequest
-from arco.worker.artifact import pack
+from arco.worker.packing import pack
 from benchmarks.flows import project
 from benchmarks.plain_shop import EXAMPLE, Shop, Size, each_of
 from benchmarks.workload import arguments, folder, progress, report

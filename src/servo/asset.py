@@ -53,6 +53,7 @@ from servo.mapping import MAPPINGS, ByDimension, PartitionMapping
 from servo.partition import Partitions
 from servo.policy import Freshness, Retry, gating_of, retry_of
 from servo.reach import reached_source
+from servo.registry import register
 from servo.signature import Signature, read_signature
 from servo.source import (
     caller,
@@ -148,6 +149,7 @@ class Declaration:
         self.settings: Final = _canonical(settings)
         self.code: Final = code
         self._module: Final = module
+        register(self)
 
     @property
     def name(self) -> str:
@@ -269,7 +271,7 @@ def sql_asset(
     """Declare a query as an asset: `SELECT … FROM {{ ref("sales.orders") }}`.
 
     Every `ref` is an input, mapped by `identity` unless `inputs` says otherwise for
-    its key. Assign the result to a variable of the module.
+    its key.
     """
     expect(name, str, "name")
     expect(sql, str, "sql")

@@ -45,6 +45,7 @@ class Project:
         schedules: Sequence[ScheduleDefinition] = (),
         sensors: Sequence[SensorDefinition] = (),
         problems: Sequence[Problem] = (),
+        notes: Sequence[Problem] = (),
         places: Mapping[int, tuple[str, str]] | None = None,
     ) -> None:
         self.root = root
@@ -54,6 +55,8 @@ class Project:
         self.schedules = tuple(schedules)
         self.sensors = tuple(sensors)
         self.problems = tuple(problems)
+        self.notes = tuple(notes)
+        """Worth a look, and no reason to refuse the project."""
         self._places = places or {}
 
     def code(self, definition: Any) -> Code:

@@ -14,11 +14,12 @@ from typing import Final
 
 from servo.asset import Declaration
 from servo.contract.manifest import Catchup, Code, Overlap
+from servo.registry import register
 from servo.source import code_of_caller, expect, expect_each
 
 
 class ScheduleDefinition:
-    """See `schedule`. Assign it to a variable of the module."""
+    """See `schedule`."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class ScheduleDefinition:
         self.catchup_limit: Final = catchup_limit
         self.overlap: Final = overlap
         self.code: Final[Code] = code_of_caller(name)
+        register(self)
 
 
 def schedule(

@@ -16,7 +16,8 @@ from arco.engine import LocalEngine
 from arco.execution.tables import QUARANTINE, QuarantineRow
 from arco.orchestration.plan import PlanRequest
 from arco.spark.settings import SparkSettings
-from arco.worker.artifact import digest, pack
+from arco.worker.artifact import digest
+from arco.worker.packing import pack
 from servo.contract.manifest import Manifest
 from servo.contract.partition import PartitionKey
 from servo.discover import build_manifest, discover

@@ -19,11 +19,12 @@ from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Store
 from arco.transport.task_envelope import EnvelopeSigner
-from arco.worker.artifact import ArtifactCache, digest, pack
+from arco.worker.artifact import ArtifactCache, digest
 from arco.worker.attempt import Attempt, Shared
 from arco.worker.execute import Executor
 from arco.worker.loader import Loader
 from arco.worker.log_parts import RunLogs
+from arco.worker.packing import pack
 from arco.worker.secrets import SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.supervise import Control

@@ -46,8 +46,8 @@ from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
-from arco.worker.artifact import pack
 from arco.worker.commit import commit_output, committed
+from arco.worker.packing import pack
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
 from arco.worker.supervise import Control
@@ -134,7 +134,7 @@ def _project(text: str) -> tuple[Manifest, bytes]:
 
 
 def deploy(w: Workspace, text: str) -> None:
-    w.commands.orchestration.deploy(*project(text))
+    w.commands.orchestration.deploy(*project(text), allow_removals=True)
 
 
 def trigger(w: Workspace, *selection: str, **settings: Any) -> str:

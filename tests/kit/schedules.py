@@ -43,7 +43,7 @@ class Town:
         self.crowd = crowd or Crowd(self.store, self.clock, "")
 
     def deploy(self, text: str) -> None:
-        deploy(make_workspace(self.store, next(self.crowd._seeds), clock=self.clock), text)
+        deploy(self.fresh(), text)
 
     def until(self, time: datetime, *, step_s: float = 20.0) -> None:
         """Let the processes go on until a time."""

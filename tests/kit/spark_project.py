@@ -16,7 +16,8 @@ from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationR
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.spark.settings import SparkSettings
-from arco.worker.artifact import digest, pack
+from arco.worker.artifact import digest
+from arco.worker.packing import pack
 from arco.worker.pricing import Pricing
 from servo.discover import build_manifest, discover
 
@@ -46,7 +47,7 @@ class SparkProject:
         (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
         artifact = pack(project)
         manifest = build_manifest(discover(project), digest(artifact))
-        self.workspace.commands.orchestration.deploy(manifest, artifact)
+        self.workspace.commands.orchestration.deploy(manifest, artifact, allow_removals=True)
         return self
 
     @contextlib.contextmanager

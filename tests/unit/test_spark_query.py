@@ -78,7 +78,7 @@ def test_a_configured_integer_is_plain_where_spark_wants_one_and_bigint_where_it
     names = ("n", "m", "big", "codes")
     source = sql.format(**{name: f'{{{{ config("{name}") }}}}' for name in names})
     config = {"n": 5, "m": -5, "big": 5_000_000_000, "codes": ["a", "b"]}
-    assert TaskQuery(source, config=config)._rendered.text == text
+    assert TaskQuery(source, config=config).rendered.text == text
 
 
 @pytest.mark.parametrize(("value", "what"), [([], "an empty list"), ({"a": 1}, "an object")])

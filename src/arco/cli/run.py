@@ -26,7 +26,7 @@ if deferral.LOADED:
 
     from arco.cli import render
     from arco.cli.live import partition_text
-    from arco.cli.project import packaged
+    from arco.cli.packaging import packaged
     from arco.cli.run_following import follow_remotely, leave_request, work_here
     from arco.cli.session import Session
     from arco.errors import Invalid
@@ -154,12 +154,14 @@ def run(
     request = request_of(selection, exclude, partition, force, config, max_tasks)
     workspace = session.open()
     if deploy:
-        manifest, artifact = packaged(session, project)
+        package = packaged(session, project)
         done = workspace.commands.orchestration.deploy(
-            manifest, artifact, message="servo run --deploy"
+            package.manifest, package.artifact, message="servo run --deploy"
         )
         if done.changed and not session.json:
             render.say(f"deployed {done.number} ({done.deployment_id})", "dim")
+            for warning in package.warnings():
+                render.note(warning)
     settings: dict[str, Any] = {
         "run_key": run_key,
         "timeout": timedelta(seconds=timeout) if timeout else None,

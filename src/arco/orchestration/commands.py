@@ -48,6 +48,7 @@ from arco.orchestration.foreign import (
 from arco.orchestration.plan import PlanRequest, PlanSpec
 from arco.orchestration.planning import RunPlanner, RunSettings
 from arco.orchestration.reader import Library, OrchestrationReader
+from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import packed_request, request_fingerprint
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
 from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
@@ -121,21 +122,43 @@ class OrchestrationCommands:
         *,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
 
-        Raises Invalid if an asset is in another project's namespace, if projects would read
-        each other in a circle or by a mapping that does not fit, or, unless missing inputs are
-        allowed, if an input from another project is not deployed, or another project reads what
-        this one does not have any more.
+        Raises RemovalRefused if it has no assets or would remove more assets than it keeps,
+        unless removals are allowed. Raises Invalid if an asset is in another project's
+        namespace, if projects would read each other in a circle or by a mapping that does not
+        fit, or, unless missing inputs are allowed, if an input from another project is not
+        deployed, or another project reads what this one does not have any more.
         """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
             raise Invalid(f"the manifest is of artifact {manifest.artifact}, not of {digest}")
-        _put_by_digest(self._store, paths.artifact(digest), artifact)
-        draft = _Draft(manifest, message, "", allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, artifact, message, "", allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
+
+    def preview(
+        self,
+        manifest: Manifest,
+        *,
+        allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
+    ) -> Deployed:
+        """What `deploy` would do, and raise. Changes nothing."""
+        draft = _Draft(manifest, None, "", "", allow_missing_inputs, allow_removals, silent)
+        reader = OrchestrationReader(self._snapshot())
+        current = reader.current_deployment(manifest.project)
+        digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
+        if current is not None and current.manifest == digest:
+            return _unchanged(current, reader)
+        ids = AssetIds(reader, manifest, lambda key: self._ids())
+        change = self._checked(reader, draft, ids)
+        event, _ = _events("", reader, draft, digest, change, current)
+        return deployed(event, change, current, ids.known, reader.snapshot.generation)
 
     def rollback(
         self,
@@ -144,22 +167,24 @@ class OrchestrationCommands:
         project: str = DEFAULT_PROJECT,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
 
-        `project` is the one whose numbers are meant.
+        `project` is the one whose numbers are meant. Raises as `deploy` does.
         """
         row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
         manifest = self._library.manifest(row.manifest)
         text = message or f"rollback to {row.number}"
-        draft = _Draft(manifest, text, row.deployment_id, allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, None, text, row.deployment_id, allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
 
     def _deploy(self, draft: _Draft) -> Deployed:
         raw = encode_manifest(draft.manifest)
         digest = hashlib.sha256(raw).hexdigest()
-        _put_by_digest(self._store, paths.manifest(digest), raw)
         new_id = functools.cache(lambda key: self._ids())
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
@@ -168,16 +193,13 @@ class OrchestrationCommands:
             schedules, gone = schedule_changes(draft.manifest, declared)
             same = current is not None and current.manifest == digest
             if current is not None and same and not schedules and not gone:
-                return Deployed(
-                    current.deployment_id,
-                    current.number,
-                    reader.snapshot.generation,
-                    False,
-                    project=current.project,
-                )
+                return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)
             change = change._replace(schedules=schedules, removed_schedules=gone)
+            if draft.artifact is not None:
+                _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
+            _put_by_digest(self._store, paths.manifest(digest), raw)
             event, parts = _events(self._ids(), reader, draft, digest, change, current)
             try:
                 generation = self._install(event, parts, reader.snapshot.generation, draft)
@@ -197,6 +219,8 @@ class OrchestrationCommands:
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
+        if not draft.allow_removals:
+            check_removals(reader, self._library, manifest, change, ids.known)
         allow_missing = draft.allow_missing_inputs
         check_reads(reader, self._library, manifest, allow_missing=allow_missing)
         changed = {asset.key for asset in change.assets}
@@ -401,10 +425,23 @@ class _Draft(NamedTuple):
     """What somebody wants to deploy."""
 
     manifest: Manifest
+    artifact: bytes | None
+    """None if the store has it already."""
     message: str
     rollback_of: str
     allow_missing_inputs: bool
+    allow_removals: bool
     progress: Progress
+
+
+def _unchanged(current: DeploymentRow, reader: OrchestrationReader) -> Deployed:
+    return Deployed(
+        current.deployment_id,
+        current.number,
+        reader.snapshot.generation,
+        False,
+        project=current.project,
+    )
 
 
 def _events(

@@ -233,8 +233,17 @@ def _readers(
 ) -> Iterator[Asset]:
     """The assets of a project that read one of these."""
     current = reader.current_deployment(project)
+    for key, _ in readers_of(reader, library, project, keys):
+        assert current is not None  # or nothing would read them
+        yield library.assets(current.manifest)[key]
+
+
+def readers_of(
+    reader: DeploymentReader, library: Library, project: str, keys: Set[str]
+) -> Iterator[tuple[str, Set[str]]]:
+    """Keys of the assets of a project that read some of these, and which of these."""
+    current = reader.current_deployment(project)
     if current is not None:
-        assets = library.assets(current.manifest)
         for outline in library.outline(current.manifest).assets:
-            if not keys.isdisjoint(keys_read(outline)):
-                yield assets[outline.key]
+            if read := keys & set(keys_read(outline)) - {outline.key}:
+                yield outline.key, read

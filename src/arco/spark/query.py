@@ -57,7 +57,7 @@ class TaskQuery:
         self._place = (file, line)
         self._source = sql
         self.refs: tuple[str, ...] = dependencies(sql)
-        self._rendered = render(sql, self._replacement)
+        self.rendered = render(sql, self._replacement)
 
     def run(self, task: HasSession, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """The query's rows, not computed yet. `inputs` are by the text inside of their `ref`.
@@ -91,7 +91,7 @@ class TaskQuery:
         failure = error_info.translate(error)
         if failure is None:
             return None
-        span = _span(_moved(failure, before), self._rendered)
+        span = _span(_moved(failure, before), self.rendered)
         if span is None:
             return None
         words = self._in_its_words(failure.message), self._in_its_words(failure.hint)
@@ -135,10 +135,10 @@ class TaskQuery:
 
     def _one_query(self) -> str:
         """The text without what ends it. TaskFailed where it is no single query."""
-        problem, end = _statement(self._rendered.text)
+        problem, end = _statement(self.rendered.text)
         if problem is not None:
             raise self._refused(problem)
-        return self._rendered.text[:end]
+        return self.rendered.text[:end]
 
     def _parse(self, task: HasSession, text: str) -> None:
         """Spark's own parser, by its rule for queries: it takes nothing else."""
@@ -176,7 +176,7 @@ class TaskQuery:
 
     def _refused(self, problem: TemplateProblem) -> TaskFailed:
         return self._wrong(
-            problem.message, _ONLY, *self._rendered.span(problem.start, problem.stop)
+            problem.message, _ONLY, *self.rendered.span(problem.start, problem.stop)
         )
 
     def _wrong(self, message: str, hint: str, start: int, stop: int) -> TaskFailed:
