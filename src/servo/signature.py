@@ -85,9 +85,11 @@ def _evaluated(annotation: Any, name: str, function: Callable[..., Any]) -> Any:
     try:
         return eval(annotation, dict(inspect.unwrap(function).__globals__))
     except Exception as error:
+        hint = 'write AssetIn["namespace.name"], or AssetIn["namespace.name", mapping]'
+        if isinstance(error, NameError):
+            hint = f"import it at the top of {function.__module__}, not under TYPE_CHECKING"
         return Flaw(
-            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}",
-            f"import it at the top of {function.__module__}, not under TYPE_CHECKING",
+            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}", hint
         )
 
 

@@ -14,11 +14,14 @@ from arco.dispatch.sender import Sender
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.plan import PlanSpec
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.spark.host import SparkHost
+from arco.spark.session import require
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.writer import LogWriter
+from arco.tasks.failure import SparkUnavailable
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -31,7 +34,7 @@ from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
-from servo.contract.manifest import AssetOutline
+from servo.contract.manifest import AssetOutline, Manifest
 from servo.contract.task import TaskRequest
 
 
@@ -79,6 +82,18 @@ class Runtime:
         if needed:
             self.spark().warm()
         return needed
+
+    def require_engines(self, manifest: Manifest, spec: PlanSpec) -> None:
+        """Raises SparkUnavailable if a task needs Spark, and this machine cannot have it."""
+        needing = {asset.key for asset in manifest.assets if asset.engine == "spark"}
+        running = (task.asset for task in spec.tasks if task.action == "run")
+        first = next((key for key in running if key in needing), None)
+        if first is not None:
+            try:
+                require(self._spark_settings)
+            except SparkUnavailable as error:
+                message = f"{first} needs Spark: {error.message}"
+                raise SparkUnavailable(message, hint=error.hint, permanent=True) from None
 
     def reports(self, timing: Timing | None = None) -> Reports:
         """What is urgent among them wakes the orchestrator of this process."""

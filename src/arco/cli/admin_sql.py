@@ -90,7 +90,7 @@ def _show(session: Session, result: SqlResult) -> None:
     if session.json:
         render.document(sqltable.document(result))
         return
-    fitted = sqltable.fitted(result.table, render.console().width)
+    fitted = sqltable.fitted(result.table, render.width())
     render.show(fitted.body)
     count = render.count(result.table.num_rows, "row")
     render.say(f"{count} at generation {result.generation}", "dim")

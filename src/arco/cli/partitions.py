@@ -69,7 +69,8 @@ def status(session: Session, asset: Asset) -> None:
     else:
         headers = ("partition", "status", "version", "rows", "size", "when")
         lines = [_shown(row, version) for row, version in pairs]
-        render.show(render.table(headers, lines, right=["rows", "size"], whole=headers))
+        whole = ("status", "version", "when")
+        render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
         for row, _ in pairs:
             if row.message:
                 render.say(f"\n{_partition(row)}: {row.message}")
@@ -132,7 +133,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
         for row in rows
     ]
     headers = ("id", "partition", "version", "status", "rows", "size", "made", "until", "run")
-    whole = ("id", "partition", "version", "status", "made", "until", "run")
+    whole = ("id", "version", "status", "run")
     render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
 
 

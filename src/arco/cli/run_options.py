@@ -56,6 +56,7 @@ def request_of(
     config: list[str] | None,
     max_tasks: int,
 ) -> PlanRequest:
+    _check_star(selection)
     return PlanRequest(
         selection=tuple(selection),
         exclude=tuple(exclude or ()),
@@ -64,6 +65,17 @@ def request_of(
         config=dict(_pair(text) for text in config or ()),
         max_tasks=max_tasks,
     )
+
+
+def _check_star(selection: list[str]) -> None:
+    """Refuse what a shell makes of a star without quotes."""
+    files = sorted(path.name for path in Path.cwd().iterdir() if not path.name.startswith("."))
+    if files and sorted(selection) == files:
+        raise Invalid(
+            f"the selection is the files of this folder ({', '.join(files[:3])}"
+            + (", …)" if len(files) > 3 else ")"),
+            hint="the shell has expanded the star; quote it: '*'",
+        )
 
 
 def _ranges(text: str) -> list[str]:

@@ -122,7 +122,7 @@ def _show_list(rows: list[RunRow]) -> None:
         for r in rows
     ]
     headers = ("run", "state", "tasks", "created", "took", "what")
-    whole = ("run", "state", "created")
+    whole = ("run", "created")
     render.show(render.table(headers, lines, right=["tasks", "took"], whole=whole))
 
 
@@ -236,7 +236,7 @@ def retry(
     work_here(
         session,
         workspace,
-        lambda pool: workspace.commands.orchestration.retry(run, pool=pool),
+        lambda pool, review: workspace.commands.orchestration.retry(run, pool=pool, review=review),
         slots,
     )
 
@@ -259,7 +259,10 @@ def resume(
     triggered = Triggered(
         row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
     )
-    work_here(session, workspace, lambda pool: triggered, slots)
+    if not session.json:
+        left = render.count(row.tasks_total - row.tasks_done, "task")
+        render.say(f"resuming run {row.run_id}: {left} remaining", "bold")
+    work_here(session, workspace, lambda pool, review: triggered, slots, announced=True)
 
 
 @command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ from arco.orchestration.plan import (
     encode_plan,
     spec_fingerprint,
 )
+from arco.orchestration.plan_changes import ChangedTask, changed_tasks
+from arco.orchestration.plan_defaults import DefaultRange, default_ranges
 from arco.orchestration.plan_events import slices
 from arco.orchestration.planner import normalised
 from arco.orchestration.planner import plan as make_spec
@@ -78,6 +80,26 @@ CANCELLED_AT_ONCE = 200
 RACES = 5
 
 
+class PlannedRun(NamedTuple):
+    """A plan, and what it was made from."""
+
+    manifest: Manifest
+    spec: PlanSpec
+    lookups: SnapshotLookups
+
+    def defaults(self) -> list[DefaultRange]:
+        """Which partitions the plan has because the request did not name their dimension."""
+        return default_ranges(self.manifest, self.spec, self.lookups.dynamic_keys)
+
+
+Review = Callable[[PlannedRun], None]
+"""Sees a plan before its run is started, and may refuse it with an error."""
+
+
+def accept(run: PlannedRun) -> None:
+    """The review that refuses nothing."""
+
+
 class Triggered(msgspec.Struct, frozen=True):
     run_id: str
     plan_id: str
@@ -86,6 +108,12 @@ class Triggered(msgspec.Struct, frozen=True):
     reused: int
     replayed: bool
     """Whether the run key had been used for the same request before."""
+
+
+class ExplainedPlan(NamedTuple):
+    spec: PlanSpec
+    defaults: list[DefaultRange]
+    changed: list[ChangedTask]
 
 
 class OrchestrationCommands:
@@ -221,6 +249,16 @@ class OrchestrationCommands:
         """What a run would do. Changes nothing."""
         return self._plan(self._snapshot(), request, until)[1]
 
+    def explain(self, request: PlanRequest, *, until: datetime | None = None) -> ExplainedPlan:
+        """What a run would do, which partitions are defaults, and what changed since."""
+        snapshot = self._snapshot()
+        world, spec = self._plan(snapshot, request, until)
+        return ExplainedPlan(
+            spec,
+            PlannedRun(world.manifest, spec, SnapshotLookups(snapshot)).defaults(),
+            changed_tasks(snapshot, self._library, world.manifest, spec),
+        )
+
     def trigger(
         self,
         request: PlanRequest,
@@ -232,8 +270,9 @@ class OrchestrationCommands:
         retry_of: str = "",
         until: datetime | None = None,
         pool: str = "",
+        review: Review = accept,
     ) -> Triggered:
-        """Plan a run and start it.
+        """Plan a run and start it, unless `review` raises an error.
 
         A `run_key` counts once: the same request under it answers with the run that it
         started; another one is a conflict.
@@ -243,6 +282,7 @@ class OrchestrationCommands:
         if run_key and (run_id := OrchestrationReader(snapshot).run_of_key(run_key)) is not None:
             return self._replayed(snapshot, run_key, run_id, fingerprint)
         world, spec = self._plan(snapshot, request, until)
+        review(PlannedRun(world.manifest, spec, SnapshotLookups(snapshot)))
         plan = self._stored(world, spec)
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(request.partitions)
@@ -275,14 +315,18 @@ class OrchestrationCommands:
                 return self._replayed(reader.snapshot, run_key, winner, fingerprint)
         return Triggered(plan.run_id, plan.plan_id, done.generation, len(spec.tasks), reused, False)
 
-    def retry(self, run: str, *, pool: str = "") -> Triggered:
+    def retry(self, run: str, *, pool: str = "", review: Review = accept) -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
         if row.state in RUN_ACTIVE:
             raise Invalid(f"run {row.run_id} is still {row.state}", hint="cancel it first, or wait")
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
-            raise Invalid(f"all tasks of run {row.run_id} succeeded", hint="run it with --force")
+            asked = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
+            raise Invalid(
+                f"all tasks of run {row.run_id} succeeded; there is nothing to retry",
+                hint=f"to run them again: servo run {asked} --force",
+            )
         old = self._library.plan(row.plan_id)
         left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
@@ -293,6 +337,7 @@ class OrchestrationCommands:
             retry_of=row.run_id,
             until=old.created_at,
             pool=pool,
+            review=review,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
