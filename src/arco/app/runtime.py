@@ -78,10 +78,14 @@ class Runtime:
 
     def warm_spark(self) -> bool:
         """Start Spark in the background if the deployed assets seem to need it."""
-        needed = any(asset.engine == "spark" for asset in self._deployed())
+        needed = self.needs_spark()
         if needed:
             self.spark().warm()
         return needed
+
+    def needs_spark(self) -> bool:
+        """Whether the deployed assets seem to use Spark."""
+        return any(asset.engine == "spark" for asset in self._deployed())
 
     def require_engines(self, manifest: Manifest, spec: PlanSpec) -> None:
         """Raises SparkUnavailable if a task needs Spark, and this machine cannot have it."""
