@@ -34,9 +34,10 @@ def register(app: typer.Typer) -> None:
 
 def diff(
     session: Session,
-    before: Annotated[int, typer.Argument(min=0, help="The older generation.")],
+    before: Annotated[int, typer.Argument(min=0, metavar="BEFORE", help="The older generation.")],
     after: Annotated[
-        int | None, typer.Argument(min=0, help="The newer generation; default: the newest.")
+        int | None,
+        typer.Argument(min=0, metavar="AFTER", help="The newer generation; default: the newest."),
     ] = None,
 ) -> None:
     """Show the rows and fields that differ between two generations."""

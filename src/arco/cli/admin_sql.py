@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 def sql(
     session: Session,
     query: Annotated[
-        str | None, typer.Argument(metavar="[SELECT|-]", help="One SELECT; - reads it from stdin.")
+        str | None, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from stdin.")
     ] = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="List the tables and their columns.")

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(session: Session) -> None:
-    """Check this machine and the store: what is missing or wrong, and what to do.
+    """Check this machine and the store, and say what to do.
 
     It looks at the store (reads, writes and conditional creates), the workspace, the clock
     against the store's, the signing keys, Java, Spark, memory and disk. The exit code is 1 if

@@ -25,8 +25,8 @@ if deferral.LOADED:
 app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
 
 Set = Annotated[str, typer.Argument(metavar="SET", help="The name of the set of keys.")]
-Asset = Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")]
-Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="The keys.")]
+Asset = Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")]
+Keys = Annotated[list[str], typer.Argument(metavar="KEY", help="The keys.")]
 
 
 @command(app, "add", example="servo partitions add customers acme globex", takes=["actor"])

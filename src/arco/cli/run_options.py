@@ -18,7 +18,7 @@ if deferral.LOADED:
 Selection = Annotated[
     list[str],
     typer.Argument(
-        metavar="SELECTION...",
+        metavar="SELECTION",
         help="Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
         "downstreams), sales.*, tag:tier=gold, group:marts, or '*'.",
     ),

@@ -181,7 +181,7 @@ def cancel(
     ] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
 ) -> None:
-    """Cancel a run: waiting tasks do not start, running tasks are told to stop.
+    """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
 
     The run is CANCELLING until all of its tasks have ended. Output written after this is
     never made current.
