@@ -117,6 +117,7 @@ def one_line(entry: LogEntry) -> Text:
     line.append(f"{visible(event.type):<26} ", "cyan")
     line.append(f"{visible(event.actor) or '–':<8} ", "green")
     if _narrow():
+        line.rstrip()
         line.append("\n        ")
     line.append(digest(json.loads(bytes(event.data))))
     if void:

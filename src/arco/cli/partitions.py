@@ -133,7 +133,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
         for row in rows
     ]
     headers = ("id", "partition", "version", "status", "rows", "size", "made", "until", "run")
-    whole = ("id", "version", "status", "run")
+    whole = ("id", "version", "status", "made", "until", "run")
     render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
 
 

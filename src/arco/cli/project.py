@@ -255,7 +255,7 @@ def deployments(
             for r in rows
         ]
         headers = ("number", "deployment", "assets", "deployed", "by", "message")
-        whole = ["number", "deployment"]
+        whole = ["number", "deployment", "deployed"]
         render.show(render.table(headers, lines, right=["assets"], whole=whole))
 
 

@@ -34,8 +34,9 @@ GAP = 2
 """Between the columns of a table."""
 FOLDED = 10
 """The minimum width of a column that may wrap."""
-WORDS = (24, 16)
-"""Up to this length, a word in such a column is not broken; the second is tried last."""
+WORD = 24
+SHORT_WORD = 16
+"""Up to this length, a word in such a column is not broken; the second where the first fails."""
 UNLIMITED = 1_000_000
 """The width of what is not a terminal."""
 
@@ -173,8 +174,11 @@ def table(
     whole: Sequence[str] = (),
 ) -> FittingTable:
     """Columns under headers. `right` are right-aligned; `whole` never wrap."""
-    cells = [[cell(value) for value in row] for row in rows]
-    return FittingTable(headers, cells, frozenset(right), frozenset({*right, *whole}))
+    values = [list(row) for row in rows]
+    cells = [[cell(value) for value in row] for row in values]
+    times = {n for row in values for n, v in zip(headers, row, strict=True) if type(v) is datetime}
+    fixed = frozenset({*right, *whole})
+    return FittingTable(headers, cells, frozenset(right), fixed, fixed - times)
 
 
 class FittingTable:
@@ -186,26 +190,28 @@ class FittingTable:
         rows: Sequence[Sequence[Text]],
         right: frozenset[str],
         whole: frozenset[str],
+        always_whole: frozenset[str],
     ) -> None:
+        """Of the `whole` ones, those that are not `always_whole` wrap before rows become blocks."""
         self._headers = headers
         self._rows = rows
         self._right = right
-        self._whole = whole
+        self._attempts = ((WORD, whole), (SHORT_WORD, whole), (SHORT_WORD, always_whole))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
-        for word in WORDS:
-            widths = self._widths(options.max_width, word)
+        for word, whole in self._attempts:
+            widths = self._widths(options.max_width, word, whole)
             if widths is not None:
                 yield self._columns(widths)
                 return
         yield from self._blocks()
 
-    def _widths(self, room: int, word: int) -> list[int] | None:
+    def _widths(self, room: int, word: int, whole: frozenset[str]) -> list[int] | None:
         """Of the columns; None if there is not enough room for them."""
         columns = [[Text(n), *cells] for n, cells in zip(self._headers, self._cells, strict=True)]
         natural = [max(map(_width, column)) for column in columns]
         least = [
-            wide if name in self._whole else min(wide, max(FOLDED, _longest_word(column, word)))
+            wide if name in whole else min(wide, max(FOLDED, _longest_word(column, word)))
             for name, wide, column in zip(self._headers, natural, columns, strict=True)
         ]
         left = room - GAP * (len(natural) - 1)

@@ -254,7 +254,11 @@ def resume(
     reader = workspace.read.orchestration()
     row = reader.find_run(run)
     if row.state not in RUN_ACTIVE:
-        raise Invalid(f"run {row.run_id} is {row.state}", hint="see `servo runs retry`")
+        good = row.state == RunState.SUCCEEDED
+        raise Invalid(
+            f"run {row.run_id} has ended: it is {row.state}",
+            hint="there is nothing to resume" if good else "see `servo runs retry`",
+        )
     generation = reader.snapshot.generation
     triggered = Triggered(
         row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
