@@ -7,7 +7,9 @@ out of the data, so that the rest can still be checked against other assets.
 from __future__ import annotations
 
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
@@ -46,7 +48,6 @@ from servo.suggest import did_you_mean
 
 T = TypeVar("T")
 
-_SPARK = re.compile(r"\bpyspark\b|\.spark\b")
 _CONFIG = re.compile(r"""\.config(?:\[|\.get\()\s*\\?["'](\w+)\\?["']""")
 """`ctx.config["name"]` or `ctx.config.get("name")`, also where the text is inside of JSON."""
 _CALLS: Final = (
@@ -145,17 +146,27 @@ class _Keeper:
 
 
 def _engine(definition: AnyAsset) -> Literal["", "spark"]:
-    """A guess, for an early start: the session itself starts when it is first asked for."""
+    """Whether its code names Spark. The session itself starts when it is first asked for."""
     if isinstance(definition, SqlAssetDefinition):
         return "spark"
     inputs = "|".join(each.parameter for each in definition.signature.inputs)
+    reads = rf"|\b(?:{inputs})\s*\.\s*read\s*\(" if inputs else ""
+    pattern = re.compile(rf"\bpyspark\b|\.\s*spark\b{reads}")
     try:
-        match = _SPARK.search(definition.source)
-        if match is None and inputs:
-            match = re.search(rf"\b(?:{inputs})\.read\(\)", definition.source)
-        return "spark" if match else ""
+        source = definition.source
     except Invalid:  # the fingerprint of the same source has said so
         return ""
+    return "spark" if pattern.search(source) and pattern.search(_code(source)) else ""
+
+
+def _code(source: str) -> str:
+    """Its tokens, without comments and texts."""
+    left_out = (tokenize.COMMENT, tokenize.STRING)
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
+    except (tokenize.TokenError, SyntaxError):
+        return source
+    return " ".join(token.string for token in tokens if token.type not in left_out)
 
 
 def _config_read(definition: AnyAsset) -> tuple[str, ...]:

@@ -100,9 +100,11 @@ def _evaluated(annotation: Any, name: str, function: Callable[..., Any]) -> Any:
     except Misdeclared as error:
         return Flaw(f"parameter {name!r}: {error.problem}", error.hint)
     except Exception as error:
+        hint = 'write AssetIn["namespace.name"], or AssetIn["namespace.name", mapping]'
+        if isinstance(error, NameError):
+            hint = f"import it at the top of {function.__module__}, not under TYPE_CHECKING"
         return Flaw(
-            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}",
-            f"import it at the top of {function.__module__}, not under TYPE_CHECKING",
+            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}", hint
         )
 
 

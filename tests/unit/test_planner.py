@@ -176,7 +176,7 @@ def test_an_asset_without_partitions_yet_is_left_out_beside_others() -> None:
         asset("s.a", CUSTOMERS), asset("s.b"), asset("s.c", time(start="2026-01-01"))
     )
     assert names(planned(project, "*")) == ["s.b"]
-    with pytest.raises(Invalid, match=r"nothing to do: no such partitions yet in s\.a, s\.c"):
+    with pytest.raises(Invalid, match=r"no such partitions yet of s\.a, s\.c"):
         planned(project, "s.a", "s.c")
 
 
@@ -211,7 +211,7 @@ def test_too_many_tasks_are_counted_before_they_are_made() -> None:
         Invalid, match=r"would have 35,4\d\d,\d\d\d tasks, more than 10,000"
     ) as error:
         planned(manifest(hours), "s.a", partitions=("date=all",))
-    assert "max_tasks" in error.value.hint
+    assert "--max-tasks" in error.value.hint
     with pytest.raises(Invalid, match=f"more than {MAX_TASKS_PER_RUN:,}"):
         planned(manifest(hours), "s.a", partitions=("date=all",), max_tasks=10**9)
     with pytest.raises(Invalid, match="would have 2 tasks, more than 1"):
@@ -237,15 +237,15 @@ def test_missing_inputs_are_named_with_what_to_add() -> None:
     with pytest.raises(Invalid) as error:
         planned(CHAIN, "s.daily", **JAN)
     assert str(error.value) == (
-        "inputs are missing and not part of this plan: s.daily reads s.orders "
-        "date=d:2025-01-01, which has no data yet; "
-        "s.daily reads s.orders date=d:2025-01-02, which has no data yet "
+        "inputs are missing and not part of this plan: s.daily reads "
+        "s.orders[date=2025-01-01], which has no data yet; "
+        "s.daily reads s.orders[date=2025-01-02], which has no data yet "
         "(add + to the selection, as in +s.daily, or run these inputs first)"
     )
 
 
 def test_only_ten_missing_inputs_are_shown() -> None:
-    with pytest.raises(Invalid, match=r"2025-01-19, which has no data yet; and 12 more"):
+    with pytest.raises(Invalid, match=r"2025-01-19\], which has no data yet; and 12 more"):
         planned(
             CHAIN,
             "s.daily",
@@ -256,7 +256,7 @@ def test_only_ten_missing_inputs_are_shown() -> None:
 
 def test_an_input_that_cannot_exist_is_told_apart() -> None:
     project = manifest(asset("s.a", time(start="2025-01-05")), asset("s.b", DAYS, reads("s.a")))
-    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-01, which s\.a does not have"):
+    with pytest.raises(Invalid, match=r"s\.a\[date=2025-01-01\], which s\.a does not have"):
         planned(project, "+s.b", partitions=("date=2025-01-01,2025-01-05",))
 
 
@@ -269,7 +269,7 @@ def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
 
 def test_of_a_window_one_must_exist() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
-    with pytest.raises(Invalid, match=r"s\.b reads s\.a date=d:2025-01-10, which"):
+    with pytest.raises(Invalid, match=r"s\.b reads s\.a\[date=2025-01-10\], which"):
         planned(project, "s.b")
 
 

@@ -71,6 +71,27 @@ def customers(limit: AssetIn["orders"]) -> str:
     return f"{limit.asset}!"
 
 
+@asset
+def was_on_spark(limit: AssetIn["orders"]) -> int:
+    """Was a pyspark job once: ctx.spark, limit.read()."""
+    return 7  # no pyspark any more
+
+
+@asset
+def is_on_spark(ctx: AssetContext) -> Any:
+    return ctx.spark.range(1)
+
+
+@asset
+def reads_a_frame(limit: AssetIn["orders"]) -> Any:
+    return limit.read()
+
+
+def test_code_that_uses_spark_is_marked_and_words_about_spark_are_not() -> None:
+    marks = [wired(each).engine for each in (was_on_spark, is_on_spark, reads_a_frame)]
+    assert marks == ["", "spark", "spark"]
+
+
 def test_a_bare_decorator_takes_name_docstring_and_namespace_from_the_module() -> None:
     made = wired(orders)
     assert (made.key, made.description) == ("shop.orders", "What was bought.")

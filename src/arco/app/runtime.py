@@ -15,12 +15,15 @@ from arco.dispatch.sender import Sender
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.plan import PlanSpec
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.spark.host import SparkHost
+from arco.spark.session import require
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.writer import LogWriter
 from arco.tasks import private
+from arco.tasks.failure import SparkUnavailable
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -33,7 +36,7 @@ from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
-from servo.contract.manifest import AssetOutline
+from servo.contract.manifest import AssetOutline, Manifest
 from servo.contract.task import TaskRequest
 
 
@@ -77,11 +80,27 @@ class Runtime:
 
     def warm_spark(self) -> bool:
         """Start Spark in the background if the deployed assets seem to need it."""
-        needed = any(asset.engine == "spark" for asset in self._deployed())
+        needed = self.needs_spark()
         if needed:
             private.add_secrets(self._secret_variables())
             self.spark().warm()
         return needed
+
+    def needs_spark(self) -> bool:
+        """Whether the deployed assets seem to use Spark."""
+        return any(asset.engine == "spark" for asset in self._deployed())
+
+    def require_engines(self, manifest: Manifest, spec: PlanSpec) -> None:
+        """Raises SparkUnavailable if a task needs Spark, and this machine cannot have it."""
+        needing = {asset.key for asset in manifest.assets if asset.engine == "spark"}
+        running = (task.asset for task in spec.tasks if task.action == "run")
+        first = next((key for key in running if key in needing), None)
+        if first is not None:
+            try:
+                require(self._spark_settings)
+            except SparkUnavailable as error:
+                message = f"{first} needs Spark: {error.message}"
+                raise SparkUnavailable(message, hint=error.hint, permanent=True) from None
 
     def reports(self, timing: Timing | None = None) -> Reports:
         """What is urgent among them wakes the orchestrator of this process."""

@@ -31,6 +31,7 @@ from arco.cli import (
     checks,
     costs,
     data_gc,
+    doctor,
     lineage,
     partitions,
     project,
@@ -80,6 +81,7 @@ app.add_typer(quarantine.app)
 costs.register(app)
 data_gc.register(app)
 serve.register(app)
+doctor.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)
 

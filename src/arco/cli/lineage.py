@@ -32,7 +32,10 @@ if deferral.LOADED:
 app = group("lineage", "Show where data comes from, and what uses it.")
 
 Target = Annotated[
-    str, typer.Argument(metavar="ASSET[.COLUMN]", help="namespace.asset, or one of its columns.")
+    str,
+    typer.Argument(
+        metavar="ASSET[.COLUMN]", help="The asset, namespace.name, or one of its columns."
+    ),
 ]
 Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Maximum number of steps.")]
 
@@ -100,7 +103,7 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
 @command(app, "inputs", example="servo lineage inputs shop.daily --version 8Z2M…", takes=["at"])
 def inputs(
     session: Session,
-    asset: Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")],
+    asset: Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")],
     version: Annotated[
         str,
         typer.Option(
@@ -193,7 +196,9 @@ def _named(version: MaterializationRef) -> dict[str, str]:
 def _node(reader: LineageReader, target: str) -> Node:
     parts = target.split(".", 2)
     if len(parts) < 2 or not all(parts):
-        raise Invalid(f"{target!r} is not an asset", hint="write namespace.asset[.column]")
+        raise Invalid(
+            f"{target!r} is not an asset", hint="write namespace.name, or namespace.name.column"
+        )
     node = Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
     coverage = reader.coverage(node.asset)
     used = {use.source_column for use in reader.uses(node.asset)}

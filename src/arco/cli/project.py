@@ -260,7 +260,7 @@ def _of_project(name: str) -> str:
 def deployments(
     session: Session,
     project: Annotated[
-        str | None, typer.Argument(metavar="[PROJECT]", help="Only deployments of this project.")
+        str | None, typer.Argument(metavar="PROJECT", help="Only deployments of this project.")
     ] = None,
 ) -> None:
     """List deployments, newest first. A star marks the current one of each project."""

@@ -27,10 +27,18 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.packaging import packaged
-    from arco.cli.run_following import follow_remotely, leave_request, work_here
+    from arco.cli.run_following import (
+        follow_remotely,
+        leave_request,
+        reviewed,
+        show_defaults,
+        work_here,
+    )
     from arco.cli.session import Session
     from arco.errors import Invalid
-    from arco.orchestration.plan import PlanSpec, spec_fingerprint
+    from arco.orchestration.commands import ExplainedPlan
+    from arco.orchestration.plan import spec_fingerprint
+    from arco.orchestration.planner_tasks import CHANGED
 
 
 def register(app: typer.Typer) -> None:
@@ -57,16 +65,23 @@ def plan(
     config: Config = None,
     max_tasks: MaxTasks = 10_000,
 ) -> None:
-    """Show the tasks of a run and the reason for each. Changes nothing."""
+    """Show the tasks of a run and the reason for each. Changes nothing.
+
+    A dimension that no -p names stands for its last complete period, or, if it is not a
+    dimension of time, for all its values. The plan says so.
+    """
     request = request_of(selection, exclude, partition, force, config, max_tasks)
-    spec = session.open().commands.orchestration.plan(request)
+    plan = session.open().commands.orchestration.explain(request)
     if session.json:
-        render.document({"fingerprint": spec_fingerprint(spec), "spec": spec})
+        fields = {"defaults": plan.defaults, "changed": plan.changed}
+        render.document({"fingerprint": spec_fingerprint(plan.spec), **fields, "spec": plan.spec})
     else:
-        _show_plan(spec)
+        _show_plan(plan)
 
 
-def _show_plan(spec: PlanSpec) -> None:
+def _show_plan(plan: ExplainedPlan) -> None:
+    spec = plan.spec
+    changes = {t.task_id: ", ".join(change.text for change in t.changes) for t in plan.changed}
     styles = {"run": "bold", "reuse": "dim"}
     lines = [
         (
@@ -74,7 +89,7 @@ def _show_plan(spec: PlanSpec) -> None:
             t.asset,
             partition_text(t.partition) or None,
             Text(t.action, styles[t.action]),
-            t.reason,
+            t.reason.replace(CHANGED, changes.get(t.task_id, CHANGED)),
         )
         for t in spec.tasks
     ]
@@ -84,6 +99,7 @@ def _show_plan(spec: PlanSpec) -> None:
     reused = len(spec.tasks) - runs
     parts = f"{render.count(runs, 'task')} to run, {reused:,} up to date"
     render.say(f"{parts}; plan {spec_fingerprint(spec)[:16]}", "bold")
+    show_defaults(plan.defaults)
 
 
 def run(
@@ -139,6 +155,9 @@ def run(
     for its tasks to stop; a second Ctrl-C exits at once, and `servo runs resume` can
     continue the run. With --remote, Ctrl-C only stops watching. The exit code is 0 if the
     run succeeded and no output is held, and 1 otherwise.
+
+    A dimension that no -p names stands for its last complete period, or, if it is not a
+    dimension of time, for all its values. The output says so.
     """
     if detach and not remote:
         raise Invalid(
@@ -171,17 +190,15 @@ def run(
         leave_request(session, workspace.commands.orchestration.request(request, **settings))
         return
     if remote:
-        follow_remotely(
-            session,
-            workspace,
-            workspace.commands.orchestration.trigger(request, **settings),
-        )
+        review = reviewed(session, workspace, here=False)
+        triggered = workspace.commands.orchestration.trigger(request, review=review, **settings)
+        follow_remotely(session, workspace, triggered)
         return
     work_here(
         session,
         workspace,
-        lambda engine_id: workspace.commands.orchestration.trigger(
-            request, engine_id=engine_id, **settings
+        lambda engine_id, review: workspace.commands.orchestration.trigger(
+            request, engine_id=engine_id, review=review, **settings
         ),
         slots,
     )

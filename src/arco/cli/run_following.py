@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import typer
 
@@ -16,12 +16,19 @@ from arco.cli.run_display import document_of, show_end
 from arco.cli.session import Session
 from arco.engine import LocalEngine
 from arco.orchestration.commands import Requested, Triggered
+from arco.orchestration.plan_defaults import DefaultRange
+from arco.orchestration.planning import Review, ReviewedPlan
 from arco.orchestration.states import RunState
 from arco.orchestration.tables import RunRow
 
 
 def work_here(
-    session: Session, workspace: Workspace, trigger: Callable[[str], Triggered], slots: int
+    session: Session,
+    workspace: Workspace,
+    trigger: Callable[[str, Review], Triggered],
+    slots: int,
+    *,
+    announced: bool = False,
 ) -> None:
     """Trigger a run for a local engine of this process, and show it until it has ended."""
     engine = LocalEngine(workspace, slots=slots, private=True)
@@ -35,16 +42,35 @@ def work_here(
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         with engine.running():
-            row = _follow_here(session, engine, trigger(engine.id), interrupts)
+            triggered = trigger(engine.id, reviewed(session, workspace, here=True))
+            if not announced:
+                announce(session, triggered)
+            row = _follow_here(session, engine, triggered, interrupts)
     finally:
         signal.signal(signal.SIGINT, before)
     end(session, workspace, row)
 
 
+def reviewed(session: Session, workspace: Workspace, *, here: bool) -> Review:
+    """Refuses a plan that this process cannot run, and tells which partitions are defaults."""
+
+    def review(run: ReviewedPlan) -> None:
+        if here:
+            workspace.runtime.require_engines(run.manifest, run.spec)
+        if not session.json:
+            show_defaults(run.defaults())
+
+    return review
+
+
+def show_defaults(defaults: Iterable[DefaultRange]) -> None:
+    for default in defaults:
+        render.say(default.text, "dim")
+
+
 def _follow_here(
     session: Session, engine: LocalEngine, triggered: Triggered, interrupts: list[int]
 ) -> RunRow:
-    announce(session, triggered)
     if triggered.replayed:  # it may belong to an engine that is gone
         engine.orchestrator.adopt(triggered.run_id)
     return follow(

@@ -18,7 +18,7 @@ if deferral.LOADED:
 Selection = Annotated[
     list[str],
     typer.Argument(
-        metavar="SELECTION...",
+        metavar="SELECTION",
         help="Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
         "downstreams), sales.*, tag:tier=gold, group:marts, or '*'.",
     ),
@@ -58,6 +58,7 @@ def request_of(
     config: list[str] | None,
     max_tasks: int,
 ) -> PlanRequest:
+    _check_star(selection)
     return PlanRequest(
         selection=tuple(selection),
         exclude=tuple(exclude or ()),
@@ -66,6 +67,17 @@ def request_of(
         config=dict(_pair(text) for text in config or ()),
         max_tasks=max_tasks,
     )
+
+
+def _check_star(selection: list[str]) -> None:
+    """Refuse what a shell makes of a star without quotes."""
+    files = sorted(path.name for path in Path.cwd().iterdir() if not path.name.startswith("."))
+    if files and sorted(selection) == files:
+        raise Invalid(
+            f"the selection is the files of this folder ({', '.join(files[:3])}"
+            + (", …)" if len(files) > 3 else ")"),
+            hint="the shell has expanded the star; quote it: '*'",
+        )
 
 
 def _ranges(text: str) -> list[str]:

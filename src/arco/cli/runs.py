@@ -123,7 +123,7 @@ def _show_list(rows: list[RunRow]) -> None:
         for r in rows
     ]
     headers = ("run", "state", "tasks", "created", "took", "what")
-    whole = ("run", "state", "created")
+    whole = ("run", "created")
     render.show(render.table(headers, lines, right=["tasks", "took"], whole=whole))
 
 
@@ -197,7 +197,7 @@ def cancel(
     ] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
 ) -> None:
-    """Cancel a run: waiting tasks do not start, running tasks are told to stop.
+    """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
 
     The run is CANCELLING until all of its tasks have ended. Output written after this is
     never made current.
@@ -264,7 +264,9 @@ def retry(
     work_here(
         session,
         workspace,
-        lambda engine_id: workspace.commands.orchestration.retry(run, engine_id=engine_id),
+        lambda engine_id, review: workspace.commands.orchestration.retry(
+            run, engine_id=engine_id, review=review
+        ),
         slots,
     )
 
@@ -282,12 +284,19 @@ def resume(
     reader = workspace.read.orchestration()
     row = reader.find_run(run)
     if row.state not in RUN_ACTIVE:
-        raise Invalid(f"run {row.run_id} is {row.state}", hint="see `servo runs retry`")
+        good = row.state == RunState.SUCCEEDED
+        raise Invalid(
+            f"run {row.run_id} has ended: it is {row.state}",
+            hint="there is nothing to resume" if good else "see `servo runs retry`",
+        )
     generation = reader.snapshot.generation
     triggered = Triggered(
         row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
     )
-    work_here(session, workspace, lambda _: triggered, slots)
+    if not session.json:
+        left = render.count(row.tasks_total - row.tasks_done, "task")
+        render.say(f"resuming run {row.run_id}: {left} remaining", "bold")
+    work_here(session, workspace, lambda engine_id, review: triggered, slots, announced=True)
 
 
 @command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")

@@ -46,8 +46,10 @@ from arco.orchestration.foreign import (
     reshaped,
 )
 from arco.orchestration.plan import PlanRequest, PlanSpec
-from arco.orchestration.planning import RunPlanner, RunSettings
-from arco.orchestration.reader import Library, OrchestrationReader
+from arco.orchestration.plan_changes import ChangedTask, changed_tasks
+from arco.orchestration.plan_defaults import DefaultRange
+from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, RunSettings, accept
+from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import packed_request, request_fingerprint
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
@@ -90,6 +92,12 @@ class Requested(msgspec.Struct, frozen=True):
 
 Schedules = Callable[[Snapshot, str], Mapping[str, DeployedSchedule]]
 """The schedules that a project has, by name."""
+
+
+class ExplainedPlan(NamedTuple):
+    spec: PlanSpec
+    defaults: list[DefaultRange]
+    changed: list[ChangedTask]
 
 
 class OrchestrationCommands:
@@ -294,6 +302,17 @@ class OrchestrationCommands:
         event = RunRequestWithdrawn(request_key=request_key, reason=reason)
         return self._tier1.execute(event, actor=self._actor)
 
+    def explain(self, request: PlanRequest, *, until: datetime | None = None) -> ExplainedPlan:
+        """What a run would do, which partitions are defaults, and what changed since."""
+        snapshot = self._snapshot()
+        world = self._planner.world(snapshot)
+        spec = self._planner.spec(snapshot, request, until, world)
+        return ExplainedPlan(
+            spec,
+            ReviewedPlan(world.manifest, spec, SnapshotLookups(snapshot)).defaults(),
+            changed_tasks(snapshot, self._library, world.manifest, spec),
+        )
+
     def trigger(
         self,
         request: PlanRequest,
@@ -305,8 +324,9 @@ class OrchestrationCommands:
         retry_of: str = "",
         until: datetime | None = None,
         engine_id: str = "",
+        review: Review = accept,
     ) -> Triggered:
-        """Plan a run and start it.
+        """Plan a run and start it, unless `review` raises an error.
 
         A `run_key` counts once: the same request under it answers with the run that it
         started; another one is a conflict.
@@ -324,7 +344,9 @@ class OrchestrationCommands:
             reference=retry_of,
             engine_id=engine_id,
         )
-        planned = self._planner.run(snapshot, request, settings, until)
+        world = self._planner.world(snapshot)
+        planned = self._planner.run(snapshot, request, settings, until, world)
+        review(ReviewedPlan(world.manifest, planned.spec, SnapshotLookups(snapshot)))
         self._planner.store(planned)
         event, spec = planned.event, planned.spec
         done = self._tier1.execute(event, actor=self._actor, along=planned.along)
@@ -337,14 +359,18 @@ class OrchestrationCommands:
         tasks = len(spec.tasks)
         return Triggered(event.run_id, event.plan_id, done.generation, tasks, reused, False)
 
-    def retry(self, run: str, *, engine_id: str = "") -> Triggered:
+    def retry(self, run: str, *, engine_id: str = "", review: Review = accept) -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
         if row.state in RUN_ACTIVE:
             raise Invalid(f"run {row.run_id} is still {row.state}", hint="cancel it first, or wait")
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
-            raise Invalid(f"all tasks of run {row.run_id} succeeded", hint="run it with --force")
+            asked = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
+            raise Invalid(
+                f"all tasks of run {row.run_id} succeeded; there is nothing to retry",
+                hint=f"to run them again: servo run {asked} --force",
+            )
         old = self._library.plan(row.plan_id)
         left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
@@ -355,6 +381,7 @@ class OrchestrationCommands:
             retry_of=row.run_id,
             until=old.created_at,
             engine_id=engine_id,
+            review=review,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:

@@ -21,7 +21,13 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 from arco.orchestration.configuration import check_config
-from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
+from arco.orchestration.partition_ranges import (
+    by_dimension,
+    check_dimension,
+    latest,
+    pick,
+    without_keys,
+)
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
 from arco.orchestration.plan import (
     MAX_TASKS_PER_RUN,
@@ -66,7 +72,8 @@ def plan(
         return Space.of(graph.assets[key], keys)
 
     ranges = requested({key: space(key) for key in chosen}, request.partitions)
-    _check_count(ranges, request.max_tasks)
+    no_keys = without_keys(d for key in chosen for d in space(key).dimensions)
+    _check_count(ranges, request.max_tasks, no_keys)
     drafting = Drafting(graph.assets, request, lookups, space)
     for key in order:
         points = space(key).points(ranges[key])
@@ -162,17 +169,18 @@ def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
     return ranges
 
 
-def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int) -> None:
+def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int, no_keys: str) -> None:
     tasks = sum(count(ranges) for ranges in by_asset.values())
     most = min(max_tasks, MAX_TASKS_PER_RUN)
     if tasks > most:
         raise Invalid(
             f"the plan would have {tasks:,} tasks, more than {most:,}",
             hint="select fewer partitions or assets"
-            + (f", or raise max_tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
+            + (f", or raise --max-tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
         )
     if not tasks:
+        assets = ", ".join(sorted(by_asset)[:10])
         raise Invalid(
-            f"nothing to do: no such partitions yet in {', '.join(sorted(by_asset)[:10])}",
-            hint="name the partitions, or wait until a period is over or a key is added",
+            f"nothing to do: there are no such partitions yet of {assets}",
+            hint=no_keys or "name the partitions, or wait until a period is over",
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from arco.orchestration.events import RunTriggered, TasksPlanned
 from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
+from arco.orchestration.plan_defaults import DefaultRange, default_ranges
 from arco.orchestration.plan_events import slices
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
@@ -17,6 +18,7 @@ from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.own import put_own
+from servo.contract.manifest import Manifest
 
 ASKED = 100
 ASKED_CHARS = 10_000
@@ -48,6 +50,26 @@ class PlannedRun(NamedTuple):
         return self.plan.spec
 
 
+class ReviewedPlan(NamedTuple):
+    """A plan, and what it was made from."""
+
+    manifest: Manifest
+    spec: PlanSpec
+    lookups: SnapshotLookups
+
+    def defaults(self) -> list[DefaultRange]:
+        """Which partitions the plan has because the request did not name their dimension."""
+        return default_ranges(self.manifest, self.spec, self.lookups.dynamic_keys)
+
+
+Review = Callable[[ReviewedPlan], None]
+"""Sees a plan before its run is started, and may refuse it with an error."""
+
+
+def accept(plan: ReviewedPlan) -> None:
+    """The review that refuses nothing."""
+
+
 class RunPlanner:
     def __init__(self, core: Core, library: Library, actor: str = "") -> None:
         self._store = core.store
@@ -56,9 +78,15 @@ class RunPlanner:
         self._library = library
         self._actor = actor
 
-    def spec(self, snapshot: Snapshot, request: PlanRequest, until: datetime | None) -> PlanSpec:
+    def spec(
+        self,
+        snapshot: Snapshot,
+        request: PlanRequest,
+        until: datetime | None,
+        world: World | None = None,
+    ) -> PlanSpec:
         """What a run would do. Changes nothing."""
-        return self._spec(self.world(snapshot), snapshot, request, until)
+        return self._spec(world or self.world(snapshot), snapshot, request, until)
 
     def world(self, snapshot: Snapshot) -> World:
         return World.of(OrchestrationReader(snapshot), self._library)

@@ -36,6 +36,7 @@ from arco.spark.driver import (
 from arco.spark.metrics import SparkUsage, StageProgress
 from arco.spark.session import bury
 from arco.spark.settings import SparkSettings, task_conf
+from arco.tasks.failure import SparkUnavailable
 from servo.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class SparkHost:
         """Those that guests have joined, by port."""
         self._watched = threading.Event()
         self._ended = threading.Event()
+        self._was_there = False
+        """Whether this process has had Spark before."""
         self._used = False
         """Whether a task may have cached something since that was last forgotten."""
 
@@ -134,7 +137,13 @@ class SparkHost:
                 _log.warning("Spark's driver was lost (%s); starting another", driver.exit_status())
                 self._driver = None
                 driver.stop()
-            self._driver = start_driver(self.settings)
+            try:
+                self._driver = start_driver(self.settings)
+            except SparkUnavailable as error:
+                # What this process has reached before may come back.
+                error.permanent = error.permanent and not self._was_there
+                raise
+            self._was_there = True
             return self._driver
 
     def _lost(self, driver: Driver) -> None:

@@ -175,9 +175,7 @@ class TaskQuery:
         return self._refused(TemplateProblem(_no_query(text), 0, len(text.split()[0])))
 
     def _refused(self, problem: TemplateProblem) -> TaskFailed:
-        return self._wrong(
-            problem.message, _ONLY, *self.rendered.span(problem.start, problem.stop)
-        )
+        return self._wrong(problem.message, _ONLY, *self.rendered.span(problem.start, problem.stop))
 
     def _wrong(self, message: str, hint: str, start: int, stop: int) -> TaskFailed:
         return self._failed("user_code", "sql.invalid", message, hint, start, stop)

@@ -10,6 +10,11 @@ from servo.contract.task import ErrorInfo
 class SparkUnavailable(Unavailable):
     """Spark could not be started, or reached."""
 
+    def __init__(self, message: str, *, hint: str = "", permanent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.permanent = permanent
+        """Whether it stays so until somebody installs or changes something."""
+
 
 class TaskFailed(Exception):
     """A failure that was understood where it happened."""

@@ -17,6 +17,7 @@ from arco.spark.error_info import SparkFailure
 from arco.spark.host import SparkHost, SparkTask
 from arco.spark.metrics import SparkUsage
 from arco.spark.shipping import ship_as_code
+from arco.tasks.input_failures import partition_text
 from arco.worker.failures import TaskFailed, failed
 from arco.worker.stopping import Stopping
 from servo.contract.task import TaskRequest
@@ -75,7 +76,7 @@ class AttemptSpark:
             yield
             return
         request = self.request
-        described = f"{request.asset} {request.partition}".rstrip()
+        described = f"{request.asset} {partition_text(request.partition)}".rstrip()
         size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
         with self._host.task(
             request.attempt_id,

@@ -29,6 +29,7 @@ from arco.orchestration.results import finished
 from arco.storage import paths
 from arco.storage.outage import Outage
 from arco.storage.port import Store
+from arco.tasks.input_failures import partition_text
 from arco.transport.liveness import LivenessRecord, Progress, beat
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
@@ -297,7 +298,10 @@ class Worker:
     def unreported(self) -> list[str]:
         """The attempts whose results are not in the log, for people."""
         requests = [w.request for w in list(self._working.values())]
-        return [f"{r.asset} {r.partition} attempt {r.attempt}".replace("  ", " ") for r in requests]
+        return [
+            f"{r.asset} {partition_text(r.partition)} attempt {r.attempt}".replace("  ", " ")
+            for r in requests
+        ]
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""

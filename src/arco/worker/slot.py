@@ -168,7 +168,7 @@ class _SparkLink:
         answer = self._ask(messages.SparkWanted())
         assert isinstance(answer, messages.SparkAddress)
         if answer.unavailable:
-            raise SparkUnavailable(answer.unavailable, hint=answer.hint)
+            raise SparkUnavailable(answer.unavailable, hint=answer.hint, permanent=answer.permanent)
         return JvmAddress(answer.port, answer.token, answer.pool)
 
     def status(self, port: int) -> JvmStatus:

@@ -59,6 +59,7 @@ class SparkAddress(Struct, frozen=True, tag=True):
     """The scheduler pool of the task's jobs."""
     unavailable: str = ""
     hint: str = ""
+    permanent: bool = False
 
 
 class SparkStatus(Struct, frozen=True, tag=True):
