@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "golden" / "cli"
@@ -31,10 +30,7 @@ def normalised(text: str, **paths: str) -> str:
         text = text.replace(path, f"<{name}>")
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
-    for days in (0, 1):  # in a narrow column, a day and a time are on lines of their own
-        day = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
-        text = text.replace(day, "2026-01-01")
-    return re.sub(r"(?m)^( +)\d\d:\d\d:\d\dZ$", r"\g<1>00:00:00Z", text)
+    return text
 
 
 def check_golden(name: str, text: str) -> None:

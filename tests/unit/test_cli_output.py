@@ -140,6 +140,11 @@ def test_digest_names_columns_and_is_cut() -> None:
     assert len(digest({"a": "x" * 1000})) == 160
 
 
+def test_digest_spells_partitions_as_people_write_them() -> None:
+    data = {"partition": "date=d:2025-01-01", "result": {"partition_key": "region=s:eu"}}
+    assert digest(data) == "partition=date=2025-01-01 result={partition_key=region=eu}"
+
+
 @pytest.mark.parametrize("data", [None, 3, "text", [1, 2]])
 def test_digest_takes_any_json(data: object) -> None:
     assert digest(data) == json.dumps(data)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from arco.spark import host
 from arco.spark.session import start
 from arco.spark.settings import SparkSettings
 from arco.tasks.failure import SparkUnavailable
@@ -84,6 +85,35 @@ def test_a_start_that_fails_for_an_unknown_reason_may_be_retried(
     use_java(tmp_path, monkeypatch, "the machine is busy")
     with pytest.raises(SparkUnavailable, match="the machine is busy") as caught:
         start(SparkSettings())
+    assert not caught.value.permanent
+
+
+class GoneDriver:
+    """A driver that has died."""
+
+    def alive(self) -> bool:
+        return False
+
+    def exit_status(self) -> int:
+        return 1
+
+    def stop(self) -> None: ...
+
+
+def test_a_master_that_was_reached_before_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[object] = [GoneDriver(), SparkUnavailable("no master", permanent=True)]
+
+    def start_driver(settings: SparkSettings) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, SparkUnavailable):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(host, "start_driver", start_driver)
+    spark = host.SparkHost()
+    spark.driver()
+    with pytest.raises(SparkUnavailable) as caught:
+        spark.driver()
     assert not caught.value.permanent
 
 

@@ -126,7 +126,7 @@ def one_line(entry: LogEntry) -> Text:
 
 
 def _narrow() -> bool:
-    return render.width() < 120
+    return render.console().is_terminal and render.width() < 120
 
 
 def digest(data: object) -> str:

@@ -32,7 +32,7 @@ from arco.cli.times import iso, short
 
 GAP = 2
 """Between the columns of a table."""
-FOLDED = 10
+FOLDED = 7
 """The minimum width of a column that may wrap."""
 WORD = 24
 SHORT_WORD = 16

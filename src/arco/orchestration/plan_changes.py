@@ -16,6 +16,7 @@ from msgspec import Struct
 from arco.errors import Error
 from arco.execution.tables import PARTITIONS
 from arco.lineage.tables import EXECUTIONS, ExecutionRow
+from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint
 from arco.orchestration.plan import Plan, PlannedTask, PlanSpec
 from arco.orchestration.planner_tasks import CHANGED
@@ -88,7 +89,7 @@ class _History:
         then = self._then(current.run_id, task)
         if then is None:
             return
-        yield from _own_changes(then, asset, {**asset.config, **spec.request.config})
+        yield from _own_changes(then, asset, task_config(asset, spec.request.config))
         reads = self._snapshot.rows(EXECUTIONS, then.asset.key, current.materialization_id)
         read = {row.source: row for row in reads}
         for each in spec.inputs_of(task):
@@ -104,7 +105,7 @@ class _History:
         asset = self._library.assets(plan.spec.manifest_of(old.asset)).get(old.asset)
         if asset is None:
             return None
-        return _Then(asset, {**asset.config, **plan.spec.request.config})
+        return _Then(asset, task_config(asset, plan.spec.request.config))
 
     def _find_plan(self, run_id: str) -> tuple[Plan | None, dict[tuple[str, str], PlannedTask]]:
         row = self._snapshot.get(RUNS, run_id)
