@@ -84,9 +84,9 @@ class Sender:
         """What the queue failed with in this round, if it did."""
 
     @property
-    def awaits(self) -> bool:
-        """Whether something was sent that the board does not show yet."""
-        return bool(self._attempts)
+    def unseen(self) -> int:
+        """How many attempts were sent that the board does not show yet."""
+        return len(self._attempts)
 
     @property
     def sent(self) -> dict[str, TaskKey]:
