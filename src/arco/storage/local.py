@@ -65,6 +65,13 @@ class _Way(NamedTuple):
     """Those below `above`."""
     opened: Sequence[int]
 
+    def __enter__(self) -> _Way:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for fd in self.opened:
+            os.close(fd)
+
 
 class LocalStore:
     """Objects as files under `root`, which is made if it is not there."""
@@ -154,7 +161,7 @@ class LocalStore:
         keys.check_key(path)
         directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            with self._entered(directory) as way:
+            with self._enter(directory) as way:
                 at = way.opened[-1]
                 with localfiles.temporary(at, parts) as temporary:
                     self._settle(way)
@@ -206,7 +213,7 @@ class LocalStore:
             fd = self._open_object(source, localfiles.READ)
             try:
                 localfiles.status_of(fd, source)
-                with self._entered(directory) as way:
+                with self._enter(directory) as way:
                     at = way.opened[-1]
                     self._settle(way)
                     with localfiles.second_name(at, fd) as temporary:
@@ -253,7 +260,7 @@ class LocalStore:
         return swept
 
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
-        with self._entered(directory) as way:
+        with self._enter(directory) as way:
             if self._is_lost(f"{directory}/{name}"):
                 os.unlink(name, dir_fd=way.opened[-1])
             if mode is Mode.FRESH:
@@ -381,20 +388,20 @@ class LocalStore:
             self.nameless = False
             return None
 
-    @contextlib.contextmanager
-    def _entered(self, directory: str) -> Iterator[_Way]:
+    def _enter(self, directory: str) -> _Way:
         """A directory, opened, and made where it is not there."""
         above, names = self._unsettled(directory)
         opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
+        way = _Way(above, names, opened)
         try:
             for name in names:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened[-1])
                 opened.append(os.open(name, localfiles.DIRECTORY, dir_fd=opened[-1]))
-            yield _Way(above, names, opened)
-        finally:
-            for fd in opened:
-                os.close(fd)
+        except BaseException:
+            way.__exit__()
+            raise
+        return way
 
     def _settle(self, way: _Way) -> None:
         """See the name of each directory onto the disk.
@@ -403,6 +410,8 @@ class LocalStore:
         After the fsync of a file in them, which takes what was made before it along, this
         asks the disk for little more.
         """
+        if not way.names:
+            return
         if len(self._settled) > _REMEMBERED_DIRECTORIES:
             self._settled.clear()
         place = way.above
@@ -413,6 +422,8 @@ class LocalStore:
 
     def _unsettled(self, directory: str) -> tuple[str, Sequence[str]]:
         """The nearest directory that is surely there, and the names from there on."""
+        if directory in self._settled:
+            return directory, ()
         above = directory
         while above not in self._settled:
             if above == self._root:
