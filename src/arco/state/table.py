@@ -134,7 +134,7 @@ class Table(Generic[R]):
 
     def bucket(self, key: Key) -> int:
         if self._shard_is_text:  # of most tables, and this is asked for every row
-            first = bucket_of(key[0])
+            first = zlib.crc32(key[0].encode()) & 0xFF
         else:
             first = bucket_of(shard_text(key[: self.shard]))
         if self.spread == 1:
@@ -254,10 +254,10 @@ class Table(Generic[R]):
 
 def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
     """What takes the values of some columns out of a row."""
-    if len(columns) > 1:
-        return operator.attrgetter(*columns)
-    names = tuple(columns)
-    return lambda row: tuple([getattr(row, name) for name in names])
+    if not columns:
+        return lambda row: ()
+    values = operator.attrgetter(*columns)
+    return values if len(columns) > 1 else lambda row: (values(row),)
 
 
 class _Members(dict[str, enum.StrEnum]):

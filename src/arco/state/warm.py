@@ -238,9 +238,11 @@ class Warm:
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
-        if (table, number) not in self.buckets and self._is_large(table, number):
+        bucket = self.buckets.get((table, number))
+        if bucket is None and self._is_large(table, number):
             return self._look_up(table, key)
-        bucket = self._bucket(table, number)
+        if bucket is None or bucket.used_at != self._commits:
+            bucket = self._bucket(table, number)
         versioned = bucket.changed.get(key)
         if versioned is not None:
             bucket.hits += 1
