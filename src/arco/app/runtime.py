@@ -174,11 +174,12 @@ class Runtime:
         `slots` and `memory_mib` are what its tasks share; 0: memory is not counted.
         """
         core = self._core
+        in_memory = isinstance(queue, MemoryQueue)
         executor = Executor(
             core.store,
             core.manifests.tenant,
             core.manifests.workspace,
-            signer,
+            None if in_memory else signer,
             ArtifactCache(core.store, cache),
             core.clock,
             core.ids,
@@ -189,7 +190,6 @@ class Runtime:
             pricing=self.pricing,
         )
         staleness = Staleness(core.snapshot, core.clock)
-        in_memory = isinstance(queue, MemoryQueue)
         return Worker(
             worker_id,
             executor,

@@ -194,7 +194,7 @@ class Orchestrator:
 
     def pause_s(self) -> float:
         """How long to wait for the next round, unless something wakes it."""
-        if self.board.in_flight or self.sender.awaits:
+        if self.board.in_flight or self.sender.unseen:
             # From tick to tick: after one that took long, on a slow store, the next is due.
             since_s = self._clock.monotonic() - self._ticked_at
             pause = max(self._timing.busy_interval_s - since_s, self._commit_in_s(), 0.0)
@@ -216,9 +216,14 @@ class Orchestrator:
 
     def _commit_in_s(self) -> float:
         spacing_s = self._timing.commit_spacing_s
-        if len(self.board.in_flight) > SPECULATE_BELOW:  # nobody waits for the next one
-            spacing_s *= 4
+        if len(self.board.in_flight) > SPECULATE_BELOW or self._has_many_ready():
+            spacing_s *= 4  # nobody waits for the next one
         return self._committed_at + spacing_s - self._clock.monotonic()
+
+    def _has_many_ready(self) -> bool:
+        """Whether the board has so many tasks to send that it lasts for some time."""
+        runs = [orders for runs in self.board.ready.values() for orders in runs.values()]
+        return sum(map(len, runs)) - self.sender.unseen > SPECULATE_BELOW
 
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""

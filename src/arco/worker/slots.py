@@ -216,7 +216,8 @@ class Slot:
 
     def drain(self, on_output: Callable[[str, bytes], None]) -> None:
         """All that is in the pipes now."""
-        for number in self._streams:
+        ready = {number for number, _ in self._poll.poll(0)}  # mostly nothing
+        for number in ready & self._streams.keys():
             size = 0
             with contextlib.suppress(KeyError):  # it was closed before
                 while size < _MAX_DRAINED and (read := self._read(number, on_output)):
