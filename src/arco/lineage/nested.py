@@ -64,7 +64,13 @@ def decided(
 
 
 def struct(names: Sequence[str], flows: Sequence[Flow]) -> Flow:
-    return built(NestedParts("struct", tuple(flows), NOTHING, tuple(names)))
+    """A flow without a name stands for any number of fields."""
+    if "" not in names:
+        return built(NestedParts("struct", tuple(flows), NOTHING, tuple(names)))
+    pairs = [(name, flow) for name, flow in zip(names, flows, strict=True) if name]
+    rest = merge(flow for name, flow in zip(names, flows, strict=True) if not name)
+    known = tuple(flow for _, flow in pairs)
+    return built(NestedParts("struct", known, NOTHING, tuple(name for name, _ in pairs), rest=rest))
 
 
 def field(flow: Flow, name: str, at: int | None = None) -> Flow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from sqlglot import exp
@@ -22,6 +22,7 @@ from arco.lineage.flow import (
     merge,
 )
 from arco.lineage.nested import beside, decided, mixed
+from arco.lineage.sql_scope import SelectScope, fields, is_star, named, path, without
 from servo.contract.task import Influence
 
 _MASKING: Final = frozenset(
@@ -65,61 +66,6 @@ class Selected(Protocol):
 Query = Callable[[exp.Expr, "SelectScope"], Selected]
 
 
-class SelectScope:
-    """The columns that a SELECT sees, its own sources' and those around it."""
-
-    def __init__(self, outer: SelectScope | None) -> None:
-        self.outer = outer
-        self.merged: dict[str, tuple[str, Flow]] = {}
-        """Columns that USING made one of two."""
-        self._sources: dict[str, Sequence[tuple[str, Flow]]] = {}
-        self._hidden: set[str] = set()
-
-    def add(self, name: str, outputs: Sequence[tuple[str, Flow]], *, hidden: bool = False) -> None:
-        name = name.lower() or f"#{len(self._sources)}"
-        self._sources[name] = outputs
-        if hidden:
-            self._hidden.add(name)
-
-    def forget_hidden(self) -> None:
-        """What a semi join looked at cannot be seen beyond its condition."""
-        for name in self._hidden:
-            del self._sources[name]
-        self._hidden.clear()
-
-    def source(self, name: str) -> Sequence[tuple[str, Flow]]:
-        return self._sources.get(name.lower(), ())
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._sources
-
-    def outputs(self) -> Iterator[tuple[str, Flow]]:
-        """What `*` means: merged columns first, then all others."""
-        yield from self.merged.values()
-        for name, outputs in self._sources.items():
-            if name not in self._hidden:
-                yield from ((n, f) for n, f in outputs if n.lower() not in self.merged)
-
-    def column(self, name: str) -> Flow | None:
-        """A column without a qualifier."""
-        if name.lower() in self.merged:
-            return self.merged[name.lower()][1]
-        flows = [
-            flow
-            for outputs in self._sources.values()
-            for each, flow in outputs
-            if each.lower() == name.lower()
-        ]
-        if len(flows) <= 1:
-            return flows[0] if flows else None
-        both = merge(flows)
-        return Flow(both.sources, max(both.doubt, LIKELY))
-
-
-def named(outputs: Iterable[tuple[str, Flow]], name: str) -> Flow:
-    return next((flow for each, flow in outputs if each.lower() == name.lower()), SOMEWHERE)
-
-
 class Flows:
     def __init__(self, scope: SelectScope, query: Query) -> None:
         self._scope = scope
@@ -131,9 +77,13 @@ class Flows:
         self.windows: dict[str, exp.Expr] = {}
 
     def of(self, tree: exp.Expr) -> Flow:
+        if is_star(tree):
+            return mixed([flow for _, flow in self.star(tree)])
         match tree:
             case exp.Column():
                 return self.named([part.name for part in tree.parts])
+            case exp.Count() if isinstance(tree.this, exp.Star):
+                return NOTHING
             case exp.Case():
                 return self._case(tree)
             case exp.If() | exp.Nvl2():
@@ -158,6 +108,8 @@ class Flows:
                 return self._variable(tree.name) or NOTHING
             case exp.Exists() if isinstance(tree.this, exp.Query):
                 return Flow(self._query(tree.this, self._scope).influences)
+            case exp.In() if tree.args.get("query") is not None:
+                return self._in_query(tree)
             case exp.Query():
                 result = self._query(tree, self._scope)
                 first = merge(flow for _, flow in result.outputs[:1])
@@ -173,10 +125,10 @@ class Flows:
 
     def _nested(self, tree: exp.Expr) -> Flow | None:
         match tree:
-            case exp.Struct() if not tree.find(exp.Star):
+            case exp.Struct():
                 return self._struct(tree)
             case exp.Array():
-                return nested.array([self.of(each) for each in tree.expressions])
+                return nested.array(self._arguments(tree))
             case exp.VarMap():
                 return self._map(tree)
             case exp.Dot() if isinstance(tree.expression, exp.Identifier):
@@ -191,8 +143,7 @@ class Flows:
             case exp.First() | exp.Last() | exp.AnyValue() | exp.FirstValue() | exp.LastValue():
                 return lift(self.of(tree.this), AGGREGATION)
             case exp.Coalesce():
-                values = [tree.this, *tree.expressions]
-                return lift(merge(self.of(each) for each in values), TRANSFORMATION)
+                return lift(merge(self._arguments(tree)), TRANSFORMATION)
             case exp.ArraySize() | exp.Is():
                 return mixed([nested.length(self.of(tree.this))])
             case exp.MapKeys():
@@ -201,12 +152,15 @@ class Flows:
         return None
 
     def _struct(self, tree: exp.Struct) -> Flow:
-        names, flows = [], []
+        columns: list[tuple[str, Flow]] = []
         for each in tree.expressions:
-            named = isinstance(each, exp.PropertyEQ)
-            names.append(each.this.name if named else each.alias_or_name)
-            flows.append(self.of(each.expression if named else each))
-        return nested.struct(names, flows)
+            if is_star(each):
+                columns += self.star(each)
+            elif isinstance(each, exp.PropertyEQ):
+                columns.append((each.this.name, self.of(each.expression)))
+            else:
+                columns.append((each.alias_or_name, self.of(each)))
+        return nested.struct([name for name, _ in columns], [flow for _, flow in columns])
 
     def _map(self, tree: exp.VarMap) -> Flow | None:
         keys, values = tree.args["keys"], tree.args["values"]
@@ -287,8 +241,23 @@ class Flows:
         keys = [self.of(each) for each in order.expressions]
         return lift(decided([value], keys, kind), AGGREGATION)
 
+    def _arguments(self, tree: exp.Expr) -> list[Flow]:
+        """Of a function. A star stands for several of them."""
+        result: list[Flow] = []
+        for each in tree.iter_expressions():
+            if is_star(each):
+                result += [flow for _, flow in self.star(each)]
+            else:
+                result.append(self.of(each))
+        return result
+
+    def _in_query(self, tree: exp.In) -> Flow:
+        result = self._query(tree.args["query"], self._scope)
+        columns = [flow for _, flow in result.outputs]
+        return mixed([self.of(tree.this), *columns, Flow(result.influences)])
+
     def _function(self, tree: exp.Expr) -> Flow:
-        flows = [self.of(each) for each in tree.iter_expressions()]
+        flows = self._arguments(tree)
         if isinstance(tree, _SAME):
             return merge(flows)
         children = mixed(flows, IDENTITY)
@@ -303,10 +272,19 @@ class Flows:
             return lift(children, AGGREGATION)
         return lift(children, TRANSFORMATION)
 
+    def star(self, tree: exp.Expr) -> list[tuple[str, Flow]]:
+        """What a star stands for; without a name, where that is not known."""
+        if isinstance(tree, exp.Star):
+            return without(self._scope.columns(), tree)
+        if isinstance(tree, exp.Dot):
+            return fields(self.of(tree.this))
+        names = [part.name for part in path(tree)[:-1]]
+        if len(names) == 1 and self._scope.has(names[0]):
+            return without(self._scope.columns(names[0]), tree.this)
+        return fields(self.named(names))
+
     def named(self, parts: list[str]) -> Flow:
         """`column`, `source.column`, and either with fields of a struct behind it."""
-        if parts == ["*"]:
-            return NOTHING
         variable = self._variable(parts[0])
         if variable is not None:
             return self._fields(variable, parts[1:])
@@ -315,6 +293,8 @@ class Flows:
             flow = self._within(scope, parts)
             if flow is not None:
                 return flow
+            if scope.partial:  # it may be one of the columns that are not known
+                return SOMEWHERE
             scope = scope.outer
         return SOMEWHERE
 
@@ -348,9 +328,12 @@ class Flows:
         )
 
     def _window(self, tree: exp.Window) -> Flow:
-        spec: exp.Expr = self.windows.get(tree.alias.lower(), tree)
-        order = spec.args.get("order")
-        keys = [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
+        keys: list[exp.Expr] = []
+        spec: exp.Expr | None = tree
+        while spec is not None:  # `w AS (v ORDER BY …)` adds to `v`
+            order = spec.args.get("order")
+            keys += [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
+            spec = self.windows.get(spec.alias.lower()) if spec.alias else None
         return decided([self.of(tree.this)], [self.of(key) for key in keys], "window")
 
 
