@@ -21,8 +21,9 @@ from arco.lineage.flow import (
     lift,
     merge,
 )
+from arco.lineage.functions import OF_PARTS
 from arco.lineage.nested import beside, decided, mixed
-from arco.lineage.sql_scope import SelectScope, fields, is_star, named, path, without
+from arco.lineage.sql_scope import SelectScope, fields, is_star, path, without
 from servo.contract.task import Influence
 
 _MASKING: Final = frozenset(
@@ -39,6 +40,7 @@ _AGGREGATING: Final = frozenset(
         "bool_or",
         "collect_list",
         "collect_set",
+        "count_min_sketch",
         "every",
         "histogram_numeric",
         "listagg",
@@ -53,6 +55,16 @@ _AGGREGATING: Final = frozenset(
 """Aggregates that the parser does not know as such."""
 _NEIGHBOURS: Final = (exp.Lag, exp.Lead, exp.NthValue)
 """They take a value from another row of the window, and aggregate nothing."""
+_NAMES: Final = {
+    "ArraySize": "Size",
+    "ArraySlice": "Slice",
+    "ArraySort": "SortArray",
+    "Cardinality": "Size",
+    "Isnull": "IsNull",
+    "Isnotnull": "IsNotNull",
+    "Map": "MapFromArrays",
+}
+"""Where the parser's name of a function is not Spark's."""
 _SAME: Final = (exp.Alias, exp.Paren, exp.Ordered, exp.IgnoreNulls, exp.RespectNulls)
 
 
@@ -91,6 +103,10 @@ class Flows:
                 return self._decided(values, [tree.this])
             case exp.Nullif():
                 return self._decided([tree.this], [tree.this, tree.expression])
+            case exp.DecodeCase():
+                return self._decoded(tree)
+            case exp.Anonymous() if tree.name.lower() == "nullifzero":
+                return self._decided(tree.expressions, tree.expressions)
             case exp.Grouping() | exp.GroupingId():
                 return NOTHING
             case exp.ArgMax() | exp.ArgMin():
@@ -144,12 +160,11 @@ class Flows:
                 return lift(self.of(tree.this), AGGREGATION)
             case exp.Coalesce():
                 return lift(merge(self._arguments(tree)), TRANSFORMATION)
-            case exp.ArraySize() | exp.Is():
+            case exp.Is():
                 return mixed([nested.length(self.of(tree.this))])
-            case exp.MapKeys():
-                flow = self.of(tree.this)
-                return nested.array_of(nested.keys_of(flow), nested.length(flow))
-        return None
+        name = _camel(tree.name) if isinstance(tree, exp.Anonymous) else type(tree).__name__
+        function = OF_PARTS.get(_NAMES.get(name, name))
+        return None if function is None else function(self._arguments(tree))
 
     def _struct(self, tree: exp.Struct) -> Flow:
         columns: list[tuple[str, Flow]] = []
@@ -201,8 +216,8 @@ class Flows:
             result = self._call(functions[0], [given, nested.length(whole)])
             size = lift(nested.length(whole), TRANSFORMATION)
             return nested.array_of(lift(result, TRANSFORMATION), size)
-        if isinstance(tree, exp.ArrayFilter):
-            own = whole.parts is not None  # else the items decide about themselves
+        own = whole.parts is not None  # else the items decide about themselves
+        if isinstance(tree, exp.ArrayFilter) or (tree.name.lower() == "map_filter" and not own):
             return decided([whole], [self._call(functions[0], [given if own else NOTHING] * 2)])
         called = [self._call(each, [nested.taken(whole)] * 3) for each in functions]
         result = mixed([*others, *called])
@@ -266,7 +281,7 @@ class Flows:
             return lift(children, TRANSFORMATION, mask=True)
         if isinstance(tree, _COUNTING):
             return lift(children, AGGREGATION, mask=True)
-        if name.lower() in _AGGREGATING and not _quantifies(tree):
+        if _aggregates(name.lower()) and not _quantifies(tree):
             return lift(children, AGGREGATION)
         if isinstance(tree, exp.AggFunc) and not isinstance(tree, _NEIGHBOURS):
             return lift(children, AGGREGATION)
@@ -300,7 +315,7 @@ class Flows:
 
     def _within(self, scope: SelectScope, parts: list[str]) -> Flow | None:
         if len(parts) > 1 and scope.has(parts[0]):
-            entry = named(scope.source(parts[0]), parts[1])
+            entry = scope.of_source(parts[0], parts[1])
             return self._fields(entry, parts[2:])
         alias = self.aliases.get(parts[0].lower()) if scope is self._scope else None
         own = scope.column(parts[0])
@@ -317,6 +332,12 @@ class Flows:
         conditions = [each.this for each in tree.args["ifs"]]
         return self._decided([*values, tree.args.get("default")], [*conditions, tree.this])
 
+    def _decoded(self, tree: exp.DecodeCase) -> Flow:
+        """A value, then what it may be and what that means in turns, then perhaps a default."""
+        value, *cases = tree.expressions
+        pairs = len(cases) // 2 * 2
+        return self._decided(cases[1:pairs:2] + cases[pairs:], [value, *cases[:pairs:2]])
+
     def _decided(
         self,
         values: Iterable[exp.Expr | None],
@@ -330,11 +351,19 @@ class Flows:
     def _window(self, tree: exp.Window) -> Flow:
         keys: list[exp.Expr] = []
         spec: exp.Expr | None = tree
-        while spec is not None:  # `w AS (v ORDER BY …)` adds to `v`
+        while spec is not None:  # `w AS (v)` means `v`
             order = spec.args.get("order")
             keys += [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
             spec = self.windows.get(spec.alias.lower()) if spec.alias else None
         return decided([self.of(tree.this)], [self.of(key) for key in keys], "window")
+
+
+def _aggregates(name: str) -> bool:
+    return name in _AGGREGATING or name.endswith("_agg") or name.startswith("regr_")
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _quantifies(tree: exp.Expr) -> bool:

@@ -83,7 +83,7 @@ class Queries:
         for _ in range(_ROUNDS):
             before = result
             result = renamed(self.query(tree.this, {**tables, name: result}, outer), columns)
-            result = result._replace(outputs=united(before, result))
+            result = result._replace(outputs=united([before, result]))
             if result == before:
                 return result
         doubtful = [(n, flow._replace(doubt=max(flow.doubt, LIKELY))) for n, flow in result.outputs]
@@ -92,16 +92,15 @@ class Queries:
     def _set(
         self, tree: exp.SetOperation, tables: Tables, outer: SelectScope | None
     ) -> SqlRelation:
-        left = self.query(tree.this, tables, outer)
-        right = self.query(tree.expression, tables, outer)
-        influences = joined(left.influences, right.influences)
+        branches = [self.query(each, tables, outer) for each in _branches(tree)]
+        influences = joined(*(each.influences for each in branches))
         if not isinstance(tree, exp.Union):
-            matched = joined(everything(left.outputs, "join"), everything(right.outputs, "join"))
-            return left._replace(influences=joined(influences, matched))
-        outputs = united(left, right)
+            matched = [everything(each.outputs, "join") for each in branches]
+            return branches[0]._replace(influences=joined(influences, *matched))
+        outputs = united(branches)
         if tree.args.get("distinct"):
             influences = joined(influences, everything(outputs, "group_by"))
-        return SqlRelation(outputs, influences, left.partial or right.partial)
+        return SqlRelation(outputs, influences, any(each.partial for each in branches))
 
     def _ordered(
         self, tree: exp.Expr, result: SqlRelation, tables: Tables, outer: SelectScope | None
@@ -310,6 +309,23 @@ class _Select:
         for each in _flat(group):
             flow = _by_position(each, outputs, self._flows)
             add(self._influences, turned(flow.sources, "group_by"))
+
+
+def _branches(tree: exp.SetOperation) -> list[exp.Expr]:
+    """The two sides; of `a UNION ALL b UNION ALL c …`, which is as deep as long, all of them."""
+    result = [tree.expression]
+    left = tree.this
+    if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+        while _is_plain_union(left):
+            result.append(left.expression)
+            left = left.this
+    return [left, *reversed(result)]
+
+
+def _is_plain_union(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Union) and {
+        name for name, value in tree.args.items() if value not in (None, False, [])
+    } <= {"this", "expression"}
 
 
 def _flat(group: exp.Group) -> Iterator[exp.Expr]:

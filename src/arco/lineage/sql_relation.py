@@ -20,13 +20,13 @@ class SqlRelation(NamedTuple):
     """Whether columns are missing, whose names or number the text does not tell."""
 
 
-def united(left: SqlRelation, right: SqlRelation) -> list[tuple[str, Flow]]:
+def united(relations: Sequence[SqlRelation]) -> list[tuple[str, Flow]]:
     """By position, under the names of the first. If columns are missing, positions are unknown."""
-    pairs = zip(left.outputs, right.outputs, strict=False)
-    flows = [(name, merge([flow, other])) for (name, flow), (_, other) in pairs]
-    if left.partial or right.partial:
-        return [(name, flow._replace(doubt=UNKNOWN)) for name, flow in flows]
-    return flows
+    rows = zip(*(relation.outputs for relation in relations), strict=False)
+    columns = [(row[0][0], merge(flow for _, flow in row)) for row in rows]
+    if any(relation.partial for relation in relations):
+        return [(name, flow._replace(doubt=UNKNOWN)) for name, flow in columns]
+    return columns
 
 
 def renamed(relation: SqlRelation, columns: Sequence[exp.Expr]) -> SqlRelation:

@@ -21,6 +21,8 @@ class SelectScope:
         self.partial: set[str] = set()
         """Sources with columns that are not known."""
         self._sources: dict[str, Sequence[tuple[str, Flow]]] = {}
+        self._by_name: dict[str, dict[str, list[Flow]]] = {}
+        """Of each source that was looked at, the columns by their names in lower case."""
         self._hidden: set[str] = set()
 
     def add(self, name: str, relation: SqlRelation, *, hidden: bool = False) -> None:
@@ -35,11 +37,23 @@ class SelectScope:
         """What a semi join looked at cannot be seen beyond its condition."""
         for name in self._hidden:
             del self._sources[name]
+            self._by_name.pop(name, None)
         self.partial -= self._hidden
         self._hidden.clear()
 
     def source(self, name: str) -> Sequence[tuple[str, Flow]]:
         return self._sources.get(name.lower(), ())
+
+    def of_source(self, source: str, name: str) -> Flow:
+        return next(iter(self._named(source.lower(), name)), SOMEWHERE)
+
+    def _named(self, source: str, name: str) -> Sequence[Flow]:
+        if source not in self._by_name:
+            index: dict[str, list[Flow]] = {}
+            for each, flow in self._sources[source]:
+                index.setdefault(each.lower(), []).append(flow)
+            self._by_name[source] = index
+        return self._by_name[source].get(name.lower(), ())
 
     def has(self, name: str) -> bool:
         return name.lower() in self._sources
@@ -62,12 +76,7 @@ class SelectScope:
         """A column without a qualifier."""
         if name.lower() in self.merged:
             return self.merged[name.lower()][1]
-        flows = [
-            flow
-            for outputs in self._sources.values()
-            for each, flow in outputs
-            if each.lower() == name.lower()
-        ]
+        flows = [flow for source in self._sources for flow in self._named(source, name)]
         if len(flows) <= 1:
             return flows[0] if flows else None
         both = merge(flows)
