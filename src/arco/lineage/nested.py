@@ -68,10 +68,10 @@ def struct(names: Sequence[str], flows: Sequence[Flow]) -> Flow:
     """A flow without a name stands for any number of fields."""
     if "" not in names:
         return built(NestedParts("struct", tuple(flows), NOTHING, tuple(names)))
-    pairs = [(name, flow) for name, flow in zip(names, flows, strict=True) if name]
-    rest = merge(flow for name, flow in zip(names, flows, strict=True) if not name)
-    known = tuple(flow for _, flow in pairs)
-    return built(NestedParts("struct", known, NOTHING, tuple(name for name, _ in pairs), rest=rest))
+    pairs = list(zip(names, flows, strict=True))
+    rest = merge(flow for name, flow in pairs if not name)
+    fields = tuple(flow for name, flow in pairs if name)
+    return built(NestedParts("struct", fields, NOTHING, tuple(filter(None, names)), rest=rest))
 
 
 def field(flow: Flow, name: str, at: int | None = None) -> Flow:
