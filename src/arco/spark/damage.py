@@ -18,7 +18,7 @@ def of_version(failure: SparkFailure, inputs: Sequence[InputRef]) -> SparkFailur
     text = f"{failure.message}\n{failure.details}"
     for ref in inputs:
         for version in ref.materializations:
-            if f"/{version.materialization_id}/" in text:
+            if f"/{version.materialization_id}" in text:
                 corrupt = failure.code != "input.missing"
                 info = input_damaged(ref, version, failure.message, corrupt=corrupt).info
                 return structs.replace(

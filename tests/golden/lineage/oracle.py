@@ -159,12 +159,12 @@ def read_assets(frame: DataFrame) -> list[str]:
 def dependencies(query: Callable[[Frames], DataFrame], inputs: Inputs) -> Dependencies:
     base = query(inputs.base)
     changes = inputs.changes(read_assets(base))
+    refused: list[Change] = []
     try:
         results = _all_at_once(base, changes, lambda each: query(inputs.with_change(each)))
-        refused = []
     except Exception:  # a change that the query refuses
         results, refused = _one_by_one(base, changes, lambda each: query(inputs.with_change(each)))
-    before = results.pop(None)
+    before = results.pop(UNCHANGED)
     columns = range(len(base.columns))
     return Dependencies(
         [{change: now[n] != before[n] for change, now in results.items()} for n in columns],
@@ -172,8 +172,9 @@ def dependencies(query: Callable[[Frames], DataFrame], inputs: Inputs) -> Depend
     )
 
 
-Results = dict[Change | None, list[Counter[str]]]
-"""How often each column has each value, after each change, and without any."""
+UNCHANGED: Final = Change("", "", "")
+Results = dict[Change, list[Counter[str]]]
+"""How often each column has each value after each change."""
 
 
 def _all_at_once(
@@ -181,14 +182,14 @@ def _all_at_once(
 ) -> Results:
     results = _collected([base, *(variant(each) for each in changes)])
     empty = [Counter[str]() for _ in base.columns]
-    return {each: results.get(at, empty) for at, each in enumerate([None, *changes])}
+    return {each: results.get(at, empty) for at, each in enumerate([UNCHANGED, *changes])}
 
 
 def _one_by_one(
     base: DataFrame, changes: Sequence[Change], variant: Callable[[Change], DataFrame]
 ) -> tuple[Results, list[Change]]:
     empty = [Counter[str]() for _ in base.columns]
-    results: Results = {None: _collected([base]).get(0, empty)}
+    results: Results = {UNCHANGED: _collected([base]).get(0, empty)}
     refused = []
     for change in changes:
         for each in (change, change._replace(way=SPARE)):
