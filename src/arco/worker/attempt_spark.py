@@ -166,6 +166,4 @@ class AttemptSpark:
         """What Spark has to say about an error, if it is one of its own."""
         if self._task is None or isinstance(error, TaskFailed):
             return None
-        read = (*self.request.inputs, *self.request.references)
-        versions = {m.materialization_id for ref in read for m in ref.materializations}
-        return self._task.failure(error, versions)
+        return self._task.failure(error, (*self.request.inputs, *self.request.references))

@@ -21,6 +21,7 @@ from arco.spark.host import SparkHost, SparkTask
 from arco.spark.metrics import SparkUsage, StageProgress
 from arco.spark.settings import SparkSettings
 from arco.spark.shipping import ship_as_code
+from servo.contract.task import InputRef, MaterializationRef
 from servo.errors import Cancelled
 
 pytestmark = [pytest.mark.spark]
@@ -305,7 +306,9 @@ def fail(host: SparkHost, work: Callable[[Any], Any], *versions: str) -> Any:
     with host.task("fails") as task:
         with pytest.raises(Exception) as raised:
             work(task.session)
-        failure = task.failure(raised.value, versions)
+        refs = [MaterializationRef(partition="", materialization_id=v, path=v) for v in versions]
+        inputs = [InputRef(asset="sales.up", materializations=tuple(refs))]
+        failure = task.failure(raised.value, inputs)
     assert failure is not None
     everything = f"{failure.message}\n{failure.hint}\n{failure.details}"
     assert "\tat " not in everything and "Project [" not in everything
