@@ -20,7 +20,7 @@ from servo.asset import AnyAsset, SqlAssetDefinition, as_input
 from servo.check import CheckDefinition
 from servo.context import AssetIn
 from servo.contract import canonical
-from servo.contract.config_values import WireValue
+from servo.contract.config_values import WireValue, from_wire
 from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import (
     AllUpstream,
@@ -31,6 +31,7 @@ from servo.contract.manifest import (
     Gating,
     Input,
     Resources,
+    Retention,
     Schedule,
     SecretRef,
     Sensor,
@@ -47,6 +48,7 @@ from servo.signature import Flaw
 from servo.suggest import did_you_mean
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _CONFIG = re.compile(r"""\.config(?:\[|\.get\()\s*\\?["'](\w+)\\?["']""")
 """`ctx.config["name"]` or `ctx.config.get("name")`, also where the text is inside of JSON."""
@@ -91,7 +93,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         secrets=dict(_secrets(definition, keep)),
         columns=tuple(settings.get("columns", ())),
         extra=settings.get("extra", "allow"),
-        retention=settings.get("retention", _DEFAULT.retention),
+        retention=keep(partial(_retention, definition), _DEFAULT.retention),
         engine=_engine(definition),
         config=cast(dict[str, WireValue], settings.get("config", {})),
         config_read=_config_read(definition),
@@ -252,10 +254,20 @@ def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
             yield argument
         elif function not in asked:
             flaws.append(Flaw(f"the query has {definition.sql[start:stop]!r}", _CALLS))
+        elif function == "config" and not _has_literal(definition, argument):
+            message = f"the query uses the config value {argument!r}, which SQL cannot write"
+            flaws.append(Flaw(message, "use text, a number, a boolean, a date, or a list of some"))
         elif argument not in asked[function]:
             what = "dimension" if function == "partition" else "config value"
             hint = did_you_mean(argument, asked[function])
             flaws.append(Flaw(f"the query uses the unknown {what} {argument!r}", hint))
+
+
+def _has_literal(definition: AnyAsset, name: str) -> bool:
+    """Whether a value can stand in a query: neither an object, nor a list without items."""
+    value = from_wire(cast(WireValue, definition.settings.get("config", {}).get(name)))
+    items = value if isinstance(value, list) else [value]
+    return bool(items) and not any(isinstance(item, list | dict) for item in items)
 
 
 def _key(text: str, namespace: str) -> str:
@@ -302,11 +314,18 @@ def _transform(definition: AnyAsset) -> str:
 
 
 def _resources(definition: AnyAsset) -> Resources:
-    resources: Resources = definition.settings.get("resources", _DEFAULT.resources)
-    for name, value in msgspec.structs.asdict(resources).items():
+    return _whole(definition.settings.get("resources", _DEFAULT.resources))
+
+
+def _retention(definition: AnyAsset) -> Retention:
+    return _whole(definition.settings.get("retention", _DEFAULT.retention))
+
+
+def _whole(numbers: S) -> S:
+    for name, value in msgspec.structs.asdict(numbers).items():
         if type(value) is not int:
-            raise Invalid(f"Resources: {name}={value!r} is not a whole number")
-    return resources
+            raise Invalid(f"{type(numbers).__name__}: {name}={value!r} is not a whole number")
+    return numbers
 
 
 def _typed(asset: Asset) -> None:

@@ -515,6 +515,20 @@ def test_refs_of_a_query_are_its_inputs_each_once() -> None:
     )
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, [], [[1]]])
+def test_a_configured_value_that_sql_cannot_write_is_a_flaw(value: Any) -> None:
+    query = sql_asset("q", 'SELECT {{ config("x") }}', config={"x": value})
+    assert messages(query) == ["the query uses the config value 'x', which SQL cannot write"]
+    assert messages(sql_asset("q", 'SELECT {{ config("x") }}', config={"x": [0.5]})) == []
+
+
+def test_a_retention_is_of_whole_numbers() -> None:
+    @asset(retention=wire.Retention(versions="3"))  # type: ignore[arg-type]
+    def bad() -> None: ...
+
+    assert messages(bad) == ["Retention: versions='3' is not a whole number"]
+
+
 def test_a_template_that_is_not_a_ref_is_a_flaw() -> None:
     query = sql_asset("q", "SELECT {{ now() }}", inputs={"orders": all_upstream})
     assert messages(query) == [

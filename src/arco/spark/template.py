@@ -48,9 +48,10 @@ def literal(value: Any) -> str:
             return f"DATE'{value.isoformat()}'"
         case str():
             return f"'{value}'" if _PLAIN.fullmatch(value) else _spelled(value)
-        case [_, *_]:
+        case [_, *_] if not any(isinstance(item, list) for item in value):
             return ", ".join(literal(item) for item in value)
-    raise ValueError("an empty list" if value == [] else "an object")
+    kind = "a list of lists" if value else "an empty list"
+    raise ValueError(kind if isinstance(value, list) else "an object")
 
 
 def config_literal(value: Any, before: str, after: str) -> str:
