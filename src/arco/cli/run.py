@@ -26,7 +26,7 @@ if deferral.LOADED:
 
     from arco.cli import render
     from arco.cli.live import partition_text
-    from arco.cli.packaging import packaged
+    from arco.cli.packaging import packaged, planned_sql
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.session import Session
     from arco.errors import Invalid
@@ -59,11 +59,15 @@ def plan(
 ) -> None:
     """Show the tasks of a run and the reason for each. Changes nothing."""
     request = request_of(selection, exclude, partition, force, config, max_tasks)
-    spec = session.open().commands.orchestration.plan(request)
+    workspace = session.open()
+    spec = workspace.commands.orchestration.plan(request)
+    warnings = planned_sql(workspace, {t.asset for t in spec.tasks if t.action == "run"})
     if session.json:
-        render.document({"fingerprint": spec_fingerprint(spec), "spec": spec})
+        render.document({"fingerprint": spec_fingerprint(spec), "spec": spec, "warnings": warnings})
     else:
         _show_plan(spec)
+        for warning in warnings:
+            render.note(str(warning))
 
 
 def _show_plan(spec: PlanSpec) -> None:
@@ -154,7 +158,7 @@ def run(
     request = request_of(selection, exclude, partition, force, config, max_tasks)
     workspace = session.open()
     if deploy:
-        package = packaged(session, project)
+        package = packaged(session, project, workspace)
         done = workspace.commands.orchestration.deploy(
             package.manifest, package.artifact, message="servo run --deploy"
         )
