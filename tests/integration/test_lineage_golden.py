@@ -13,6 +13,7 @@ from arco.spark.lineage.trace import trace
 from arco.spark.session import open_session
 from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
 from tests.golden.lineage.cases import CASES
+from tests.kit import spark_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,3 +56,17 @@ def test_the_plan_says_exactly_what_was_written_by_hand(case: Case, session: Spa
     found = trace(plan)
     assert actual(found) == case.expected
     assert {each.confidence for each in found.columns} <= set(case.confidence.split())
+
+
+@pytest.mark.parametrize("text", spark_texts.ACCEPTED)
+def test_spark_reads_what_validation_must_not_refuse(text: str, session: SparkSession) -> None:
+    from pyspark.errors import AnalysisException, ParseException
+
+    for name, schema in spark_texts.SCHEMAS.items():
+        session.createDataFrame([], schema).createOrReplaceTempView(f"`@x.{name}`")
+    try:
+        session.sql(spark_texts.with_tables(text, "`@x.t`", "`@x.u`"))
+    except ParseException:
+        raise
+    except AnalysisException as error:  # of types, which validation does not look at
+        assert not str(error.getCondition()).startswith(("UNRESOLVED", "TABLE_OR_VIEW"))

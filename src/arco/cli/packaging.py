@@ -12,7 +12,7 @@ from arco.cli.session import Session
 from arco.config import resolve_modules, resolve_project
 from arco.errors import Denied, Invalid, NotFound, Unavailable
 from arco.orchestration.foreign import assets_of_others
-from arco.spark.query_rules import ColumnLookups, SqlFindings, check_sql
+from arco.spark.query_rules import ColumnLookups, SqlFindings, check_sql, check_sql_of, has_sql
 from arco.worker.artifact import digest
 from arco.worker.packing import PackedFile, large_files, likely_secrets, pack, packed_files
 from servo.contract.manifest import Manifest
@@ -64,9 +64,13 @@ def planned_sql(workspace: Workspace, keys: Set[str]) -> list[Problem]:
     problems: list[Problem] = []
     for row in reader.projects():
         current = reader.current_deployment(row.project)
-        if current is not None:
-            assets = [*workspace.library.assets(current.manifest).values()]
-            findings = check_sql(assets, _lookups(workspace, row.project), only=keys)
+        if current is None:
+            continue
+        outline = workspace.library.outline(current.manifest)
+        planned = [a.key for a in outline.assets if a.key in keys and has_sql(a)]
+        if planned:
+            assets = workspace.library.assets(current.manifest)
+            findings = check_sql_of(planned, assets, _lookups(workspace, row.project))
             problems += [*findings.problems, *findings.notes]
     return problems
 

@@ -8,7 +8,7 @@ here, is a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from arco.lineage.sql_names import (
@@ -44,18 +44,19 @@ class SqlFindings(NamedTuple):
     notes: list[Problem]
 
 
-def check_sql(
-    assets: Sequence[Asset], lookups: ColumnLookups | None = None, only: Set[str] | None = None
-) -> SqlFindings:
-    """What is wrong with the SQL of a project's assets, in the order of files and lines.
+def check_sql(assets: Sequence[Asset], lookups: ColumnLookups | None = None) -> SqlFindings:
+    """What is wrong with the SQL of a project's assets, in the order of files and lines."""
+    by_key = {asset.key: asset for asset in assets}
+    return check_sql_of(by_key, by_key, lookups or ColumnLookups())
 
-    `only` are the keys of those that are looked at; all of them unless given.
-    """
+
+def check_sql_of(
+    keys: Iterable[str], assets: Mapping[str, Asset], lookups: ColumnLookups
+) -> SqlFindings:
+    """The same of some assets of a project; others are looked up as these read them."""
     findings = SqlFindings([], [])
-    schemas = _KnownColumns(assets, lookups or ColumnLookups())
-    for asset in assets:
-        if only is not None and asset.key not in only:
-            continue
+    schemas = _KnownColumns(assets, lookups)
+    for asset in (assets[key] for key in keys):
         for text, problem in _of_asset(asset, schemas):
             what = f"{problem.message}\n{shown(text, problem.start, problem.stop)}"
             entry = Problem.at(asset.code, what, problem.hint, asset.key)
@@ -142,8 +143,8 @@ class _Query(NamedTuple):
 class _KnownColumns:
     """What is known of the columns of assets; each is looked up once."""
 
-    def __init__(self, assets: Sequence[Asset], lookups: ColumnLookups) -> None:
-        self._assets: Mapping[str, Asset] = {asset.key: asset for asset in assets}
+    def __init__(self, assets: Mapping[str, Asset], lookups: ColumnLookups) -> None:
+        self._assets = assets
         self._lookups = lookups
         self._columns: dict[str, TableColumns] = {}
         self._queries: dict[str, _Query] = {}
@@ -208,3 +209,7 @@ def _holds(asset: Asset) -> bool:
 
 def _some(names: Sequence[str]) -> TableColumns:
     return TableColumns(tuple(names), Knowledge.SOME) if names else UNKNOWN_TABLE
+
+
+def has_sql(asset: Asset) -> bool:
+    return asset.kind == "sql" or any(check.kind == "expression" for check in asset.checks)
