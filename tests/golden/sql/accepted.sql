@@ -86,7 +86,7 @@ SELECT a FROM {t} GROUP BY ALL ORDER BY ALL
 
 SELECT t1.a, t2.k FROM ({t} t1 JOIN {u} t2 ON t1.a = t2.a) WHERE t2.k > 1
 
-SELECT a FROM (SELECT * FROM {t}) PIVOT (sum(b) FOR d IN ('x', 'y'))
+SELECT d FROM (SELECT a, b, d FROM {t}) PIVOT (sum(b) FOR a IN (1, 2))
 
 SELECT window.start, count(*) FROM {t} GROUP BY window(d, '1 day')
 
