@@ -84,11 +84,7 @@ def build_manifest(
     project: Project, artifact: str = "", *, name: str = DEFAULT_PROJECT
 ) -> Manifest:
     """The project as data; Invalid, with every problem, if it has any."""
-    problems = validate(project)
-    if problems:
-        lines = "\n".join(str(problem) for problem in problems)
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise Invalid(f"the project has {count}:\n{lines}")
+    refuse(validate(project))
     assets = [declare(each, project).asset for each in project.assets]
     schedules = [declare_schedule(each, project) for each in project.schedules]
     sensors = [declare_sensor(each, project)[0] for each in project.sensors]
@@ -100,6 +96,14 @@ def build_manifest(
         root=project.imports,
         project=name,
     )
+
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise Invalid with all of these, if there are any."""
+    if problems:
+        lines = "\n".join(str(problem) for problem in problems)
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        raise Invalid(f"the project has {count}:\n{lines}")
 
 
 # -- which modules ------------------------------------------------------------------------

@@ -30,6 +30,8 @@ class Problem(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: {self.message}"
+        if self.hint and "\n" in self.message:  # it ends with a line of SQL
+            return f"{place}\n{self.hint}"
         return f"{place} ({self.hint})" if self.hint else place
 
 

@@ -19,6 +19,7 @@ from tests.golden.lineage import more, tpc
 from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
 from tests.golden.lineage.cases import CASES
 from tests.golden.lineage.texts import MORE_THAN_THE_PLAN, NOT_PARSED, TEXTS
+from tests.kit import spark_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,3 +132,17 @@ def contradictions(text: TracedColumns, plan: TracedColumns) -> list[object]:
 
 def _places(sources: Iterable[ColumnSource]) -> set[tuple[str, str]]:
     return {(each.asset, each.column) for each in sources}
+
+
+@pytest.mark.parametrize("text", spark_texts.ACCEPTED)
+def test_spark_reads_what_validation_must_not_refuse(text: str, session: SparkSession) -> None:
+    from pyspark.errors import AnalysisException, ParseException
+
+    for name, schema in spark_texts.SCHEMAS.items():
+        session.createDataFrame([], schema).createOrReplaceTempView(f"`@x.{name}`")
+    try:
+        session.sql(spark_texts.with_tables(text, "`@x.t`", "`@x.u`"))
+    except ParseException:
+        raise
+    except AnalysisException as error:  # of types, which validation does not look at
+        assert not str(error.getCondition()).startswith(("UNRESOLVED", "TABLE_OR_VIEW"))

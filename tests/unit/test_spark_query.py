@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arco.spark.query import TaskQuery, dependencies, parse_problem
+from arco.spark.query import TaskQuery, dependencies
 from arco.spark.template import literal, shown
 from arco.tasks.failure import TaskFailed
 from servo.contract.template import Call, Rendered, render
@@ -91,51 +91,6 @@ def test_a_place_is_shown_with_its_line() -> None:
     sql = "SELECT a,\n\tnope\nFROM t"
     assert shown(sql, 11, 15) == "line 2, column 2:\n  2 |     nope\n    |     ^^^^"
     assert shown(sql, len(sql), len(sql)) == "line 3, column 7:\n  3 | FROM t\n    |       ^"
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT 1",
-        "select a from {{ ref('x.y') }} where d = {{ partition('d') }} -- end; really",
-        "WITH a AS (SELECT 1 AS x) SELECT * FROM a;",
-        "VALUES (1, 'a;b')",
-        "(SELECT 1) UNION ALL (SELECT 2) ;\n -- done",
-        "SELECT transform(xs, x -> x + 1), m['k'], CAST(a AS DECIMAL(10, 2)) FROM t LATERAL VIEW "
-        "explode(xs) e AS x",
-    ],
-)
-def test_queries_have_no_problem(sql: str) -> None:
-    assert parse_problem(sql) is None
-
-
-@pytest.mark.parametrize(
-    ("sql", "message", "at"),
-    [
-        ("", "empty", ""),
-        (" ; ", "empty", ""),
-        ("CREATE TABLE a AS SELECT 1", "CREATE statement is not a query", "CREATE"),
-        ("  drop table a", "DROP statement is not a query", "drop"),
-        ("SELECT 1; DELETE FROM x", "second statement", "DELETE"),
-        ("SELECT {{ reff('x') }}", "reff", "{{ reff('x') }}"),
-        ("SELECT {{ var }}", "var", "{{ var }}"),
-        ("WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a", "INSERT", None),
-        ("SELECT a FROM {{ ref('x') }} WHERE (b = 1", "", None),
-    ],
-)
-def test_problems_have_a_place(sql: str, message: str, at: str | None) -> None:
-    problem = parse_problem(sql)
-    assert problem is not None
-    assert message in problem.message
-    if at is not None:
-        assert sql[problem.start : problem.stop] == at
-
-
-def test_a_syntax_error_is_where_it_is_in_the_authors_text() -> None:
-    sql = "SELECT a\nFROM {{ ref('sales.orders') }} WHERE a = = 2"
-    problem = parse_problem(sql)
-    assert problem is not None
-    assert problem.start >= sql.index("= = 2")
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,13 @@ if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
-    from arco.cli.packaging import Package, discovered, packaged, workspace_if_there
+    from arco.cli.packaging import Package, discovered, packaged, sql_findings, workspace_if_there
     from arco.cli.progress import progress
     from arco.cli.session import Session
     from arco.config import resolve_project
     from arco.errors import NotFound
     from arco.orchestration.deploying import Deployed
     from arco.orchestration.foreign import foreign_reads, read_problems
-    from arco.spark.query import parse_problem
     from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
     from servo.discover import build_manifest
     from servo.project import Problem
@@ -75,8 +74,12 @@ def validate(session: Session, project: Folder = Path()) -> None:
     manifest = None if problems else build_manifest(content, name=name)
     unchecked = 0
     if manifest is not None:
-        elsewhere = _problems_elsewhere(workspace_if_there(session), manifest)
+        workspace = workspace_if_there(session)
+        elsewhere = _problems_elsewhere(workspace, manifest)
         problems, unchecked = (elsewhere, 0) if isinstance(elsewhere, list) else ([], elsewhere)
+        findings = sql_findings(manifest, workspace)
+        problems = sorted([*problems, *findings.problems])
+        notes += findings.notes
     counts = {
         "assets": len(content.assets),
         "schedules": len(content.schedules),
@@ -95,7 +98,6 @@ def validate(session: Session, project: Folder = Path()) -> None:
             inputs = render.count(unchecked, "input")
             render.note(f"{inputs} from other projects: checked at deploy")
         assert manifest is not None
-        _warn_of_sql(manifest)
         _note_what_waits(manifest)
     if not session.json:
         for note in notes:
@@ -112,16 +114,6 @@ def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list
     if workspace is None:
         return len(reads)
     return read_problems(workspace.read.orchestration(), workspace.library, manifest)
-
-
-def _warn_of_sql(manifest: Manifest) -> None:
-    """Prints problems of SQL queries as notes only: sqlglot does not know all of Spark's SQL."""
-    for asset in manifest.assets:
-        problem = parse_problem(asset.sql) if asset.kind == "sql" else None
-        if problem is not None:
-            line = asset.sql.count("\n", 0, problem.start) + 1
-            where = f"{asset.code.file}:{asset.code.line}: {asset.key}, line {line} of the query"
-            render.note(f"{where}: {problem.message}")
 
 
 def _note_what_waits(manifest: Manifest) -> None:
@@ -168,7 +160,8 @@ def deploy(
     `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
     changes; other projects of the workspace do not.
     """
-    package = packaged(session, project)
+    workspace = workspace_if_there(session) if dry_run else session.open()
+    package = packaged(session, project, workspace)
     manifest = package.manifest
     if not session.json:
         if not manifest.assets:
@@ -177,10 +170,11 @@ def deploy(
             render.note(warning)
     allowed = {"allow_missing_inputs": allow_missing_inputs, "allow_removals": allow_removals}
     if dry_run:
-        _preview(session, package, allowed)
+        _preview(session, package, workspace, allowed)
         return
+    assert workspace is not None
     with progress() as report:
-        done = session.open().commands.orchestration.deploy(
+        done = workspace.commands.orchestration.deploy(
             manifest, package.artifact, message=message, progress=report, **allowed
         )
     if session.json:
@@ -194,13 +188,17 @@ def deploy(
         _note_what_waits(manifest)
 
 
-def _preview(session: Session, package: Package, allowed: Mapping[str, bool]) -> None:
+def _preview(
+    session: Session,
+    package: Package,
+    workspace: Workspace | None,
+    allowed: Mapping[str, bool],
+) -> None:
     """Show what is packed, and, if there is a workspace, what would change in it."""
     if not session.json:
         sizes = [(file.path, render.size(file.bytes)) for file in package.files]
         render.show(render.table(("file", "size"), sizes, right=["size"], whole=["file"]))
         render.say(f"{_source(package)}, not deployed", "bold")
-    workspace = workspace_if_there(session)
     changes = None
     if workspace is not None:
         changes = workspace.commands.orchestration.preview(package.manifest, **allowed)

@@ -26,7 +26,7 @@ if deferral.LOADED:
 
     from arco.cli import render
     from arco.cli.live import partition_text
-    from arco.cli.packaging import packaged
+    from arco.cli.packaging import packaged, planned_sql
     from arco.cli.run_following import (
         follow_remotely,
         leave_request,
@@ -71,12 +71,16 @@ def plan(
     dimension of time, for all its values. The plan says so.
     """
     request = request_of(selection, exclude, partition, force, config, max_tasks)
-    plan = session.open().commands.orchestration.explain(request)
+    workspace = session.open()
+    plan = workspace.commands.orchestration.explain(request)
+    warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
     if session.json:
-        fields = {"defaults": plan.defaults, "changed": plan.changed}
+        fields = {"defaults": plan.defaults, "changed": plan.changed, "warnings": warnings}
         render.document({"fingerprint": spec_fingerprint(plan.spec), **fields, "spec": plan.spec})
     else:
         _show_plan(plan)
+        for warning in warnings:
+            render.note(str(warning))
 
 
 def _show_plan(plan: ExplainedPlan) -> None:
@@ -173,7 +177,7 @@ def run(
     request = request_of(selection, exclude, partition, force, config, max_tasks)
     workspace = session.open()
     if deploy:
-        package = packaged(session, project)
+        package = packaged(session, project, workspace)
         done = workspace.commands.orchestration.deploy(
             package.manifest, package.artifact, message="servo run --deploy"
         )

@@ -6,7 +6,7 @@ Those of other namespaces are checked here, against what is deployed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -106,6 +106,13 @@ def _unknown(reader: DeploymentReader, manifest: Manifest, key: str, by: Asset) 
     now = [row.asset_key for row in deployed.values() if key in row.previous_keys]
     hint = f"it was renamed to {now[0]!r}" if now else did_you_mean(key, candidates)
     return Problem.at(by.code, message, hint, by.key)
+
+
+def assets_of_others(
+    reader: DeploymentReader, library: Library, project: str
+) -> Callable[[str], Asset | None]:
+    """Looks up assets of other projects by their keys, as they are deployed."""
+    return _Upstream(reader, library, Manifest(project=project)).asset
 
 
 class _Upstream:

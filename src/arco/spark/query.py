@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from arco.columns.quoting import backticked
 from arco.spark import error_info
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
 FUNCTIONS: Final = ("ref", "partition", "config")
 _KNOWN: Final = 'use {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
-_QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
+QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
 _WITHIN: Final = "SELECT * FROM (\n"
 _EXPLAIN: Final = "EXPLAIN\n"
-_ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
+ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
 
 
 class TaskQuery:
@@ -135,7 +134,7 @@ class TaskQuery:
 
     def _one_query(self) -> str:
         """The text without what ends it. TaskFailed where it is no single query."""
-        problem, end = _statement(self.rendered.text)
+        problem, end = one_statement(self.rendered.text)
         if problem is not None:
             raise self._refused(problem)
         return self.rendered.text[:end]
@@ -172,10 +171,10 @@ class TaskQuery:
             raise self.failure(error, _WITHIN) or error from None
 
     def _no_query(self, text: str) -> TaskFailed:
-        return self._refused(TemplateProblem(_no_query(text), 0, len(text.split()[0])))
+        return self._refused(TemplateProblem(no_query(text), 0, len(text.split()[0])))
 
     def _refused(self, problem: TemplateProblem) -> TaskFailed:
-        return self._wrong(problem.message, _ONLY, *self.rendered.span(problem.start, problem.stop))
+        return self._wrong(problem.message, ONLY, *self.rendered.span(problem.start, problem.stop))
 
     def _wrong(self, message: str, hint: str, start: int, stop: int) -> TaskFailed:
         return self._failed("user_code", "sql.invalid", message, hint, start, stop)
@@ -240,30 +239,7 @@ def dependencies(sql: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.argument for call in calls(sql) if call.function == "ref"))
 
 
-def parse_problem(sql: str) -> TemplateProblem | None:
-    """What is wrong with an SQL asset's text, as far as can be told without Spark.
-
-    sqlglot reads most of Spark's SQL and not all of it: what it cannot read is worth a
-    warning. That it is more than one statement, no query, or has an unknown `{{ }}` is certain.
-    """
-    for call in calls(sql):
-        if call.function not in FUNCTIONS:
-            return TemplateProblem(
-                f"the query has {sql[call.start : call.stop]!r}", call.start, call.stop
-            )
-    rendered = render(sql, _stand_in)
-    problem, end = _statement(rendered.text)
-    problem = problem or _syntax(rendered.text[:end])
-    if problem is None:
-        return None
-    return TemplateProblem(problem.message, *rendered.span(problem.start, problem.stop))
-
-
-def _stand_in(call: Call) -> str:
-    return backticked(view_name(call.argument)) if call.function == "ref" else "NULL"
-
-
-def _statement(text: str) -> tuple[TemplateProblem | None, int]:
+def one_statement(text: str) -> tuple[TemplateProblem | None, int]:
     """Whether there is one statement that begins like a query, and where it ends."""
     try:
         tokens = Spark().tokenize(text)
@@ -281,35 +257,11 @@ def _statement(text: str) -> tuple[TemplateProblem | None, int]:
     if not tokens:
         return TemplateProblem("the query is empty", 0, 0), 0
     first = tokens[0]
-    if first.text.upper() not in _QUERIES:
-        return TemplateProblem(_no_query(first.text), first.start, first.end + 1), end
+    if first.text.upper() not in QUERIES:
+        return TemplateProblem(no_query(first.text), first.start, first.end + 1), end
     return None, end
 
 
-def _no_query(text: str) -> str:
-    return f"a {(text.split() or [''])[0].upper()} statement is not a query"
-
-
-def _syntax(text: str) -> TemplateProblem | None:
-    try:
-        parsed = sqlglot.parse_one(text, dialect="spark")
-    except ParseError as error:
-        details = error.errors[0] if error.errors else {}
-        start = _offset(text, details.get("line") or 1, details.get("col") or 1)
-        words = str(details.get("highlight") or "")
-        start = max(start - len(words), 0) if words else start
-        return TemplateProblem(
-            str(details.get("description") or error), start, start + max(len(words), 1)
-        )
-    except SqlglotError as error:
-        return TemplateProblem(str(error).partition("\n")[0], 0, 1)
-    if not isinstance(parsed, exp.Query | exp.Values | exp.Table | exp.Subquery):
-        return TemplateProblem(_no_query(parsed.key), 0, 1)
-    return None
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line - 1):
-        start = text.find("\n", start) + 1
-    return min(start + column, len(text))
+def no_query(text: str) -> str:
+    word = (text.split() or [""])[0].upper()
+    return f"{'an' if word[:1] in tuple('AEIOU') else 'a'} {word} statement is not a query"
