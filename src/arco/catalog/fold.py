@@ -57,6 +57,7 @@ from arco.log.envelope import Payload
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
+from arco.state.table import Row
 from servo.contract.keys import check_name
 
 replace = msgspec.structs.replace
@@ -121,7 +122,7 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
     elif _stale(e.expected_version, version := rows.version(NAMESPACES, e.namespace)):
         yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
-        yield Put(NAMESPACES, _touched(fact, row, _given(e, "description owners tags properties")))
+        yield Put(NAMESPACES, _touched(fact, row, _given(e, row)))
         yield applied(fact)
 
 
@@ -311,8 +312,7 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
     elif _stale(e.expected_version, version := rows.version(ASSETS, e.asset_id)):
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
-        fields = "kind format location description owners tags properties"
-        yield Put(ASSETS, _touched(fact, row, _given(e, fields)))
+        yield Put(ASSETS, _touched(fact, row, _given(e, row)))
         yield applied(fact)
 
 
@@ -356,8 +356,7 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
     elif any(column.name == e.name for column in columns.values()):
         yield _column_taken(fact, str(e.name))
     else:
-        change = _given(e, "name type nullable description pii sensitivity")
-        yield Put(COLUMNS, replace(row, **change, updated_at=fact.received_at))
+        yield Put(COLUMNS, replace(row, **_given(e, row), updated_at=fact.received_at))
         yield applied(fact)
 
 
@@ -389,10 +388,14 @@ def column_id(event_id: str, ordinal: int) -> str:
     return "col_" + hashlib.sha256(f"{event_id}:{ordinal}".encode()).hexdigest()[:16]
 
 
-def _given(e: Any, fields: str) -> dict[str, Any]:
-    """The fields of an update that are not None; sequences as the rows have them."""
-    given = {name: getattr(e, name) for name in fields.split() if getattr(e, name) is not None}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+def _given(e: Payload, row: Row) -> dict[str, Any]:
+    """The row's fields that an update names; sequences as the rows have them."""
+    shared = {name: getattr(e, name) for name in e.__struct_fields__ if hasattr(row, name)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in shared.items()
+        if value is not None
+    }
 
 
 def _touched(fact: Fact, row: Any, change: dict[str, Any]) -> Any:
