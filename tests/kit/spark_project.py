@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,10 @@ class SparkProject:
 PRICES = Pricing.parse(
     b'[prices]\ncpu_hour = "0.36"\nmemory_gib_hour = "0.01"\nwritten_gib = "1"\n', "prices"
 )
+
+
+def wait_for_jobs(engine: LocalEngine, seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not any(p.message for p in engine.worker.progress().values()):
+        assert time.monotonic() < deadline, "no job was seen"
+        time.sleep(0.05)

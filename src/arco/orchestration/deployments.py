@@ -55,6 +55,7 @@ from arco.orchestration.tables import (
     ProjectNamespaceRow,
     ProjectRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
 
@@ -84,23 +85,8 @@ def _keep_part(rows: Rows, fact: Fact, e: DeploymentPart) -> Iterator[Change]:
         for part in rows.scan(DEPLOYMENT_PARTS, e.project):
             if part.received_at < fact.received_at - ABANDONED:
                 yield _forget(part)
-    yield Put(
-        DEPLOYMENT_PARTS,
-        DeploymentPartRow(
-            project=e.project,
-            deployment_id=e.deployment_id,
-            number=e.number,
-            asset_keys=list(e.asset_keys),
-            asset_ids=list(e.asset_ids),
-            renamed_from=list(e.renamed_from),
-            removed=list(e.removed),
-            reads=list(e.reads),
-            packed=e.packed,
-            received_at=fact.received_at,
-            schedules=e.schedules,
-            removed_schedules=list(e.removed_schedules),
-        ),
-    )
+    part = row_from(DeploymentPartRow, e, received_at=fact.received_at)
+    yield Put(DEPLOYMENT_PARTS, part)
 
 
 def _check_part(e: DeploymentPart) -> None:
@@ -301,17 +287,11 @@ def _is_active(row: DeployedAssetRow | None, project: str) -> bool:
 
 
 def _deployment(fact: Fact, e: DeploymentCreated, number: int, total: int) -> DeploymentRow:
-    return DeploymentRow(
-        project=e.project,
-        deployment_id=e.deployment_id,
+    return row_from(
+        DeploymentRow,
+        e,
         number=number,
-        manifest=e.manifest,
-        artifact=e.artifact,
         assets=total,
-        schedules=e.schedules,
-        sensors=e.sensors,
-        message=e.message,
-        rollback_of=e.rollback_of,
         created_at=fact.received_at,
         created_by=fact.actor,
     )

@@ -23,7 +23,17 @@ _CREDENTIALS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _ADDRESSES: Final = ("REGION", "ENDPOINT", "ACCOUNT_NAME")
 """Variables with one of these in their name say where a store is, not how to get in."""
 _HOST: Final = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "TZ"})
-_HOST_PREFIXES: Final = ("PYTHON", "LD_", "LC_", "MALLOC_", "ARROW_", "OMP_", "OPENBLAS_", "MKL_")
+_HOST_PREFIXES: Final = (
+    "PYTHON",
+    "LD_",
+    "DYLD_",
+    "LC_",
+    "MALLOC_",
+    "ARROW_",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+)
 
 _secrets: set[str] = set()
 _away: dict[str, str] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +26,14 @@ from arco.storage.port import Store
 from arco.tasks.failure import SparkUnavailable
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
-from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
+from arco.worker.failures import (
+    TaskTimeout,
+    UserCodeRaised,
+    as_user_code,
+    classify,
+    encodable,
+    failed,
+)
 from arco.worker.frames import is_frame
 from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
@@ -62,8 +69,6 @@ from servo.contract.task import (
     TaskResult,
     personal,
 )
-
-T = TypeVar("T")
 
 MAX_PROGRESS_CHARS: Final = 1_000
 
@@ -181,7 +186,7 @@ class Attempt:
 
     def _load(self) -> Loaded:
         """Never interrupted: a library that is imported by half is broken for later tasks."""
-        loaded = _as_user_code(lambda: self._loader.asset(self._request.code))
+        loaded = as_user_code(lambda: self._loader.asset(self._request.code))
         self._spark.ship(self._loader.names)
         self._shared.process.loaded()
         return loaded
@@ -270,7 +275,7 @@ class Attempt:
 
     def _call(self, function: Callable[[], Any]) -> Any:
         try:
-            return _as_user_code(lambda: self._stopping.call(function))
+            return as_user_code(lambda: self._stopping.call(function))
         finally:
             self._shared.process.called()
 
@@ -364,7 +369,7 @@ class Attempt:
             raise too_deep() from None
         check_secrets(columns, self._redact)
         self._tracing.plan(frame)
-        footers = _as_user_code(
+        footers = as_user_code(
             lambda: write_frame(
                 self._spark.task,
                 self._shared.store,
@@ -408,7 +413,7 @@ class Attempt:
 
     def _failed(self, error: BaseException) -> TaskResult:
         """A failure on the way to an end that was asked for is that end."""
-        if isinstance(error, _UserCode):
+        if isinstance(error, UserCodeRaised):
             error = error.error
         reason = self._stopping.reason()
         if reason is not None:
@@ -446,20 +451,3 @@ def _ref(output: Materialization) -> MaterializationRef:
         rows=output.rows,
         bytes=output.bytes,
     )
-
-
-class _UserCode(Exception):
-    """Carries whatever user code raised, even an exit, up to where it is reported."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-def _as_user_code(function: Callable[[], T]) -> T:
-    try:
-        return function()
-    except TaskFailed:
-        raise
-    except BaseException as error:
-        raise _UserCode(error) from None
