@@ -287,6 +287,20 @@ def test_a_worker_that_is_to_stop_gives_back_what_it_cannot_look_up() -> None:
     assert [(d.number, d.lost) for d in at.process.queue.take(1, 0)] == [(2, 0)]
 
 
+def test_a_task_whose_start_cannot_be_recorded_is_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = Trying()
+    at.process.queue.release(at.process.queue.take(1, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(at.process.reports, "flush", raising(Unavailable("503")))
+        at.take()
+        assert at.worker.progress() == {} and at.process.executor.ran == []
+    at.take()
+    assert len(at.process.executor.ran) == 1
+    assert at.task().state == TaskState.SUCCEEDED
+
+
 def test_a_message_that_was_lost_too_often_is_undeliverable() -> None:
     at = Trying()
     for _ in range(MAX_DELIVERIES):

@@ -23,13 +23,11 @@ from arco.spark.query import TaskQuery
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
 from arco.storage.port import Store
-from arco.tasks.failure import SparkUnavailable
+from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
 from arco.worker.failures import (
     TaskTimeout,
-    UserCodeRaised,
-    as_user_code,
     classify,
     encodable,
     failed,

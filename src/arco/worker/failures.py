@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,8 +27,6 @@ from servo import errors
 from servo.contract.manifest import RETRIABLE, Category
 from servo.contract.task import ErrorInfo, TaskRequest
 from servo.errors import Cancelled
-
-T = TypeVar("T")
 
 MAX_TRACEBACK_BYTES: Final = 16 << 10
 MAX_MESSAGE_CHARS: Final = 4_000
@@ -49,24 +47,6 @@ class TaskTimeout(BaseException):
 
     def __init__(self, message: str = "the task took longer than its timeout") -> None:
         super().__init__(message)
-
-
-class UserCodeRaised(Exception):
-    """Carries whatever user code raised, even an exit, up to where it is reported."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-def as_user_code(function: Callable[[], T]) -> T:
-    """Call it; what it raises becomes `UserCodeRaised`, except for a failure that we found."""
-    try:
-        return function()
-    except TaskFailed:
-        raise
-    except BaseException as error:
-        raise UserCodeRaised(error) from None
 
 
 class Interrupted(Cancelled):

@@ -234,7 +234,11 @@ class Worker:
         self._reports.submit([self._started(request)], urgent=delivery.number > 1)
         if delivery.number > 1:
             # The task may have killed the worker before: this time it must be counted.
-            self._reports.flush()
+            try:
+                self._reports.flush()
+            except BaseException:  # or its claim would be renewed for ever, by nobody's work
+                self._working.pop(request.attempt_id, None)
+                raise
         if delivery.lost >= MAX_DELIVERIES:
             self._report(working, self._undeliverable(request))
             return

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Final
 
+from arco.tasks.failure import UserCodeRaised, as_user_code
 from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import Finding, PythonCall
 from arco.worker.checks.phrases import with_article
 from arco.worker.checks.subject import CheckContext, Subject
-from arco.worker.failures import TaskFailed, TaskTimeout, UserCodeRaised, as_user_code, failed
+from arco.worker.failures import TaskFailed, TaskTimeout, failed
 from arco.worker.stopping import Stopping
 from servo.check import CheckFunction
 from servo.context import AssetIn
