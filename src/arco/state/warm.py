@@ -371,8 +371,6 @@ class Warm:
         for at, bucket in list(self.buckets.items()):
             if self._is_seldom_found(bucket):
                 self.buckets[at] = bucket.index()
-            elif bucket.changed and not bucket.hits:
-                self._forget(at)  # of a large deployment: all new, and nobody has asked for them
             elif bucket.changed:
                 self.buckets[at] = self._consolidated(at[0], bucket)
         total = sum(bucket.nbytes for bucket in self.buckets.values())
