@@ -5,8 +5,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
-WORKERS ?= 2
-BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size lineage pipeline
+# One more than the cores of a small machine: many tests wait for processes, servers and timeouts.
+WORKERS ?= 3
+BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size automation lineage pipeline
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from arco.app import Workspace
 from arco.engine import LocalEngine
 from arco.orchestration.plan import PlanRequest
-from arco.worker.artifact import pack
+from arco.worker.packing import pack
 from servo.contract.manifest import Manifest
 from servo.discover import build_manifest, discover
 

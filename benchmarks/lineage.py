@@ -3,11 +3,13 @@
 `golden_exact` is the share of the golden cases that come out exactly as they were written
 by hand. `capture_fraction` is the time that taking a plan out of the JVM and following its
 columns adds to a task: a plan of about 200 nodes, which reads, transforms and writes
-1,000,000 rows as Parquet.
+1,000,000 rows as Parquet. `growth` is how many times as long wide queries take when they are
+four times as wide; 4 is linear.
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 import sys
 import time
@@ -92,6 +94,42 @@ def task(spark: SparkSession, source: Path, target: Path) -> tuple[float, float]
     return whole, took
 
 
+def wide_frames(spark: SparkSession, width: int) -> dict[str, DataFrame]:
+    from pyspark.sql import functions as F
+
+    schema = ", ".join(f"c{n} long" for n in range(width))
+    wide = spark.createDataFrame([], schema).alias("@bench.wide")
+    few = [spark.createDataFrame([], "c0 long").alias(f"@bench.t{n}") for n in range(width // 5)]
+    shifted = wide
+    for _ in range(5):
+        shifted = shifted.select(*[(F.col(f"c{n}") + 1).alias(f"c{n}") for n in range(width // 5)])
+    return {
+        "select": wide.select(*[f"c{n}" for n in range(width)]),
+        "projections": shifted,
+        "union": functools.reduce(lambda one, other: one.union(other), few),
+        "struct": wide.select(F.struct("*").alias("s")).select("s.*"),
+    }
+
+
+def growth(spark: SparkSession, width: int) -> dict[str, float]:
+    """Of each shape, the time at `width` over the time at a quarter of it."""
+
+    def seconds(frame: DataFrame) -> float:
+        began = time.perf_counter()
+        plan = capture(frame)
+        assert plan is not None
+        assert len(trace(plan).columns) == len(frame.columns)
+        return time.perf_counter() - began
+
+    small, large = (wide_frames(spark, each) for each in (width // 4, width))
+    for frame in small.values():
+        seconds(frame)  # a warm-up
+    measured = {name: (seconds(small[name]), seconds(large[name])) for name in small}
+    for name, (one, other) in measured.items():
+        progress(f"{name}: {one * 1e3:.0f} ms, and {other * 1e3:.0f} ms at width {width}")
+    return {name: round(other / one, 2) for name, (one, other) in measured.items()}
+
+
 def main() -> None:
     options = arguments(__doc__).parse_args()
     rows, turns = (20_000, 1) if options.quick else (1_000_000, 5)
@@ -108,6 +146,7 @@ def main() -> None:
         for whole, took in measured:
             progress(f"task {whole:.2f} s, of which lineage {took * 1e3:.0f} ms")
         exact = [is_exact(case, spark) for case in CASES]
+        grown = growth(spark, 1_000 if options.quick else 5_000)
     spark.stop()
     report(
         {
@@ -117,6 +156,7 @@ def main() -> None:
             "capture_ms": round(statistics.median(t for _, t in measured) * 1e3, 1),
             "task_s": round(statistics.median(w for w, _ in measured), 2),
             "plan_nodes": nodes,
+            **{f"growth_{name}": ratio for name, ratio in grown.items()},
         }
     )
 

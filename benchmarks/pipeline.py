@@ -39,7 +39,7 @@ import msgspec
 from arco.app import Workspace
 from arco.engine import LocalEngine
 from arco.orchestration.plan import PlanRequest
-from arco.worker.artifact import pack
+from arco.worker.packing import pack
 from benchmarks.flows import project
 from benchmarks.plain_shop import EXAMPLE, Shop, Size, each_of
 from benchmarks.workload import arguments, folder, progress, report
@@ -71,7 +71,8 @@ def servo_shop(at: Path, size: Size, slots: int, *, checked: bool) -> dict[str, 
     workspace.commands.orchestration.deploy(*example(checked))
     days = f"date={size.dates[0]}..{size.dates[-1]}"
     with LocalEngine(workspace, slots=slots).running() as engine:
-        ended(engine, PlanRequest(selection=("raw.products",), config=size.config))
+        warm_up = PlanRequest(selection=("raw.products",), config={"products": size.products})
+        ended(engine, warm_up)
         request = PlanRequest(
             selection=("*",), partitions=(days, "month=2025-01"), config=size.config, force=True
         )

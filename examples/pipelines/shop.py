@@ -4,9 +4,6 @@ Nothing here talks to the world: each asset is a plain function over Arrow table
 and can be called in a test as it is.
 """
 
-# Keys inside AssetIn[...] are text, not names of types.
-# ruff: noqa: F821, UP037
-
 from __future__ import annotations
 
 from datetime import date
@@ -18,7 +15,7 @@ from servo import (
     AssetContext,
     AssetIn,
     AssetOut,
-    Gating,
+    In,
     Resources,
     Retry,
     accepted_values,
@@ -70,7 +67,7 @@ def products() -> pa.Table:
         unique("order_id"),
         references("sku", "shop.products.sku"),
     ],
-    gating=Gating(preset="quarantine"),
+    gating="quarantine",
     retry=Retry(max_attempts=5, delay="30s", retry_on=(ConnectionError,)),
     timeout="30m",
     secrets={"api_token": "env:SHOP_API_TOKEN"},
@@ -106,26 +103,32 @@ def quantities_are_small(data: AssetIn) -> tuple[bool, str]:
     partitions=DAYS * REGIONS,
     checks=[quantities_are_small, not_null("email", phase="before", input="orders")],
 )
-def sales(orders: AssetIn["orders"], products: AssetIn["products"]) -> pa.Table:
+def sales(orders: AssetIn, products: AssetIn) -> pa.Table:
     """Orders with their value, and without their customers."""
     joined = orders.arrow().drop_columns(["email"]).join(products.arrow(), "sku")
     value = pc.multiply(joined["quantity"], joined["price_cents"])
     return joined.append_column("value_cents", value)
 
 
-@asset(partitions=DAYS, group="reports", checks=[in_range("value_cents", min=0)])
-def daily_totals(
-    sales: AssetIn["shop.sales", by_dimension(region=all_upstream)],
-) -> pa.Table:
+@asset(
+    partitions=DAYS,
+    group="reports",
+    ins={"sales": In("shop.sales", by_dimension(region=all_upstream))},
+    checks=[in_range("value_cents", min=0)],
+)
+def daily_totals(sales: AssetIn) -> pa.Table:
     """Value by product, over all regions."""
     grouped = sales.arrow().group_by("sku").aggregate([("value_cents", "sum")])
     return grouped.rename_columns({"value_cents_sum": "value_cents"})
 
 
-@asset(partitions=DAYS, group="reports", resources=Resources(priority=10))
-def weekly_trend(
-    totals: AssetIn = AssetIn("daily_totals", mapping=window(-6, 0)),
-) -> pa.Table:
+@asset(
+    partitions=DAYS,
+    group="reports",
+    ins={"totals": In("daily_totals", window(-6, 0))},
+    resources=Resources(priority=10),
+)
+def weekly_trend(totals: AssetIn) -> pa.Table:
     """Value over the last seven days."""
     return pa.table({"value_cents": [pc.sum(totals.arrow()["value_cents"]).as_py()]})
 

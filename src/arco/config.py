@@ -7,6 +7,7 @@
 
     [project]
     name = "shop"                    # of the code in this folder; "main" if it is not given
+    modules = ["shop", "lib.flows"]  # what is imported; what imports `servo` if it is not given
 
     [spark]                          # see `arco.spark.settings`
     master = "spark://host:7077"
@@ -86,6 +87,7 @@ class _CostsSection(msgspec.Struct, frozen=True):
 
 class _ProjectSection(msgspec.Struct, frozen=True):
     name: str | None = None
+    modules: tuple[str, ...] | None = None
 
 
 class _ConfigFile(msgspec.Struct, frozen=True):
@@ -126,6 +128,21 @@ def resolve_project(directory: Path) -> str:
         return check_name(section.name, "project")
     except Invalid as error:
         raise Invalid(f"{path}: [project] name: {error.message}", hint=error.hint) from None
+
+
+def resolve_modules(directory: Path) -> tuple[str, ...] | None:
+    """The modules and packages that discovery imports; None for those that import `servo`."""
+    path, section = _nearest(directory, "project")
+    if section is None or section.modules is None:
+        return None
+    modules: tuple[str, ...] = section.modules
+    for name in modules:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise Invalid(
+                f"{path}: [project] modules: {name!r} is not the name of a module",
+                hint='write names as in import: ["shop", "lib.flows"]',
+            )
+    return modules
 
 
 def resolve_running(env: Mapping[str, str], directory: Path) -> Running:

@@ -34,7 +34,7 @@ class LocalEngine:
         timing: Timing | None = None,
         private: bool = False,
     ) -> None:
-        """A private one serves only runs that are triggered for its `pool`."""
+        """A private one serves only runs that are triggered for its id."""
         slot_host().start()  # which takes longer than to plan
         self.workspace = workspace
         timing = timing or Timing()
@@ -49,7 +49,7 @@ class LocalEngine:
         self._reports = reports
         signer = runtime.signer()
         worker_id = f"local-{workspace.ids().lower()}"
-        self.pool = worker_id if private else ""
+        self.id = worker_id if private else ""
         self.worker = runtime.worker(
             worker_id,
             queue,
@@ -67,7 +67,7 @@ class LocalEngine:
             signer,
             limits=limits,
             timing=timing,
-            pool=self.pool,
+            engine_id=self.id,
             slots=slots,
             interrupt=self.worker.interrupt,
             on_board=lambda board: self._tell(),

@@ -5,7 +5,7 @@
     NAMESPACE = "sales"
 
     @asset(partitions=daily("date", start="2025-01-01"), checks=[row_count(min=1)])
-    def totals(orders: AssetIn["orders"]):
+    def totals(orders: AssetIn):
         return orders.arrow().group_by("sku").aggregate([("value", "sum")])
 
 This is all of it: every other module is the inside, and `__all__` is pinned by a test.
@@ -26,7 +26,7 @@ from servo.check import (
     schema_is,
     unique,
 )
-from servo.context import AssetContext, AssetIn, AssetOut
+from servo.context import AssetContext, AssetIn, AssetOut, In
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
@@ -43,6 +43,7 @@ __all__ = [
     "Error",
     "Freshness",
     "Gating",
+    "In",
     "Invalid",
     "Resources",
     "Retention",

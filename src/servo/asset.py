@@ -3,13 +3,14 @@
     NAMESPACE = "sales"
 
     @asset(partitions=daily("date", start="2025-01-01"), checks=[row_count(min=1)])
-    def totals(orders: AssetIn["sales.orders"]) -> pa.Table:
+    def totals(orders: AssetIn) -> pa.Table:
         ...
 
 An asset's key is `namespace.name`. The name is the function's; the namespace is
 `namespace=`, or else the module's variable `NAMESPACE`. What is declared is
 checked by `servo.validate`, all of it at once; only what cannot be kept at all (an
-unknown argument, or one of the wrong type) is refused here, with file and line.
+unknown argument, or a value that is none of the accepted ones) is refused here, with
+file and line. Short forms (`retry=3`, `gating="quarantine"`) become what they stand for.
 """
 
 from __future__ import annotations
@@ -27,18 +28,32 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    cast,
     get_args,
     overload,
 )
 
 from servo.check import CheckDefinition
 from servo.context import AssetIn
-from servo.contract.manifest import Check, Code, ColumnDef, Extra, Gating, Resources, Retention
+from servo.contract import manifest as wire
+from servo.contract.config_values import ConfigValue, to_wire
+from servo.contract.manifest import (
+    Check,
+    Code,
+    ColumnDef,
+    Extra,
+    Gating,
+    Preset,
+    Resources,
+    Retention,
+)
 from servo.duration import Duration
-from servo.mapping import PartitionMapping
+from servo.errors import Invalid
+from servo.mapping import MAPPINGS, ByDimension, PartitionMapping
 from servo.partition import Partitions
-from servo.policy import Freshness, Retry
+from servo.policy import Freshness, Retry, gating_of, retry_of
 from servo.reach import reached_source
+from servo.registry import register
 from servo.signature import Signature, read_signature
 from servo.source import (
     caller,
@@ -46,6 +61,7 @@ from servo.source import (
     code_of_caller,
     expect,
     expect_each,
+    expect_one_of,
     misdeclared,
 )
 from servo.suggest import did_you_mean
@@ -66,10 +82,12 @@ class CommonSettings(TypedDict, total=False):
     tags: Mapping[str, str]
     group: str
     checks: Sequence[Check | CheckDefinition]
-    gating: Gating
-    retry: Retry
+    gating: Gating | Preset
+    """A preset ("strict" unless given, "lenient", "quarantine"), or `Gating(...)`."""
+    retry: Retry | int
+    """How many attempts in all (3 unless given), or `Retry(...)`."""
     timeout: Duration
-    """Seconds, a timedelta, or text such as "30m"."""
+    """Seconds, a timedelta, or text such as "30 min" or "1h30m"."""
     freshness: Freshness
     io: Mapping[str, str]
     """How the output is written, for the worker: format, compression, and the like."""
@@ -86,8 +104,9 @@ class CommonSettings(TypedDict, total=False):
     """Which older versions of a partition `servo gc` leaves; all of them unless given."""
     deps: Sequence[Dependency]
     """Assets that come first, without their data being passed."""
-    config: Mapping[str, str | int | bool | None]
-    """Part of what the asset does: another value is another result."""
+    config: Mapping[str, ConfigValue]
+    """Values that a run may replace (`--config name=value`), by name; read with `ctx.config`.
+    Another value is another result."""
     renamed_from: str
     """The key that this asset had; its history goes on."""
 
@@ -95,17 +114,29 @@ class CommonSettings(TypedDict, total=False):
 class AssetSettings(CommonSettings, total=False):
     name: str
     """The function's name unless given."""
+    ins: Mapping[str, Dependency]
+    """By parameter, the asset that it reads: `In("raw.orders", window(-6, 0))`, a key, or an
+    asset. A parameter annotated with `AssetIn` that is not here reads the asset of its name."""
 
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("name", "namespace", "description", "group", "renamed_from"), (str,)),
-    **dict.fromkeys(("tags", "io", "secrets", "config"), (Mapping,)),
+    **dict.fromkeys(("tags", "io", "secrets", "config", "ins"), (Mapping,)),
     "partitions": (Partitions,),
-    "gating": (Gating,),
-    "retry": (Retry,),
     "freshness": (Freshness,),
     "resources": (Resources,),
     "retention": (Retention,),
+}
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "partitions": 'write daily("date", start="2025-01-01"), or another kind of partitions',
+    "freshness": 'write Freshness(max_age="1h")',
+    "resources": "write Resources(cpu=2)",
+    "retention": "write Retention(versions=3)",
+    "tags": 'write {"tier": "gold"}',
+    "io": 'write {"compression": "zstd"}',
+    "secrets": 'write {"token": "env:TOKEN"}',
+    "config": 'write {"limit": 10}',
+    "ins": 'write {"orders": In("raw.orders")}',
 }
 
 
@@ -115,10 +146,10 @@ class Declaration:
     kind: Literal["python", "sql"]
 
     def __init__(self, settings: AssetSettings, code: Code, module: Mapping[str, Any]) -> None:
-        _check_settings(settings)
-        self.settings: Final = settings
+        self.settings: Final = _canonical(settings)
         self.code: Final = code
         self._module: Final = module
+        register(self)
 
     @property
     def name(self) -> str:
@@ -157,7 +188,8 @@ class AssetDefinition(Declaration, Generic[P, R]):
     @functools.cached_property
     def signature(self) -> Signature:
         """Which parameters are inputs, and which is the context."""
-        return read_signature(self.__wrapped__)
+        ins = {name: as_input(each) for name, each in self.settings.get("ins", {}).items()}
+        return read_signature(self.__wrapped__, ins)
 
     @functools.cached_property
     def source(self) -> str:
@@ -173,7 +205,8 @@ class SqlAssetDefinition(Declaration):
     def __init__(
         self, name: str, sql: str, inputs: Mapping[str, PartitionMapping], settings: CommonSettings
     ) -> None:
-        super().__init__({"name": name, **settings}, code_of_caller(name), caller().f_globals)
+        named = cast(AssetSettings, {"name": name, **settings})
+        super().__init__(named, code_of_caller(name), caller().f_globals)
         self.sql: Final = sql
         self.mappings: Final = inputs
 
@@ -182,12 +215,23 @@ AnyAsset: TypeAlias = AssetDefinition[Any, Any] | SqlAssetDefinition
 Dependency: TypeAlias = str | AssetIn | Declaration
 
 
+def as_input(dependency: Dependency) -> AssetIn:
+    if isinstance(dependency, Declaration):
+        return AssetIn(dependency.key)
+    return dependency if isinstance(dependency, AssetIn) else AssetIn(dependency)
+
+
 _ITEMS: Final[Mapping[str, tuple[type, ...]]] = {
     "owners": (str,),
     "checks": (Check, CheckDefinition),
     "columns": (ColumnDef,),
     "deps": (str, AssetIn, Declaration),
 }
+_TEXTS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("tags", "io"), (str,)),
+    "ins": (str, AssetIn, Declaration),
+}
+"""Settings that are mappings, with the type of what they hold by name."""
 
 
 @overload
@@ -227,10 +271,12 @@ def sql_asset(
     """Declare a query as an asset: `SELECT … FROM {{ ref("sales.orders") }}`.
 
     Every `ref` is an input, mapped by `identity` unless `inputs` says otherwise for
-    its key. Assign the result to a variable of the module.
+    its key.
     """
     expect(name, str, "name")
     expect(sql, str, "sql")
+    for ref, mapping in (inputs or {}).items():
+        expect(mapping, (*get_args(wire.Mapping), ByDimension), f"inputs: {ref}", hint=MAPPINGS)
     return SqlAssetDefinition(name, sql, inputs or {}, settings)
 
 
@@ -247,6 +293,9 @@ def column(
     """A column of the output. `lineage` names `namespace.asset.column`, and wins."""
     expect(name, str, "the column")
     expect(type, str, "type")
+    for what, text in (("description", description), ("pii", pii), ("sensitivity", sensitivity)):
+        expect(text, str, f"column({name!r}): {what}")
+    expect(nullable, bool, f"column({name!r}): nullable")
     expect_each(lineage, str, "lineage")
     return ColumnDef(
         name=name,
@@ -259,14 +308,39 @@ def column(
     )
 
 
-def _check_settings(settings: AssetSettings) -> None:
-    allowed = AssetSettings.__annotations__
+def _canonical(settings: AssetSettings) -> AssetSettings:
+    """The same settings in their one form; Misdeclared where a value is none."""
     for name, value in settings.items():
-        if name not in allowed:
-            misdeclared(f"unknown argument {name!r}", hint=did_you_mean(name, allowed))
-        if name in _ITEMS:
-            expect_each(value, _ITEMS[name], name)
-        elif name in _TYPES:
-            expect(value, _TYPES[name], name)
-        elif name == "extra" and value not in get_args(Extra):
-            misdeclared(f"extra is {value!r}", hint='"allow", "warn" or "refuse"')
+        _check_setting(name, value)
+    canonical = settings.copy()
+    if "gating" in settings:
+        canonical["gating"] = gating_of(settings["gating"])
+    if "retry" in settings:
+        canonical["retry"] = retry_of(settings["retry"])
+    if "config" in settings:
+        canonical["config"] = _config(settings["config"])
+    return canonical
+
+
+def _check_setting(name: str, value: object) -> None:
+    if name not in AssetSettings.__annotations__:
+        misdeclared(
+            f"unknown argument {name!r}", hint=did_you_mean(name, AssetSettings.__annotations__)
+        )
+    if name in _ITEMS:
+        expect_each(value, _ITEMS[name], name)
+    elif name in _TYPES:
+        expect(value, _TYPES[name], name, hint=_EXAMPLES.get(name, ""))
+    elif name == "extra":
+        expect_one_of(value, get_args(Extra), "extra")
+    if name in _TEXTS:
+        for key, item in cast(Mapping[object, object], value).items():
+            expect(key, str, f"a key of {name}")
+            expect(item, _TEXTS[name], f"{name}[{key!r}]", hint=f"write {str(item)!r}")
+
+
+def _config(values: Mapping[str, ConfigValue]) -> Mapping[str, ConfigValue]:
+    try:
+        return {name: to_wire(value, f"config[{name!r}]") for name, value in values.items()}
+    except Invalid as error:
+        misdeclared(error.message, hint=error.hint)

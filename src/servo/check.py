@@ -3,10 +3,10 @@
     checks=[row_count(min=1), not_null("order_id"), unique("order_id")]
 
 A check looks at the output (`phase="after"`) or, before the function runs, at its
-inputs (`phase="before"`): at the one that `input` names, or at each. Numbers are
-kept as decimal text, dates and date-times as ISO text; a date-time without a zone is
-UTC. Columns are found as Spark finds them: case does not matter, and `address.city`
-is a field of a struct.
+inputs (`phase="before"`): at the one that `input` names, or at each. Values are
+written as Python has them (numbers, Decimals, booleans, dates, date-times) or as
+text, and are kept as exact text; a date-time without a zone is UTC. Columns are found
+as Spark finds them: case does not matter, and `address.city` is a field of a struct.
 
 A null fits every check but `not_null` and `expression`. A NaN is in no range, and is
 equal to itself; 0 and -0 are one. Texts are compared by their code points.
@@ -18,18 +18,20 @@ returns whether it is good, or that and a message.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
-from decimal import Decimal
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args
 
 from servo.context import AssetIn
 from servo.contract.manifest import Check, Phase, Severity
 from servo.duration import Duration, seconds
 from servo.errors import Invalid
-from servo.source import code_of, expect, expect_each, misdeclared
+from servo.source import code_of, expect, expect_each, expect_one_of, misdeclared
 
-Bound: TypeAlias = int | Decimal | str | date | datetime
+Bound: TypeAlias = int | float | Decimal | str | date | datetime
+Accepted: TypeAlias = Bound | bool
 Verdict: TypeAlias = bool | tuple[bool, str]
 CheckFunction: TypeAlias = Callable[[AssetIn], Verdict]
 Params: TypeAlias = dict[str, str | int | bool | list[str] | None]
@@ -85,7 +87,7 @@ def row_count(
     *, min: int | None = None, max: int | None = None, **options: Unpack[CheckOptions]
 ) -> Check:
     """Between `min` and `max` rows, both included."""
-    return _make("row_count", (), _bounds(min, max, "row_count"), options)
+    return _make("row_count", (), _whole_bounds(min, max, "row_count"), options)
 
 
 def not_null(*columns: str, **options: Unpack[CheckOptions]) -> Check:
@@ -101,16 +103,23 @@ def unique(*columns: str, **options: Unpack[CheckOptions]) -> Check:
     return _make("unique", _some(columns, "unique"), {}, options)
 
 
-def accepted_values(column: str, values: Sequence[str], **options: Unpack[CheckOptions]) -> Check:
+def accepted_values(
+    column: str, values: Iterable[Accepted], **options: Unpack[CheckOptions]
+) -> Check:
     """Every value, unless it is null, is one of these.
 
-    They are texts of the column's type: `"3"`, `"true"`, `"2025-01-31"`; for numbers
-    the value counts, so that `"1.50"` accepts 1.5.
+    They are values of the column's type (`3`, `True`, `date(2025, 1, 31)`), or texts of
+    them (`"3"`, `"true"`, `"2025-01-31"`); for numbers the value counts, so that `"1.50"`
+    accepts 1.5.
     """
-    expect_each(values, str, "values")
-    if not values:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        misdeclared(f"values is {values!r}, not a list", hint=f"write [{values!r}]")
+    texts = [_text(value, "accepted_values") for value in values]
+    if not texts:
         misdeclared(f"accepted_values({column!r}) has no values")
-    return _make("accepted_values", (column,), {"values": list(values)}, options)
+    if isinstance(values, set | frozenset):
+        texts.sort()
+    return _make("accepted_values", (column,), {"values": texts}, options)
 
 
 def in_range(
@@ -129,6 +138,7 @@ def matches(column: str, pattern: str, **options: Unpack[CheckOptions]) -> Check
 
     The syntax is Java's, as Spark has it.
     """
+    expect(pattern, str, "pattern")
     return _make("matches", (column,), {"pattern": pattern}, options)
 
 
@@ -159,7 +169,7 @@ def row_count_change(
 
     It passes if there is no previous version, or if that has no rows.
     """
-    bounds = _bounds(min_percent, max_percent, "row_count_change")
+    bounds = _whole_bounds(min_percent, max_percent, "row_count_change")
     params: Params = {f"{name}_percent": value for name, value in bounds.items()}
     return _make("row_count_change", (), params, options)
 
@@ -175,6 +185,7 @@ def references(column: str, target: str, **options: Unpack[CheckOptions]) -> Che
 
 def expression(sql: str, **options: Unpack[CheckOptions]) -> Check:
     """A Spark SQL predicate that is true of every row; a null is not true."""
+    expect(sql, str, "sql")
     return _make("expression", (), {"sql": sql}, {"name": f"expression({sql})", **options})
 
 
@@ -189,6 +200,8 @@ def _make(
     expect_each(columns, str, "columns")
     expect(options.get("name", ""), str, "name")
     expect(options.get("input", ""), str, "input")
+    expect_one_of(options.get("severity", "error"), get_args(Severity), f"{kind}: severity")
+    expect_one_of(options.get("phase", "after"), get_args(Phase), f"{kind}: phase")
     looked_at = {"input": options["input"]} if "input" in options else {}
     return Check(
         kind=kind,
@@ -208,11 +221,38 @@ def _bounds(least: Bound | None, most: Bound | None, kind: str) -> dict[str, str
     return {name: _text(value, kind) for name, value in pairs if value is not None}
 
 
-def _text(value: Bound, kind: str) -> str:
-    if isinstance(value, float):
-        misdeclared(f"{kind}: {value!r} is a float", hint='write it as text: "0.5"')
+def _whole_bounds(least: Bound | None, most: Bound | None, kind: str) -> dict[str, str]:
+    bounds = _bounds(least, most, kind)
+    for name, text in bounds.items():
+        number = _number(text)
+        if number is None or number != int(number):
+            misdeclared(f"{kind}: {name}={text} is not a whole number")
+        bounds[name] = str(int(number))
+    return bounds
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
+
+
+def _text(value: Accepted, kind: str) -> str:
+    """A value as exact text: of a float, the shortest decimal that reads back as it."""
+    if not isinstance(value, int | float | Decimal | str | date):
+        kinds = "numbers, Decimals, texts, booleans, dates and datetimes"
+        hint = f"values are {kinds}; a null always passes"
+        misdeclared(f"{kind}: {value!r} is of type {type(value).__name__}", hint=hint)
+    if isinstance(value, float | Decimal) and not math.isfinite(value):
+        hint = "leave out a bound that does not matter; a NaN is in no range"
+        misdeclared(f"{kind}: {value} is not a finite number", hint=hint)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, float):
+        value = Decimal(float.__repr__(value))
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 

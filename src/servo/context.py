@@ -2,12 +2,18 @@
 
 `AssetIn` is both the declaration of an input and, in a worker, the input itself:
 
+    @asset
+    def totals(orders: AssetIn) -> pa.Table: ...                  # `orders` of its own namespace
+
+    @asset(ins={"orders": In("sales.orders", window(-6, 0))})
+    def totals(orders: AssetIn) -> pa.Table: ...
+
     def totals(orders: AssetIn["sales.orders", window(-6, 0)]) -> pa.Table: ...
     def totals(orders: AssetIn = AssetIn("sales.orders", mapping=window(-6, 0))) -> pa.Table: ...
 
-The first form needs `servo.mypy_plugin` to be type-checked, and Ruff to be told that
-the text is no type (`# ruff: noqa: F821, UP037`). A key without a dot is of the
-asset's own namespace. This module reads nothing itself: a worker passes a
+The third form needs `servo.mypy_plugin` to be type-checked, and linters to be told that
+the text is no type; the others need neither. A key without a dot is of the asset's own
+namespace. This module reads nothing itself: a worker passes a
 `Reader`, so that importing `servo` stays cheap.
 """
 
@@ -32,6 +38,22 @@ Reader: TypeAlias = Callable[..., Any]
 Metadata: TypeAlias = dict[str, str | int | bool | None]
 
 
+class UnknownConfig(Invalid, KeyError):
+    """A configuration value that the asset does not have."""
+
+
+class _Configuration(dict[str, Any]):
+    """An asset's configuration; what it does not declare is told as such."""
+
+    def __init__(self, asset: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._asset = asset
+
+    def __missing__(self, name: str) -> Any:
+        hint = did_you_mean(name, self) or f"declare it: config={{{name!r}: …}}"
+        raise UnknownConfig(f"{self._asset} has no configuration value {name!r}", hint=hint)
+
+
 class AssetIn:
     """An input: which asset and which of its partitions; in a worker, their data."""
 
@@ -44,7 +66,9 @@ class AssetIn:
         paths: Sequence[str] = (),
         reader: Reader | None = None,
         mapping: PartitionMapping = identity,
+        data: Any = None,
     ) -> None:
+        """`data` is for tests: what the function reads, in the shape that it asks for."""
         if not isinstance(asset, str):
             misdeclared(f"AssetIn({asset!r}) names no asset", hint='write AssetIn["sales.orders"]')
         if not isinstance(mapping, wire.Mapping | ByDimension):
@@ -54,7 +78,7 @@ class AssetIn:
         self.materializations: Final[tuple[MaterializationRef, ...]] = tuple(materializations)
         self.paths: Final[list[str]] = list(paths)
         self.mapping: Final[PartitionMapping] = mapping
-        self._reader: Final = reader
+        self._reader: Final = reader if data is None else _holding(data)
 
     def __class_getitem__(cls, item: str | tuple[str, PartitionMapping]) -> AssetIn:
         """`AssetIn["namespace.name"]`, or with a mapping after a comma."""
@@ -92,9 +116,25 @@ class AssetIn:
         if self._reader is None:
             raise Invalid(
                 f"the input {self.asset!r} is declared only, and has no data",
-                hint="a worker passes it; in a test, pass AssetIn(..., reader=...)",
+                hint="a worker passes it; in a test, pass AssetIn(..., data=...)",
             )
         return self._reader(self, shape, tuple(columns)) if columns else self._reader(self, shape)
+
+
+def _holding(data: Any) -> Reader:
+    def read(_: AssetIn, shape: Shape, columns: Sequence[str] = ()) -> Any:
+        if not columns:
+            return data
+        return data.select(list(columns)) if hasattr(data, "select") else data[list(columns)]
+
+    return read
+
+
+class In(AssetIn):
+    """Which asset a parameter reads, and how its partitions are mapped: for `ins=` and `deps=`."""
+
+    def __init__(self, asset: str, mapping: PartitionMapping = identity) -> None:
+        super().__init__(asset, mapping=mapping)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,23 +146,27 @@ class AssetOut:
 
 
 class AssetContext:
-    """The run around the function; take it as a parameter `ctx: AssetContext`."""
+    """The run around the function; take it as a parameter `ctx: AssetContext`.
+
+    A worker gives all of it. A test gives what the function uses:
+    `AssetContext(partition={"date": date(2025, 1, 31)}, config={"rate": 0.5})`.
+    """
 
     def __init__(
         self,
         *,
-        tenant_id: str,
-        workspace_id: str,
-        run_id: str,
-        task_id: str,
-        attempt: int,
-        asset: str,
-        partition: PartitionKey,
-        config: Mapping[str, str | int | bool | None],
-        secrets: Mapping[str, str],
-        log: logging.Logger,
-        on_progress: Callable[[int, str], None],
-        is_cancelled: Callable[[], bool],
+        tenant_id: str = "test",
+        workspace_id: str = "test",
+        run_id: str = "test",
+        task_id: str = "test",
+        attempt: int = 1,
+        asset: str = "test.asset",
+        partition: PartitionKey | Mapping[str, Scalar] | None = None,
+        config: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        log: logging.Logger | None = None,
+        on_progress: Callable[[int, str], None] = lambda percent, message: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
         spark: Callable[[], Any] | None = None,
     ) -> None:
         self.tenant_id: Final = tenant_id
@@ -131,10 +175,13 @@ class AssetContext:
         self.task_id: Final = task_id
         self.attempt: Final = attempt
         self.asset: Final = asset
-        self.partition: Final = partition
-        self.config: Final = config
-        self.log: Final = log
-        self._secrets: Final = secrets
+        self.partition: Final = (
+            partition if isinstance(partition, PartitionKey) else PartitionKey(partition or {})
+        )
+        self.config: Final[Mapping[str, Any]] = _Configuration(asset, config or {})
+        """What the asset declares, with what the run was given in its place."""
+        self.log: Final = log or logging.getLogger(asset)
+        self._secrets: Final = secrets or {}
         self._on_progress: Final = on_progress
         self._is_cancelled: Final = is_cancelled
         self._spark: Final = spark

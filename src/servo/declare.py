@@ -7,17 +7,20 @@ out of the data, so that the rest can still be checked against other assets.
 from __future__ import annotations
 
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from servo.asset import AnyAsset, Declaration, Dependency, SqlAssetDefinition
+from servo.asset import AnyAsset, SqlAssetDefinition, as_input
 from servo.check import CheckDefinition
 from servo.context import AssetIn
 from servo.contract import canonical
+from servo.contract.config_values import WireValue, from_wire
 from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import (
     AllUpstream,
@@ -25,8 +28,10 @@ from servo.contract.manifest import (
     Check,
     Code,
     Dimension,
+    Gating,
     Input,
     Resources,
+    Retention,
     Schedule,
     SecretRef,
     Sensor,
@@ -35,6 +40,7 @@ from servo.contract.template import calls
 from servo.duration import seconds
 from servo.errors import Invalid
 from servo.mapping import ByDimension, PartitionMapping, identity
+from servo.policy import Retry
 from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
@@ -42,8 +48,10 @@ from servo.signature import Flaw
 from servo.suggest import did_you_mean
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
-_SPARK = re.compile(r"\bpyspark\b|\.spark\b")
+_CONFIG = re.compile(r"""\.config(?:\[|\.get\()\s*\\?["'](\w+)\\?["']""")
+"""`ctx.config["name"]` or `ctx.config.get("name")`, also where the text is inside of JSON."""
 _CALLS: Final = (
     '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are supported'
 )
@@ -64,7 +72,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
     flaws: list[Flaw] = []
     keep = _Keeper(flaws)
     settings = definition.settings
-    retry, freshness = settings.get("retry"), settings.get("freshness")
+    retry, freshness = cast(Retry | None, settings.get("retry")), settings.get("freshness")
     asset = Asset(
         key=definition.key,
         kind=definition.kind,
@@ -76,7 +84,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         partitions=_dimensions(definition),
         inputs=_with_references(definition, tuple(_inputs(definition, flaws))),
         checks=tuple(_check(each, project, flaws) for each in settings.get("checks", ())),
-        gating=settings.get("gating", _DEFAULT.gating),
+        gating=cast(Gating, settings.get("gating", _DEFAULT.gating)),
         retry=_DEFAULT.retry if retry is None else retry.wire(),
         timeout_s=keep(partial(_timeout, definition), 0),
         freshness=None if freshness is None else freshness.wire(),
@@ -85,9 +93,10 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         secrets=dict(_secrets(definition, keep)),
         columns=tuple(settings.get("columns", ())),
         extra=settings.get("extra", "allow"),
-        retention=settings.get("retention", _DEFAULT.retention),
+        retention=keep(partial(_retention, definition), _DEFAULT.retention),
         engine=_engine(definition),
-        config=dict(settings.get("config", {})),
+        config=cast(dict[str, WireValue], settings.get("config", {})),
+        config_read=_config_read(definition),
         renamed_from=_key(settings.get("renamed_from", ""), definition.namespace),
         sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
         transform=keep(partial(_transform, definition), ""),
@@ -104,6 +113,10 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedu
         timezone=definition.timezone,
         selection=selected(definition.selection),
         partitions=definition.partitions,
+        config=definition.config,
+        catchup=definition.catchup,
+        catchup_limit=definition.catchup_limit,
+        overlap=definition.overlap,
         code=project.code(definition),
     )
 
@@ -135,17 +148,38 @@ class _Keeper:
 
 
 def _engine(definition: AnyAsset) -> Literal["", "spark"]:
-    """A guess, for an early start: the session itself starts when it is first asked for."""
+    """Whether its code names Spark. The session itself starts when it is first asked for."""
     if isinstance(definition, SqlAssetDefinition):
         return "spark"
     inputs = "|".join(each.parameter for each in definition.signature.inputs)
+    reads = rf"|\b(?:{inputs})\s*\.\s*read\s*\(" if inputs else ""
+    pattern = re.compile(rf"\bpyspark\b|\.\s*spark\b{reads}")
     try:
-        match = _SPARK.search(definition.source)
-        if match is None and inputs:
-            match = re.search(rf"\b(?:{inputs})\.read\(\)", definition.source)
-        return "spark" if match else ""
+        source = definition.source
     except Invalid:  # the fingerprint of the same source has said so
         return ""
+    return "spark" if pattern.search(source) and pattern.search(_code(source)) else ""
+
+
+def _code(source: str) -> str:
+    """Its tokens, without comments and texts."""
+    left_out = (tokenize.COMMENT, tokenize.STRING)
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
+    except (tokenize.TokenError, SyntaxError):
+        return source
+    return " ".join(token.string for token in tokens if token.type not in left_out)
+
+
+def _config_read(definition: AnyAsset) -> tuple[str, ...]:
+    """Names that the code asks the context for, as far as its text shows them."""
+    if isinstance(definition, SqlAssetDefinition):
+        return ()
+    try:
+        names = set(_CONFIG.findall(definition.source))
+    except Invalid:  # the fingerprint of the same source has said so
+        return ()
+    return tuple(sorted(names - definition.settings.get("config", {}).keys()))
 
 
 def _description(definition: AnyAsset) -> str:
@@ -170,7 +204,7 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
         for declared in definition.signature.inputs:
             yield _input(declared, definition.namespace)
     for dependency in definition.settings.get("deps", ()):
-        yield _input(_as_input(dependency), definition.namespace)
+        yield _input(as_input(dependency), definition.namespace)
 
 
 def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
@@ -201,12 +235,6 @@ def _split(mapping: PartitionMapping) -> tuple[Any, dict[str, Any]]:
     return mapping, {}
 
 
-def _as_input(dependency: Dependency) -> AssetIn:
-    if isinstance(dependency, Declaration):
-        return AssetIn(dependency.key)
-    return dependency if isinstance(dependency, AssetIn) else AssetIn(dependency)
-
-
 def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:
     """An input's parameter is the text inside its `ref`, for the worker to put a table there."""
     refs = dict.fromkeys(_refs(definition, flaws))
@@ -226,10 +254,20 @@ def _refs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[str]:
             yield argument
         elif function not in asked:
             flaws.append(Flaw(f"the query has {definition.sql[start:stop]!r}", _CALLS))
+        elif function == "config" and not _has_literal(definition, argument):
+            message = f"the query uses the config value {argument!r}, which SQL cannot write"
+            flaws.append(Flaw(message, "use text, a number, a boolean, a date, or a list of some"))
         elif argument not in asked[function]:
             what = "dimension" if function == "partition" else "config value"
             hint = did_you_mean(argument, asked[function])
             flaws.append(Flaw(f"the query uses the unknown {what} {argument!r}", hint))
+
+
+def _has_literal(definition: AnyAsset, name: str) -> bool:
+    """Whether a value can stand in a query: neither an object, nor a list without items."""
+    value = from_wire(cast(WireValue, definition.settings.get("config", {}).get(name)))
+    items = value if isinstance(value, list) else [value]
+    return bool(items) and not any(isinstance(item, list | dict) for item in items)
 
 
 def _key(text: str, namespace: str) -> str:
@@ -276,11 +314,18 @@ def _transform(definition: AnyAsset) -> str:
 
 
 def _resources(definition: AnyAsset) -> Resources:
-    resources: Resources = definition.settings.get("resources", _DEFAULT.resources)
-    for name, value in msgspec.structs.asdict(resources).items():
+    return _whole(definition.settings.get("resources", _DEFAULT.resources))
+
+
+def _retention(definition: AnyAsset) -> Retention:
+    return _whole(definition.settings.get("retention", _DEFAULT.retention))
+
+
+def _whole(numbers: S) -> S:
+    for name, value in msgspec.structs.asdict(numbers).items():
         if type(value) is not int:
-            raise Invalid(f"Resources: {name}={value!r} is not a whole number")
-    return resources
+            raise Invalid(f"{type(numbers).__name__}: {name}={value!r} is not a whole number")
+    return numbers
 
 
 def _typed(asset: Asset) -> None:

@@ -1,5 +1,9 @@
 """From a folder of modules to a manifest.
 
+Imported are the modules that are named, or else those whose text imports `servo`
+(`servo.imports`): a script that does not is never run. A definition is found by the variable
+that has it, or because it registered itself (`servo.registry`).
+
 Modules are imported from their source alone: never from a cached bytecode, which
 Python trusts by a file's second and size, and never from an earlier import. What
 was imported is forgotten afterwards: `sys.path` and `sys.modules` are as they were,
@@ -14,7 +18,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -27,11 +31,16 @@ from servo.asset import AssetDefinition, SqlAssetDefinition
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest
 from servo.declare import declare, declare_schedule, declare_sensor
 from servo.errors import Invalid, Misdeclared
+from servo.ignore import IgnoredFiles
+from servo.imports import ModuleImports, imports_of
 from servo.project import Problem, Project
+from servo.registry import definitions_of, name_by_key
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
+from servo.suggest import did_you_mean
 from servo.validate import validate
 
+FILE: Final = "arco.toml"
 _SKIPPED: Final = frozenset({"tests", "test", "venv", "env", "node_modules", "__pycache__"})
 _ASSETS: Final = (AssetDefinition, SqlAssetDefinition)
 _DEFINITIONS: Final = (*_ASSETS, ScheduleDefinition, SensorDefinition)
@@ -42,30 +51,40 @@ _lock = threading.Lock()  # one discovery at a time: it borrows the import syste
 def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
     """The project in `root`: all that its modules define, and what kept them from it.
 
-    Modules are those named, or every file under `root/src` if that exists, else
-    under `root`; tests, hidden folders and virtual environments left out.
+    `modules` are names of modules and packages, from `root/src` if that exists, else from
+    `root`; a package stands for itself and the modules in it that import `servo`. Without
+    names, all modules there that import `servo` are meant. Left out are tests, hidden folders,
+    virtual environments and what `.servoignore` names. Modules that these import are part of
+    the project too.
     """
     root = root.resolve()
     if not root.is_dir():
         raise Invalid(f"{root} is not a folder", hint="name the folder of the project")
     base = root / "src" if (root / "src").is_dir() else root
-    names = sorted(set(modules)) if modules is not None else sorted(_modules(base))
+    candidates = {name: file for file, name in _modules(base, IgnoredFiles(root))}
+    imports = {name: _imports(name, file) for name, file in candidates.items()}
     problems: list[Problem] = []
+    if modules is None:
+        names = sorted(name for name, each in imports.items() if each.servo)
+    else:
+        names = sorted(_declared(modules, base, imports, problems))
     with _lock, _importing_from(base):
-        definitions = _collect(list(_load(names, root, base, problems)))
+        loaded = list(_load(names, root, base, problems))
+        loaded += [module for module in _own_modules(base) if module not in loaded]
+        definitions = _collect(loaded)
         _read_sources(definitions)
-    return _project(root, base, definitions, problems)
+    notes: list[Problem] = []
+    if modules is None:
+        imported = {*names, *(module.__name__ for module in loaded)}
+        notes = list(_left_out(candidates, imports, imported, root))
+    return _project(root, base, definitions, problems, notes)
 
 
 def build_manifest(
     project: Project, artifact: str = "", *, name: str = DEFAULT_PROJECT
 ) -> Manifest:
     """The project as data; Invalid, with every problem, if it has any."""
-    problems = validate(project)
-    if problems:
-        lines = "\n".join(str(problem) for problem in problems)
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise Invalid(f"the project has {count}:\n{lines}")
+    refuse(validate(project))
     assets = [declare(each, project).asset for each in project.assets]
     schedules = [declare_schedule(each, project) for each in project.schedules]
     sensors = [declare_sensor(each, project)[0] for each in project.sensors]
@@ -79,16 +98,74 @@ def build_manifest(
     )
 
 
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise Invalid with all of these, if there are any."""
+    if problems:
+        lines = "\n".join(str(problem) for problem in problems)
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        raise Invalid(f"the project has {count}:\n{lines}")
+
+
 # -- which modules ------------------------------------------------------------------------
 
 
-def _modules(base: Path) -> Iterator[str]:
+def _modules(base: Path, ignored: IgnoredFiles) -> Iterator[tuple[Path, str]]:
     for folder, folders, files in os.walk(base):
         here = Path(folder)
-        folders[:] = sorted(name for name in folders if not _skip_folder(here / name))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not _skip_folder(here / name) and not ignored.folder(here / name)
+        )
         for file in files:
-            if _is_module(file):
-                yield _module_name((here / file).relative_to(base))
+            if _is_module(file) and not ignored.file(here / file):
+                yield here / file, _module_name((here / file).relative_to(base))
+
+
+def _imports(name: str, file: Path) -> ModuleImports:
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    try:
+        return imports_of(file.read_bytes(), package)
+    except OSError:
+        return ModuleImports()
+
+
+def _declared(
+    names: Sequence[str],
+    base: Path,
+    imports: Mapping[str, ModuleImports],
+    problems: list[Problem],
+) -> Iterator[str]:
+    """The modules that are named, and those of named packages that import `servo`."""
+    for name in dict.fromkeys(names):
+        inside = [each for each in imports if each.startswith(f"{name}.")]
+        yield from (each for each in inside if imports[each].servo)
+        place = base.joinpath(*name.split("."))
+        if place.with_suffix(".py").is_file() or (place / "__init__.py").is_file():
+            yield name
+        elif not inside:
+            hint = did_you_mean(name, imports) or f"modules are named from {base}"
+            problems.append(Problem(FILE, 1, f"modules: there is no module {name!r}", hint))
+
+
+def _left_out(
+    files: Mapping[str, Path],
+    imports: Mapping[str, ModuleImports],
+    imported: Set[str],
+    root: Path,
+) -> Iterator[Problem]:
+    """Modules that were not imported, although they may define something."""
+    for name in sorted(imports.keys() - imported):
+        via = sorted(imports[name].at_import & imported)
+        if not via and not imports[name].servo_in_functions:
+            continue
+        how = f"only imports {via[0]}" if via else "imports servo only inside functions"
+        yield Problem(
+            files[name].relative_to(root).as_posix(),
+            1,
+            f"{name} was not imported: it {how}",
+            "if it defines assets, import servo in it, or name it in [project] modules",
+        )
 
 
 def _skip_folder(folder: Path) -> bool:
@@ -153,6 +230,12 @@ def _importing_from(base: Path) -> Iterator[None]:
         _forget(base)
         sys.modules.update(before)
         importlib.invalidate_caches()
+
+
+def _own_modules(base: Path) -> list[ModuleType]:
+    """What is imported of this folder, in the order of names."""
+    imported = sys.modules.copy()  # another thread may import something meanwhile
+    return [imported[name] for name in sorted(imported) if _is_under(imported[name], base)]
 
 
 def _forget(base: Path) -> dict[str, ModuleType]:
@@ -270,6 +353,10 @@ def _collect(modules: Sequence[ModuleType]) -> list[_Found]:
                 best[id(value)] = min(
                     definition, best.get(id(value), definition), key=lambda f: f.rank
                 )
+    for module in modules:
+        for value in definitions_of(module):
+            key = value.key if isinstance(value, _ASSETS) else value.name
+            best.setdefault(id(value), _Found(value, module.__name__, name_by_key(key)))
     return list(best.values())
 
 
@@ -282,7 +369,11 @@ def _read_sources(definitions: Sequence[_Found]) -> None:
 
 
 def _project(
-    root: Path, base: Path, definitions: Sequence[_Found], problems: Sequence[Problem]
+    root: Path,
+    base: Path,
+    definitions: Sequence[_Found],
+    problems: Sequence[Problem],
+    notes: Sequence[Problem],
 ) -> Project:
     values = [each.value for each in sorted(definitions, key=lambda f: (f.module, f.name))]
     return Project(
@@ -292,5 +383,6 @@ def _project(
         schedules=[v for v in values if isinstance(v, ScheduleDefinition)],
         sensors=[v for v in values if isinstance(v, SensorDefinition)],
         problems=problems,
+        notes=notes,
         places={id(each.value): (each.module, each.name) for each in definitions},
     )

@@ -1,38 +1,45 @@
-"""Lengths of time as people write them: `90`, `"30m"`, `"1h30m"`, a timedelta."""
+"""Lengths of time as people write them: `90`, `"30 min"`, `"1h30m"`, a timedelta."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
+from fractions import Fraction
 from typing import Final, TypeAlias
 
 from servo.errors import Invalid
 
-Duration: TypeAlias = int | str | timedelta
+Duration: TypeAlias = int | float | str | timedelta
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_TEXT = re.compile(r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?")
-_HINT: Final = 'whole seconds, a timedelta, or text such as "30m" or "1h30m" (d, h, m, s)'
+_NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)\s*"
+_TEXT = re.compile(
+    rf"\s*(?:{_NUMBER}(?:d|days?)\s*)?(?:{_NUMBER}(?:h|hrs?|hours?)\s*)?"
+    rf"(?:{_NUMBER}(?:m|mins?|minutes?)\s*)?(?:{_NUMBER}(?:s|secs?|seconds?)\s*)?"
+)
+_HINT: Final = (
+    'whole seconds, a timedelta, or text such as "30 min" or "1h30m" '
+    "(d, h, m, s, or days, hours, minutes, seconds)"
+)
 
 
 def seconds(value: Duration, what: str) -> int:
     """Whole seconds, at least one; Invalid names `what`."""
     count = _count(value)
-    if count is None:
+    if count is None or count.denominator != 1:
         raise Invalid(f"{value!r} is not a valid {what}", hint=_HINT)
     if count <= 0:
         raise Invalid(f"the {what} {value!r} is not positive", hint="at least one second")
-    return count
+    return int(count)
 
 
-def _count(value: Duration) -> int | None:
+def _count(value: Duration) -> Fraction | None:
     if isinstance(value, timedelta):
-        whole = value // timedelta(seconds=1)
-        return whole if timedelta(seconds=whole) == value else None
-    if type(value) is int:
-        return value
-    match = _TEXT.fullmatch(value) if isinstance(value, str) and value else None
-    if match is None:
+        return Fraction(value // timedelta(microseconds=1), 1_000_000)
+    if type(value) in (int, float):
+        return Fraction(value) if abs(value) < 1e15 else None  # type: ignore[arg-type]
+    match = _TEXT.fullmatch(value.lower()) if isinstance(value, str) else None
+    if match is None or not any(match.groups()):
         return None
     parts = zip(match.groups(default="0"), _UNITS.values(), strict=True)
-    return sum(int(number) * unit for number, unit in parts)
+    return sum((Fraction(number) * unit for number, unit in parts), Fraction(0))

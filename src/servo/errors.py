@@ -10,6 +10,8 @@ Error                a failure with a kind that says what to do about it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -21,6 +23,8 @@ class Error(Exception):
     """
 
     kind: ClassVar[str] = "error"
+    details: Mapping[str, object] = MappingProxyType({})
+    """Parts of the message as data, for programs."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -64,4 +64,6 @@ def by_dimension(**dimensions: wire.Mapping) -> ByDimension:
     return ByDimension(dimensions)
 
 
-MAPPINGS: Final = "use identity, window(-6, 0), time_window(), all_upstream or latest"
+MAPPINGS: Final = (
+    "use identity, window(-6, 0), time_window(), all_upstream or latest, without quotes"
+)

@@ -30,6 +30,8 @@ class Problem(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: {self.message}"
+        if self.hint and "\n" in self.message:  # it ends with a line of SQL
+            return f"{place}\n{self.hint}"
         return f"{place} ({self.hint})" if self.hint else place
 
 
@@ -45,6 +47,7 @@ class Project:
         schedules: Sequence[ScheduleDefinition] = (),
         sensors: Sequence[SensorDefinition] = (),
         problems: Sequence[Problem] = (),
+        notes: Sequence[Problem] = (),
         places: Mapping[int, tuple[str, str]] | None = None,
     ) -> None:
         self.root = root
@@ -54,6 +57,8 @@ class Project:
         self.schedules = tuple(schedules)
         self.sensors = tuple(sensors)
         self.problems = tuple(problems)
+        self.notes = tuple(notes)
+        """Worth a look, and no reason to refuse the project."""
         self._places = places or {}
 
     def code(self, definition: Any) -> Code:

@@ -1,20 +1,25 @@
 """Schedules: when to run what.
 
 nightly = schedule("nightly", cron="30 2 * * *", selection=["sales.totals+"])
+
+A time of day that a clock change skips is due once, at the end of the gap; one that it repeats is
+due once, the first time. Expressions of intervals, whose minute or hour begins with `*`, follow
+real time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from servo.asset import Declaration
-from servo.contract.manifest import Code
+from servo.contract.manifest import Catchup, Code, Overlap
+from servo.registry import register
 from servo.source import code_of_caller, expect, expect_each
 
 
 class ScheduleDefinition:
-    """See `schedule`. Assign it to a variable of the module."""
+    """See `schedule`."""
 
     def __init__(
         self,
@@ -23,13 +28,22 @@ class ScheduleDefinition:
         timezone: str,
         selection: Sequence[str | Declaration],
         partitions: str,
+        config: Mapping[str, str | int | bool | None],
+        catchup: Catchup,
+        catchup_limit: int,
+        overlap: Overlap,
     ) -> None:
         self.name: Final = name
         self.cron: Final = cron
         self.timezone: Final = timezone
         self.selection: Final = tuple(selection)
         self.partitions: Final = partitions
+        self.config: Final = dict(config)
+        self.catchup: Final = catchup
+        self.catchup_limit: Final = catchup_limit
+        self.overlap: Final = overlap
         self.code: Final[Code] = code_of_caller(name)
+        register(self)
 
 
 def schedule(
@@ -39,17 +53,31 @@ def schedule(
     selection: Sequence[str | Declaration],
     timezone: str = "UTC",
     partitions: str = "",
+    config: Mapping[str, str | int | bool | None] | None = None,
+    catchup: Catchup = "latest",
+    catchup_limit: int = 0,
+    overlap: Overlap = "allow",
 ) -> ScheduleDefinition:
     """Run the selection at these times in `timezone`.
 
-    `selection` is assets, or what the command line takes: `+sales.totals`,
-    `tag:daily`. `partitions` is a range as there; empty is the newest complete one.
+    `selection` is assets, or what the command line takes: `+sales.totals`, `tag:daily`.
+    `partitions` is a range as there; empty is the newest one that is complete at the scheduled
+    time. `config` is what `--config` gives.
+
+    `catchup` is about ticks that were due while no orchestrator was alive: `"none"` of them
+    fires, the `"latest"`, or `"all"` of them (the newest `catchup_limit`, 100 if it is 0).
+    `overlap` is about a tick that is due while a run of an earlier one is active: `"allow"`
+    both, `"skip"` the tick, or `"queue"` it until that run has ended.
     """
     expect(name, str, "name")
     expect(cron, str, "cron")
     expect(timezone, str, "timezone")
+    expect(partitions, str, "partitions")
+    expect(catchup_limit, int, "catchup_limit")
     expect_each(selection, (str, Declaration), "selection")
-    return ScheduleDefinition(name, cron, timezone, selection, partitions)
+    return ScheduleDefinition(
+        name, cron, timezone, selection, partitions, config or {}, catchup, catchup_limit, overlap
+    )
 
 
 def selected(selection: Sequence[str | Declaration]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from servo.asset import Declaration
 from servo.contract.manifest import Code
 from servo.duration import Duration
+from servo.registry import register
 from servo.source import code_of, expect, expect_each, misdeclared
 
 
@@ -69,6 +70,7 @@ class SensorDefinition:
         self.interval: Final = interval
         self.selection: Final = tuple(selection)
         self.code: Final[Code] = code_of(function)
+        register(self)
 
     def __call__(self, ctx: SensorContext) -> SensorResult:
         return self.__wrapped__(ctx)

@@ -1,17 +1,20 @@
 """A function's parameters as inputs.
 
 Each parameter is an `AssetIn` or the `AssetContext`; nothing else can be passed by
-a worker. Annotations written as text (or under `from __future__ import
+a worker. Which asset an input is of is said by `ins=`, by its annotation or default, or
+by the parameter's own name. Annotations written as text (or under `from __future__ import
 annotations`) are evaluated in the function's module.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from servo.context import AssetContext, AssetIn
+from servo.errors import Misdeclared
+from servo.suggest import did_you_mean
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -31,12 +34,19 @@ class Signature(NamedTuple):
     flaws: tuple[Flaw, ...]
 
 
-def read_signature(function: Callable[..., Any]) -> Signature:
+def read_signature(
+    function: Callable[..., Any], ins: Mapping[str, AssetIn] | None = None
+) -> Signature:
+    ins = ins or {}
     inputs: list[AssetIn] = []
     contexts: list[str] = []
     flaws = list(_flaws_of_kind(function))
-    for parameter in inspect.signature(function).parameters.values():
-        match _read_parameter(parameter, function):
+    parameters = inspect.signature(function).parameters
+    for name in ins.keys() - parameters.keys():
+        hint = did_you_mean(name, parameters) or f"add it to {function.__name__}, or remove it"
+        flaws.append(Flaw(f"ins names {name!r}, which is not a parameter", hint))
+    for parameter in parameters.values():
+        match _read_parameter(parameter, function, ins.get(parameter.name)):
             case AssetIn() as declared:
                 inputs.append(declared)
             case Flaw() as flaw:
@@ -53,13 +63,11 @@ def _flaws_of_kind(function: Callable[..., Any]) -> list[Flaw]:
         return [Flaw("a lambda cannot be an asset", "define a function")]
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return [Flaw(f"{function.__name__} is async", "write a plain function: `def`")]
-    if inspect.isgeneratorfunction(function):
-        return [Flaw(f"{function.__name__} is a generator", "return all of the data")]
     return []
 
 
 def _read_parameter(
-    parameter: inspect.Parameter, function: Callable[..., Any]
+    parameter: inspect.Parameter, function: Callable[..., Any], given: AssetIn | None
 ) -> AssetIn | Flaw | str:
     name = parameter.name
     if parameter.kind in _VARIADIC:
@@ -67,15 +75,20 @@ def _read_parameter(
         return Flaw(f"parameter {stars}{name}: an asset's inputs have names", _HINT)
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         return Flaw(f"parameter {name!r} is positional-only", "inputs are passed by name")
-    if isinstance(parameter.default, AssetIn):
-        return _named(parameter.default, name)
-    if parameter.annotation is inspect.Parameter.empty:
+    own = parameter.default if isinstance(parameter.default, AssetIn) else None
+    unannotated = parameter.annotation is inspect.Parameter.empty
+    if own is None and unannotated and given is None:
         return Flaw(f"parameter {name!r} has no annotation", _HINT)
-    annotation = _evaluated(parameter.annotation, name, function)
-    if isinstance(annotation, AssetIn):
-        return _named(annotation, name)
+    annotation = AssetIn if unannotated else _evaluated(parameter.annotation, name, function)
+    if own is None and isinstance(annotation, AssetIn):
+        own = annotation
+    if own is not None and given is not None:
+        return Flaw(f"parameter {name!r} names an asset, and so does ins", "keep one of them")
+    if own is not None or annotation is AssetIn:
+        return _named(own or given or AssetIn(name), name)
     if annotation is AssetContext:
-        return name
+        taken = Flaw(f"parameter {name!r} is of type AssetContext, and ins names it", _REMOVE)
+        return name if given is None else taken
     return annotation if isinstance(annotation, Flaw) else _refused(name, annotation)
 
 
@@ -84,10 +97,14 @@ def _evaluated(annotation: Any, name: str, function: Callable[..., Any]) -> Any:
         return annotation
     try:
         return eval(annotation, dict(inspect.unwrap(function).__globals__))
+    except Misdeclared as error:
+        return Flaw(f"parameter {name!r}: {error.problem}", error.hint)
     except Exception as error:
+        hint = 'write AssetIn["namespace.name"], or AssetIn["namespace.name", mapping]'
+        if isinstance(error, NameError):
+            hint = f"import it at the top of {function.__module__}, not under TYPE_CHECKING"
         return Flaw(
-            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}",
-            f"import it at the top of {function.__module__}, not under TYPE_CHECKING",
+            f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}", hint
         )
 
 
@@ -96,9 +113,6 @@ def _named(declared: AssetIn, parameter: str) -> AssetIn:
 
 
 def _refused(name: str, annotation: Any) -> Flaw:
-    if annotation is AssetIn:
-        hint = f'write {name}: AssetIn["namespace.name"]'
-        return Flaw(f"parameter {name!r} does not say which asset it reads", hint)
     type_name = getattr(annotation, "__name__", repr(annotation))
     return Flaw(
         f"parameter {name!r} is of type {type_name}, which is neither an input nor the context",
@@ -106,4 +120,7 @@ def _refused(name: str, annotation: Any) -> Flaw:
     )
 
 
-_HINT = 'write AssetIn["namespace.name"] or AssetContext; settings go into config='
+_REMOVE = "remove it from ins"
+_HINT = (
+    "an input is annotated with AssetIn, the context with AssetContext; settings go into config="
+)

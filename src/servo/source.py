@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, cast
 
 from servo.contract.manifest import Code
 from servo.errors import Invalid, Misdeclared
+from servo.suggest import did_you_mean
 
 _PACKAGE: Final = str(Path(__file__).parent) + "/"
 
@@ -38,12 +39,21 @@ def misdeclared(problem: str, *, hint: str = "") -> NoReturn:
     raise Misdeclared(frame.f_code.co_filename, frame.f_lineno, problem, hint=hint)
 
 
-def expect(value: object, types: type | tuple[type, ...], what: str) -> None:
+def expect(value: object, types: type | tuple[type, ...], what: str, *, hint: str = "") -> None:
     """Refuse a value of another type; annotations alone do not keep it out."""
     expected = types if isinstance(types, tuple) else (types,)
     if not isinstance(value, expected):
         names = " or ".join(each.__name__ for each in expected)
-        misdeclared(f"{what} is {value!r}, not a {names}")
+        article = "an" if names[0] in "aeiouAEIOU" else "a"
+        misdeclared(f"{what} is {value!r}, not {article} {names}", hint=hint)
+
+
+def expect_one_of(value: object, choices: Sequence[str], what: str) -> None:
+    """Refuse a text that is none of these, and name the nearest, or all of them."""
+    if value not in choices:
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        accepted = ", ".join(f'"{each}"' for each in choices)
+        misdeclared(f"{what} is {value!r}; it is one of {accepted}", hint=hint)
 
 
 def expect_each(values: object, types: type | tuple[type, ...], what: str) -> None:

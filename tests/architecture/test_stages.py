@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
+import arco.automation
 import arco.catalog
 import arco.execution
 import arco.lineage
@@ -21,6 +22,7 @@ ADMISSION = CHAIN.stages[0]
 NOT_FOLDED = {RolledBack}
 """Read by replays, which leave out what it takes back."""
 PACKAGES = (
+    arco.automation,
     arco.catalog,
     arco.execution,
     arco.lineage,

@@ -83,7 +83,7 @@ class Servo:
         """The one document that a command prints."""
         return json.loads(self.text(*arguments, "--json", code=code))
 
-    def error(self, *arguments: str, code: int) -> dict[str, str]:
+    def error(self, *arguments: str, code: int) -> dict[str, Any]:
         """What a command that fails says, in JSON."""
         done = self.run(*arguments, "--json")
         assert (done.returncode, done.stdout) == (code, ""), done

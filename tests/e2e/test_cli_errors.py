@@ -21,6 +21,7 @@ from tests.e2e.conftest import Servo
         (("admin", "snapshot", "--as-of", "x"), 2, "'x' is not a time", "2h"),
         (("admin", "snapshot", "--as-of", "1h", "-g", "1"), 2, "exclude each other", "one of them"),
         (("admin", "rollback", "1", "--reason", " "), 2, "the reason is empty", "--reason"),
+        (("admin", "init", "--store", "/dev/null/x"), 2, "cannot be created", "may write to"),
         (("admin", "backup", "s4://x"), 2, "is not the URL of a store", "s3://"),
         (("catalog", "asset", "create", "x"), 2, "'x' is not an asset key", "namespace.name"),
         (("catalog", "asset", "create", "a.b", "--column", "c"), 2, "is not a column", "name:type"),

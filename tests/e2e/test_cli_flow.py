@@ -502,3 +502,55 @@ def test_run_whose_code_closes_stdout_ends_as_its_tasks_do(servo: Servo) -> None
     done = servo.run("run", "*")
     assert done.returncode == 1
     assert "no" in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_plan_says_what_changed(servo: Servo) -> None:
+    text = SHOP.replace("DAYS)\ndef totals", 'DAYS, config={"top": 3})\ndef totals')
+    folder = project(servo, text)
+    day = ("-p", "date=2025-01-01")
+    servo.text("run", "*", *day, "--deploy", "--project", str(folder))
+    assert changes(servo, "shop.totals", *day, "--config", "top=4") == [
+        {"kind": "configuration", "name": "top"}
+    ]
+    shown = servo.text("plan", "shop.totals", *day, "--config", "top=4", "--wide")
+    assert "selected; configuration top changed\n" in shown
+
+    servo.text("run", "shop.orders", *day, "--force")
+    assert changes(servo, "shop.totals", *day) == [{"kind": "input", "name": "shop.orders"}]
+
+    project(servo, text.replace('"rows": [', '"count": ['))
+    servo.text("deploy", "--project", str(folder))
+    assert {"kind": "code", "name": ""} in changes(servo, "shop.totals", *day)
+
+
+def changes(servo: Servo, *arguments: str) -> list[dict[str, str]]:
+    document = servo.json("plan", *arguments)
+    return [change for task in document["changed"] for change in task["changes"]]
+
+
+def test_a_run_on_spark_without_java_is_refused_before_it_starts(servo: Servo) -> None:
+    text = 'from servo import sql_asset\nNAMESPACE = "s"\none = sql_asset("one", "SELECT 1 AS x")\n'
+    servo.text("deploy", "--project", str(project(servo, text)))
+    servo.env["JAVA_HOME"] = "/nowhere"
+    error = servo.error("run", "s.one", code=6)
+    assert error["message"] == (
+        "s.one needs Spark: Spark needs Java, which is missing in JAVA_HOME (/nowhere)"
+    )
+    assert "install" in error["hint"]
+    assert servo.json("runs", "list")["runs"] == []
+
+
+def test_an_unquoted_star_is_explained(servo: Servo) -> None:
+    (servo.directory / "flow.py").touch()
+    (servo.directory / "data.csv").touch()
+    names = sorted(path.name for path in servo.directory.iterdir())
+    error = servo.error("plan", *names, code=2)
+    assert "quote it: '*'" in error["hint"]
+
+
+def test_a_retry_of_a_run_that_succeeded_names_the_command_to_run_it_again(servo: Servo) -> None:
+    folder = project(servo, SHOP)
+    servo.text("run", "shop.orders", "-p", "date=2025-01-01", "--deploy", "--project", str(folder))
+    run_id = servo.json("runs", "list")["runs"][0]["run_id"]
+    error = servo.error("runs", "retry", run_id, code=2)
+    assert error["hint"] == ("to run them again: servo run shop.orders -p date=2025-01-01 --force")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from arco.orchestration.commands import ASKED
 from arco.orchestration.input_refs import INLINE
+from arco.orchestration.planning import ASKED
 from arco.storage import paths
 from tests.e2e.conftest import Servo
 

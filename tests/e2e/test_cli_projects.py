@@ -143,8 +143,78 @@ def test_validation_without_a_workspace_leaves_other_projects_out(
 
 def test_folder_without_assets_takes_nothing_away(servo: Servo, folders: dict[str, Path]) -> None:
     deploy(servo, folders["shop"])
+    deploy(servo, folders["advertising"])
+    files = sorted(servo.store.rglob("*"))
     (folders["shop"] / "pipeline.py").write_text("")
     refused = servo.error("deploy", "--project", str(folders["shop"]), code=2)
-    assert "there are no assets in" in refused["message"]
-    done = deploy(servo, folders["shop"], "--allow-empty")
+    assert refused["message"].splitlines() == [
+        "this deployment has no assets; it would remove all 2 of the project shop:",
+        "sales.orders, read by ads.reach (project advertising)",
+        "sales.refunds",
+    ]
+    assert "--allow-removals and --allow-missing-inputs" in refused["hint"]
+    assert refused["removals"] == [
+        {"asset": "sales.orders", "read_by": [{"asset": "ads.reach", "project": "advertising"}]},
+        {"asset": "sales.refunds", "read_by": []},
+    ]
+    assert sorted(servo.store.rglob("*")) == files
+    shown = servo.run("deploy", "--project", str(folders["shop"]))
+    assert shown.returncode == 2
+    assert f"there are no assets in {folders['shop']}" in shown.stderr
+    assert "sales.orders, read by ads.reach (project advertising)" in shown.stderr
+    options = ("--allow-removals", "--allow-missing-inputs")
+    done = deploy(servo, folders["shop"], *options)
     assert done["removed"] == ["sales.orders", "sales.refunds"]
+
+
+def test_only_declared_modules_are_imported(servo: Servo, folders: dict[str, Path]) -> None:
+    shop = folders["shop"]
+    (shop / "arco.toml").write_text('[project]\nname = "shop"\nmodules = ["pipeline"]\n')
+    (shop / "draft.py").write_text("import servo\nraise RuntimeError\n")
+    (shop / "generate.py").write_text("open('ran', 'w')\n")
+    assert servo.json("validate", "--project", str(shop))["valid"]
+    assert len(deploy(servo, shop)["added"]) == 2
+    assert not list(servo.directory.rglob("ran"))
+    (shop / "arco.toml").write_text('[project]\nmodules = ["pipelin"]\n')
+    checked = servo.json("validate", "--project", str(shop), code=1)
+    assert [(p["file"], p["message"], p["hint"]) for p in checked["problems"]] == [
+        ("arco.toml", "modules: there is no module 'pipelin'", "did you mean 'pipeline'?")
+    ]
+
+
+def test_what_is_packed_is_listed_and_warned_about(servo: Servo, folders: dict[str, Path]) -> None:
+    shop = folders["shop"]
+    (shop / "credentials.json").write_text("{}")
+    (shop / "data.csv").write_bytes(b"x" * (2 << 20))
+    (shop / "helper.py").write_text("from pipeline import RATE\n")
+    listed = servo.json("deploy", "--dry-run", "--project", str(shop))
+    assert [file["path"] for file in listed["files"]] == [
+        "arco.toml",
+        "credentials.json",
+        "data.csv",
+        "helper.py",
+        "pipeline.py",
+    ]
+    assert (listed["changes"]["added"], listed["changes"]["number"]) == (
+        ["sales.orders", "sales.refunds"],
+        1,
+    )
+    assert [asset["key"] for asset in listed["manifest"]["assets"]] == listed["changes"]["added"]
+    said = servo.run("deploy", "--dry-run", "--project", str(shop))
+    assert "credentials.json      2 B" in said.stdout
+    assert "new: sales.orders, sales.refunds" in said.stdout
+    for warning in (
+        "helper.py:1: helper was not imported: it only imports pipeline",
+        "packed, although the name suggests a secret: credentials.json",
+        "packed, although large: data.csv (2.0 MiB); name files that tasks do not need in",
+    ):
+        assert warning in said.stderr
+        assert any(warning in each for each in listed["warnings"])
+    assert servo.json("deployments")["deployments"] == []
+
+    (shop / ".servoignore").write_text("data.csv\ncredentials.json\nhelper.py\n")
+    done = deploy(servo, shop)
+    assert ([file["path"] for file in done["files"]], done["warnings"]) == (
+        ["arco.toml", "pipeline.py"],
+        [],
+    )

@@ -64,8 +64,8 @@ def test_a_day_reads_its_hours_and_puts_its_own_month_out_of_date(servo: Servo) 
 
     refusal = servo.error("plan", "meter.days", "-p", "time=2025-04-10", code=2)
     assert (
-        "meter.days reads meter.readings time=t:2025-04-09T22:00:00.000000Z to "
-        "time=t:2025-04-10T21:00:00.000000Z, which have no data yet" in refusal["message"]
+        "meter.days reads meter.readings[time=2025-04-09T22:00:00.000000Z] to "
+        "[time=2025-04-10T21:00:00.000000Z], which have no data yet" in refusal["message"]
     )
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Servo
+from tests.kit.depth import deep_only
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
 
+@deep_only  # test_shop_example.py runs the same project
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_demo_runs_the_shop_and_leaves_a_sound_workspace(servo: Servo, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def plain(value: Any) -> Any:
         case enum.Enum():
             return value.value
         case msgspec.Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            fields = {f.encode_name: getattr(value, f.name) for f in msgspec.structs.fields(value)}
             return {n: plain(v) for n, v in fields.items() if v is not msgspec.UNSET}
         case dict():
             return {name: plain(item) for name, item in value.items()}

@@ -7,10 +7,12 @@ run `python -m tests.golden.record`. `first_versions` was recorded by an earlier
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -26,12 +28,16 @@ from arco.log.envelope import Payload, Recorded, make_event
 from arco.orchestration.deployments import packed
 from arco.orchestration.events import (
     DeployedAsset,
+    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
     DispatchEnqueued,
     RunAsset,
     RunCancelRequested,
+    RunRequested,
+    RunRequestRefused,
+    RunRequestWithdrawn,
     RunTriggered,
     TaskFinished,
     TaskPlan,
@@ -40,6 +46,8 @@ from arco.orchestration.events import (
     TaskStarted,
 )
 from arco.orchestration.packing import pack
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.run_requests import request_fingerprint
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import ColumnDef
 from servo.contract.task import (
@@ -58,6 +66,8 @@ from servo.contract.task import (
     Usage,
 )
 from tests.kit.runs import ANYTHING, Folding, Node, World
+
+replace = msgspec.structs.replace
 
 
 class Log(Folding):
@@ -294,6 +304,108 @@ def damaged() -> Log:
     return log
 
 
+def scheduled() -> Log:
+    """Schedules come, change, pause and go; ticks ask for runs, and so do people."""
+    log = Log()
+    schedule = DeployedSchedule(
+        name="nightly",
+        cron="30 2 * * *",
+        timezone="Europe/Berlin",
+        selection=("raw.*",),
+        partitions=("date=2026-01-01",),
+        config={"top": 3},
+        catchup="all",
+        catchup_limit=5,
+        overlap="queue",
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"),),
+            total=1,
+            schedules=2,
+            changed_schedules=(schedule, replace(schedule, name="hourly", cron="0 * * * *")),
+        )
+    )
+    log.do(
+        DeploymentPart(
+            project="shop",
+            deployment_id="D2",
+            parent="D1",
+            number=0,
+            schedules=packed([replace(schedule, cron="0 3 * * *")]),
+            removed_schedules=("hourly",),
+        )
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=1,
+            schedules=1,
+            parts=1,
+        )
+    )
+    log.do(DeploymentInstalled(project="shop", deployment_id="D2", parent="D1"))
+    tick = ScheduleTicked(
+        schedule_id="shop/nightly",
+        timing="0 3 * * * Europe/Berlin",
+        tick="2026-01-02T03:00",
+        scheduled_at=datetime(2026, 1, 2, 2),
+        missed=7,
+        missed_at_least=True,
+    )
+    log.do(tick, actor="")
+    skipped = replace(
+        tick,
+        tick="2026-01-03T03:00",
+        scheduled_at=datetime(2026, 1, 3, 2),
+        outcome="skipped",
+        reason="run R1 is still active",
+        missed=0,
+        missed_at_least=False,
+    )
+    log.do(skipped, actor="")
+    log.do(SchedulePaused(schedule_id="shop/nightly", reason="the source is down"))
+    log.do(ScheduleResumed(schedule_id="shop/nightly", catchup="latest"))
+    request = PlanRequest(selection=("raw.orders",), force=True)
+    print_of = request_fingerprint(request)
+    for key in ("k1", "k2", "k3"):
+        log.do(
+            RunRequested(
+                request_key=key,
+                fingerprint=print_of,
+                request=request,
+                reference="ticket 7",
+                run_id=f"R-{key}",
+                until=datetime(2026, 1, 3),
+                timeout_s=60,
+                priority=3,
+            )
+        )
+    log.do(RunRequestWithdrawn(request_key="k1", reason="a mistake"))
+    log.do(RunRequestRefused(request_key="k2", reason="no such asset", hint="look"), actor="")
+    log.do(
+        RunTriggered(
+            run_id="R-k3",
+            plan_id="P1",
+            plan_fingerprint="fp",
+            deployment_id="D2",
+            tasks_total=0,
+            run_key="k3",
+            request_fingerprint=print_of,
+            reference="ticket 7",
+        )
+    )
+    return log
+
+
 def _by_chance(seed: int) -> Callable[[], Folding]:
     """All that could happen to a run, as it happened in one world."""
     dag = (Node(), Node((0,)), Node((0,)), Node((1, 2)), Node(reused=True), Node((3,)))
@@ -307,6 +419,7 @@ def _by_chance(seed: int) -> Callable[[], Folding]:
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
+    "schedules_and_requests": scheduled,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

@@ -20,6 +20,7 @@ from arco.orchestration.tables import RunRow
 from tests.kit import forkserver
 from tests.kit.flows import deploy, end_of, tasks_of, trigger
 from tests.kit.forkserver import Forked
+from tests.kit.servers import Backend
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"interval": 0.1, "heartbeat": 0.5, "zombie-after": 4, "claim": 6}
@@ -118,14 +119,26 @@ class Process:
 class FlowCrew:
     """A project, deployed to a workspace of its own, and the processes that run it."""
 
-    def __init__(self, folder: Path, assets: str, *, unprivileged: bool = False) -> None:
-        """With `unprivileged`, the modes of files are respected even by root's processes."""
+    def __init__(
+        self,
+        folder: Path,
+        assets: str,
+        *,
+        unprivileged: bool = False,
+        bucket: Backend | None = None,
+    ) -> None:
+        """With `unprivileged`, the modes of files are respected even by root's processes.
+
+        Processes find the credentials of a bucket of S3 in their environment.
+        """
         self.folder = folder
         self.unprivileged = unprivileged
-        self.url = f"file://{folder}/lake"
+        self.url = f"file://{folder}/lake" if bucket is None else f"{bucket.url}/{folder.name}"
+        self._options = {} if bucket is None else dict(bucket.options)
         kept = ("PATH", "HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
         self.env |= {"ARCO_STORE": self.url}
+        self.env |= {f"AWS_{name.upper()}": str(v).lower() for name, v in self._options.items()}
         self.processes: list[Process] = []
         self._started = 0
         self.workspace = self.open()
@@ -138,7 +151,7 @@ class FlowCrew:
         subprocess.run(["chmod", "-R", mode, str(self.folder / "lake")], check=True)
 
     def open(self) -> Workspace:
-        return Workspace.open(self.url, "default", "main")
+        return Workspace.open(self.url, "default", "main", options=self._options)
 
     def start(self, role: str, timing: dict[str, float], *arguments: str) -> Process:
         self._started += 1

@@ -26,7 +26,7 @@ from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import TaskRow
 from arco.state.replay import read_log
 from tests.integration.flow_crew import PATIENT, QUICK, FlowCrew
-from tests.kit.depth import KILL_SEED
+from tests.kit.depth import KILL_SEED, scaled
 from tests.kit.flows import check_attempts, check_run, check_store, commit_all, tasks_of
 from tests.kit.outages import DownStore
 
@@ -174,7 +174,7 @@ def test_a_worker_that_is_told_to_stop_finishes_or_hands_back_what_it_has(
 
 
 def test_processes_go_on_after_the_store_has_denied_access(tmp_path: Path) -> None:
-    with FlowCrew(tmp_path, fan(40), unprivileged=True) as crew:
+    with FlowCrew(tmp_path, fan(scaled(16, 40)), unprivileged=True) as crew:
         orchestrator = crew.start("orchestrator", PATIENT)
         worker = crew.start("worker", PATIENT, "--slots", "2")
 

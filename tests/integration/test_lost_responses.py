@@ -22,6 +22,7 @@ from arco.log.commit import Committed
 from arco.storage import paths
 from servo.contract.ulid import system_ulids
 from tests.kit.backends import CLOUDS, Servers
+from tests.kit.depth import scaled
 from tests.kit.faults import Rule
 from tests.kit.invariants import check_at_rest, check_chain, check_fsck, check_snapshot
 from tests.kit.model import Entry, read_log
@@ -263,7 +264,7 @@ def test_flipped_bit_in_a_root_manifest_is_never_committed_upon(site: Site) -> N
     acknowledged = [
         site.near().commands.catalog.create_namespace(f"n{n}").event_id for n in range(3)
     ]
-    for n in range(24):
+    for n in range(scaled(8, 24)):
         acknowledged += site.near().ledger.append([NamespaceCreated(namespace=f"f{n}")]).event_ids
         site.proxy.use(Rule("flip", op="get", path=ROOT, skip=n % 2, times=1), seed=n)
         settled(lambda: commit_all(site.far()))

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -218,6 +219,28 @@ def test_what_is_missing_is_named_and_never_an_empty_frame(
     store.put("data/up/2/m/part-0.parquet", b"no parquet")
     with pytest.raises(TaskFailed, match=r"part-0\.parquet is not a readable"):
         read_frame(task, store, asset(gone))
+
+
+def test_a_damaged_page_is_an_error_and_never_other_values(
+    task: SparkTask, store: ScopedStore
+) -> None:
+    names = pa.table({"name": [f"customer {n}" for n in range(1000)]})
+    good, bad = put(store, names, p=1), put(store, names, p=2)
+    bad = msgspec.structs.replace(bad, materialization_id="m2", path=bad.path[:-1] + "2")
+    write(store, bad.path, tables_of(names), redact=Redactor())
+    (file,) = Path(store.url.removeprefix("file://"), bad.path).glob("*.parquet")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 1
+    file.write_bytes(data)
+    frame = read_frame(task, store, asset(good, bad))
+    for use in (frame.collect, lambda: write_frame(task, store, "out", frame)):
+        with pytest.raises(Exception) as caught:
+            use()
+        failure = task.failure(caught.value, [asset(good, bad)])
+        assert failure is not None
+        assert (failure.category, failure.code) == ("input", "input.corrupt"), failure
+        assert failure.message.startswith("version m2 of sales.up[p=2] is damaged: ")
+        assert failure.hint == "run it again with `servo run sales.up -p p=2 --force`"
 
 
 def test_old_dates_of_another_writer_are_the_same_days(task: SparkTask, store: ScopedStore) -> None:

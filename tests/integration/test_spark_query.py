@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,42 @@ def test_refs_are_tables_and_templates_are_literals(
     )
     frame = query.run(task, inputs)
     assert [tuple(row) for row in frame.collect()] == [(2, "a'b\\c\n{{x}}", True, "it's \\ \"")]
+
+
+def test_configured_values_stand_wherever_a_literal_may(
+    task: SparkTask, inputs: dict[str, Any]
+) -> None:
+    sql = """
+    SELECT {{ config("top") }} AS top, {{ config("top") }} * 2000000000 AS more,
+      id - {{ config("less") }} AS less, date_add(DATE'2025-01-01', {{ config("less") }}) AS day,
+      date_add(DATE'2025-01-01', -{{ config("top") }}) AS earlier, {{ config("rate") }} AS rate,
+      {{ config("price") }} AS price, {{ config("since") }} AS since, substr('abc', 1,
+      {{ config("top") }}) AS start, round(2.345, {{ config("top") }}) AS round
+    FROM range(10)
+    WHERE id IN ({{ config("ids") }}) AND id < {{ config("big") }}
+    ORDER BY id LIMIT {{ config("top") }} -- so many
+    OFFSET {{ config("one") }}
+    """
+    config = {
+        "top": 2,
+        "less": -5,
+        "one": 1,
+        "big": 5_000_000_000,
+        "rate": 1e-7,
+        "price": Decimal("1.50"),
+        "since": datetime(2025, 1, 1, 6, tzinfo=UTC),
+        "ids": [3, 4, 7, 8],
+    }
+    frame = TaskQuery(sql, config=config).run(task, {})
+    assert frame.schema.simpleString() == (
+        "struct<top:bigint,more:bigint,less:bigint,day:date,earlier:date,rate:double,"
+        "price:decimal(3,2),since:timestamp,start:string,round:decimal(4,2)>"
+    )
+    assert [tuple(row)[:-3] for row in frame.drop("since").collect()] == [
+        (2, 4_000_000_000, each + 5, date(2024, 12, 27), date(2024, 12, 30), 1e-7)
+        for each in (4, 7)
+    ]
+    assert frame.first().price == Decimal("1.50")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("connect", [False, True])

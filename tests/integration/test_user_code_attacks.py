@@ -19,6 +19,7 @@ import pytest
 from arco.orchestration.states import TaskState
 from arco.worker.log_parts import RunLogs
 from tests.integration.flow_crew import FlowCrew
+from tests.kit.backends import Servers
 from tests.kit.flows import tasks_of
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -211,31 +212,45 @@ def after() -> None: ...
         }
 
 
-def test_secrets_and_keys_reach_only_the_task_that_needs_them(tmp_path: Path) -> None:
+def test_keys_secrets_and_credentials_reach_only_the_process_that_needs_them(
+    tmp_path: Path, servers: Servers
+) -> None:
     assets = """
-SEEN = ("DB_PASSWORD", "ARCO_TASK_KEYS", "HARMLESS")
+from pathlib import Path
+
+import pyarrow as pa
+
+PRIVATE = ("DB_PASSWORD", "ARCO_TASK_KEYS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def check_environment() -> None:
+    seen = Path("/proc/self/environ").read_text()
+    assert not [name for name in PRIVATE if name in os.environ or name in seen]
+    assert os.environ["HARMLESS"] == "yes" and "AWS_ENDPOINT" in os.environ
 
 
 @asset(namespace="flow", secrets={"db": "env:DB_PASSWORD"})
-def trusted(ctx: AssetContext) -> None:
+def trusted(ctx: AssetContext) -> pa.Table:
     assert ctx.secret("db") == "hunter2-hunter2"
-    assert [os.environ.get(name) for name in SEEN] == [None, None, "yes"]
+    check_environment()
+    return pa.table({"n": [1]})
 
 
-@asset(namespace="flow", deps=["flow.trusted"])
-def other() -> None:
-    assert [os.environ.get(name) for name in SEEN] == [None, None, "yes"]
+@asset(namespace="flow")
+def other(trusted: AssetIn["flow.trusted"]) -> pa.Table:
+    check_environment()
+    return trusted.arrow()
 """
-    with FlowCrew(tmp_path, assets) as crew:
+    with FlowCrew(tmp_path, assets, bucket=servers.get("s3")) as crew:
         key = "k1:" + "0123456789abcdef" * 4
         crew.env |= {"DB_PASSWORD": "hunter2-hunter2", "ARCO_TASK_KEYS": key, "HARMLESS": "yes"}
         crew.start("orchestrator", TIMING)
         crew.start("worker", TIMING, "--slots", "1")
         crew.until(crew.ended, "the end of the run")
         rows = tasks_of(crew.open(), crew.run_id).values()
-        assert {row.asset_key: row.error_message for row in rows} == {
-            "flow.trusted": "",
-            "flow.other": "",
+        assert {row.asset_key: (row.rows, row.error_message) for row in rows} == {
+            "flow.trusted": (1, ""),
+            "flow.other": (1, ""),
         }
 
 

@@ -19,12 +19,13 @@ from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Store
 from arco.transport.task_envelope import EnvelopeSigner
-from arco.worker.artifact import ArtifactCache, digest, pack
+from arco.worker.artifact import ArtifactCache, digest
 from arco.worker.attempt import Attempt, Shared
 from arco.worker.execute import Executor
 from arco.worker.loader import Loader
 from arco.worker.log_parts import RunLogs
-from arco.worker.secrets import NO_SECRETS
+from arco.worker.packing import pack
+from arco.worker.secrets import SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.supervise import Control
 from servo.contract.identity import attempt_id
@@ -113,7 +114,7 @@ def attempt_here(
     )
     loader, stopping = Loader(artifacts.folder(request.code.artifact)), Stopping(request.timeout_s)
     with stopping.listening(), importing():
-        return Attempt(shared, request, stopping, loader, NO_SECRETS).run()
+        return Attempt(shared, request, stopping, loader, SecretValues()).run()
 
 
 class HereExecutor:

@@ -60,6 +60,8 @@ def manifest(*assets: Asset, project: str = "main") -> Manifest:
 
 
 def put(w: Workspace, *assets: Asset, project: str = "main", **options: Any) -> Deployed:
+    """Deploy these assets; what a project had before may all go."""
+    options = {"allow_removals": True} | options
     return w.commands.orchestration.deploy(manifest(*assets, project=project), ARTIFACT, **options)
 
 

@@ -1,7 +1,8 @@
 """How far tests look: some seconds and seeds in `make test`, many in `make test-deep`.
 
 The tests are the same ones; numbers differ. `ARCO_TEST_DEEP=1` chooses the larger ones. Single
-numbers can be set besides: `ARCO_STRESS_SECONDS`, `ARCO_SIMULATION_SEEDS`, `ARCO_KILL_SEED`.
+numbers can be set besides: `ARCO_STRESS_SECONDS`, `ARCO_SIMULATION_SEEDS`, `ARCO_KILL_SEED`,
+`ARCO_ORACLE_SEED`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import pytest
 
 DEEP: Final = os.environ.get("ARCO_TEST_DEEP", "") not in ("", "0")
 
-STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "12"))
+STRESS_S: Final = float(os.environ.get("ARCO_STRESS_SECONDS", "60" if DEEP else "8"))
 """How long a crowd of processes works on one store."""
 
 KILL_SEED: Final = int(os.environ.get("ARCO_KILL_SEED", random.randrange(10**6)))
 """Which process is killed when. The instants are the operating system's."""
+
+ORACLE_SEED: Final = int(os.environ.get("ARCO_ORACLE_SEED", "1"))
+"""Which cases of lineage the oracle is asked about, where it is not asked about all."""
 
 deep_only = pytest.mark.skipif(not DEEP, reason="a second form of another test: make test-deep")
 

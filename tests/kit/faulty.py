@@ -250,6 +250,10 @@ def _error(rule: Rule, message: str) -> Error:
     return Denied(message) if rule.status in (401, 403) else Unavailable(message)
 
 
+CHANGING = ("put", "delete")
+"""Calls that change the store."""
+
+
 class CrashStore(StoreWrapper):
     """Dies at call number `at`, counted from 1, before or after its effect.
 

@@ -46,8 +46,8 @@ from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
-from arco.worker.artifact import pack
 from arco.worker.commit import commit_output, committed
+from arco.worker.packing import pack
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
 from arco.worker.supervise import Control
@@ -134,7 +134,7 @@ def _project(text: str) -> tuple[Manifest, bytes]:
 
 
 def deploy(w: Workspace, text: str) -> None:
-    w.commands.orchestration.deploy(*project(text))
+    w.commands.orchestration.deploy(*project(text), allow_removals=True)
 
 
 def trigger(w: Workspace, *selection: str, **settings: Any) -> str:
@@ -341,9 +341,15 @@ class WorkerProcess:
         """What its heartbeat and its reporter do meanwhile."""
         self.flush()
         if self.worker.progress():
-            self.worker._try(self.worker._stop_cancelled, "later")
-        self.worker._try(self.worker.beat, "later")
-        self.worker._try(self.worker.renew, "later")
+            _try(self.worker.stop_cancelled)
+        _try(self.worker.beat)
+        _try(self.worker.renew)
+
+
+def _try(act: Callable[[], None]) -> None:
+    """As a thread of the worker does: what fails is tried again later."""
+    with contextlib.suppress(Exception):
+        act()
 
 
 class EngineProcess(OrchestratorProcess):
@@ -368,8 +374,8 @@ class EngineProcess(OrchestratorProcess):
             with contextlib.suppress(*PASSING):
                 self.worker.worker.work(taken)
             did += 1
-        self.worker.worker._try(self.worker.worker.beat, "later")
-        self.worker.worker._try(self.worker.worker.renew, "later")
+        _try(self.worker.worker.beat)
+        _try(self.worker.worker.renew)
         return did + (self.hurry() if self._steps % 3 else super().step())
 
     def hurry(self) -> int:

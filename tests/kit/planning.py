@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.plan import (
     CurrentVersion,
@@ -123,7 +124,7 @@ class World:
             fingerprint = input_fingerprint(
                 declared,
                 task.partition,
-                spec.request.config,
+                task_config(declared, spec.request.config),
                 self._inputs(spec, spec.inputs_of(task)),
             )
             assert task.fingerprint in ("", fingerprint)

@@ -19,7 +19,7 @@ from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Store
 from tests.kit.clocks import SimClock
-from tests.kit.faulty import CrashStore, StoreWrapper
+from tests.kit.faulty import CHANGING, CrashStore, StoreWrapper
 from tests.kit.flows import (
     CITY,
     CITY_ATTEMPTS,
@@ -37,8 +37,6 @@ from tests.kit.flows import (
 from tests.kit.workspace import clone, make_workspace
 
 T = TypeVar("T")
-
-CHANGING = ("put", "delete")
 
 
 class World(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationR
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.spark.settings import SparkSettings
-from arco.worker.artifact import digest, pack
+from arco.worker.artifact import digest
+from arco.worker.packing import pack
 from arco.worker.pricing import Pricing
 from servo.discover import build_manifest, discover
 
@@ -46,7 +48,7 @@ class SparkProject:
         (project / "assets.py").write_text(HEADER + textwrap.dedent(source))
         artifact = pack(project)
         manifest = build_manifest(discover(project), digest(artifact))
-        self.workspace.commands.orchestration.deploy(manifest, artifact)
+        self.workspace.commands.orchestration.deploy(manifest, artifact, allow_removals=True)
         return self
 
     @contextlib.contextmanager
@@ -98,3 +100,10 @@ class SparkProject:
 PRICES = Pricing.parse(
     b'[prices]\ncpu_hour = "0.36"\nmemory_gib_hour = "0.01"\nwritten_gib = "1"\n', "prices"
 )
+
+
+def wait_for_jobs(engine: LocalEngine, seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not any(p.message for p in engine.worker.progress().values()):
+        assert time.monotonic() < deadline, "no job was seen"
+        time.sleep(0.05)

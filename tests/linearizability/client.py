@@ -167,7 +167,9 @@ class Commands:
 
     def _deploy(self, given: Given, key: str) -> Any:
         try:
-            done = self._orchestration.deploy(*project(VERSIONS[given["version"]]))
+            done = self._orchestration.deploy(
+                *project(VERSIONS[given["version"]]), allow_removals=True
+            )
         except Refused as refused:
             if refused.code != "deployment_moved":
                 raise

@@ -109,7 +109,7 @@ key = PartitionKey({n: n for n in names} | {"z": date(2025, 1, 15)})
 asset = AssetId("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 print(list(names))
 print(canonical.fingerprint({n: {m: 1 for m in names} for n in names}))
-print(key, identity.partition_id(asset, key), identity.task_id(asset, key, "v1"))
+print(key, identity.task_id(asset, key, "v1"))
 print(identity.dispatch_name("run", "task", 1))
 """
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servo.contract.identity import partition_id, task_id
+from servo.contract.identity import task_id
 from servo.contract.keys import AssetId, AssetKey
 from servo.contract.partition import MAX_INT, MIN_INT, PartitionKey, path_segment
 from servo.errors import Invalid
@@ -68,7 +68,6 @@ def test_different_dimensions_have_different_keys_segments_and_ids(
     assert (x == y) == same
     assert (str(x) == str(y)) == same
     assert (path_segment(x) == path_segment(y)) == same
-    assert (partition_id(ASSET, x) == partition_id(ASSET, y)) == same
     assert (task_id(ASSET, x, "v") == task_id(ASSET, y, "v")) == same
 
 

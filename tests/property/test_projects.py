@@ -129,7 +129,7 @@ def check(w: Workspace, model: Model, ids: dict[str, str]) -> None:
     assert snapshot.all(DEPLOYMENT_PARTS) == []
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(in_parts=st.booleans(), history=st.lists(steps, max_size=8))
 def test_projects_have_what_the_model_says(in_parts: bool, history: list[Step]) -> None:
     w, model, ids = make_workspace(), Model(), dict[str, str]()

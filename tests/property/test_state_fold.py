@@ -33,7 +33,7 @@ from tests.kit.model import State, check_against_model, read_log, state_of
 from tests.kit.workspace import make_workspace, seeded_ulids, to_events
 
 histories = st.lists(draws, min_size=1, max_size=40)
-EXAMPLES = examples(40)
+EXAMPLES = examples(25)
 
 
 def planned(w: Workspace, drawn: list[Draw], seed: int = 7) -> list[Event]:

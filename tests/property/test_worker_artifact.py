@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.errors import Invalid
-from arco.worker.artifact import extract, pack
+from arco.worker.artifact import extract
+from arco.worker.packing import pack
 from tests.kit.depth import examples
 
 segments = st.text("abcxyz_é", min_size=1, max_size=6)

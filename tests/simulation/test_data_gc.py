@@ -22,14 +22,16 @@ from arco.execution.tables import QUARANTINE
 from arco.state.gc import LEASE_TTL
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
-from tests.kit.depth import scaled, seeds
-from tests.kit.faulty import Crash, CrashStore, FaultyStore, StoreWrapper
+from tests.kit.depth import DEEP, scaled, seeds
+from tests.kit.faulty import CHANGING, Crash, CrashStore, FaultyStore, StoreWrapper
 from tests.kit.flows import trigger
 from tests.kit.lake import KEPT, Lake, check_readable, versions_with_files
 from tests.kit.workspace import clone, make_workspace
 
+pytestmark = pytest.mark.xdist_group("data_gc")  # which makes its world once
+
 T = TypeVar("T")
-PLACES = scaled(3, 12)
+PLACES = scaled(2, 12)
 """Calls, of all that one collection makes, before which somebody else acts."""
 
 
@@ -110,12 +112,19 @@ def calls(world: World) -> list[tuple[str, str]]:
 def test_death_at_any_call_leaves_all_that_is_needed(world: World) -> None:
     """After calls that change something: between two of them the store is the same.
 
-    One delete is like the next, and many puts are alike: a part of them stands for all.
+    One delete is like the next, and puts into one folder are alike: the first and the last of
+    them stand for all, unless the test looks deep: then it has all puts, and some deletes.
     """
-    puts = [n for n, (op, _) in enumerate(world.calls, 1) if op == "put"]
-    deletes = [n for n, (op, _) in enumerate(world.calls, 1) if op == "delete"]
-    assert len(puts) > 10 and len(deletes) > 10
-    for at in (*puts[:: scaled(2, 1)], *deletes[:: max(len(deletes) // PLACES, 1)]):
+    places: dict[tuple[str, str], list[int]] = {}
+    for number, (op, path) in enumerate(world.calls, 1):
+        if op in CHANGING:
+            places.setdefault((op, path.partition("/")[0]), []).append(number)
+    assert sum(map(len, places.values())) > 20 and len(places) > 3, places
+    chosen: list[int] = []
+    for (op, _), alike in places.items():
+        step = 1 if op == "put" else max(len(alike) // PLACES, 1)
+        chosen += alike[::step] if DEEP else {alike[0], alike[-1]}
+    for at in chosen:
         clock, store = world.copy()
         crashing = CrashStore(store, at, after_effect=True)
         with contextlib.suppress(Crash):

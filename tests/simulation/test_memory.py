@@ -91,7 +91,7 @@ def test_finished_runs_leave_every_structure_of_an_orchestrator(
 
 def test_a_run_that_was_adopted_is_forgotten_when_it_has_ended() -> None:
     life = LongLife()
-    run_id = trigger(life.client, "city.alone", pool="local-x")
+    run_id = trigger(life.client, "city.alone", engine_id="local-x")
     life.orchestrator.orchestrator.adopt(run_id)
     while end_of(life.client, run_id) is None:
         life.step()

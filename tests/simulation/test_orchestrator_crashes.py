@@ -16,7 +16,8 @@ from arco.storage.port import Store
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
 from tests.kit.clocks import SimClock
-from tests.kit.faulty import StoreWrapper
+from tests.kit.depth import scaled
+from tests.kit.faulty import CHANGING, StoreWrapper
 from tests.kit.flows import (
     CITY_ATTEMPTS,
     Crowd,
@@ -25,7 +26,6 @@ from tests.kit.flows import (
     tasks_of,
 )
 from tests.kit.simulated_run import (
-    CHANGING,
     T,
     World,
     check_city,
@@ -37,10 +37,10 @@ from tests.kit.workspace import clone
 
 
 def test_an_orchestrator_may_die_at_any_call(city: World) -> None:
-    """Its worker goes on. To save time at every eighth place only; the next test has them all."""
+    """Its worker goes on. Quickly, at every eighth place; the next test has more of them."""
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
-        if count % 8:
+        if count % scaled(8, 1):
             return
         crowd = city.crowd()
         crowd.orchestrator(dying(crowd.store))
@@ -79,8 +79,9 @@ def test_all_processes_may_die_with_the_orchestrator_at_any_call(city: World) ->
     crowd.finish()
     assert len(copying.copies) > 40
     for count, (where, clock, store) in enumerate(copying.copies):
-        if "state/" in where and count % 4:
-            continue  # one more file that nobody refers to
+        # Mostly one more file that nobody refers to.
+        if count % (scaled(6, 2) if "state/" in where else scaled(2, 1)):
+            continue
         after = Crowd(store, clock, city.run_id)
         after.orchestrator()
         after.worker()
@@ -91,6 +92,8 @@ def test_all_processes_may_die_with_the_orchestrator_at_any_call(city: World) ->
 
 def test_a_worker_may_die_at_any_call(city: World) -> None:
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
+        if count % scaled(2, 1):
+            return
         crowd = city.crowd()
         crowd.orchestrator()
         crowd.worker(dying(crowd.store))
@@ -106,10 +109,10 @@ def test_a_worker_may_die_at_any_call(city: World) -> None:
 
 def test_an_engine_may_die_at_any_call(city: World) -> None:
     """Orchestrator, worker and queue in one process; tasks are sent ahead of the commit.
-    To save time, at every third place."""
+    Quickly, at every fourth place."""
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
-        if count % 3:
+        if count % scaled(4, 1):
             return
         crowd = city.crowd()
         crowd.engine(dying(crowd.store))

@@ -120,7 +120,7 @@ def test_a_worker_that_cannot_read_whether_to_stop_still_beats(one: World) -> No
     def unreadable(runs: Collection[str]) -> set[str]:
         raise RuntimeError("no snapshot")
 
-    worker.worker._cancelled = unreadable
+    worker.worker.cancelled = unreadable
     crowd.orchestrator().step()
 
     def long(request: TaskRequest, control: Control) -> None:

@@ -12,13 +12,13 @@ from arco.orchestration.states import RunState, TaskState
 from arco.storage import paths
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
+from tests.kit.faulty import CHANGING
 from tests.kit.flows import (
     check_run,
     tasks_of,
 )
 from tests.kit.hooks import HookStore
 from tests.kit.simulated_run import (
-    CHANGING,
     StallingStore,
     World,
     append_noise,

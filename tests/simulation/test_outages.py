@@ -70,10 +70,10 @@ class Loops:
         ):
             worker = process.worker
             for _ in range(2):
-                worker._take_one(self._stop)
+                worker.take_one(self._stop)
             process.reports.try_to_flush(reporting)
-            worker._once(worker.beat, worker._beating)
-            worker._once(worker.renew, renewing)
+            worker.once(worker.beat, worker.beating)
+            worker.once(worker.renew, renewing)
         self.clock.sleep(2.0)
 
     def until(self, reached: Callable[[], object]) -> None:

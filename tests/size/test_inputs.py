@@ -18,12 +18,12 @@ from arco.lineage.reader import LineageReader
 from arco.lineage.tables import ExecutionRow
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES, encode_payload
 from arco.orchestration import input_refs
-from arco.orchestration.commands import ASKED
 from arco.orchestration.input_lists import put_list, read_list
 from arco.orchestration.input_refs import INLINE, SHOWN
 from arco.orchestration.plan import CurrentVersion, PlanRequest, PlanSpec
 from arco.orchestration.plan_events import slices, tasks_of
 from arco.orchestration.planner import plan
+from arco.orchestration.planning import ASKED
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RUNS, TASKS, RunRow
 from arco.quality.tables import CHECK_RESULTS

@@ -29,10 +29,13 @@ from arco.storage.memory import MemoryStore
 from servo.contract.manifest import Manifest, Retention
 from servo.contract.task import CheckResult, ColumnInfo, InputRef, Lineage, MaterializationRef
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.hooks import HookStore
 from tests.kit.lake import KEPT, Lake
 from tests.kit.runs import Attempt, Node, plan, triggered
 from tests.kit.workspace import make_workspace
+
+pytestmark = pytest.mark.xdist_group("reads")  # which makes its fixtures once
 
 A_DAY = 4
 """Runs in a day."""
@@ -176,7 +179,7 @@ def test_a_long_run_is_listed_where_it_was_created() -> None:
     diary.end(long)
     diary.days(4)
     reader = diary.w.read.orchestration()
-    for limit in range(1, len(diary.runs) + 2):
+    for limit in range(1, len(diary.runs) + 2, scaled(5, 1)):
         listed = reader.runs(limit=limit)
         assert [row.run_id for row in listed.rows] == diary.runs[: -limit - 1 : -1]
         assert listed.is_complete == (limit >= len(diary.runs))

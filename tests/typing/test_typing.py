@@ -14,9 +14,17 @@ CONFIG = "[mypy]\nstrict = True\nplugins = servo.mypy_plugin\n"
 
 Found = dict[tuple[str, int], list[str]]
 
+pytestmark = pytest.mark.xdist_group("typing")
+
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy has learnt of the standard library and of servo serves all runs."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Found:
     """Errors by file and line, of one run over all cases.
 
     The cases are not `.py`, so that the project's own linters leave them alone.
@@ -24,12 +32,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder = tmp_path_factory.mktemp("typing")
     for case in CASES.glob("*.txt"):
         (folder / f"{case.stem}.py").write_text(case.read_text())
-    return _errors(_mypy(folder))
+    return _errors(_mypy(folder, cache))
 
 
-def _mypy(folder: Path) -> str:
+def _mypy(folder: Path, cache: Path) -> str:
     (folder / "mypy.ini").write_text(CONFIG)
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "."]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", f"--cache-dir={cache}", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout
@@ -63,7 +71,7 @@ def test_mypy_says_what_the_case_expects(case: Path, found: Found) -> None:
 
 
 def test_a_file_that_is_checked_again_for_anothers_sake_is_still_understood(
-    tmp_path: Path,
+    tmp_path: Path, cache: Path
 ) -> None:
     lines = [
         "from servo import AssetIn, asset",
@@ -74,6 +82,6 @@ def test_a_file_that_is_checked_again_for_anothers_sake_is_still_understood(
     ]
     (tmp_path / "pipeline.py").write_text("\n".join(lines))
     (tmp_path / "other.py").write_text("VALUE: int = 1")
-    assert _mypy(tmp_path) == ""
+    assert _mypy(tmp_path, cache) == ""
     (tmp_path / "other.py").write_text('VALUE: str = "1"')
-    assert _mypy(tmp_path) == ""
+    assert _mypy(tmp_path, cache) == ""

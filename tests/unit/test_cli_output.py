@@ -140,6 +140,11 @@ def test_digest_names_columns_and_is_cut() -> None:
     assert len(digest({"a": "x" * 1000})) == 160
 
 
+def test_digest_spells_partitions_as_people_write_them() -> None:
+    data = {"partition": "date=d:2025-01-01", "result": {"partition_key": "region=s:eu"}}
+    assert digest(data) == "partition=date=2025-01-01 result={partition_key=region=eu}"
+
+
 @pytest.mark.parametrize("data", [None, 3, "text", [1, 2]])
 def test_digest_takes_any_json(data: object) -> None:
     assert digest(data) == json.dumps(data)
@@ -184,18 +189,71 @@ def test_columns_of_one_name_stay_apart_in_json() -> None:
     assert document["rows"] == [{"a": 1, "a_2": 2}]
 
 
-def test_table_that_is_wider_than_the_terminal_keeps_what_is_to_stay_whole(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    render.console.cache_clear()
-    headers = ("made", "until", "what")
-    row = (datetime(2026, 1, 31), datetime(2026, 2, 1), "words that can be folded")
-    render.show(render.table(headers, [row], whole=["made", "until"]))
-    render.console.cache_clear()
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "2026-01-31 00:00:00Z  2026-02-01 00:00:00Z  words that"
-    assert [line.strip() for line in lines[2:]] == ["can be", "folded"]
+class Printed:
+    """A table of two rows, printed at some width; "" for what is not a terminal."""
+
+    HEADERS = ("partition", "made", "what")
+    ROWS = (
+        ("date=2026-01-31,region=north-america", datetime(2026, 1, 31), "words that can wrap"),
+        ("date=2026-01-31,region=eu", datetime(2026, 1, 31), None),
+    )
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, columns: str, *, wide: bool = False) -> list[str]:
+        self._monkeypatch.setenv("COLUMNS", columns)
+        render.console.cache_clear()
+        render.print_wide(wide)
+        render.show(render.table(self.HEADERS, self.ROWS, whole=["made"]))
+        render.print_wide(False)
+        render.console.cache_clear()
+        return self._capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Printed:
+    return Printed(capsys, monkeypatch)
+
+
+WHOLE_LINES = [
+    "partition                             made                  what",
+    "date=2026-01-31,region=north-america  2026-01-31 00:00:00Z  words that can wrap",
+    "date=2026-01-31,region=eu             2026-01-31 00:00:00Z  –",
+]
+
+
+def test_a_table_in_a_pipe_has_one_whole_line_for_each_row(printed: Printed) -> None:
+    assert printed("") == WHOLE_LINES
+
+
+def test_a_wide_table_has_whole_lines_on_a_terminal_too(printed: Printed) -> None:
+    assert printed("40", wide=True) == WHOLE_LINES
+
+
+def test_a_table_that_is_too_wide_wraps_between_words_and_dimensions(printed: Printed) -> None:
+    assert printed("62") == [
+        "partition             made                  what",
+        "date=2026-01-31,      2026-01-31 00:00:00Z  words that can",
+        "region=north-america                        wrap",
+        "date=2026-01-31,      2026-01-31 00:00:00Z  –",
+        "region=eu",
+    ]
+
+
+def test_a_table_that_cannot_fit_becomes_a_block_for_each_row(printed: Printed) -> None:
+    assert printed("34") == [
+        "partition  date=2026-01-31,region=",
+        "           north-america",
+        "made       2026-01-31 00:00:00Z",
+        "what       words that can wrap",
+        "",
+        "partition  date=2026-01-31,region=",
+        "           eu",
+        "made       2026-01-31 00:00:00Z",
+        "what       –",
+    ]
 
 
 @pytest.mark.parametrize(("said", "count"), [(0, 2), (7, 7)])
@@ -216,4 +274,4 @@ def test_execution_says_how_many_inputs_it_has(said: int, count: int) -> None:
         recorded_at=datetime(2026, 1, 31),
         source_count=said,
     )
-    assert lineage._plain_execution(row)["source_count"] == count
+    assert lineage.plain_execution(row)["source_count"] == count

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from arco.config import Config, ConfigSource, parse, render, resolve, resolve_project
+from arco.config import (
+    Config,
+    ConfigSource,
+    parse,
+    render,
+    resolve,
+    resolve_modules,
+    resolve_project,
+)
 from arco.errors import Invalid
 
 NOTHING = ConfigSource()
@@ -115,3 +123,15 @@ def test_project_has_a_default_and_a_valid_name(tmp_path: Path) -> None:
     write(tmp_path, "[project]\nnaem = 'shop'\n")
     with pytest.raises(Invalid, match=r"unknown key 'naem' in \[project\]"):
         resolve_project(tmp_path)
+
+
+def test_modules_of_a_project_are_names_as_in_imports(tmp_path: Path) -> None:
+    assert resolve_modules(tmp_path) is None
+    write(tmp_path, "[project]\nmodules = ['shop', 'lib.flows']\n")
+    assert resolve_modules(tmp_path) == ("shop", "lib.flows")
+    write(tmp_path, "[project]\nmodules = ['shop.py', 'lib/flows']\n")
+    with pytest.raises(Invalid, match=r"\[project\] modules: 'lib/flows' is not the name"):
+        resolve_modules(tmp_path)
+    write(tmp_path, "[project]\nmodules = 'shop'\n")
+    with pytest.raises(Invalid, match="modules"):
+        resolve_modules(tmp_path)

@@ -21,8 +21,8 @@ SECOND = timedelta(seconds=1)
 def foreign_board() -> tuple[Board, datetime]:
     """A board whose only run belongs to the engine `local-x`."""
     f = Folding()
-    f.add(triggered(1, pool="local-x"), *plan(chain_of(1)))
-    board = Board(lambda run: run.pool == "")
+    f.add(triggered(1, engine_id="local-x"), *plan(chain_of(1)))
+    board = Board(lambda run: run.engine_id == "")
     head: Any = SimpleNamespace(
         generation=1, manifest=SimpleNamespace(position=f.position, log_time=f.now)
     )

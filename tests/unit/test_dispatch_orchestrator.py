@@ -198,7 +198,7 @@ class Foreign:
         self.store = MemoryStore(self.clock)
         self.client = make_workspace(self.store, 1, clock=self.clock)
         deploy(self.client, CITY)
-        self.run_id = trigger(self.client, pool="gone")
+        self.run_id = trigger(self.client, engine_id="gone")
         self.process = OrchestratorProcess(self.store, self.clock, 2)
         self.worker = WorkerProcess(self.store, self.clock, 3)
         self.process.step()
@@ -409,7 +409,7 @@ class Hall:
 
     def worker(self, seed: int, slots: int) -> WorkerProcess:
         worker = WorkerProcess(self.store, self.clock, seed)
-        worker.worker._capacity = Capacity(slots, self.clock)
+        worker.worker.capacity = Capacity(slots, self.clock)
         return worker
 
     def look(self, times: int = 5) -> None:
@@ -423,7 +423,7 @@ class Hall:
 
     def work(self, worker: WorkerProcess) -> int:
         """Whatever the worker has room for, one after the other."""
-        capacity, count = worker.worker._capacity, 0
+        capacity, count = worker.worker.capacity, 0
         while taken := worker.queue.take(1, 0.0, capacity):
             worker.work(taken[0])
             capacity.release(taken[0].message.weight)
@@ -450,7 +450,7 @@ def test_large_tasks_behind_a_busy_worker_do_not_keep_small_ones_from_another() 
     hall = Hall()
     busy, free = hall.worker(3, slots=16), hall.worker(4, slots=2)
     hall.look()
-    [delivery] = busy.queue.take(1, 0.0, busy.worker._capacity)
+    [delivery] = busy.queue.take(1, 0.0, busy.worker.capacity)
     worked = []
 
     def during(request: TaskRequest, control: object) -> None:

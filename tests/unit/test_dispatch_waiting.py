@@ -25,12 +25,12 @@ from tests.kit.workspace import make_workspace
 
 
 class Setting:
-    def __init__(self, *selection: str, pool: str = "", project: str = CITY) -> None:
+    def __init__(self, *selection: str, engine_id: str = "", project: str = CITY) -> None:
         self.clock = SimClock()
         self.store = HookStore(MemoryStore(self.clock))
         w = make_workspace(self.store, 1, clock=self.clock)
         deploy(w, project)
-        self.run_id = trigger(w, *selection, pool=pool)
+        self.run_id = trigger(w, *selection, engine_id=engine_id)
         self.crowd = Crowd(self.store, self.clock, self.run_id)
 
     def reasons(self) -> list[Waiting]:
@@ -83,7 +83,7 @@ def test_tasks_behind_others_wait_for_a_worker_with_free_slots() -> None:
     at = Setting("city.alone", "city.top", "city.flaky")
     orchestrator = at.crowd.orchestrator()
     worker = at.crowd.worker()
-    worker.worker._capacity = Capacity(1, at.clock)
+    worker.worker.capacity = Capacity(1, at.clock)
     texts: list[dict[str, str]] = []
 
     def long(request: TaskRequest, control: object) -> None:
@@ -182,7 +182,7 @@ def test_a_run_that_is_being_cancelled_waits_for_workers_to_stop() -> None:
 
 
 def test_a_run_of_a_process_that_is_gone_waits_for_that_process() -> None:
-    at = Setting("city.alone", pool="local-x")
+    at = Setting("city.alone", engine_id="local-x")
     at.clock.sleep(60)
     assert at.texts() == {
         "process": "its process local-x has no liveness record; "
@@ -240,7 +240,7 @@ def small() -> None: ...
 def test_task_that_is_larger_than_every_worker_waits_with_a_reason() -> None:
     at = Setting("*", project=LARGE)
     orchestrator, worker = at.crowd.orchestrator(), at.crowd.worker()
-    capacity = worker.worker._capacity = Capacity(8, at.clock, memory_mib=32_000)
+    capacity = worker.worker.capacity = Capacity(8, at.clock, memory_mib=32_000)
     for _ in range(3):
         orchestrator.step()
     (small,) = worker.queue.take(10, 0.0, capacity)

@@ -17,6 +17,7 @@ from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Object, ObjectMeta
 from tests.kit.clocks import SimClock
+from tests.kit.depth import scaled
 from tests.kit.model import read_log
 from tests.kit.workspace import NAME, TENANT, inbox_names, make_workspace
 
@@ -176,7 +177,7 @@ def test_one_bad_read_of_anything_is_repeated(
     whole(w)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(scaled(10, 40)))
 def test_nothing_is_committed_on_a_damaged_root_manifest(
     w: Workspace, store: BadReads, seed: int
 ) -> None:

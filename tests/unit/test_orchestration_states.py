@@ -16,6 +16,7 @@ import pytest
 from arco.orchestration import states
 from arco.orchestration.states import RunState, TaskCause, TaskState
 from tests.kit.runs import ANYTHING, Dag, Folding, Node, World, triggered
+from tests.kit.states_page import describe
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "states.md"
 Table = Mapping[Any, Mapping[Any, Any]]
@@ -110,5 +111,5 @@ def random_dag(seed: int) -> Dag:
 def test_page_of_states_is_what_the_tables_say() -> None:
     if os.environ.get("ARCO_UPDATE_GOLDEN"):
         PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(states.describe())
-    assert PAGE.read_text() == states.describe()
+        PAGE.write_text(describe())
+    assert PAGE.read_text() == describe()

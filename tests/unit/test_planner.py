@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from arco.orchestration import partition_ranges, planner_tasks
-from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannedInput, PlannedTask, spec_fingerprint
+from arco.orchestration.plan import (
+    MAX_TASKS_PER_RUN,
+    PlannedInput,
+    PlannedTask,
+    PlanSpec,
+    spec_fingerprint,
+)
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
 from servo.contract.manifest import AllUpstream, Latest, StaticDimension, Window
@@ -171,7 +177,7 @@ def test_an_asset_without_partitions_yet_is_left_out_beside_others() -> None:
         asset("s.a", CUSTOMERS), asset("s.b"), asset("s.c", time(start="2026-01-01"))
     )
     assert names(planned(project, "*")) == ["s.b"]
-    with pytest.raises(Invalid, match=r"nothing to do: no such partitions yet in s\.a, s\.c"):
+    with pytest.raises(Invalid, match=r"no such partitions yet of s\.a, s\.c"):
         planned(project, "s.a", "s.c")
 
 
@@ -227,7 +233,7 @@ def test_too_many_tasks_are_counted_before_they_are_made() -> None:
         Invalid, match=r"would have 35,4\d\d,\d\d\d tasks, more than 10,000"
     ) as error:
         planned(manifest(hours), "s.a", partitions=("date=all",))
-    assert "max_tasks" in error.value.hint
+    assert "--max-tasks" in error.value.hint
     with pytest.raises(Invalid, match=f"more than {MAX_TASKS_PER_RUN:,}"):
         planned(manifest(hours), "s.a", partitions=("date=all",), max_tasks=10**9)
     with pytest.raises(Invalid, match="would have 2 tasks, more than 1"):
@@ -253,15 +259,15 @@ def test_missing_inputs_are_named_with_what_to_add() -> None:
     with pytest.raises(Invalid) as error:
         planned(CHAIN, "s.daily", **JAN)
     assert str(error.value) == (
-        "inputs are missing and not part of this plan: s.daily reads s.orders "
-        "date=d:2025-01-01, which has no data yet; "
-        "s.daily reads s.orders date=d:2025-01-02, which has no data yet "
+        "inputs are missing and not part of this plan: s.daily reads "
+        "s.orders[date=2025-01-01], which has no data yet; "
+        "s.daily reads s.orders[date=2025-01-02], which has no data yet "
         "(add + to the selection, as in +s.daily, or run these inputs first)"
     )
 
 
 def test_only_ten_missing_inputs_are_shown() -> None:
-    with pytest.raises(Invalid, match=r"2025-01-19, which has no data yet; and 12 more"):
+    with pytest.raises(Invalid, match=r"2025-01-19\], which has no data yet; and 12 more"):
         planned(
             CHAIN,
             "s.daily",
@@ -272,7 +278,7 @@ def test_only_ten_missing_inputs_are_shown() -> None:
 
 def test_an_input_that_cannot_exist_is_told_apart() -> None:
     project = manifest(asset("s.a", time(start="2025-01-05")), asset("s.b", DAYS, reads("s.a")))
-    with pytest.raises(Invalid, match=r"s\.a date=d:2025-01-01, which s\.a does not have"):
+    with pytest.raises(Invalid, match=r"s\.a\[date=2025-01-01\], which s\.a does not have"):
         planned(project, "+s.b", partitions=("date=2025-01-01,2025-01-05",))
 
 
@@ -285,7 +291,9 @@ def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
 
 def test_of_a_window_one_must_exist() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
-    with pytest.raises(Invalid, match=r"date=d:2025-01-04 to date=d:2025-01-10, which have"):
+    with pytest.raises(
+        Invalid, match=r"reads s\.a\[date=2025-01-04\] to \[date=2025-01-10\], which"
+    ):
         planned(project, "s.b")
 
 
@@ -352,13 +360,57 @@ def test_a_changed_input_runs_what_follows_from_it() -> None:
     ]
 
 
-def test_changed_code_and_changed_configuration_run_again() -> None:
+def test_changed_code_runs_again() -> None:
     world = World()
     world.run(CHAIN, planned(CHAIN, "s.orders", world=world))
     changed = manifest(asset("s.orders", DAYS, transform="new"))
     why = "run: selected; code, configuration or inputs changed since its last materialization"
     assert reasons(planned(changed, "orders", world=world)) == [why]
-    assert reasons(planned(CHAIN, "orders", world=world, config={"rows": 5})) == [why]
+
+
+CONFIGURED = manifest(
+    asset("s.orders", DAYS, config={"rows": 5, "rate": {"$float": "0.5"}}),
+    asset("s.daily", DAYS, reads("s.orders"), config_read=("flaky",)),
+    asset("s.other", DAYS),
+)
+
+
+def actions(spec: PlanSpec) -> dict[str, str]:
+    return {task.asset: task.action for task in spec.tasks}
+
+
+def test_a_value_concerns_only_the_assets_that_declare_or_read_its_name() -> None:
+    world = World()
+    world.run(CONFIGURED, planned(CONFIGURED, "*", world=world))
+    everywhere = {"s.orders": "reuse", "s.daily": "reuse", "s.other": "reuse"}
+    assert actions(planned(CONFIGURED, "*", world=world)) == everywhere
+    assert actions(planned(CONFIGURED, "*", world=world, config={"rows": "5"})) == everywhere
+    assert actions(planned(CONFIGURED, "*", world=world, config={"rate": "0.50"})) == everywhere
+    other = planned(CONFIGURED, "*", world=world, config={"rows": "6"})
+    assert actions(other) == {**everywhere, "s.orders": "run", "s.daily": "run"}
+    flaky = planned(CONFIGURED, "*", world=world, config={"flaky": "true"})
+    assert actions(flaky) == {**everywhere, "s.daily": "run"}
+    world.run(CONFIGURED, flaky)
+    assert actions(planned(CONFIGURED, "*", world=world, config={"flaky": "true"})) == everywhere
+
+
+@pytest.mark.parametrize(
+    ("selection", "config", "message", "hint"),
+    [
+        ("*", {"row": "5"}, "no asset has a configuration value 'row'", "did you mean 'rows'?"),
+        ("*", {"zzz": "5"}, "no asset has a configuration value 'zzz'", "have flaky, rate, rows"),
+        ("s.other", {"rows": "5"}, "no selected asset has a .* value 'rows'", "s.orders has it"),
+        ("*", {"rows": "abc"}, "rows of s.orders is a whole number .*'abc'", "--config rows=5"),
+        ("*", {"rows": True}, "rows of s.orders is a whole number .*True", "--config rows=5"),
+        ("*", {"rate": "fast"}, "rate of s.orders is a number .*'fast'", "--config rate=0.5"),
+    ],
+)
+def test_a_value_that_is_nobodys_or_of_another_type_is_refused_before_anything_runs(
+    selection: str, config: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(Invalid, match=message) as error:
+        planned(CONFIGURED, selection, config=config)
+    assert hint in error.value.hint
 
 
 def test_force_reuses_nothing() -> None:

@@ -346,7 +346,7 @@ def test_a_month_leaves_out_days_that_do_not_exist_and_needs_one() -> None:
     assert read_later(upstream, reader, "month=2025-01", WINTER) == WINTER[1:2]
     with pytest.raises(
         Invalid,
-        match=r"s\.b reads s\.a date=d:2025-02-01 to date=d:2025-02-28, which have no data yet",
+        match=r"s\.b reads s\.a\[date=2025-02-01\] to \[date=2025-02-28\], which have no data yet",
     ):
         read_later(upstream, reader, "month=2025-02", WINTER[:2])
 

@@ -14,6 +14,7 @@ from arco.orchestration.events import DeployedAsset, DeploymentCreated
 from arco.orchestration.in_use import retention
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.removals import RemovalRefused
 from arco.orchestration.tables import DEPLOYED_ASSETS, PROJECT_NAMESPACES
 from arco.state.system import OUTCOMES
 from arco.storage.memory import MemoryStore
@@ -405,3 +406,58 @@ def test_retention_is_what_the_current_deployment_of_each_project_says() -> None
         "a.y": 0,
         "b.x": 3,
     }
+
+
+# -- deployments that remove most of a project -----------------------------------------------
+
+
+def test_removing_more_assets_than_are_kept_is_refused() -> None:
+    w = make_workspace()
+    keys = ["sales.a", "sales.b", "sales.c"]
+    put(w, asset("sales.a"), asset("sales.b", reads("sales.a")), asset("sales.c"), project="shop")
+    before = w.read.snapshot().generation
+    with pytest.raises(RemovalRefused) as caught:
+        put(w, asset("sales.c"), asset("sales.new"), project="shop", allow_removals=False)
+    assert caught.value.message.splitlines() == [
+        "this deployment would remove 2 of 3 assets of the project shop, more than it keeps:",
+        "sales.a, read by sales.b",
+        "sales.b",
+    ]
+    assert "--allow-removals" in caught.value.hint
+    assert (w.read.snapshot().generation, sorted(active(w))) == (before, keys)
+    put(w, asset("sales.c"), project="shop", allow_removals=True)
+    assert sorted(active(w)) == ["sales.c"]
+
+
+def test_removing_as_many_as_are_kept_and_renaming_all_is_allowed() -> None:
+    w = make_workspace()
+    put(w, asset("sales.a"), asset("sales.b"))
+    put(w, asset("sales.a"), allow_removals=False)
+    put(w, asset("sales.z", renamed_from="sales.a"), allow_removals=False)
+    assert sorted(active(w)) == ["sales.z"]
+
+
+def test_a_refused_deployment_leaves_nothing_in_the_store() -> None:
+    store = MemoryStore(SimClock())
+    w = make_workspace(store)
+    put(w, asset("sales.a"))
+    before = [each.path for each in store.list("")]
+    with pytest.raises(RemovalRefused, match="no assets; it would remove all 1"):
+        put(w, allow_removals=False)
+    assert [each.path for each in store.list("")] == before
+
+
+def test_the_first_deployment_needs_assets() -> None:
+    w = make_workspace()
+    with pytest.raises(RemovalRefused, match="the project main has no assets"):
+        put(w, allow_removals=False)
+
+
+def test_a_rollback_that_removes_more_than_it_keeps_is_refused() -> None:
+    w = make_workspace()
+    put(w, asset("sales.a"))
+    put(w, asset("sales.a"), asset("sales.b"), asset("sales.c"))
+    with pytest.raises(RemovalRefused, match="would remove 2 of 3"):
+        w.commands.orchestration.rollback("1")
+    done = w.commands.orchestration.rollback("1", allow_removals=True)
+    assert done.removed == ("sales.b", "sales.c")

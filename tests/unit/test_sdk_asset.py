@@ -5,7 +5,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from servo import (
     AssetContext,
     AssetIn,
     Freshness,
+    In,
     Invalid,
     Resources,
     Retry,
@@ -31,6 +33,8 @@ from servo import (
 )
 from servo.asset import AnyAsset
 from servo.contract import manifest as wire
+from servo.contract.config_values import ACCEPTED
+from servo.contract.manifest import decode_manifest, encode_manifest
 from servo.declare import Declared, declare
 from servo.errors import Misdeclared
 from servo.project import Project
@@ -66,6 +70,27 @@ def orders(ctx: AssetContext) -> int:
 def customers(limit: AssetIn["orders"]) -> str:
     """Not used."""
     return f"{limit.asset}!"
+
+
+@asset
+def was_on_spark(limit: AssetIn["orders"]) -> int:
+    """Was a pyspark job once: ctx.spark, limit.read()."""
+    return 7  # no pyspark any more
+
+
+@asset
+def is_on_spark(ctx: AssetContext) -> Any:
+    return ctx.spark.range(1)
+
+
+@asset
+def reads_a_frame(limit: AssetIn["orders"]) -> Any:
+    return limit.read()
+
+
+def test_code_that_uses_spark_is_marked_and_words_about_spark_are_not() -> None:
+    marks = [wired(each).engine for each in (was_on_spark, is_on_spark, reads_a_frame)]
+    assert marks == ["", "spark", "spark"]
 
 
 def test_a_bare_decorator_takes_name_docstring_and_namespace_from_the_module() -> None:
@@ -149,8 +174,41 @@ def test_every_setting_reaches_the_manifest() -> None:
     [
         ({"owner": ["ann"]}, "unknown argument 'owner'", "did you mean 'owners'?"),
         ({"owners": "ann"}, "owners is 'ann', not a list or tuple", ""),
-        ({"partitions": "daily"}, "partitions is 'daily', not a Partitions", ""),
-        ({"retry": 3}, "retry is 3, not a Retry", ""),
+        (
+            {"partitions": "daily"},
+            "partitions is 'daily', not a Partitions",
+            'write daily("date", start="2025-01-01"), or another kind of partitions',
+        ),
+        (
+            {"retry": "3"},
+            "retry is '3', not an int",
+            'the number of attempts, or Retry(max_attempts=3, delay="1m")',
+        ),
+        ({"retry": 0}, "retry is 0, not a number of attempts", "1 is never retried, 3 twice"),
+        (
+            {"gating": "quarantin"},
+            'gating is \'quarantin\'; it is one of "strict", "lenient", "quarantine"',
+            "did you mean 'quarantine'?",
+        ),
+        (
+            {"gating": wire.Gating(preset="harsh")},  # type: ignore[arg-type]
+            'Gating: preset is \'harsh\'; it is one of "strict", "lenient", "quarantine"',
+            "",
+        ),
+        (
+            {"gating": wire.Gating(error="blok")},  # type: ignore[arg-type]
+            "Gating: error is 'blok'; it is one of",
+            "did you mean 'block'?",
+        ),
+        ({"extra": "alow"}, "extra is 'alow'; it is one of", "did you mean 'allow'?"),
+        ({"freshness": "1h"}, "freshness is '1h'", 'write Freshness(max_age="1h")'),
+        ({"tags": {"tier": 1}}, "tags['tier'] is 1, not a str", "write '1'"),
+        ({"config": {"x": {1, 2}}}, "config['x'] is {1, 2}, of type set", ACCEPTED),
+        ({"config": {"x": [1, object]}}, "config['x'][1] is <class 'object'>", ACCEPTED),
+        ({"config": {"x": float("inf")}}, "which is not a finite number", "use None or text"),
+        ({"config": {"x": 2**63}}, "config['x'] is beyond 64 bits", "write it as text"),
+        ({"config": {"x": {1: 2}}}, "config['x'] has the key 1", "keys are text"),
+        ({"ins": {"a": 3}}, "ins['a'] is 3, not a str or AssetIn or Declaration", "write '3'"),
         ({"name": 3}, "name is 3, not a str", ""),
         ({"checks": [3]}, "an item of checks is 3, not a Check or CheckDefinition", ""),
         ({"columns": ["id"]}, "an item of columns is 'id', not a ColumnDef", ""),
@@ -202,6 +260,39 @@ def test_inputs_come_from_annotations_and_defaults_in_the_parameters_order() -> 
     )
 
 
+def test_inputs_may_be_named_on_the_decorator_or_by_their_parameters() -> None:
+    @asset
+    def people() -> None: ...
+
+    @asset(ins={"a": In("raw.orders", window(-6, 0)), "b": "crm.people", "c": people})
+    def report(a: AssetIn, b: AssetIn, c, orders: AssetIn, ctx: AssetContext) -> None:  # type: ignore[no-untyped-def]
+        ...
+
+    assert messages(report) == []
+    assert report.signature.context == "ctx"
+    assert wired(report).inputs == (
+        wire.Input(asset="raw.orders", parameter="a", mapping=wire.Window(-6, 0)),
+        wire.Input(asset="crm.people", parameter="b"),
+        wire.Input(asset="shop.people", parameter="c"),
+        wire.Input(asset="shop.orders", parameter="orders"),
+    )
+
+
+def test_an_input_that_is_named_nowhere_or_twice_is_a_flaw() -> None:
+    @asset(ins={"ordres": "raw.orders", "people": "crm.people", "ctx": "a.b"})
+    def report(orders: AssetIn, people: AssetIn["crm.people"], ctx: AssetContext) -> None: ...
+
+    _, flaws = declared(report)
+    assert [(flaw.message, flaw.hint) for flaw in flaws] == [
+        ("ins names 'ordres', which is not a parameter", "did you mean 'orders'?"),
+        ("parameter 'people' names an asset, and so does ins", "keep one of them"),
+        (
+            "parameter 'ctx' is of type AssetContext, and ins names it",
+            "remove it from ins",
+        ),
+    ]
+
+
 def test_annotations_may_be_objects_as_well_as_text() -> None:
     def report(a: Any, ctx: Any) -> None: ...
 
@@ -216,7 +307,7 @@ def test_a_parameter_that_nobody_can_pass_is_named() -> None:
         /,
         bare,
         number: int,
-        which: AssetIn,
+        wrong: AssetIn["a.b", "latest"],
         gone: Missing,  # type: ignore[name-defined]
         *rest: int,
         **more: int,
@@ -226,7 +317,7 @@ def test_a_parameter_that_nobody_can_pass_is_named() -> None:
         "parameter 'plain' is positional-only",
         "parameter 'bare' has no annotation",
         "parameter 'number' is of type int, which is neither an input nor the context",
-        "parameter 'which' does not say which asset it reads",
+        "parameter 'wrong': AssetIn('a.b'): 'latest' is not a mapping",
         "parameter 'gone': its annotation Missing cannot be evaluated: "
         "name 'Missing' is not defined",
         "parameter *rest: an asset's inputs have names",
@@ -244,11 +335,7 @@ def test_two_contexts_are_one_too_many() -> None:
 def test_functions_of_other_kinds_are_refused() -> None:
     async def slow() -> None: ...
 
-    def lazy() -> Any:
-        yield 1
-
     assert messages(asset(slow)) == ["slow is async"]
-    assert messages(asset(lazy)) == ["lazy is a generator"]
     assert "a lambda cannot be an asset" in messages(asset(name="a")(lambda: None))
 
 
@@ -273,7 +360,7 @@ def test_a_mapping_that_is_none_is_refused_at_once() -> None:
 
 
 def test_all_flaws_of_one_asset_are_found_together() -> None:
-    @asset(timeout="soon", secrets={"a": "nowhere", "b": "env:B"}, config={"rate": 0.5})  # type: ignore[dict-item]
+    @asset(timeout="soon", secrets={"a": "nowhere", "b": "env:B"})
     def bad(plain: int) -> None: ...
 
     made, flaws = declared(bad)
@@ -281,19 +368,64 @@ def test_all_flaws_of_one_asset_are_found_together() -> None:
         "parameter 'plain' is of type int, which is neither an input nor the context",
         "'soon' is not a valid timeout",
         "'nowhere' is not a secret's reference",
-        "$.config.rate: 0.5 is a float, and floats have no canonical form",
     ]
     assert made.secrets == {"b": wire.SecretRef(provider="env", path="B")}
 
 
-def test_a_value_of_the_wrong_type_is_a_flaw() -> None:
-    @asset(tags={"tier": 1})  # type: ignore[dict-item]
-    def bad() -> None: ...
+def test_short_forms_are_what_they_stand_for() -> None:
+    @asset(retry=5, gating="quarantine", timeout="30 min")
+    def short() -> None: ...
 
-    assert messages(bad) == ["wrong type: Expected `str`, got `int` - at `$.tags[...]`"]
+    assert wired(short).retry == wire.RetrySpec(max_attempts=5)
+    assert wired(short).gating == wire.Gating(preset="quarantine")
+    assert wired(short).timeout_s == 1800
 
 
-@pytest.mark.parametrize("timeout", [0, -1, "0s", "", "1.5h", timedelta(milliseconds=1), 1.5, True])
+def test_configured_values_have_one_exact_form() -> None:
+    @asset(
+        config={
+            "text": "a",
+            "count": 3,
+            "flag": True,
+            "none": None,
+            "rate": 0.1,
+            "price": Decimal("1.50"),
+            "day": date(2025, 1, 31),
+            "at": datetime(2025, 1, 31, 7, tzinfo=timezone(timedelta(hours=1))),
+            "nested": {"codes": ("a", 2.5)},
+        }
+    )
+    def configured() -> None: ...
+
+    made = wired(configured)
+    assert made.config == {
+        "text": "a",
+        "count": 3,
+        "flag": True,
+        "none": None,
+        "rate": {"$float": "0.1"},
+        "price": {"$decimal": "1.50"},
+        "day": {"$date": "2025-01-31"},
+        "at": {"$datetime": "2025-01-31T06:00:00+00:00"},
+        "nested": {"codes": ["a", {"$float": "2.5"}]},
+    }
+    (again,) = decode_manifest(encode_manifest(wire.Manifest(assets=(made,)))).assets
+    assert again == made
+
+
+def read_elsewhere(ctx: AssetContext) -> Any:
+    return ctx.config["elsewhere"]
+
+
+def test_names_that_code_reads_from_the_context_are_part_of_the_manifest() -> None:
+    @asset(config={"declared": 1})
+    def reads(ctx: AssetContext) -> Any:
+        return ctx.config["declared"], ctx.config.get("optional"), read_elsewhere(ctx)
+
+    assert wired(reads).config_read == ("elsewhere", "optional")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "0s", "", "1.5s", timedelta(milliseconds=1), 1.5, True])
 def test_a_timeout_is_a_positive_number_of_seconds(timeout: Any) -> None:
     @asset(timeout=timeout)
     def bad() -> None: ...
@@ -388,6 +520,20 @@ def test_refs_of_a_query_are_its_inputs_each_once() -> None:
         wire.Input(asset="shop.orders", parameter="orders", mapping=wire.Window(-6, 0)),
         wire.Input(asset="crm.people", parameter="crm.people"),
     )
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [], [[1]]])
+def test_a_configured_value_that_sql_cannot_write_is_a_flaw(value: Any) -> None:
+    query = sql_asset("q", 'SELECT {{ config("x") }}', config={"x": value})
+    assert messages(query) == ["the query uses the config value 'x', which SQL cannot write"]
+    assert messages(sql_asset("q", 'SELECT {{ config("x") }}', config={"x": [0.5]})) == []
+
+
+def test_a_retention_is_of_whole_numbers() -> None:
+    @asset(retention=wire.Retention(versions="3"))  # type: ignore[arg-type]
+    def bad() -> None: ...
+
+    assert messages(bad) == ["Retention: versions='3' is not a whole number"]
 
 
 def test_a_template_that_is_not_a_ref_is_a_flaw() -> None:

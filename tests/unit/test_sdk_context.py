@@ -4,6 +4,7 @@ import logging
 from datetime import date
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from servo import AssetContext, AssetIn, AssetOut, Cancelled, Invalid, identity, latest
@@ -58,7 +59,32 @@ def test_columns_are_asked_for_by_name() -> None:
 def test_a_declared_input_has_no_data_and_says_so() -> None:
     with pytest.raises(Invalid, match="declared only") as error:
         AssetIn("shop.orders", mapping=latest).read()
-    assert "reader=" in error.value.hint
+    assert "data=" in error.value.hint
+
+
+def test_a_test_gives_an_input_its_data() -> None:
+    table = pa.table({"id": [1], "at": ["now"]})
+    assert AssetIn("shop.orders", data=table).arrow() is table
+    assert AssetIn("shop.orders", data=table).arrow(["at"]).column_names == ["at"]
+    frame = table.to_pandas()
+    assert list(AssetIn("shop.orders", data=frame).pandas(["at"])) == ["at"]
+
+
+def test_a_test_gives_a_context_only_what_the_function_uses() -> None:
+    ctx = AssetContext(partition={"date": date(2025, 1, 31)}, config={"rate": 0.5})
+    assert (ctx.partition_value("date"), ctx.config["rate"]) == (date(2025, 1, 31), 0.5)
+    ctx.report_progress(50)
+    ctx.check_cancelled()
+    assert AssetContext().partition == PartitionKey()
+
+
+def test_a_configuration_value_that_the_asset_lacks_is_named() -> None:
+    config = context(config={"rate": 1}).config
+    assert (config.get("rat"), dict(config)) == (None, {"rate": 1})
+    with pytest.raises(Invalid, match=r"no configuration value 'rat' \(did you mean 'rate'"):
+        config["rat"]
+    with pytest.raises(KeyError, match=r"declare it: config=\{'zzz'"):
+        config["zzz"]
 
 
 def test_partition_values_are_found_by_name() -> None:

@@ -77,13 +77,20 @@ def test_tests_hidden_folders_and_environments_are_left_out(tmp_path: Path) -> N
 
 
 def test_only_named_modules_are_imported_and_what_they_import(tmp_path: Path) -> None:
-    write(tmp_path, one=ONE, uses="import one", broken="raise RuntimeError")
-    assert [a.key for a in discover(tmp_path, ["one"]).assets] == ["a.one"]
-    assert discover(tmp_path, ["uses"]).assets == ()
-    missing = discover(tmp_path, ["gone"]).problems
-    assert [(problem.file, problem.message) for problem in missing] == [
-        ("gone.py", "importing gone fails: ModuleNotFoundError: No module named 'gone'")
-    ]
+    write(tmp_path, one=ONE, uses="import one", broken="import servo\nraise RuntimeError")
+    for name in ("one", "uses"):
+        project = discover(tmp_path, [name])
+        assert ([a.key for a in project.assets], project.problems) == (["a.one"], ())
+    assert discover(tmp_path, ["ones"]).problems == (
+        Problem("arco.toml", 1, "modules: there is no module 'ones'", "did you mean 'one'?"),
+    )
+
+
+def test_a_named_package_stands_for_its_modules_that_import_servo(tmp_path: Path) -> None:
+    write(tmp_path, other=ONE, **{"pkg.one": ONE, "pkg.deep.two": ONE.replace("one", "two")})
+    write(tmp_path, **{"pkg.script": "raise SystemExit(3)"})
+    project = discover(tmp_path, ["pkg"])
+    assert ([a.key for a in project.assets], project.problems) == (["a.one", "a.two"], ())
 
 
 def test_a_definition_that_is_imported_elsewhere_counts_once(tmp_path: Path) -> None:
@@ -108,7 +115,8 @@ def test_what_a_factory_makes_is_found_by_its_variable(tmp_path: Path) -> None:
             def made() -> None: ...
             return made
     """
-    write(tmp_path, factory=factory, use="from factory import make\nx = make('x')\ny = make('y')")
+    use = "import servo\nfrom factory import make\nx = make('x')\ny = make('y')"
+    write(tmp_path, factory=factory, use=use)
     project = discover(tmp_path)
     places = {a.key: (project.code(a).module, project.code(a).name) for a in project.assets}
     assert places == {"a.x": ("use", "x"), "a.y": ("use", "y")}
@@ -136,6 +144,115 @@ def test_schedules_sensors_and_queries_are_found(tmp_path: Path) -> None:
     ]
 
 
+# -- which modules are imported -------------------------------------------------------------
+
+WRITES = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
+
+
+def test_scripts_that_do_not_import_servo_are_never_run(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        one=ONE,
+        generate=WRITES,
+        pkg__dot__generate=WRITES,
+        mentions=f'"""Does not import servo."""\nservo = 1\n{WRITES}',
+        guarded=f"if __name__ == '__main__':\n    from servo import asset\n{WRITES}",
+        typed=f"TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import servo\n{WRITES}",
+    )
+    project = discover(tmp_path)
+    assert list(tmp_path.rglob("*.ran")) == []
+    assert ([a.key for a in project.assets], project.problems, project.notes) == (["a.one"], (), ())
+
+
+def test_what_a_module_does_as_a_script_is_not_done(tmp_path: Path) -> None:
+    script = dedent(ONE) + "\nif __name__ == '__main__':\n    " + WRITES.replace("\n", "\n    ")
+    write(tmp_path, one=script)
+    assert keys(tmp_path) == ["a.one"]
+    assert list(tmp_path.rglob("*.ran")) == []
+
+
+def test_modules_that_may_define_assets_and_are_not_imported_are_named(tmp_path: Path) -> None:
+    factory = """
+        from servo import asset
+        def make(name):
+            @asset(namespace="a", name=name)
+            def made() -> None: ...
+    """
+    write(tmp_path, **{"pkg.factory": factory, "pkg.use": "from .factory import make\nmake('x')"})
+    write(tmp_path, late="def f():\n    from servo import asset\nf()")
+    project = discover(tmp_path)
+    assert project.assets == ()
+    hint = "if it defines assets, import servo in it, or name it in [project] modules"
+    assert project.notes == (
+        Problem(
+            "late.py", 1, "late was not imported: it imports servo only inside functions", hint
+        ),
+        Problem("pkg/use.py", 1, "pkg.use was not imported: it only imports pkg.factory", hint),
+    )
+    assert [a.key for a in discover(tmp_path, ["pkg.use"]).assets] == ["a.x"]
+
+
+def test_ignored_files_are_not_imported(tmp_path: Path) -> None:
+    write(tmp_path, one=ONE, **{"old.two": ONE, "pkg.draft_x": ONE})
+    write(tmp_path, **{"pkg.two": ONE.replace("one", "two")})
+    (tmp_path / ".servoignore").write_text("# comment\nold/\ndraft_*.py\n")
+    assert keys(tmp_path) == ["a.one", "a.two"]
+
+
+# -- definitions without a variable ------------------------------------------------------------
+
+HELD = """
+    from servo import asset, schedule, sql_asset
+    NAMESPACE = "a"
+
+    def make(name):
+        @asset(name=name)
+        def made() -> int:
+            return name
+        return made
+
+    LISTED = [make("listed"), (make("tuple"), {"x": make("dict")})]
+
+    class Held:
+        @asset
+        def inside() -> int:
+            return 1
+
+    for number in range(3):
+        @asset(name=f"loop{number}")
+        def one() -> int:
+            return 2
+
+    sql_asset("query", "SELECT 1 AS x")
+    schedule("nightly", cron="0 2 * * *", selection=["a.query"])
+"""
+
+
+def test_definitions_in_lists_loops_classes_and_without_a_name_are_found(tmp_path: Path) -> None:
+    manifest = build_manifest(discover(write(tmp_path, flow=HELD)))
+    assert {a.key: a.code.name for a in manifest.assets} == {
+        "a.dict": "@a.dict",
+        "a.inside": "@a.inside",
+        "a.listed": "@a.listed",
+        "a.loop0": "@a.loop0",
+        "a.loop1": "@a.loop1",
+        "a.loop2": "one",
+        "a.query": "@a.query",
+        "a.tuple": "@a.tuple",
+    }
+    assert [each.name for each in manifest.schedules] == ["nightly"]
+    assert {a.code.module for a in manifest.assets} == {"flow"}
+
+
+def test_an_asset_that_is_defined_twice_is_a_problem_that_names_both_places(
+    tmp_path: Path,
+) -> None:
+    twice = dedent(ONE) + "\n@asset\ndef one() -> int:\n    return 2\n"
+    assert validate(discover(write(tmp_path, mod=twice))) == [
+        Problem("mod.py", 9, "a.one is declared twice", "also in mod.py:5", "a.one")
+    ]
+
+
 # -- what cannot be imported --------------------------------------------------------------
 
 
@@ -143,18 +260,22 @@ def test_import_errors_become_problems_with_file_and_line(tmp_path: Path) -> Non
     write(
         tmp_path,
         one=ONE,
-        syntax="x = 1\ndef (:\n",
-        missing="\nimport nowhere_to_be_found\n",
+        syntax="import servo\ndef (:\n",
+        missing="import servo\nimport nowhere_to_be_found\n",
         deep="def f():\n    raise ValueError('no')\n\nf()\n",
-        indirect="import deep\n",
-        exits="raise SystemExit(3)",
+        indirect="import servo, deep\n",
+        exits="import servo; raise SystemExit(3)",
         bad="from servo import Retry\n\nx = Retry(max_attempts=0)\n",
     )
     project = discover(tmp_path)
     assert [asset.key for asset in project.assets] == ["a.one"]
     assert validate(project) == [
-        Problem("bad.py", 3, "Retry: max_attempts=0 is not a number from 1"),
-        Problem("deep.py", 2, "importing deep fails: ValueError: no"),
+        Problem(
+            "bad.py",
+            3,
+            "Retry: max_attempts=0 is not a number from 1",
+            "the first attempt counts: 1 is never retried",
+        ),
         Problem("deep.py", 2, "importing indirect fails: ValueError: no"),
         Problem("exits.py", 1, "importing exits exits the program"),
         Problem(
@@ -168,7 +289,7 @@ def test_import_errors_become_problems_with_file_and_line(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["json", "msgspec", "servo"])
 def test_a_module_that_another_hides_is_a_problem(tmp_path: Path, name: str) -> None:
-    project = discover(write(tmp_path, **{name: "raise RuntimeError"}))
+    project = discover(write(tmp_path, **{name: "import servo\nraise RuntimeError"}))
     assert project.problems == (
         Problem(
             f"{name}.py", 1, f"the module {name!r} is hidden by another of that name", "rename it"
@@ -182,7 +303,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_project_with_problems_has_no_manifest_and_says_all_of_them(tmp_path: Path) -> None:
-    project = discover(write(tmp_path, a="import nowhere1", b="import nowhere2"))
+    project = discover(write(tmp_path, a="import servo, nowhere1", b="import servo, nowhere2"))
     with pytest.raises(Invalid, match=r"2 problems:\na\.py:1: .*nowhere1.*\nb\.py:1: .*nowhere2"):
         build_manifest(project)
 

@@ -19,6 +19,7 @@ from servo import (
     SensorResult,
     accepted_values,
     check,
+    column,
     daily,
     dynamic,
     expression,
@@ -34,6 +35,7 @@ from servo import (
     schedule,
     schema_is,
     sensor,
+    sql_asset,
     static,
     tenant,
     unique,
@@ -94,20 +96,35 @@ def test_a_set_of_dynamic_keys_may_be_shared() -> None:
 
 @pytest.mark.parametrize(
     ("value", "count"),
-    [(90, 90), ("90s", 90), ("1h30m", 5400), ("2d", 172_800), (timedelta(minutes=1), 60)],
+    [
+        (90, 90),
+        (90.0, 90),
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+        ("30 min", 1800),
+        ("1.5 hours", 5400),
+        ("2 Days 1 second", 172_801),
+        ("2d", 172_800),
+        (timedelta(minutes=1), 60),
+    ],
 )
 def test_durations_are_whole_seconds(value: Any, count: int) -> None:
     assert seconds(value, "timeout") == count
 
 
-@pytest.mark.parametrize("value", ["", "m", "5", "30m1h", "-1s", "1h 30m", None, 1.5, True, 0])
+@pytest.mark.parametrize(
+    "value",
+    ["", " ", "m", "5", "30m1h", "-1s", "1.5s", "3 moons", None, 1.5, float("nan"), True, 0],
+)
 def test_other_durations_are_refused(value: Any) -> None:
     with pytest.raises(Invalid, match="timeout"):
         seconds(value, "timeout")
 
 
 @pytest.mark.parametrize(
-    "text", ["* * * * *", "30 2 * * *", "*/15 0-6,22 1 1-6/2 0,7", "5/10 * * * *"]
+    "text",
+    ["* * * * *", "30 2 * * *", "*/15 0-6,22 1 1-6/2 *", "5-59/10 * * * 0,7", "0 0 29 2 *"],
 )
 def test_a_cron_of_five_fields_in_range_is_good(text: str) -> None:
     assert check_cron(text) == text
@@ -127,6 +144,11 @@ def test_a_cron_of_five_fields_in_range_is_good(text: str) -> None:
         ("0 9-5 * * *", "ends before it starts"),
         ("*/0 * * * *", "a step of 0"),
         ("1, * * * *", "'' is not a minute"),
+        ("5/10 * * * *", "programs read the minute '5/10' differently"),
+        ("0 3-3/2 * * *", "programs read the hour '3-3/2' differently"),
+        ("0 0 1 * 1", "a day of the month and a day of the week"),
+        ("0 0 30 2 *", "never fires"),
+        ("0 0 31 4,6,9,11 *", "never fires"),
     ],
 )
 def test_a_bad_cron_says_which_field(text: str, message: str) -> None:
@@ -209,7 +231,18 @@ def test_checks_are_data() -> None:
     [
         (lambda: row_count(), "needs a minimum, a maximum"),
         (lambda: not_null(), "names no column"),
-        (lambda: in_range("n", min=0.5), "is a float"),  # type: ignore[arg-type]
+        (lambda: in_range("n", min=float("nan")), "nan is not a finite number"),
+        (lambda: in_range("n", max=Decimal("Infinity")), "Infinity is not a finite number"),
+        (lambda: in_range("n", min=object()), "is of type object"),  # type: ignore[arg-type]
+        (lambda: accepted_values("n", [1, None]), "None is of type NoneType"),  # type: ignore[list-item]
+        (lambda: row_count(min=1.5), "min=1.5 is not a whole number"),  # type: ignore[arg-type]
+        (lambda: row_count(min="some"), "min=some is not a whole number"),  # type: ignore[arg-type]
+        (lambda: not_null("a", severity="eror"), 'one of "info", "warning", "error"'),  # type: ignore[arg-type]
+        (lambda: not_null("a", phase="during"), 'one of "before", "after"'),  # type: ignore[arg-type]
+        (lambda: matches("a", 3), "pattern is 3, not a str"),  # type: ignore[arg-type]
+        (lambda: column("a", nullable="no"), "nullable is 'no', not a bool"),  # type: ignore[arg-type]
+        (lambda: Retry(retry_on=(3,)), "3 is neither a category nor an exception"),  # type: ignore[arg-type]
+        (lambda: sql_asset("q", "SELECT 1", inputs={"a": "latest"}), "inputs: a is 'latest'"),  # type: ignore[dict-item]
         (lambda: accepted_values("s", "abc"), "values is 'abc', not a list"),
         (lambda: accepted_values("s", []), "has no values"),
         (lambda: not_null(["a"]), r"an item of columns is \['a'\], not a str"),  # type: ignore[arg-type]

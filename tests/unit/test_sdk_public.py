@@ -6,7 +6,7 @@ import sys
 import servo
 
 PUBLIC = """
-AssetContext AssetDefinition AssetIn AssetOut Cancelled Error Freshness Gating Invalid Resources
+AssetContext AssetDefinition AssetIn AssetOut Cancelled Error Freshness Gating In Invalid Resources
 Retention Retry RunRequest SensorContext SensorResult SqlAssetDefinition accepted_values
 all_upstream asset by_dimension check column daily dynamic expression freshness hourly identity
 in_range latest matches monthly not_null references row_count row_count_change schedule schema_is

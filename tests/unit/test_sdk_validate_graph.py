@@ -117,8 +117,7 @@ def test_an_asset_cannot_depend_on_itself() -> None:
 
 PAST = window(-7, -1)
 REFUSED = (
-    "a.x depends on itself (an asset can only read its own past, by time: "
-    'AssetIn["x", window(-7, -1)])'
+    'a.x depends on itself (an asset can only read its own past, by time: In("x", window(-7, -1)))'
 )
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from arco.spark.damage import of_version
 from arco.spark.error_info import Parts, driver_lost, judge, translate
+from servo.contract.task import InputRef, MaterializationRef
 
 ABORTED = "Job aborted due to stage failure: Task 1 in stage 2.0 failed 4 times, "
 LOST = "most recent failure: Lost task 1.3 in stage 2.0 (TID 9) (10.0.0.1 executor 1): "
@@ -126,3 +128,18 @@ def test_an_error_that_cannot_be_asked_does_no_harm() -> None:
             raise ConnectionRefusedError
 
     assert translate(PySparkException()) is None
+
+
+def test_a_file_that_cannot_be_read_is_told_as_the_version_it_belongs_to() -> None:
+    version = MaterializationRef(
+        partition="p=i:2", materialization_id="01J5", path="data/sales/up/p=2/01J5"
+    )
+    inputs = [InputRef(asset="sales.up", materializations=(version,))]
+    condition = "FAILED_READ_FILE.NO_HINT"
+    words = f"[{condition}] Error while reading file file:/s/data/sales/up/p=2/01J5/part-0.parquet"
+    failure = of_version(judge(Parts("X", words, condition=condition)), inputs)
+    assert (failure.category, failure.code) == ("input", "input.corrupt")
+    assert failure.message.startswith("version 01J5 of sales.up[p=2] is damaged: Error while")
+    assert failure.hint == "run it again with `servo run sales.up -p p=2 --force`"
+    elsewhere = judge(Parts("X", words.replace("01J5", "other"), condition=condition))
+    assert of_version(elsewhere, inputs) == elsewhere

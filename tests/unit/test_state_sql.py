@@ -28,7 +28,11 @@ from arco.state.sqlprocess import SqlProcess, SqlQuery
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    workspace = Workspace.open(str(tmp_path / "store"), "acme", "test")
+    return make(tmp_path)
+
+
+def make(folder: Path) -> Workspace:
+    workspace = Workspace.open(str(folder / "store"), "acme", "test")
     workspace.commands.catalog.create_namespace("sales", owners=["ana"])
     for name in ("orders", "items"):
         columns = [Column(name="id", type="bigint"), Column(name="at", type="date")]
@@ -44,15 +48,26 @@ def engine(workspace: Workspace) -> Iterator[SqlEngine]:
         yield engine
 
 
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """One that no test changes."""
+    return make(tmp_path_factory.mktemp("settled"))
+
+
+@pytest.fixture(scope="module")
+def asked(settled: Workspace) -> Iterator[SqlEngine]:
+    """An engine, and so a process, for many queries: to start one takes longer than to ask."""
+    with settled.read.sql() as engine:
+        yield engine
+
+
 def ask(workspace: Workspace, engine: SqlEngine, sql: str, at: int | None = None) -> list[object]:
     snapshot = workspace.read.snapshot(None if at is None else Generation(at))
     return [tuple(row.values()) for row in engine.query(snapshot, sql).table.to_pylist()]
 
 
-def test_a_table_is_there_by_its_name_with_its_rows(
-    workspace: Workspace, engine: SqlEngine
-) -> None:
-    found = ask(workspace, engine, "SELECT namespace, name FROM catalog.assets ORDER BY name")
+def test_a_table_is_there_by_its_name_with_its_rows(settled: Workspace, asked: SqlEngine) -> None:
+    found = ask(settled, asked, "SELECT namespace, name FROM catalog.assets ORDER BY name")
     assert found == [("sales", "items"), ("sales", "orders")]
 
 
@@ -73,9 +88,9 @@ def test_a_table_is_there_by_its_name_with_its_rows(
     ],
 )
 def test_every_way_to_name_a_table_finds_its_rows(
-    workspace: Workspace, engine: SqlEngine, sql: str, expected: list[object]
+    settled: Workspace, asked: SqlEngine, sql: str, expected: list[object]
 ) -> None:
-    assert ask(workspace, engine, sql) == expected
+    assert ask(settled, asked, sql) == expected
 
 
 def test_a_query_sees_the_generation_it_was_given(workspace: Workspace, engine: SqlEngine) -> None:
@@ -121,34 +136,32 @@ def test_rows_are_the_same_before_and_after_a_merge(
     ],
 )
 def test_anything_but_one_select_over_the_snapshot_is_refused(
-    workspace: Workspace, engine: SqlEngine, sql: str
+    settled: Workspace, asked: SqlEngine, sql: str
 ) -> None:
     with pytest.raises(Invalid):
-        ask(workspace, engine, sql)
+        ask(settled, asked, sql)
 
 
 def test_an_unknown_table_is_answered_with_those_there_are(
-    workspace: Workspace, engine: SqlEngine
+    settled: Workspace, asked: SqlEngine
 ) -> None:
     with pytest.raises(Invalid) as raised:
-        ask(workspace, engine, "SELECT * FROM catalog.asset")
+        ask(settled, asked, "SELECT * FROM catalog.asset")
     assert "catalog.assets" in raised.value.hint
 
 
-def test_rows_past_the_limit_are_cut_and_said_to_be(
-    workspace: Workspace, engine: SqlEngine
-) -> None:
-    snapshot = workspace.read.snapshot()
-    cut = engine.query(snapshot, "SELECT * FROM range(5000)", SqlLimits(rows=7))
-    whole = engine.query(snapshot, "SELECT * FROM range(7)", SqlLimits(rows=7))
+def test_rows_past_the_limit_are_cut_and_said_to_be(settled: Workspace, asked: SqlEngine) -> None:
+    snapshot = settled.read.snapshot()
+    cut = asked.query(snapshot, "SELECT * FROM range(5000)", SqlLimits(rows=7))
+    whole = asked.query(snapshot, "SELECT * FROM range(7)", SqlLimits(rows=7))
     assert (cut.table.num_rows, cut.truncated) == (7, True)
     assert (whole.table.num_rows, whole.truncated) == (7, False)
 
 
-def test_a_query_that_takes_too_long_is_ended(workspace: Workspace, engine: SqlEngine) -> None:
+def test_a_query_that_takes_too_long_is_ended(settled: Workspace, asked: SqlEngine) -> None:
     sql = "SELECT count(*) FROM range(1000000000) a, range(1000) b WHERE a.range % 7 = b.range"
     with pytest.raises(Unavailable, match="longer than"):
-        engine.query(workspace.read.snapshot(), sql, SqlLimits(timeout_s=0.2))
+        asked.query(settled.read.snapshot(), sql, SqlLimits(timeout_s=0.2))
 
 
 def test_a_damaged_file_is_an_error_that_names_it(
@@ -199,12 +212,10 @@ MANY = ",".join(map(str, range(500_000)))
     ],
     ids=["one call", "a join", "a recursion", "the parser", "the planner"],
 )
-def test_no_query_takes_longer_than_it_may(
-    workspace: Workspace, engine: SqlEngine, sql: str
-) -> None:
+def test_no_query_takes_longer_than_it_may(settled: Workspace, asked: SqlEngine, sql: str) -> None:
     with pytest.raises(Unavailable, match=r"longer than 0.05 s"):
-        engine.query(workspace.read.snapshot(), sql, SqlLimits(timeout_s=0.05, memory_mib=4096))
-    assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
+        asked.query(settled.read.snapshot(), sql, SqlLimits(timeout_s=0.05, memory_mib=4096))
+    assert ask(settled, asked, "SELECT count(*) FROM catalog.assets") == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -219,12 +230,12 @@ def test_no_query_takes_longer_than_it_may(
     ],
 )
 def test_no_query_has_more_memory_than_it_may(
-    workspace: Workspace, engine: SqlEngine, sql: str
+    settled: Workspace, asked: SqlEngine, sql: str
 ) -> None:
     limits = SqlLimits(memory_mib=256, rows=100, timeout_s=300)
     with pytest.raises(Invalid, match="more than 256 MiB of memory"):
-        engine.query(workspace.read.snapshot(), sql, limits)
-    assert ask(workspace, engine, "SELECT count(*) FROM catalog.assets") == [(2,)]
+        asked.query(settled.read.snapshot(), sql, limits)
+    assert ask(settled, asked, "SELECT count(*) FROM catalog.assets") == [(2,)]
 
 
 PEAK = """
@@ -262,12 +273,12 @@ def test_memory_stays_near_the_limit_in_the_child_and_small_in_the_parent(
     assert parent_mib < 512
 
 
-def test_result_that_is_too_large_is_refused(workspace: Workspace, engine: SqlEngine) -> None:
+def test_result_that_is_too_large_is_refused(settled: Workspace, asked: SqlEngine) -> None:
     limits = SqlLimits(result_mib=1)
     sql = "SELECT repeat('x', 1000) FROM range(5000)"
     with pytest.raises(Invalid, match="larger than 1 MiB"):
-        engine.query(workspace.read.snapshot(), sql, limits)
-    few = engine.query(workspace.read.snapshot(), sql, SqlLimits(result_mib=1, rows=500))
+        asked.query(settled.read.snapshot(), sql, limits)
+    few = asked.query(settled.read.snapshot(), sql, SqlLimits(result_mib=1, rows=500))
     assert (few.table.num_rows, few.truncated) == (500, True)
 
 
@@ -285,10 +296,10 @@ def test_result_that_is_too_large_is_refused(workspace: Workspace, engine: SqlEn
     ids=["surrogate", "depth", "error", "late error", "Python variable", "secrets", "nul"],
 )
 def test_every_error_of_a_query_is_one_of_ours(
-    workspace: Workspace, engine: SqlEngine, sql: str
+    settled: Workspace, asked: SqlEngine, sql: str
 ) -> None:
     with pytest.raises(Invalid):
-        ask(workspace, engine, sql)
+        ask(settled, asked, sql)
 
 
 def test_process_that_is_killed_is_an_error_and_the_next_query_has_another(
@@ -418,14 +429,14 @@ def test_process_that_keeps_much_memory_is_not_used_again(workspace: Workspace) 
         assert process not in engine.idle
 
 
-def test_types_survive_the_way_from_the_process(workspace: Workspace, engine: SqlEngine) -> None:
+def test_types_survive_the_way_from_the_process(settled: Workspace, asked: SqlEngine) -> None:
     sql = (
         "SELECT 1::UTINYINT AS a, 'x'::ENUM('x', 'y') AS b, [1, 2] AS c, MAP {'k': 1.5} AS d, "
         "DATE '2026-01-01' AS e, TIMESTAMP '2026-01-01 10:00:00' AS f, {'u': 1, 'v': NULL} AS g, "
         "'ab'::BLOB AS h, NULL AS i, 170141183460469231731687303715884105727::HUGEINT AS j"
     )
     expected = duckdb.connect().sql(sql).to_arrow_table()
-    assert engine.query(workspace.read.snapshot(), sql).table.equals(expected)
+    assert asked.query(settled.read.snapshot(), sql).table.equals(expected)
 
 
 def test_files_that_no_query_uses_are_kept_up_to_a_bound(

@@ -134,6 +134,28 @@ def test_a_large_bucket_whose_rows_are_not_found_keeps_only_hashes(
     check_against_model(at.a)
 
 
+def test_a_bucket_that_was_reduced_to_hashes_is_read_whole_when_many_of_its_rows_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module, "SWEEP", 8)
+    monkeypatch.setattr(warm_module, "LARGE", 4)
+    at = Pair()
+    catalog = at.a.commands.catalog
+    for n in range(32):
+        catalog.create_asset(f"sales.a{n}") if n else catalog.create_namespace("sales")
+    monkeypatch.setattr(warm_module, "LOOKS", 0)
+    with pytest.raises(Refused):
+        catalog.create_asset("sales.a1")
+
+
+def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
+    at = Pair()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warm_module.Warm, "_is_large", lambda self, table, number: True)
+        assert at.do(at.a, NamespaceCreated(namespace="sales")) == "applied"
+    assert at.do(at.a, NamespaceCreated(namespace="sales")) == "refused"
+
+
 def test_budget_of_nothing_changes_no_answer() -> None:
     clock = SimClock()
     w = make_workspace(clock=clock, warm_budget_bytes=0, cache_budget_bytes=0)

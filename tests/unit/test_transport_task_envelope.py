@@ -109,9 +109,21 @@ def test_a_list_of_inputs_that_is_not_of_the_run_is_denied(field: str, path: str
 
 def test_a_request_with_a_list_is_of_a_contract_that_older_workers_refuse() -> None:
     ref = listed(paths.input_list("r1", "a" * 64))
-    assert (needed_contract([ref]), needed_contract([InputRef(asset="sales.raw")])) == (2, 1)
+    assert needed_contract([ref], {"n": 1}) == 2
+    assert needed_contract([InputRef(asset="sales.raw")], {}) == 1
     with pytest.raises(Invalid, match="contract does not know"):
         opened(sealed(make_request(contract=1, inputs=(ref,))))
+
+
+def test_a_request_with_a_list_or_an_exact_number_is_of_a_contract_that_older_workers_refuse() -> (
+    None
+):
+    config: dict[str, Any] = {"codes": ["a"], "rate": {"$float": "0.5"}}
+    assert needed_contract([], config) == 3
+    request = make_request(contract=3, config=config)
+    assert opened(sealed(request)) == request
+    with pytest.raises(Invalid, match="contract does not know"):
+        opened(sealed(make_request(contract=2, config=config)))
 
 
 def test_the_signature_covers_the_list_of_inputs() -> None:
@@ -159,7 +171,7 @@ def test_garbage_is_invalid(raw: bytes) -> None:
         ({"attempt_id": "att_x"}, Invalid, "att_x"),
         ({"partition": "date=d:2025-1-5"}, Invalid, "date"),
         ({"partition": "b=i:1,a=i:2"}, Invalid, "canonical"),
-        ({"contract": 3}, Invalid, "contract 3"),
+        ({"contract": 4}, Invalid, "contract 4"),
     ],
 )
 def test_a_request_whose_parts_disagree_is_refused_although_signed(

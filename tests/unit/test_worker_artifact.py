@@ -18,8 +18,9 @@ from arco.errors import Corrupt, Invalid, NotFound
 from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
-from arco.worker import artifact
-from arco.worker.artifact import LOCKS, ArtifactCache, digest, extract, pack
+from arco.worker import artifact, packing
+from arco.worker.artifact import LOCKS, ArtifactCache, digest, extract
+from arco.worker.packing import PackedFile, large_files, likely_secrets, pack, packed_files
 from tests.kit.clocks import SimClock
 
 
@@ -69,6 +70,26 @@ def test_what_does_not_belong_in_an_artifact_is_left_out(tmp_path: Path) -> None
     assert pack(tmp_path, [Path(name) for name in kept | left]) == pack(tmp_path)
 
 
+def test_servoignore_has_the_syntax_of_gitignore(tmp_path: Path) -> None:
+    kept = ["a.py", "docs/data/x.csv", "keep.csv", "pkg/top.txt", "seeds/a.csv"]
+    left = ["data/x.csv", "data/keep.csv", "pkg/b.csv", "top.txt", "pkg/notes/deep/n.md"]
+    fill(tmp_path, dict.fromkeys([*kept, *left], "x"))
+    patterns = ["# no data", "/data/", "*.csv", "!keep.csv", "!seeds/*.csv", "/top.txt", "notes"]
+    (tmp_path / ".servoignore").write_text("\n".join([*patterns, "!docs/data/x.csv"]))
+    assert names(pack(tmp_path)) == kept
+    assert pack(tmp_path, [Path(name) for name in [*kept, *left]]) == pack(tmp_path)
+
+
+def test_what_is_packed_is_listed_with_what_is_large_or_looks_secret(tmp_path: Path) -> None:
+    secrets = ["conf/credentials.json", "db.pem", "prod.env", "secrets.toml"]
+    plain = ["data.csv", "keys.py", "pkg/secrets.py"]
+    fill(tmp_path, dict.fromkeys([*secrets, *plain], "x") | {"data.csv": "x" * (2 << 20)})
+    files = packed_files(pack(tmp_path))
+    assert [file.path for file in files] == sorted([*secrets, *plain])
+    assert large_files(files) == [PackedFile("data.csv", 2 << 20)]
+    assert [file.path for file in likely_secrets(files)] == secrets
+
+
 def test_the_bytes_are_pinned(tmp_path: Path) -> None:
     fill(tmp_path, {"b.py": "b = 2\n", "a.py": "a = 1\n"})
     expected = "43d47273cca47487e012e8c76416326cf920452b22a53e8703a5fac015c2bf97"
@@ -77,8 +98,8 @@ def test_the_bytes_are_pinned(tmp_path: Path) -> None:
 
 def test_too_much_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, {"a.py": "x" * 2000})
-    monkeypatch.setattr(artifact, "MAX_BYTES", 1000)
-    with pytest.raises(Invalid, match="keep data out"):
+    monkeypatch.setattr(packing, "MAX_BYTES", 1000)
+    with pytest.raises(Invalid, match=r"keep data out .* \.servoignore"):
         pack(tmp_path)
 
 
@@ -207,7 +228,7 @@ def test_hundred_artifacts_leave_a_bounded_number_of_folders_and_locks(tmp_path:
             assert (cache.folder(name) / "a.py").exists()
     assert len(listed(tmp_path)) <= 6
     assert names[-1] in listed(tmp_path)
-    assert len(cache._ready) <= 5 and len(list((tmp_path / LOCKS).iterdir())) <= 6
+    assert len(cache.ready) <= 5 and len(list((tmp_path / LOCKS).iterdir())) <= 6
     assert (cache.folder(names[0]) / "a.py").read_text() == "0"  # fetched again
 
 
@@ -230,7 +251,7 @@ def test_folders_of_earlier_processes_go_too(tmp_path: Path) -> None:
     for name in names[:10]:
         earlier = ArtifactCache(store, tmp_path, keep=100)
         earlier.folder(name)
-        for _, lock in earlier._ready.values():
+        for _, lock in earlier.ready.values():
             os.close(lock)  # as when its process ends
     assert len(listed(tmp_path)) == 10
     ArtifactCache(store, tmp_path, keep=3).folder(names[10])

@@ -196,7 +196,7 @@ def test_what_is_stored_is_what_was_logged_once() -> None:
     log = Chatty()
     store = log.store
     latency = LatencyStore(store, 0.0)
-    log.capture._store = latency
+    log.capture.store = latency
     log.say(50)
     log.capture.close("ok")
     assert latency.size("put") == len(log.text.encode())
@@ -218,7 +218,7 @@ def test_parts_come_less_often_the_longer_a_task_logs() -> None:
 def test_part_whose_outcome_is_unknown_goes_again_as_it_was() -> None:
     log = Log()
     hooks = HookStore(log.store)
-    log.capture._store = hooks
+    log.capture.store = hooks
     hooks.lose("put", "log.")
     log.capture.line("INFO", "first")
     log.clock.advance(timedelta(minutes=2))
@@ -234,7 +234,7 @@ def test_flusher_that_comes_after_the_end_changes_nothing() -> None:
     log.capture.line("INFO", "kept")
     log.capture.close("ok")
     stored = log.parts
-    log.capture._store_new()  # as a thread does that asked whether it had ended just before
+    log.capture.store_new()  # as a thread does that asked whether it had ended just before
     assert log.parts == stored and "kept" in log.text
 
 
@@ -251,7 +251,7 @@ def test_logs_are_read_by_task_and_attempt_in_the_order_of_their_parts() -> None
     for task, attempt, nonce in (("b", 10, "n"), ("a", 2, "2"), ("a", 2, "1"), ("b", 9, "n")):
         log = captured(store, task, attempt, nonce)
         log.line("INFO", f"{task} {attempt} {nonce}")
-        log._store_new()
+        log.store_new()
         log.close("ok")
     store.put("logs/r/a/1.log", b"whole\n")
     texts = RunLogs(store, "r").new(["b", "a"])
@@ -267,7 +267,7 @@ def test_following_fetches_only_what_is_new() -> None:
     assert logs.new(["a"]) == []
     for number in range(5):
         log.line("INFO", f"line {number}")
-        log._store_new()
+        log.store_new()
         (new,) = logs.new(["a"])
         assert new.text.endswith(f"line {number}\n") and new.text.count("\n") == 1
     assert logs.new(["a"]) == []

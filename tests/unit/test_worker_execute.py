@@ -111,6 +111,67 @@ def test_a_generator_of_batches_is_written_as_it_comes(tmp_path: Path) -> None:
     assert "batch 2" in bench.log()
 
 
+def test_a_function_that_yields_writes_tables_frames_and_rows_as_they_come(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, target_file_bytes=1).deploy("""
+        import pandas as pd
+        @asset
+        def f(ctx: AssetContext):
+            yield {"i": 0, "s": "a"}
+            yield {"i": 1}
+            print("rows")
+            yield pa.record_batch({"i": [2], "s": ["b"]})
+            yield pd.DataFrame({"i": [3], "s": ["c"]})
+            yield {"s": "d", "i": 4}
+    """)
+    made = version(bench.run())
+    assert (made.rows, [column.name for column in made.schema]) == (5, ["i", "s"])
+    assert [column.nulls for column in made.schema] == [0, 1]
+    assert "rows" in bench.log()
+
+
+def test_many_rows_are_never_held_together(bench: Bench) -> None:
+    bench.deploy("""
+        import gc
+        class Row(dict): pass
+        @asset
+        def f():
+            most = 0
+            for number in range(35_000):
+                yield Row(n=number)
+                if number % 5000 == 4999:
+                    most = max(most, sum(type(each) is Row for each in gc.get_objects()))
+            print("rows held:", most)
+    """)
+    assert version(bench.run()).rows == 35_000
+    assert int(bench.log().partition("rows held: ")[2].split()[0]) <= 10_001
+
+
+def test_configured_values_are_python_values_again(bench: Bench) -> None:
+    bench.deploy("""
+        from datetime import date, datetime
+        from decimal import Decimal
+        @asset
+        def f(ctx: AssetContext):
+            assert ctx.config == {
+                "rate": 0.1, "price": Decimal("1.50"), "day": date(2025, 1, 31),
+                "at": datetime(2025, 1, 31, 6), "codes": ["a", 2.5], "deep": {"x": None},
+            }, ctx.config
+            ctx.config["rat"]
+    """)
+    config = {
+        "rate": {"$float": "0.1"},
+        "price": {"$decimal": "1.50"},
+        "day": {"$date": "2025-01-31"},
+        "at": {"$datetime": "2025-01-31T06:00:00"},
+        "codes": ["a", {"$float": "2.5"}],
+        "deep": {"x": None},
+    }
+    result = bench.run(contract=3, config=config)
+    assert result.error is not None
+    assert result.error.message == "sales.f has no configuration value 'rat'"
+    assert result.error.hint == "did you mean 'rate'?"
+
+
 def test_a_task_that_was_committed_is_not_run_again(bench: Bench) -> None:
     bench.deploy("""
         runs = []
@@ -177,7 +238,9 @@ def test_of_two_attempts_at_once_one_wins_and_the_other_adopts(tmp_path: Path) -
         ("import nosuchlib", ("failed", "configuration", "import.missing")),
         ("return 42", ("failed", "user_code", "output.type")),
         ("return 'text'", ("failed", "user_code", "output.type")),
-        ("return [{'x': 1}]", ("failed", "user_code", "output.type")),
+        ("return {'x': 1}", ("failed", "user_code", "output.type")),
+        ("return [{'x': 1}, {'x': 'a'}]", ("failed", "user_code", "output.type")),
+        ("return [{'x': 1}, (2,)]", ("failed", "user_code", "output.type")),
         ("yield 1", ("failed", "user_code", "output.type")),
     ],
 )

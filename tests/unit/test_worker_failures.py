@@ -160,6 +160,15 @@ def test_a_spark_that_does_not_start_is_infrastructure() -> None:
     assert (info.message, info.hint) == ("Spark needs Java", "install it")
 
 
+def test_a_spark_that_is_not_installed_is_not_retried() -> None:
+    info = classify(SparkUnavailable("Spark needs Java", hint="install it", permanent=True))
+    assert (info.category, info.code, info.retriable) == (
+        "configuration",
+        "spark.unavailable",
+        False,
+    )
+
+
 def mask(text: str) -> str:
     return text.replace("hunter2", "***")
 

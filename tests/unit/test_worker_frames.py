@@ -21,9 +21,9 @@ def test_a_module_that_is_still_being_imported_has_no_frames(
     monkeypatch.setitem(sys.modules, library, ModuleType(library))
     table = pa.table({"x": [1]})
     assert not is_frame(table, library)
-    assert output._table_of(table.to_batches()[0]) == table
-    assert output._table_of("text") is None
-    assert tracing._header("text") == "text"
+    assert output.table_of(table.to_batches()[0]) == table
+    assert output.table_of("text") is None
+    assert tracing.header_of("text") == "text"
 
 
 def test_frames_are_known_by_their_library() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from arco.worker.artifact import digest, extract, pack
+from arco.worker.artifact import digest, extract
 from arco.worker.failures import TaskFailed, classify
 from arco.worker.loader import Loader
+from arco.worker.packing import pack
 from servo.contract.task import CodeRef
 from tests.kit.bench import importing
 
@@ -209,3 +210,23 @@ def test_a_name_that_is_not_there_is_a_matter_of_configuration(
     assert report(folder, module, name)[:2] == ("configuration", "code.missing")
     with pytest.raises(TaskFailed):
         load(folder, module, name)
+
+
+def test_definitions_without_a_variable_are_found_by_their_key(
+    deploy: Callable[[dict[str, str]], Path],
+) -> None:
+    text = """
+from servo import asset
+NAMESPACE = "m"
+def make(number):
+    @asset(name=f"a{number}")
+    def one() -> int:
+        return number
+    return one
+ALL = [make(1), make(2)]
+"""
+    folder = deploy({"lib.py": text, "use.py": "from lib import make\nfor n in (3, 4): make(n)\n"})
+    assert [load(folder, "lib", f"@m.a{n}")() for n in (1, 2)] == [1, 2]
+    assert [load(folder, "use", f"@m.a{n}")() for n in (3, 4)] == [3, 4]
+    with pytest.raises(TaskFailed, match=r"lib has no function '@m\.a3'"):
+        load(folder, "lib", "@m.a3")

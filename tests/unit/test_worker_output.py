@@ -226,13 +226,13 @@ def test_moments_are_kept_in_utc_and_dictionaries_as_their_values() -> None:
 def test_large_dictionaries_are_unpacked_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "GROUP_ROWS", 10)
     seen: list[int] = []
-    conformed = output._conformed
+    conformed = output.conformed
 
     def spied(table: pa.Table, schema: pa.Schema) -> pa.Table:
         seen.append(table.num_rows)
         return conformed(table, schema)
 
-    monkeypatch.setattr(output, "_conformed", spied)
+    monkeypatch.setattr(output, "conformed", spied)
     values = ["a", "b", None, "a", "c"] * 7
     target = store()
     written(pa.table({"x": pa.array(values).dictionary_encode()}), target)

@@ -183,7 +183,7 @@ def test_heartbeats_go_on_while_the_look_for_cancellations_hangs() -> None:
     recording = HookStore(store)
     recording.after("put", paths.LIVENESS, beats.release, times=1_000)
     with Busy(recording) as busy:
-        busy.worker._cancelled = hang
+        busy.worker.cancelled = hang
         assert hangs.wait(GIVE_UP_S)
         for _ in range(2):
             assert beats.acquire(timeout=GIVE_UP_S)
@@ -217,8 +217,8 @@ def test_a_message_whose_task_cannot_be_looked_up_is_given_back() -> None:
     def denied(request: TaskRequest) -> bool:
         raise Denied("no snapshot")
 
-    busy.worker._is_stale = denied
-    assert busy.worker._take_one(threading.Event()) > 0.0
+    busy.worker.is_stale = denied
+    assert busy.worker.take_one(threading.Event()) > 0.0
     [third] = busy.queue.take(1, 0.0)
     assert third == Delivery(Message("m", b"{}"), 3)
     assert busy.worker.progress() == {}
@@ -239,8 +239,8 @@ class Trying:
         self.fails_until = 0.0
         self.tries = 0
         self.worker = self.process.worker
-        self._look_up = self.worker._is_stale
-        self.worker._is_stale = self.worker._is_over = self._is_stale
+        self._look_up = self.worker.is_stale
+        self.worker.is_stale = self.worker.is_over = self._is_stale
 
     def _is_stale(self, request: TaskRequest) -> bool:
         self.tries += 1
@@ -252,7 +252,7 @@ class Trying:
         self.fails_until = self.clock.monotonic() + seconds
 
     def take(self) -> None:
-        self.clock.sleep(self.worker._take_one(threading.Event()))
+        self.clock.sleep(self.worker.take_one(threading.Event()))
 
     def task(self) -> TaskRow:
         self.process.flush()
@@ -285,6 +285,20 @@ def test_a_worker_that_is_to_stop_gives_back_what_it_cannot_look_up() -> None:
     at.take()
     assert at.tries == 1
     assert [(d.number, d.lost) for d in at.process.queue.take(1, 0)] == [(2, 0)]
+
+
+def test_a_task_whose_start_cannot_be_recorded_is_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = Trying()
+    at.process.queue.release(at.process.queue.take(1, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(at.process.reports, "flush", raising(Unavailable("503")))
+        at.take()
+        assert at.worker.progress() == {} and at.process.executor.ran == []
+    at.take()
+    assert len(at.process.executor.ran) == 1
+    assert at.task().state == TaskState.SUCCEEDED
 
 
 def test_a_message_that_was_lost_too_often_is_undeliverable() -> None:

@@ -1,15 +1,12 @@
 """One truth about each order, customer, product, click and visit."""
 
-# Keys inside AssetIn[...] are text, not names of types.
-# ruff: noqa: F821, UP037
-
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
 from servo import (
     AssetIn,
-    Gating,
+    In,
     Retention,
     accepted_values,
     asset,
@@ -30,6 +27,7 @@ NAMESPACE = "clean"
 
 
 @asset(
+    ins={"customers": In("raw.customers")},
     group="cleaning",
     owners=["data@example.com"],
     columns=[
@@ -44,26 +42,28 @@ NAMESPACE = "clean"
         accepted_values("country", generate.COUNTRIES),
     ],
 )
-def customers(customers: AssetIn["raw.customers"]) -> DataFrame:
+def customers(customers: AssetIn) -> DataFrame:
     """Customers without their names and addresses."""
     return cleaning.tidy_customers(customers.read())
 
 
 @asset(
+    ins={"products": In("raw.products")},
     group="cleaning",
     owners=["data@example.com"],
     checks=[
         unique("sku"),
         accepted_values("category", generate.CATEGORIES, severity="warning"),
-        in_range("price", min="0.01"),
+        in_range("price", min=0.01),
     ],
 )
-def products(products: AssetIn["raw.products"]) -> DataFrame:
+def products(products: AssetIn) -> DataFrame:
     """What the shop sells."""
     return cleaning.tidy_products(products.read())
 
 
 @asset(
+    ins={"orders": In("raw.orders")},
     partitions=DAYS,
     group="cleaning",
     owners=["data@example.com"],
@@ -88,15 +88,16 @@ def products(products: AssetIn["raw.products"]) -> DataFrame:
         freshness("ordered_at", max_age="2d", severity="info"),
         checks.few_refunds,
     ],
-    gating=Gating(preset="quarantine"),
+    gating="quarantine",
     retention=Retention(versions=3),
 )
-def orders(orders: AssetIn["raw.orders"]) -> DataFrame:
+def orders(orders: AssetIn) -> DataFrame:
     """Each order once, in euros. What cannot be right waits in quarantine for a person."""
     return cleaning.tidy_orders(orders.read())
 
 
 @asset(
+    ins={"clicks": In("raw.clicks")},
     partitions=DAYS,
     group="web",
     owners=["web@example.com"],
@@ -106,7 +107,7 @@ def orders(orders: AssetIn["raw.orders"]) -> DataFrame:
         accepted_values("page", ["", "search", "product", "cart"], severity="warning"),
     ],
 )
-def clicks(clicks: AssetIn["raw.clicks"]) -> DataFrame:
+def clicks(clicks: AssetIn) -> DataFrame:
     """Which page was seen when, from which network."""
     return cleaning.tidy_clicks(clicks.read())
 
@@ -121,7 +122,7 @@ def clicks(clicks: AssetIn["raw.clicks"]) -> DataFrame:
         expression("ended_at >= started_at", severity="critical"),
     ],
 )
-def sessions(clicks: AssetIn["clicks"]) -> DataFrame:
+def sessions(clicks: AssetIn) -> DataFrame:
     """Visits: clicks of one visitor with less than half an hour between them."""
     return visits.sessionize(clicks.read())
 
@@ -139,8 +140,6 @@ def sessions(clicks: AssetIn["clicks"]) -> DataFrame:
         row_count(min=1),
     ],
 )
-def sales(
-    orders: AssetIn["orders"], customers: AssetIn["customers"], products: AssetIn["products"]
-) -> DataFrame:
+def sales(orders: AssetIn, customers: AssetIn, products: AssetIn) -> DataFrame:
     """Orders with their customers' countries and their products' categories."""
     return cleaning.join_sales(orders.read(), customers.read(), products.read())

@@ -1,14 +1,12 @@
 """The numbers that people look at."""
 
-# Keys inside AssetIn[...] are text, not names of types.
-# ruff: noqa: F821, UP037
-
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
 from servo import (
     AssetIn,
+    In,
     Resources,
     Retention,
     all_upstream,
@@ -85,29 +83,32 @@ conversion = sql_asset(
 
 
 @asset(
+    ins={"days": In("daily_revenue", window(-6, 0))},
     partitions=DAYS,
     group="sales",
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=7), not_null("revenue")],
 )
-def weekly_revenue(days: AssetIn["daily_revenue", window(-6, 0)]) -> DataFrame:
+def weekly_revenue(days: AssetIn) -> DataFrame:
     """The last seven days, every day anew."""
     return totals.over_days(days.read())
 
 
 @asset(
+    ins={"days": In("daily_revenue", time_window())},
     partitions=MONTHS,
     group="sales",
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=31), unique("country", "category")],
     retention=Retention(versions=5),
 )
-def monthly_revenue(days: AssetIn["daily_revenue", time_window()]) -> DataFrame:
+def monthly_revenue(days: AssetIn) -> DataFrame:
     """The revenue of a month, from those of its days that there are."""
     return totals.over_days(days.read())
 
 
 @asset(
+    ins={"sales": In("clean.sales", all_upstream), "customers": In("clean.customers")},
     group="sales",
     owners=["crm@example.com"],
     columns=[
@@ -128,9 +129,7 @@ def monthly_revenue(days: AssetIn["daily_revenue", time_window()]) -> DataFrame:
     ],
     resources=Resources(priority=10),
 )
-def customer_value(
-    sales: AssetIn["clean.sales", all_upstream], customers: AssetIn["clean.customers"]
-) -> DataFrame:
+def customer_value(sales: AssetIn, customers: AssetIn) -> DataFrame:
     """What each customer has been worth so far."""
     return totals.customer_value(sales.read(), customers.read())
 

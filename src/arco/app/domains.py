@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from arco.automation import events as automation_events
+from arco.automation import fold as automation_fold
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
 from arco.execution import events as execution_events
@@ -19,6 +21,7 @@ from arco.state.rollback import RolledBack
 EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *orchestration_events.EVENTS,
+    *automation_events.EVENTS,
     *execution_events.EVENTS,
     RolledBack,
 )
@@ -30,7 +33,9 @@ def chain() -> Chain:
     commands = [event for event in EVENTS if event.COMMAND]
     stages = (
         system.admission(commands),
-        *orchestration_fold.STAGES,
+        *orchestration_fold.BEFORE_AUTOMATION,
+        *automation_fold.STAGES,
+        *orchestration_fold.AFTER_AUTOMATION,
         *execution_fold.STAGES,
         derived.DECISIONS,
         *quality_fold.STAGES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from arco.automation.reader import AutomationReader
 from arco.catalog.reader import CatalogReader
 from arco.execution.reader import ExecutionReader
 from arco.lineage.reader import LineageReader
@@ -30,6 +31,9 @@ class Reading:
 
     def orchestration(self, at: At | None = None) -> OrchestrationReader:
         return OrchestrationReader(self.snapshot(at))
+
+    def automation(self, at: At | None = None) -> AutomationReader:
+        return AutomationReader(self.snapshot(at))
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))

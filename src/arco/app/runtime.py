@@ -9,16 +9,21 @@ from pathlib import Path
 import msgspec
 
 from arco.dispatch.orchestrator import Orchestrator
+from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.plan import PlanSpec
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.spark.host import SparkHost
+from arco.spark.session import require
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.writer import LogWriter
+from arco.tasks import private
+from arco.tasks.failure import SparkUnavailable
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -31,7 +36,7 @@ from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
-from servo.contract.manifest import AssetOutline
+from servo.contract.manifest import AssetOutline, Manifest
 from servo.contract.task import TaskRequest
 
 
@@ -75,10 +80,27 @@ class Runtime:
 
     def warm_spark(self) -> bool:
         """Start Spark in the background if the deployed assets seem to need it."""
-        needed = any(asset.engine == "spark" for asset in self._deployed())
+        needed = self.needs_spark()
         if needed:
+            private.add_secrets(self._secret_variables())
             self.spark().warm()
         return needed
+
+    def needs_spark(self) -> bool:
+        """Whether the deployed assets seem to use Spark."""
+        return any(asset.engine == "spark" for asset in self._deployed())
+
+    def require_engines(self, manifest: Manifest, spec: PlanSpec) -> None:
+        """Raises SparkUnavailable if a task needs Spark, and this machine cannot have it."""
+        needing = {asset.key for asset in manifest.assets if asset.engine == "spark"}
+        running = (task.asset for task in spec.tasks if task.action == "run")
+        first = next((key for key in running if key in needing), None)
+        if first is not None:
+            try:
+                require(self._spark_settings)
+            except SparkUnavailable as error:
+                message = f"{first} needs Spark: {error.message}"
+                raise SparkUnavailable(message, hint=error.hint, permanent=True) from None
 
     def reports(self, timing: Timing | None = None) -> Reports:
         """What is urgent among them wakes the orchestrator of this process."""
@@ -109,7 +131,7 @@ class Runtime:
         *,
         limits: Limits | None = None,
         timing: Timing | None = None,
-        pool: str = "",
+        engine_id: str = "",
         slots: int = 0,
         name: str = "",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
@@ -126,7 +148,8 @@ class Runtime:
             reports,
             sender,
             timing=timing,
-            pool=pool,
+            planner=None if engine_id else RequestPlanner(self._core, self._writer, self._library),
+            engine_id=engine_id,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,
             on_board=on_board,
@@ -151,11 +174,12 @@ class Runtime:
         `slots` and `memory_mib` are what its tasks share; 0: memory is not counted.
         """
         core = self._core
+        in_memory = isinstance(queue, MemoryQueue)
         executor = Executor(
             core.store,
             core.manifests.tenant,
             core.manifests.workspace,
-            signer,
+            None if in_memory else signer,
             ArtifactCache(core.store, cache),
             core.clock,
             core.ids,
@@ -166,7 +190,6 @@ class Runtime:
             pricing=self.pricing,
         )
         staleness = Staleness(core.snapshot, core.clock)
-        in_memory = isinstance(queue, MemoryQueue)
         return Worker(
             worker_id,
             executor,

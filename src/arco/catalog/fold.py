@@ -54,8 +54,10 @@ from arco.catalog.tables import (
 )
 from arco.errors import Invalid
 from arco.log.envelope import Payload
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
+from arco.state.table import Row
 from servo.contract.keys import check_name
 
 replace = msgspec.structs.replace
@@ -100,22 +102,17 @@ def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[C
     if rows.get(NAMESPACES, e.namespace) is not None:
         yield refused(fact, "namespace_exists", f"namespace {e.namespace} already exists")
         return
-    yield Put(
-        NAMESPACES,
-        NamespaceRow(
-            namespace=e.namespace,
-            description=e.description,
-            owners=list(e.owners),
-            tags=e.tags,
-            properties=e.properties,
-            assets=0,
-            created_at=fact.received_at,
-            created_by=fact.actor,
-            updated_at=fact.received_at,
-            updated_by=fact.actor,
-        ),
-    )
+    yield Put(NAMESPACES, _new_namespace(fact, e))
     yield applied(fact)
+
+
+def _new_namespace(fact: Fact, e: NamespaceCreated) -> NamespaceRow:
+    return row_from(NamespaceRow, e, assets=0, **_created(fact))
+
+
+def _created(fact: Fact) -> dict[str, Any]:
+    now, by = fact.received_at, fact.actor
+    return {"created_at": now, "created_by": by, "updated_at": now, "updated_by": by}
 
 
 def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[Change]:
@@ -125,7 +122,7 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
     elif _stale(e.expected_version, version := rows.version(NAMESPACES, e.namespace)):
         yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
-        yield Put(NAMESPACES, _touched(fact, row, _given(e, "description owners tags properties")))
+        yield Put(NAMESPACES, _touched(fact, row, _given(e, row)))
         yield applied(fact)
 
 
@@ -205,27 +202,13 @@ def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
-        namespace = rows.get(NAMESPACES, e.namespace) or _declared_namespace(fact, e)
+        new = NamespaceCreated(namespace=e.namespace)
+        namespace = rows.get(NAMESPACES, e.namespace) or _new_namespace(fact, new)
         yield Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
     elif held.asset_id != e.asset_id:
         yield Emit(AssetReleased(asset_id=held.asset_id))
     yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.name, e.asset_id))
     yield Emit(AssetDescribed(**msgspec.structs.asdict(e)))
-
-
-def _declared_namespace(fact: Fact, e: AssetDeclared) -> NamespaceRow:
-    return NamespaceRow(
-        namespace=e.namespace,
-        description="",
-        owners=[],
-        tags={},
-        properties={},
-        assets=0,
-        created_at=fact.received_at,
-        created_by=fact.actor,
-        updated_at=fact.received_at,
-        updated_by=fact.actor,
-    )
 
 
 # -- assets -------------------------------------------------------------------------------
@@ -254,27 +237,10 @@ def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
 def _new_asset(
     fact: Fact, asset_id: str, asset: AssetCreated, project: str = ""
 ) -> Iterator[Change]:
-    yield Put(
-        ASSETS,
-        AssetRow(
-            asset_id=asset_id,
-            namespace=asset.namespace,
-            name=asset.name,
-            kind=asset.kind,
-            format=asset.format,
-            location=asset.location,
-            description=asset.description,
-            owners=list(asset.owners),
-            tags=asset.tags,
-            properties=asset.properties,
-            previous_names=[],
-            created_at=fact.received_at,
-            created_by=fact.actor,
-            updated_at=fact.received_at,
-            updated_by=fact.actor,
-            project=project,
-        ),
+    row = row_from(
+        AssetRow, asset, asset_id=asset_id, previous_names=[], project=project, **_created(fact)
     )
+    yield Put(ASSETS, row)
     for ordinal, column in enumerate(asset.columns):
         yield Put(COLUMNS, _column(fact, asset_id, column, ordinal))
 
@@ -346,8 +312,7 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
     elif _stale(e.expected_version, version := rows.version(ASSETS, e.asset_id)):
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
-        fields = "kind format location description owners tags properties"
-        yield Put(ASSETS, _touched(fact, row, _given(e, fields)))
+        yield Put(ASSETS, _touched(fact, row, _given(e, row)))
         yield applied(fact)
 
 
@@ -391,8 +356,7 @@ def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]
     elif any(column.name == e.name for column in columns.values()):
         yield _column_taken(fact, str(e.name))
     else:
-        change = _given(e, "name type nullable description pii sensitivity")
-        yield Put(COLUMNS, replace(row, **change, updated_at=fact.received_at))
+        yield Put(COLUMNS, replace(row, **_given(e, row), updated_at=fact.received_at))
         yield applied(fact)
 
 
@@ -408,16 +372,12 @@ def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
 
 
 def _column(fact: Fact, asset_id: str, column: Column, ordinal: int) -> ColumnRow:
-    return ColumnRow(
+    return row_from(
+        ColumnRow,
+        column,
         asset_id=asset_id,
         column_id=column_id(fact.id, ordinal),
-        name=column.name,
-        type=column.type,
         ordinal=ordinal,
-        nullable=column.nullable,
-        description=column.description,
-        pii=column.pii,
-        sensitivity=column.sensitivity,
         created_at=fact.received_at,
         updated_at=fact.received_at,
     )
@@ -428,10 +388,14 @@ def column_id(event_id: str, ordinal: int) -> str:
     return "col_" + hashlib.sha256(f"{event_id}:{ordinal}".encode()).hexdigest()[:16]
 
 
-def _given(e: Any, fields: str) -> dict[str, Any]:
-    """The fields of an update that are not None; sequences as the rows have them."""
-    given = {name: getattr(e, name) for name in fields.split() if getattr(e, name) is not None}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+def _given(e: Payload, row: Row) -> dict[str, Any]:
+    """The row's fields that an update names; sequences as the rows have them."""
+    shared = {name: getattr(e, name) for name in e.__struct_fields__ if hasattr(row, name)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in shared.items()
+        if value is not None
+    }
 
 
 def _touched(fact: Fact, row: Any, change: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.state.diff import RowDiff
     from arco.state.snapshot import Generation
+    from arco.tasks.input_failures import partition_text
 
 SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
@@ -33,9 +34,10 @@ def register(app: typer.Typer) -> None:
 
 def diff(
     session: Session,
-    before: Annotated[int, typer.Argument(min=0, help="The older generation.")],
+    before: Annotated[int, typer.Argument(min=0, metavar="BEFORE", help="The older generation.")],
     after: Annotated[
-        int | None, typer.Argument(min=0, help="The newer generation; default: the newest.")
+        int | None,
+        typer.Argument(min=0, metavar="AFTER", help="The newer generation; default: the newest."),
     ] = None,
 ) -> None:
     """Show the rows and fields that differ between two generations."""
@@ -91,7 +93,11 @@ def _label(diff: RowDiff, key: Any) -> str:
     row: Any = _row(diff.after, key) or _row(diff.before, key)
     rest = [n for n in ("namespace", "name") if n in diff.table.columns and n not in diff.table.key]
     name = ".".join(getattr(row, part) for part in rest)
-    return " ".join(map(str, key)) + (f" ({name})" if name else "")
+    parts = (
+        partition_text(part) if column == "partition_key" else str(part)
+        for column, part in zip(diff.table.key, key, strict=True)
+    )
+    return " ".join(parts) + (f" ({name})" if name else "")
 
 
 def _fields(diff: RowDiff, key: Any) -> Iterator[str]:
@@ -99,8 +105,10 @@ def _fields(diff: RowDiff, key: Any) -> Iterator[str]:
     for name in diff.table.columns:
         was, now = getattr(old, name), getattr(new, name)
         if was != now and not name.startswith("updated_"):
-            yield f"{name}: {_text(was)} → {_text(now)}"
+            yield f"{name}: {_text(name, was)} → {_text(name, now)}"
 
 
-def _text(value: object) -> str:
+def _text(column: str, value: object) -> str:
+    if column == "partition_key" and isinstance(value, str):
+        return partition_text(value)
     return brief(value)

@@ -15,7 +15,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.config import FILE, Config
     from arco.config import render as render_config
-    from arco.errors import AlreadyExists
+    from arco.errors import AlreadyExists, Invalid
     from arco.storage.open import probe
 
 CHECKS = (
@@ -49,6 +49,8 @@ def init(
     """
     config = session.config()
     target = _to_save(config) if save else None
+    if config.directory is not None:
+        _create(config.directory)
     workspace = session.open(create=True)
     probe(workspace.store, workspace.ids())
     generation = workspace.read.snapshot().generation
@@ -77,6 +79,16 @@ def init(
     render.say(f"the workspace is {state}")
     if target is not None:
         render.say(f"wrote {target}")
+
+
+def _create(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(
+            f"a store cannot be created at {directory}: {error.strerror}",
+            hint="give the path of a folder that you may write to, with --store",
+        ) from None
 
 
 def _to_save(config: Config) -> Path:

@@ -26,8 +26,12 @@ def register(app: typer.Typer) -> None:
 
 def pin(
     session: Session,
-    name: Annotated[str, typer.Argument(help="The pin's name: letters, digits, - and _.")],
-    generation: Annotated[int, typer.Argument(min=1, help="The generation to keep.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The pin's name: letters, digits, - and _.")
+    ],
+    generation: Annotated[
+        int, typer.Argument(min=1, metavar="GENERATION", help="The generation to keep.")
+    ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored with the pin.")],
     days: Annotated[
         float | None,
@@ -55,7 +59,9 @@ def pin(
         render.say(f"pinned generation {generation} as {name}, {until}")
 
 
-def unpin(session: Session, name: Annotated[str, typer.Argument(help="The pin's name.")]) -> None:
+def unpin(
+    session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The pin's name.")]
+) -> None:
     """Remove a pin; GC may then remove its generation."""
     pins = session.open().upkeep.pins
     names = sorted(p.name for p in pins.all())

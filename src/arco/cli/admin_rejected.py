@@ -36,7 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def rejected(
     session: Session,
-    key: Annotated[str | None, typer.Argument(help="Show this object in full.")] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="Show this object in full.")
+    ] = None,
     requeue: Annotated[
         bool,
         typer.Option("--requeue", help="Put it into the inbox again, if it can be read now."),

@@ -60,7 +60,7 @@ def snapshot(
         typer.Option(min=1, metavar="N", help="List the last N generations instead."),
     ] = None,
 ) -> None:
-    """Show one generation: its log position and the files of its tables."""
+    """Show one generation: log position and files of tables."""
     workspace = session.open()
     opened = workspace.read.snapshot(session.at())
     if history is not None:
@@ -214,7 +214,9 @@ def merge(
 
 def rollback(
     session: Session,
-    generation: Annotated[int, typer.Argument(min=1, help="The generation to return to.")],
+    generation: Annotated[
+        int, typer.Argument(min=1, metavar="GENERATION", help="The generation to return to.")
+    ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")],
 ) -> None:
     """Publish the state of an older generation as a new one.

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 def sql(
     session: Session,
     query: Annotated[
-        str | None, typer.Argument(metavar="[SELECT|-]", help="One SELECT; - reads it from stdin.")
+        str | None, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from stdin.")
     ] = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="List the tables and their columns.")
@@ -90,7 +90,7 @@ def _show(session: Session, result: SqlResult) -> None:
     if session.json:
         render.document(sqltable.document(result))
         return
-    fitted = sqltable.fitted(result.table, render.console().width)
+    fitted = sqltable.fitted(result.table, render.width())
     render.show(fitted.body)
     count = render.count(result.table.num_rows, "row")
     render.say(f"{count} at generation {result.generation}", "dim")

@@ -139,7 +139,7 @@ def rebuild(
         bool, typer.Option("--check", help="Only compare; exit code 1 if anything differs.")
     ] = False,
 ) -> None:
-    """Fold the whole log again, and compare the result with the live tables.
+    """Fold the log again, and compare with the live tables.
 
     Differences are published as one new generation, unless --check is given.
     """

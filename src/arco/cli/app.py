@@ -31,11 +31,14 @@ from arco.cli import (
     checks,
     costs,
     data_gc,
+    doctor,
     lineage,
     partitions,
     project,
     quarantine,
+    requests,
     runs,
+    schedules,
     serve,
 )
 from arco.cli import (
@@ -69,6 +72,8 @@ for section in (catalog_namespace, catalog_asset, catalog_column):
 for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
+app.add_typer(schedules.app)
+app.add_typer(requests.app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
@@ -76,6 +81,7 @@ app.add_typer(quarantine.app)
 costs.register(app)
 data_gc.register(app)
 serve.register(app)
+doctor.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)
 

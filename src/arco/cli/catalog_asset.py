@@ -139,7 +139,7 @@ def drop(session: Session, key: AssetArgument) -> None:
 def list_(
     session: Session,
     namespace: Annotated[
-        str | None, typer.Argument(metavar="[NAMESPACE]", help="Only assets of this namespace.")
+        str | None, typer.Argument(metavar="NAMESPACE", help="Only assets of this namespace.")
     ] = None,
 ) -> None:
     """List assets, sorted by name."""
@@ -172,7 +172,7 @@ def _state(row: AssetRow) -> str | None:
 
 @command(app, "show", example="servo catalog asset show sales.orders --as-of 1d", takes=["at"])
 def show(session: Session, key: AssetArgument) -> None:
-    """Show one asset: its properties, its columns, its newest observation."""
+    """Show one asset, with its columns and newest observation."""
     reader = session.open().read.catalog(session.at())
     asset = reader.asset(AssetKey.parse(key))
     if session.json:

@@ -81,7 +81,7 @@ def show(
         typer.Option(metavar="TIME", help="Only results since this time: 2026-01-31, or 7d ago."),
     ] = "30d",
 ) -> None:
-    """Show the results of a check, newest first, with a sample of failing rows."""
+    """Show the results of a check and samples of failing rows."""
     snapshot = session.open().read.snapshot(session.at())
     reader, id = QualityReader(snapshot), OrchestrationReader(snapshot).asset_id(asset)
     oldest = parse_time(since, snapshot.published_at)

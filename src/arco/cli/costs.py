@@ -223,7 +223,7 @@ def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
 
 def _show(bill: _Bill) -> None:
     names = tuple(bill.by.value.split(","))
-    wide = render.console().width >= WIDE
+    wide = render.width() >= WIDE
     measures = ("tasks", "CPU", "GiB·h", "read", "written", bill.currency or "cost")
     digits = _digits(max(bill.total.nanos.values(), default=0))
 

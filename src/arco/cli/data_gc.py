@@ -84,7 +84,7 @@ def gc(
         bool, typer.Option("--all", help=f"List every version, not only {SHOWN}.")
     ] = False,
 ) -> None:
-    """Delete data that is no longer needed: old versions, leftover files, old logs.
+    """Delete old versions, leftover files, logs and plans.
 
     A good version is deleted when its asset's retention does not keep it; an asset without
     retention keeps all. Late and rejected versions are deleted, held ones are kept. A

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import TextIO
 
 from arco.cli.exit_codes import BY_KIND, INTERNAL
@@ -13,21 +14,33 @@ from arco.errors import Error, Refused
 class ShownError:
     """An error as it is shown."""
 
-    def __init__(self, kind: str, message: str, hint: str = "", code: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        hint: str = "",
+        code: str = "",
+        details: Mapping[str, object] | None = None,
+    ) -> None:
         self.kind = kind
         self.message = message
         self.hint = hint
         self.code = code
+        self.details = details or {}
 
     @property
     def exit_code(self) -> int:
         return BY_KIND.get(self.kind, INTERNAL)
 
-    def document(self) -> dict[str, dict[str, str]]:
-        fields = {"kind": self.kind, "message": self.message, "hint": self.hint}
+    def document(self) -> dict[str, dict[str, object]]:
+        fields: dict[str, object] = {
+            "kind": self.kind,
+            "message": self.message,
+            "hint": self.hint,
+        }
         if self.code:
             fields["code"] = self.code
-        return {"error": fields}
+        return {"error": fields | dict(self.details)}
 
 
 def failure_of(error: BaseException) -> ShownError:
@@ -35,7 +48,7 @@ def failure_of(error: BaseException) -> ShownError:
         case Refused():
             return ShownError(error.kind, error.message, error.hint, error.code)
         case Error():
-            return ShownError(error.kind, error.message, error.hint)
+            return ShownError(error.kind, error.message, error.hint, details=error.details)
         case _:
             return ShownError(
                 "internal",

@@ -32,7 +32,10 @@ if deferral.LOADED:
 app = group("lineage", "Show where data comes from, and what uses it.")
 
 Target = Annotated[
-    str, typer.Argument(metavar="ASSET[.COLUMN]", help="namespace.asset, or one of its columns.")
+    str,
+    typer.Argument(
+        metavar="ASSET[.COLUMN]", help="The asset, namespace.name, or one of its columns."
+    ),
 ]
 Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Maximum number of steps.")]
 
@@ -100,7 +103,7 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
 @command(app, "inputs", example="servo lineage inputs shop.daily --version 8Z2M…", takes=["at"])
 def inputs(
     session: Session,
-    asset: Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")],
+    asset: Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")],
     version: Annotated[
         str,
         typer.Option(
@@ -121,7 +124,7 @@ def inputs(
     read = [read_versions(workspace.store, row) for row in rows]
     if session.json:
         outputs = [
-            _plain_execution(row)
+            plain_execution(row)
             | {"inputs": [_named(each) for each in of.versions], "complete": of.is_complete}
             for row, of in zip(rows, read, strict=True)
         ]
@@ -193,7 +196,9 @@ def _named(version: MaterializationRef) -> dict[str, str]:
 def _node(reader: LineageReader, target: str) -> Node:
     parts = target.split(".", 2)
     if len(parts) < 2 or not all(parts):
-        raise Invalid(f"{target!r} is not an asset", hint="write namespace.asset[.column]")
+        raise Invalid(
+            f"{target!r} is not an asset", hint="write namespace.name, or namespace.name.column"
+        )
     node = Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
     coverage = reader.coverage(node.asset)
     used = {use.source_column for use in reader.uses(node.asset)}
@@ -294,11 +299,11 @@ def _document(
         "coverage": render.plain(reader.coverage(node.asset)),
         "edges": _plain_edges(reader, node.asset),
         "columns": render.plain(reader.columns(node.asset)),
-        "executions": [_plain_execution(row) for row in reader.executions(node.asset, limit=limit)],
+        "executions": [plain_execution(row) for row in reader.executions(node.asset, limit=limit)],
     }
 
 
-def _plain_execution(row: ExecutionRow) -> dict[str, Any]:
+def plain_execution(row: ExecutionRow) -> dict[str, Any]:
     """A row, with the number of inputs also where its lists hold all of them."""
     count = row.source_count or len(row.source_materializations)
     return {**render.plain(row), "source_count": count}

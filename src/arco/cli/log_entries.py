@@ -20,6 +20,7 @@ from arco.state.replay import Span, is_void, read_segment, segments, voided
 from arco.state.snapshot import Snapshot
 from arco.state.system import OUTCOMES, SegmentRow
 from arco.storage.port import Store
+from arco.tasks.input_failures import partition_text
 
 DIGEST = 160
 REACH = 256
@@ -116,6 +117,7 @@ def one_line(entry: LogEntry) -> Text:
     line.append(f"{visible(event.type):<26} ", "cyan")
     line.append(f"{visible(event.actor) or '–':<8} ", "green")
     if _narrow():
+        line.rstrip()
         line.append("\n        ")
     line.append(digest(json.loads(bytes(event.data))))
     if void:
@@ -124,14 +126,14 @@ def one_line(entry: LogEntry) -> Text:
 
 
 def _narrow() -> bool:
-    return render.console().is_terminal and render.console().width < 120
+    return render.console().is_terminal and render.width() < 120
 
 
 def digest(data: object) -> str:
     """Data in one line, without empty fields; long values are cut."""
     if not isinstance(data, dict):
         return _cut(visible(json.dumps(data, ensure_ascii=False)))
-    parts = [f"{key}={brief(value)}" for key, value in data.items() if value not in _EMPTY]
+    parts = [f"{key}={_field(key, value)}" for key, value in data.items() if value not in _EMPTY]
     return _cut(visible(" ".join(parts)).replace("\n", " "))
 
 
@@ -146,9 +148,16 @@ def brief(value: object) -> str:
         case list() | tuple():
             return f"[{','.join(map(_item, value))}]"
         case dict():
-            return "{" + ",".join(f"{k}={brief(v)}" for k, v in value.items() if v != "") + "}"
+            pairs = (f"{k}={_field(k, v)}" for k, v in value.items() if v != "")
+            return "{" + ",".join(pairs) + "}"
         case _:
             return json.dumps(render.plain(value))
+
+
+def _field(name: str, value: object) -> str:
+    if name in ("partition", "partition_key") and isinstance(value, str):
+        return partition_text(value)
+    return brief(value)
 
 
 def _item(value: object) -> str:

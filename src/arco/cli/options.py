@@ -19,6 +19,7 @@ from arco.cli import deferral
 from arco.cli.exit_codes import BROKEN_PIPE
 
 if deferral.LOADED:
+    from arco.cli import render
     from arco.cli.session import Session, close
 
 Handler = Callable[..., None]
@@ -35,6 +36,9 @@ _COMMON: dict[str, Any] = {
         str | None, typer.Option(metavar="NAME", help="The workspace. [ARCO_WORKSPACE; main]")
     ],
     "json": Annotated[bool, typer.Option("--json", help="Print JSON.")],
+    "wide": Annotated[
+        bool, typer.Option("--wide", help="Print whole lines, however wide the terminal is.")
+    ],
     "debug": Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error. [ARCO_DEBUG]")
     ],
@@ -71,7 +75,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
         ],
     },
 }
-_DEFAULTS = {"json": False, "debug": False, "idempotency_key": ""}
+_DEFAULTS = {"json": False, "wide": False, "debug": False, "idempotency_key": ""}
 
 
 def group(name: str, help: str) -> typer.Typer:
@@ -115,6 +119,7 @@ def _runner(function: Handler, added: frozenset[str], before: Callable[[], None]
         before()
         deferral.load(function.__module__)
         session = Session(**{name: given.pop(name) for name in added})
+        render.print_wide(session.wide)
         try:
             function(session, **given)
             sys.stdout.flush()

@@ -25,8 +25,8 @@ if deferral.LOADED:
 app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
 
 Set = Annotated[str, typer.Argument(metavar="SET", help="The name of the set of keys.")]
-Asset = Annotated[str, typer.Argument(metavar="ASSET", help="namespace.asset")]
-Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="The keys.")]
+Asset = Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")]
+Keys = Annotated[list[str], typer.Argument(metavar="KEY", help="The keys.")]
 
 
 @command(app, "add", example="servo partitions add customers acme globex", takes=["actor"])
@@ -69,7 +69,8 @@ def status(session: Session, asset: Asset) -> None:
     else:
         headers = ("partition", "status", "version", "rows", "size", "when")
         lines = [_shown(row, version) for row, version in pairs]
-        render.show(render.table(headers, lines, right=["rows", "size"], whole=headers))
+        whole = ("status", "version", "when")
+        render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
         for row, _ in pairs:
             if row.message:
                 render.say(f"\n{_partition(row)}: {row.message}")
@@ -132,7 +133,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
         for row in rows
     ]
     headers = ("id", "partition", "version", "status", "rows", "size", "made", "until", "run")
-    whole = ("id", "partition", "version", "status", "made", "until", "run")
+    whole = ("id", "version", "status", "made", "until", "run")
     render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,20 +12,21 @@ from arco.cli import deferral
 from arco.cli.options import command
 
 if deferral.LOADED:
+    import msgspec
     from rich.text import Text
 
+    from arco.app import Workspace
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.packaging import Package, discovered, packaged, sql_findings, workspace_if_there
     from arco.cli.progress import progress
     from arco.cli.session import Session
     from arco.config import resolve_project
-    from arco.errors import Denied, Invalid, NotFound, Unavailable
+    from arco.errors import NotFound
     from arco.orchestration.deploying import Deployed
     from arco.orchestration.foreign import foreign_reads, read_problems
-    from arco.spark.query import parse_problem
-    from arco.worker.artifact import digest, pack
     from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
-    from servo.discover import build_manifest, discover
+    from servo.discover import build_manifest
     from servo.project import Problem
     from servo.suggest import did_you_mean
     from servo.validate import validate as problems_of
@@ -38,6 +40,13 @@ AllowMissing = Annotated[
         "--allow-missing-inputs",
         help="Deploy even if inputs from other projects are missing, or other projects read "
         "an asset that this removes.",
+    ),
+]
+AllowRemovals = Annotated[
+    bool,
+    typer.Option(
+        "--allow-removals",
+        help="Deploy even if that leaves no assets, or removes more assets than it keeps.",
     ),
 ]
 Message = Annotated[
@@ -56,37 +65,31 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def packaged(session: Session, folder: Path) -> tuple[Manifest, bytes]:
-    """The project manifest and artifact of a folder. Invalid, with all problems, if it has any.
-
-    A store inside the project's folder is not packed.
-    """
-    name = resolve_project(folder.resolve())
-    store = session.config().directory
-    artifact = pack(folder, without=[] if store is None else [store])
-    return build_manifest(discover(folder), digest(artifact), name=name), artifact
-
-
 def validate(session: Session, project: Folder = Path()) -> None:
     """Validate the assets, schedules and sensors in this folder. Changes nothing."""
     name = resolve_project(project.resolve())
-    discovered = discover(project)
-    problems = problems_of(discovered)
-    manifest = None if problems else build_manifest(discovered, name=name)
+    content = discovered(project)
+    problems = problems_of(content)
+    notes = list(content.notes)
+    manifest = None if problems else build_manifest(content, name=name)
     unchecked = 0
     if manifest is not None:
-        elsewhere = _problems_elsewhere(session, manifest)
+        workspace = workspace_if_there(session)
+        elsewhere = _problems_elsewhere(workspace, manifest)
         problems, unchecked = (elsewhere, 0) if isinstance(elsewhere, list) else ([], elsewhere)
+        findings = sql_findings(manifest, workspace)
+        problems = sorted([*problems, *findings.problems])
+        notes += findings.notes
     counts = {
-        "assets": len(discovered.assets),
-        "schedules": len(discovered.schedules),
-        "sensors": len(discovered.sensors),
+        "assets": len(content.assets),
+        "schedules": len(content.schedules),
+        "sensors": len(content.sensors),
     }
     if session.json:
-        render.document({"valid": not problems, **counts, "problems": problems})
+        render.document({"valid": not problems, **counts, "problems": problems, "warnings": notes})
     elif problems:
         _show_problems(problems)
-    elif not discovered.assets:
+    elif not content.assets:
         render.say("no assets found; declare one: from servo import asset")
     else:
         parts = [render.count(n, noun.removesuffix("s")) for noun, n in counts.items() if n]
@@ -95,39 +98,28 @@ def validate(session: Session, project: Folder = Path()) -> None:
             inputs = render.count(unchecked, "input")
             render.note(f"{inputs} from other projects: checked at deploy")
         assert manifest is not None
-        _warn_of_sql(manifest)
         _note_what_waits(manifest)
+    if not session.json:
+        for note in notes:
+            render.note(str(note))
     if problems:
         raise typer.Exit(DIFFERENT)
 
 
-def _problems_elsewhere(session: Session, manifest: Manifest) -> list[Problem] | int:
+def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list[Problem] | int:
     """Problems with inputs from other projects; their number, if there is no workspace to ask."""
     reads = foreign_reads(manifest)
     if not reads:
         return []
-    try:
-        workspace = session.open()
-        return read_problems(workspace.read.orchestration(), workspace.library, manifest)
-    except (Invalid, NotFound, Unavailable, Denied):
+    if workspace is None:
         return len(reads)
-
-
-def _warn_of_sql(manifest: Manifest) -> None:
-    """Prints problems of SQL queries as notes only: sqlglot does not know all of Spark's SQL."""
-    for asset in manifest.assets:
-        problem = parse_problem(asset.sql) if asset.kind == "sql" else None
-        if problem is not None:
-            line = asset.sql.count("\n", 0, problem.start) + 1
-            where = f"{asset.code.file}:{asset.code.line}: {asset.key}, line {line} of the query"
-            render.note(f"{where}: {problem.message}")
+    return read_problems(workspace.read.orchestration(), workspace.library, manifest)
 
 
 def _note_what_waits(manifest: Manifest) -> None:
     """Note what this version records and does not run."""
     assets = manifest.assets
     waits = {
-        "schedule": len(manifest.schedules),
         "sensor": len(manifest.sensors),
         "freshness policy": sum(asset.freshness is not None for asset in assets),
     }
@@ -153,15 +145,13 @@ def deploy(
     project: Folder = Path(),
     message: Message = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the project manifest; change nothing.")
-    ] = False,
-    allow_missing_inputs: AllowMissing = False,
-    allow_empty: Annotated[
         bool,
         typer.Option(
-            "--allow-empty", help="Allow a deployment without assets, which removes all of them."
+            "--dry-run", help="List the files that are packed, and what changes; change nothing."
         ),
     ] = False,
+    allow_missing_inputs: AllowMissing = False,
+    allow_removals: AllowRemovals = False,
 ) -> None:
     """Deploy the code in this folder; new runs will use it.
 
@@ -170,29 +160,68 @@ def deploy(
     `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
     changes; other projects of the workspace do not.
     """
-    manifest, artifact = packaged(session, project)
+    workspace = workspace_if_there(session) if dry_run else session.open()
+    package = packaged(session, project, workspace)
+    manifest = package.manifest
+    if not session.json:
+        if not manifest.assets:
+            render.note(f"there are no assets in {project.resolve()}")
+        for warning in package.warnings():
+            render.note(warning)
+    allowed = {"allow_missing_inputs": allow_missing_inputs, "allow_removals": allow_removals}
     if dry_run:
-        print(encode_manifest(manifest).decode())
+        _preview(session, package, workspace, allowed)
         return
-    if not manifest.assets and not allow_empty:
-        raise Invalid(
-            f"there are no assets in {project.resolve()}",
-            hint="give the project's folder with --project; or, to remove all assets of the "
-            f"project {manifest.project}, give --allow-empty",
-        )
+    assert workspace is not None
     with progress() as report:
-        done = session.open().commands.orchestration.deploy(
-            manifest,
-            artifact,
-            message=message,
-            allow_missing_inputs=allow_missing_inputs,
-            progress=report,
+        done = workspace.commands.orchestration.deploy(
+            manifest, package.artifact, message=message, progress=report, **allowed
         )
+    if session.json:
+        packed = {"files": package.files, "warnings": package.warnings()}
+        render.document(render.plain(done) | packed)
+        return
     _acknowledge(session, done)
-    if not session.json and done.changed:
-        size = render.size(len(artifact))
-        render.say(f"{render.count(len(manifest.assets), 'asset')}, {size} of source", "dim")
+    if done.changed:
+        assets = render.count(len(manifest.assets), "asset")
+        render.say(f"{assets}, {_source(package)}; list them with --dry-run", "dim")
         _note_what_waits(manifest)
+
+
+def _preview(
+    session: Session,
+    package: Package,
+    workspace: Workspace | None,
+    allowed: Mapping[str, bool],
+) -> None:
+    """Show what is packed, and, if there is a workspace, what would change in it."""
+    if not session.json:
+        sizes = [(file.path, render.size(file.bytes)) for file in package.files]
+        render.show(render.table(("file", "size"), sizes, right=["size"], whole=["file"]))
+        render.say(f"{_source(package)}, not deployed", "bold")
+    changes = None
+    if workspace is not None:
+        changes = workspace.commands.orchestration.preview(package.manifest, **allowed)
+    if session.json:
+        render.document(
+            {
+                "manifest": msgspec.json.decode(encode_manifest(package.manifest)),
+                "files": package.files,
+                "warnings": package.warnings(),
+                "changes": changes,
+            }
+        )
+    elif changes is None:
+        render.note("there is no workspace to compare with")
+    elif changes.changed:
+        _show_changes(changes)
+    else:
+        render.say(f"deployment {changes.number} already has this code")
+
+
+def _source(package: Package) -> str:
+    size = sum(file.bytes for file in package.files)
+    return f"{render.count(len(package.files), 'file')} of source ({render.size(size)})"
 
 
 def _acknowledge(session: Session, done: Deployed) -> None:
@@ -206,6 +235,10 @@ def _acknowledge(session: Session, done: Deployed) -> None:
     render.say(
         f"deployed {done.number}{_of_project(done.project)} ({done.deployment_id})", "bold green"
     )
+    _show_changes(done)
+
+
+def _show_changes(done: Deployed) -> None:
     for label, keys in (
         ("new", done.added),
         ("renamed", done.renamed),
@@ -225,7 +258,7 @@ def _of_project(name: str) -> str:
 def deployments(
     session: Session,
     project: Annotated[
-        str | None, typer.Argument(metavar="[PROJECT]", help="Only deployments of this project.")
+        str | None, typer.Argument(metavar="PROJECT", help="Only deployments of this project.")
     ] = None,
 ) -> None:
     """List deployments, newest first. A star marks the current one of each project."""
@@ -270,6 +303,7 @@ def rollback(
     ],
     message: Message = "",
     allow_missing_inputs: AllowMissing = False,
+    allow_removals: AllowRemovals = False,
 ) -> None:
     """Deploy an older deployment again, as a new one. Other projects do not change."""
     with progress() as report:
@@ -278,6 +312,7 @@ def rollback(
             project=resolve_project(Path.cwd()),
             message=message,
             allow_missing_inputs=allow_missing_inputs,
+            allow_removals=allow_removals,
             progress=report,
         )
     _acknowledge(session, done)

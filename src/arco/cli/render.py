@@ -1,5 +1,9 @@
 """Prints answers: one JSON document for programs, tables and lines for people.
 
+A table that is too wide for its terminal wraps the columns that may wrap; where that is not
+enough, each row becomes a block of lines. Nothing is cut. Where there is no terminal, or with
+`--wide`, lines are as long as they need to be.
+
 Text from the workspace is never interpreted as markup, and its control characters are
 escaped, so that stored text cannot control a terminal.
 """
@@ -9,15 +13,17 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -26,13 +32,15 @@ from arco.cli.times import iso, short
 
 GAP = 2
 """Between the columns of a table."""
-FOLDED = 10
+FOLDED = 7
 """The minimum width of a column that may wrap."""
+WORD = 24
+SHORT_WORD = 16
+"""Up to this length, a word in such a column is not broken; the second where the first fails."""
+UNLIMITED = 1_000_000
+"""The width of what is not a terminal."""
 
-
-class _Table(Table):
-    least = 0
-    """The width below which columns that must not wrap would be cut."""
+_wide = False
 
 
 class _Console(Console):
@@ -55,6 +63,18 @@ def _console(*, stderr: bool, width: int | None = None) -> Console:
 @cache
 def console() -> Console:
     return _console(stderr=False)
+
+
+def print_wide(wide: bool) -> None:
+    """Whether to print lines of any length from now on, also to a terminal."""
+    global _wide
+    _wide = wide
+
+
+def width() -> int:
+    """The number of characters that a line may have."""
+    limited = console().is_terminal or bool(os.environ.get("COLUMNS"))
+    return console().width if limited and not _wide else UNLIMITED
 
 
 @cache
@@ -103,10 +123,7 @@ def plain(value: object) -> Any:
 
 def show(*renderables: RenderableType) -> None:
     """Print to stdout, without blanks at the ends of lines."""
-    out = console()
-    least = max((each.least for each in renderables if isinstance(each, _Table)), default=0)
-    if least > out.width:  # lines that the terminal breaks still have all that is in them
-        out = _console(stderr=False, width=least)
+    out = _console(stderr=False, width=width())
     with out.capture() as captured:
         for renderable in renderables:
             out.print(renderable)
@@ -120,8 +137,8 @@ def say(text: str, style: str = "") -> None:
 
 
 def out(text: Text) -> None:
-    """One line, at once: cut to a terminal's width, whole everywhere else."""
-    if console().is_terminal:
+    """One line, at once: cut to a terminal's width (…), whole everywhere else."""
+    if console().is_terminal and not _wide:
         console().print(text, no_wrap=True, overflow="ellipsis")
     else:
         console().print(text, soft_wrap=True)
@@ -155,44 +172,124 @@ def table(
     *,
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
-) -> Table:
+) -> FittingTable:
     """Columns under headers. `right` are right-aligned; `whole` never wrap."""
-    table_ = _Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    cells = [[cell(value) for value in row] for row in rows]
-    for at, name in enumerate(headers):
-        is_whole = name in whole or name in right
-        width = max(map(_width, (Text(name), *(row[at] for row in cells))))
-        table_.least += GAP + (width if is_whole else min(width, FOLDED))
-        table_.add_column(
-            name,
-            justify="right" if name in right else "left",
-            no_wrap=is_whole,
-            overflow="fold",
-        )
-    for row in cells:
-        table_.add_row(*row)
-    return table_
+    values = [list(row) for row in rows]
+    cells = [[cell(value) for value in row] for row in values]
+    times = {n for row in values for n, v in zip(headers, row, strict=True) if type(v) is datetime}
+    fixed = frozenset({*right, *whole})
+    return FittingTable(headers, cells, frozenset(right), fixed, fixed - times)
+
+
+class FittingTable:
+    """A table that fits itself to the width that it is printed with."""
+
+    def __init__(
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[Text]],
+        right: frozenset[str],
+        whole: frozenset[str],
+        always_whole: frozenset[str],
+    ) -> None:
+        """Of the `whole` ones, those that are not `always_whole` wrap before rows become blocks."""
+        self._headers = headers
+        self._rows = rows
+        self._right = right
+        self._attempts = ((WORD, whole), (SHORT_WORD, whole), (SHORT_WORD, always_whole))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
+        for word, whole in self._attempts:
+            widths = self._widths(options.max_width, word, whole)
+            if widths is not None:
+                yield self._columns(widths)
+                return
+        yield from self._blocks()
+
+    def _widths(self, room: int, word: int, whole: frozenset[str]) -> list[int] | None:
+        """Of the columns; None if there is not enough room for them."""
+        columns = [[Text(n), *cells] for n, cells in zip(self._headers, self._cells, strict=True)]
+        natural = [max(map(_width, column)) for column in columns]
+        least = [
+            wide if name in whole else min(wide, max(FOLDED, _longest_word(column, word)))
+            for name, wide, column in zip(self._headers, natural, columns, strict=True)
+        ]
+        left = room - GAP * (len(natural) - 1)
+        if sum(least) > left:
+            return None
+        widths = list(natural)
+        while sum(widths) > left:
+            above = [wide - low for wide, low in zip(widths, least, strict=True)]
+            at = max(range(len(widths)), key=lambda i: (above[i] > 0, widths[i]))
+            widths[at] -= 1
+        return widths
+
+    @property
+    def _cells(self) -> Iterator[Sequence[Text]]:
+        """By column."""
+        return ([row[at] for row in self._rows] for at in range(len(self._headers)))
+
+    def _columns(self, widths: Sequence[int]) -> Table:
+        table_ = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for name, wide in zip(self._headers, widths, strict=True):
+            justify: Literal["left", "right"] = "right" if name in self._right else "left"
+            table_.add_column(name, justify=justify, width=wide, overflow="fold")
+        for row in self._rows:
+            table_.add_row(*(_broken(text, wide) for text, wide in zip(row, widths, strict=True)))
+        return table_
+
+    def _blocks(self) -> Iterator[Table | Text]:
+        for number, row in enumerate(self._rows):
+            if number:
+                yield Text("")
+            named = zip(self._headers, row, strict=True)
+            yield _pairs([(name, value) for name, value in named if name or value.plain != "–"])
 
 
 def _width(text: Text) -> int:
     return max(line.cell_len for line in text.split(allow_blank=True))
 
 
+def _longest_word(texts: Iterable[Text], limit: int) -> int:
+    words = (word for text in texts for word in re.split(r"\s+|(?<=,)", text.plain))
+    return min(limit, max(map(cell_len, words), default=0))
+
+
+def _broken(text: Text, wide: int) -> Text:
+    """Without blanks, `date=2025-01-01,region=eu` is broken after a comma."""
+    if text.cell_len <= wide or " " in text.plain or "," not in text.plain:
+        return text
+    lines = [""]
+    for part in re.split(r"(?<=,)", text.plain):
+        if lines[-1] and cell_len(lines[-1] + part) > wide:
+            lines.append(part)
+        else:
+            lines[-1] += part
+    return Text("\n".join(lines), text.style)
+
+
 def columns(rows: Iterable[Sequence[object]]) -> Table:
     """Columns without headers."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, GAP, 0, 0))
     for row in rows:
+        if not grid.columns:
+            for _ in row:
+                grid.add_column(overflow="fold")
         grid.add_row(*map(cell, row))
     return grid
 
 
 def fields(values: Mapping[str, object]) -> Table:
     """A name and a value to a line."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
+    return _pairs([(name, cell(value)) for name, value in values.items()])
+
+
+def _pairs(values: Iterable[tuple[str, Text]]) -> Table:
+    grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in values.items():
-        grid.add_row(Text(name), cell(value))
+    for name, value in values:
+        grid.add_row(Text(name), value)
     return grid
 
 

@@ -26,11 +26,19 @@ if deferral.LOADED:
 
     from arco.cli import render
     from arco.cli.live import partition_text
-    from arco.cli.project import packaged
-    from arco.cli.run_following import follow_remotely, work_here
+    from arco.cli.packaging import packaged, planned_sql
+    from arco.cli.run_following import (
+        follow_remotely,
+        leave_request,
+        reviewed,
+        show_defaults,
+        work_here,
+    )
     from arco.cli.session import Session
     from arco.errors import Invalid
-    from arco.orchestration.plan import PlanSpec, spec_fingerprint
+    from arco.orchestration.commands import ExplainedPlan
+    from arco.orchestration.plan import spec_fingerprint
+    from arco.orchestration.planner_tasks import CHANGED
 
 
 def register(app: typer.Typer) -> None:
@@ -57,16 +65,27 @@ def plan(
     config: Config = None,
     max_tasks: MaxTasks = 10_000,
 ) -> None:
-    """Show the tasks of a run and the reason for each. Changes nothing."""
+    """Show the tasks of a run and the reason for each. Changes nothing.
+
+    A dimension that no -p names stands for its last complete period, or, if it is not a
+    dimension of time, for all its values. The plan says so.
+    """
     request = request_of(selection, exclude, partition, force, config, max_tasks)
-    spec = session.open().commands.orchestration.plan(request)
+    workspace = session.open()
+    plan = workspace.commands.orchestration.explain(request)
+    warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
     if session.json:
-        render.document({"fingerprint": spec_fingerprint(spec), "spec": spec})
+        fields = {"defaults": plan.defaults, "changed": plan.changed, "warnings": warnings}
+        render.document({"fingerprint": spec_fingerprint(plan.spec), **fields, "spec": plan.spec})
     else:
-        _show_plan(spec)
+        _show_plan(plan)
+        for warning in warnings:
+            render.note(str(warning))
 
 
-def _show_plan(spec: PlanSpec) -> None:
+def _show_plan(plan: ExplainedPlan) -> None:
+    spec = plan.spec
+    changes = {t.task_id: ", ".join(change.text for change in t.changes) for t in plan.changed}
     styles = {"run": "bold", "reuse": "dim"}
     lines = [
         (
@@ -74,7 +93,7 @@ def _show_plan(spec: PlanSpec) -> None:
             t.asset,
             partition_text(t.partition) or None,
             Text(t.action, styles[t.action]),
-            t.reason,
+            t.reason.replace(CHANGED, changes.get(t.task_id, CHANGED)),
         )
         for t in spec.tasks
     ]
@@ -84,6 +103,7 @@ def _show_plan(spec: PlanSpec) -> None:
     reused = len(spec.tasks) - runs
     parts = f"{render.count(runs, 'task')} to run, {reused:,} up to date"
     render.say(f"{parts}; plan {spec_fingerprint(spec)[:16]}", "bold")
+    show_defaults(plan.defaults)
 
 
 def run(
@@ -139,6 +159,9 @@ def run(
     for its tasks to stop; a second Ctrl-C exits at once, and `servo runs resume` can
     continue the run. With --remote, Ctrl-C only stops watching. The exit code is 0 if the
     run succeeded and no output is held, and 1 otherwise.
+
+    A dimension that no -p names stands for its last complete period, or, if it is not a
+    dimension of time, for all its values. The output says so.
     """
     if detach and not remote:
         raise Invalid(
@@ -154,28 +177,32 @@ def run(
     request = request_of(selection, exclude, partition, force, config, max_tasks)
     workspace = session.open()
     if deploy:
-        manifest, artifact = packaged(session, project)
+        package = packaged(session, project, workspace)
         done = workspace.commands.orchestration.deploy(
-            manifest, artifact, message="servo run --deploy"
+            package.manifest, package.artifact, message="servo run --deploy"
         )
         if done.changed and not session.json:
             render.say(f"deployed {done.number} ({done.deployment_id})", "dim")
+            for warning in package.warnings():
+                render.note(warning)
     settings: dict[str, Any] = {
         "run_key": run_key,
         "timeout": timedelta(seconds=timeout) if timeout else None,
         "priority": priority,
     }
+    if remote and detach:
+        leave_request(session, workspace.commands.orchestration.request(request, **settings))
+        return
     if remote:
-        follow_remotely(
-            session,
-            workspace,
-            workspace.commands.orchestration.trigger(request, **settings),
-            detach,
-        )
+        review = reviewed(session, workspace, here=False)
+        triggered = workspace.commands.orchestration.trigger(request, review=review, **settings)
+        follow_remotely(session, workspace, triggered)
         return
     work_here(
         session,
         workspace,
-        lambda pool: workspace.commands.orchestration.trigger(request, pool=pool, **settings),
+        lambda engine_id, review: workspace.commands.orchestration.trigger(
+            request, engine_id=engine_id, review=review, **settings
+        ),
         slots,
     )

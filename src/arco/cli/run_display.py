@@ -8,6 +8,7 @@ from typing import Any
 from arco.app import Workspace
 from arco.cli import render
 from arco.cli.live import HELD, name_of, partition_text, run_state, task_state
+from arco.cli.requests import cause_of
 from arco.orchestration import states
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import TaskState
@@ -40,7 +41,7 @@ def show_run(row: RunRow) -> None:
                 "state": run_state(row),
                 "selection": _asked(row.selection, row.selection_total),
                 "partitions": _asked(row.partitions, row.partitions_total) or None,
-                "trigger": f"{row.trigger} by {row.triggered_by or '–'}",
+                "trigger": cause_of(row.trigger, row.reference, row.triggered_by),
                 "run key": row.run_key or None,
                 "retry of": row.retry_of or None,
                 "deployment": row.deployment_id,

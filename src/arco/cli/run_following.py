@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import typer
 
@@ -15,13 +15,20 @@ from arco.cli.live import follow, follow_remote
 from arco.cli.run_display import document_of, show_end
 from arco.cli.session import Session
 from arco.engine import LocalEngine
-from arco.orchestration.commands import Triggered
+from arco.orchestration.commands import Requested, Triggered
+from arco.orchestration.plan_defaults import DefaultRange
+from arco.orchestration.planning import Review, ReviewedPlan
 from arco.orchestration.states import RunState
 from arco.orchestration.tables import RunRow
 
 
 def work_here(
-    session: Session, workspace: Workspace, trigger: Callable[[str], Triggered], slots: int
+    session: Session,
+    workspace: Workspace,
+    trigger: Callable[[str, Review], Triggered],
+    slots: int,
+    *,
+    announced: bool = False,
 ) -> None:
     """Trigger a run for a local engine of this process, and show it until it has ended."""
     engine = LocalEngine(workspace, slots=slots, private=True)
@@ -35,16 +42,35 @@ def work_here(
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         with engine.running():
-            row = _follow_here(session, engine, trigger(engine.pool), interrupts)
+            triggered = trigger(engine.id, reviewed(session, workspace, here=True))
+            if not announced:
+                announce(session, triggered)
+            row = _follow_here(session, engine, triggered, interrupts)
     finally:
         signal.signal(signal.SIGINT, before)
     end(session, workspace, row)
 
 
+def reviewed(session: Session, workspace: Workspace, *, here: bool) -> Review:
+    """Refuses a plan that this process cannot run, and tells which partitions are defaults."""
+
+    def review(run: ReviewedPlan) -> None:
+        if here:
+            workspace.runtime.require_engines(run.manifest, run.spec)
+        if not session.json:
+            show_defaults(run.defaults())
+
+    return review
+
+
+def show_defaults(defaults: Iterable[DefaultRange]) -> None:
+    for default in defaults:
+        render.say(default.text, "dim")
+
+
 def _follow_here(
     session: Session, engine: LocalEngine, triggered: Triggered, interrupts: list[int]
 ) -> RunRow:
-    announce(session, triggered)
     if triggered.replayed:  # it may belong to an engine that is gone
         engine.orchestrator.adopt(triggered.run_id)
     return follow(
@@ -57,16 +83,21 @@ def _follow_here(
     )
 
 
-def follow_remotely(
-    session: Session, workspace: Workspace, triggered: Triggered, detach: bool
-) -> None:
+def follow_remotely(session: Session, workspace: Workspace, triggered: Triggered) -> None:
     announce(session, triggered)
-    if detach:
-        if session.json:
-            render.document(triggered)
-        return
     row = follow_remote(workspace, triggered.run_id, quiet=session.json)
     end(session, workspace, row)
+
+
+def leave_request(session: Session, requested: Requested) -> None:
+    if session.json:
+        render.document(requested)
+    elif requested.run_id:
+        render.say(f"run {requested.run_id} is requested; see servo runs show {requested.run_id}")
+    else:
+        render.say(
+            f"the request is {requested.state}; see servo requests show {requested.request_key}"
+        )
 
 
 def announce(session: Session, triggered: Triggered) -> None:

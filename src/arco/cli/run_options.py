@@ -18,7 +18,7 @@ if deferral.LOADED:
 Selection = Annotated[
     list[str],
     typer.Argument(
-        metavar="SELECTION...",
+        metavar="SELECTION",
         help="Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
         "downstreams), sales.*, tag:tier=gold, group:marts, or '*'.",
     ),
@@ -40,7 +40,9 @@ Force = Annotated[bool, typer.Option("--force", help="Also run tasks that are up
 Config = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", metavar="NAME=VALUE", help="Configuration value for all tasks. Repeatable."
+        "--config",
+        metavar="NAME=VALUE",
+        help="Replace a configuration value, in the assets that declare it. Repeatable.",
     ),
 ]
 MaxTasks = Annotated[
@@ -56,6 +58,7 @@ def request_of(
     config: list[str] | None,
     max_tasks: int,
 ) -> PlanRequest:
+    _check_star(selection)
     return PlanRequest(
         selection=tuple(selection),
         exclude=tuple(exclude or ()),
@@ -64,6 +67,17 @@ def request_of(
         config=dict(_pair(text) for text in config or ()),
         max_tasks=max_tasks,
     )
+
+
+def _check_star(selection: list[str]) -> None:
+    """Refuse what a shell makes of a star without quotes."""
+    files = sorted(path.name for path in Path.cwd().iterdir() if not path.name.startswith("."))
+    if files and sorted(selection) == files:
+        raise Invalid(
+            f"the selection is the files of this folder ({', '.join(files[:3])}"
+            + (", …)" if len(files) > 3 else ")"),
+            hint="the shell has expanded the star; quote it: '*'",
+        )
 
 
 def _ranges(text: str) -> list[str]:
@@ -82,12 +96,8 @@ def _ranges(text: str) -> list[str]:
     return ranges
 
 
-def _pair(text: str) -> tuple[str, str | int | bool | None]:
+def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Invalid(f"{text!r} is not a configuration value", hint="write NAME=VALUE")
-    if value in ("true", "false"):
-        return name, value == "true"
-    if value.removeprefix("-").isdecimal():
-        return name, int(value)
     return name, value

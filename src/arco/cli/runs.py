@@ -14,6 +14,7 @@ if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render
     from arco.cli.live import name_of, partition_text, run_state
+    from arco.cli.requests import plain_request, show_request
     from arco.cli.run_display import (
         document_of,
         duration_text,
@@ -34,7 +35,7 @@ if deferral.LOADED:
     from arco.orchestration.controllers.cancellation import waits
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import RUN_ACTIVE, RunState
-    from arco.orchestration.tables import RunRow, TaskRow
+    from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
     from arco.state.snapshot import Snapshot
     from arco.worker.log_parts import RunLogs
 
@@ -122,7 +123,7 @@ def _show_list(rows: list[RunRow]) -> None:
         for r in rows
     ]
     headers = ("run", "state", "tasks", "created", "took", "what")
-    whole = ("run", "state", "created")
+    whole = ("run", "created")
     render.show(render.table(headers, lines, right=["tasks", "took"], whole=whole))
 
 
@@ -138,7 +139,15 @@ def show(
     """Show a run: its state, its tasks and their errors."""
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())
-    row = OrchestrationReader(snapshot).find_run(run)
+    reader = OrchestrationReader(snapshot)
+    try:
+        row = reader.find_run(run)
+    except NotFound:
+        request = reader.request_of_run(run)
+        if request is None:
+            raise
+        _show_requested(session, request)
+        return
     if session.json:
         document = document_of(snapshot, row.run_id)
         if session.at() is None:
@@ -149,6 +158,13 @@ def show(
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
     show_tasks(workspace, snapshot, row, all_tasks)
+
+
+def _show_requested(session: Session, request: RunRequestRow) -> None:
+    if session.json:
+        render.document({"run": None, "request": plain_request(request)})
+    else:
+        show_request(request)
 
 
 def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[str, Any]:
@@ -181,19 +197,33 @@ def cancel(
     ] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
 ) -> None:
-    """Cancel a run: waiting tasks do not start, running tasks are told to stop.
+    """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
 
     The run is CANCELLING until all of its tasks have ended. Output written after this is
     never made current.
     """
     workspace = session.open()
-    run_id = workspace.read.orchestration().find_active_run(run).run_id
+    reader = workspace.read.orchestration()
+    try:
+        run_id = reader.find_active_run(run).run_id
+    except NotFound:
+        request = reader.request_of_run(run)
+        if request is None:
+            raise
+        _withdraw(session, workspace, request.request_key, reason)
+        return
     workspace.commands.orchestration.cancel(run_id, force=force, reason=reason)
     row = _settled(workspace, run_id)
     if session.json:
         render.document(row)
     else:
         render.say(f"run {row.run_id} is {row.state}: {task_counts(row)}")
+
+
+def _withdraw(session: Session, workspace: Workspace, request_key: str, reason: str) -> None:
+    """Cancel a run that was requested and is not planned yet."""
+    workspace.commands.orchestration.withdraw(request_key, reason=reason or "cancelled")
+    _show_requested(session, workspace.read.orchestration().run_request(request_key))
 
 
 def _settled(workspace: Workspace, run_id: str) -> RunRow:
@@ -229,14 +259,14 @@ def retry(
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     workspace = session.open()
     if remote:
-        follow_remotely(
-            session, workspace, workspace.commands.orchestration.retry(run), detach=False
-        )
+        follow_remotely(session, workspace, workspace.commands.orchestration.retry(run))
         return
     work_here(
         session,
         workspace,
-        lambda pool: workspace.commands.orchestration.retry(run, pool=pool),
+        lambda engine_id, review: workspace.commands.orchestration.retry(
+            run, engine_id=engine_id, review=review
+        ),
         slots,
     )
 
@@ -254,12 +284,19 @@ def resume(
     reader = workspace.read.orchestration()
     row = reader.find_run(run)
     if row.state not in RUN_ACTIVE:
-        raise Invalid(f"run {row.run_id} is {row.state}", hint="see `servo runs retry`")
+        good = row.state == RunState.SUCCEEDED
+        raise Invalid(
+            f"run {row.run_id} has ended: it is {row.state}",
+            hint="there is nothing to resume" if good else "see `servo runs retry`",
+        )
     generation = reader.snapshot.generation
     triggered = Triggered(
         row.run_id, row.plan_id, generation, row.tasks_total, row.tasks_reused, replayed=True
     )
-    work_here(session, workspace, lambda pool: triggered, slots)
+    if not session.json:
+        left = render.count(row.tasks_total - row.tasks_done, "task")
+        render.say(f"resuming run {row.run_id}: {left} remaining", "bold")
+    work_here(session, workspace, lambda engine_id, review: triggered, slots, announced=True)
 
 
 @command(app, "logs", example="servo runs logs 01K… --task shop.orders --follow")

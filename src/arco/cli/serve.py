@@ -72,22 +72,24 @@ def orchestrator(
     tenant_max: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Maximum for each value of a tenant dimension; 0: no limit."
+            min=0,
+            metavar="N",
+            help="Maximum of tasks for each value of a tenant dimension; 0: none.",
         ),
     ] = 0,
     quota: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT=N", help="Maximum for one tenant. Repeatable."),
+        typer.Option(metavar="TENANT=N", help="Maximum of tasks for one tenant. Repeatable."),
     ] = None,
     weight: Annotated[
         list[str] | None,
         typer.Option(metavar="TENANT=N", help="Share of one tenant; default 1. Repeatable."),
     ] = None,
 ) -> None:
-    """Commit events, decide which tasks run next, and put them into the workers' queue.
+    """Decide which tasks run next, and queue them for workers.
 
-    The queue is in the workspace's store. Any number of orchestrators and workers may run
-    on one workspace; each may be killed at any time.
+    It also commits events. The queue is in the workspace's store. Any number of
+    orchestrators and workers may run on one workspace; each may be killed at any time.
     """
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)

@@ -24,6 +24,7 @@ class Session:
     tenant: str | None = None
     workspace: str | None = None
     json: bool = False
+    wide: bool = False
     debug: bool = False
     actor: str | None = None
     idempotency_key: str = ""

@@ -5,9 +5,9 @@ One *tick*:
     1. append what waits to be reported, as one batch; send what is ready by it
     2. now and then: look which workers are alive, and what they work on
     3. commit the inbox                        (anybody's; any number may do this)
-    4. bring the board to the newest generation
+    4. bring the board and the agenda to the newest generation
     5. ask the controllers
-    6. perform their actions: enqueue, report, interrupt
+    6. perform their actions: enqueue, report, interrupt, plan what was asked for
 
 Nothing is lost whenever it dies. What was enqueued and not yet acknowledged is
 ready on the next board too, and is enqueued again under the same name, for the same
@@ -37,9 +37,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from arco.automation.agenda import Agenda
+from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.automation.events import ScheduleTicked
 from arco.dispatch.ahead import SpeculativeFold
 from arco.dispatch.lookout import Lookout
 from arco.dispatch.performer import Performer, call_back
+from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
 from arco.dispatch.sign_of_life import SignOfLife
 from arco.errors import Error, Unreadable
@@ -84,12 +89,15 @@ class Orchestrator:
         sender: Sender,
         *,
         timing: Timing | None = None,
-        pool: str = "",
+        planner: RequestPlanner | None = None,
+        engine_id: str = "",
         name: str = "orchestrator",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
         on_board: Callable[[Board], None] = lambda board: None,
     ) -> None:
-        """`pool` is whose runs these are: by default those that are nobody's in particular.
+        """`planner` plans requests for runs, where this orchestrator serves schedules.
+
+        `engine_id` is whose runs these are: by default those that are of no local engine.
 
         `name` is under which it leaves signs of life; each process needs its own. `interrupt`
         tells a worker of this process to stop an attempt; `on_board` is called after each
@@ -103,13 +111,15 @@ class Orchestrator:
         self._reports = reports
         self.sender = sender
         self._timing = (timing or Timing()).check()
-        self._pool = pool
+        self._engine_id = engine_id
         self._on_board = on_board
         self._adopted: set[str] = set()
         """Runs of others that are served here: theirs was given up, or this is to go on."""
-        self.board = Board(lambda run: run.pool == pool or run.run_id in self._adopted)
+        self.board = Board(lambda run: run.engine_id == engine_id or run.run_id in self._adopted)
+        self.agenda = Agenda()
+        self._planner = planner
         self._ahead = SpeculativeFold(self.board, core.types, core.clock)
-        self.lookout = Lookout(core, self._timing, sender.window, adopts=not pool)
+        self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
         self.performer = Performer(
             core,
@@ -118,7 +128,7 @@ class Orchestrator:
             interrupt=interrupt,
             adopt=self.adopt,
             repeat_s=2 * self._timing.interval_s,
-            notes=not pool,
+            notes=not engine_id,
         )
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()
@@ -184,7 +194,7 @@ class Orchestrator:
 
     def pause_s(self) -> float:
         """How long to wait for the next round, unless something wakes it."""
-        if self.board.in_flight or self.sender.awaits:
+        if self.board.in_flight or self.sender.unseen:
             # From tick to tick: after one that took long, on a slow store, the next is due.
             since_s = self._clock.monotonic() - self._ticked_at
             pause = max(self._timing.busy_interval_s - since_s, self._commit_in_s(), 0.0)
@@ -196,15 +206,24 @@ class Orchestrator:
         if self._ahead:
             pause = min(pause, max(0.0, self._commit_in_s()))
         timer = next_due(self.board)
-        if timer is not None:
-            pause = min(pause, max(0.0, (timer - self._clock.now()).total_seconds()))
+        tick = self.agenda.next_due()
+        for at in (timer, tick):
+            if at is not None:
+                pause = min(pause, max(0.0, (at - self._clock.now()).total_seconds()))
+        if self._planner is not None and self._planner.has_more:
+            pause = 0.0
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
     def _commit_in_s(self) -> float:
         spacing_s = self._timing.commit_spacing_s
-        if len(self.board.in_flight) > SPECULATE_BELOW:  # nobody waits for the next one
-            spacing_s *= 4
+        if len(self.board.in_flight) > SPECULATE_BELOW or self._has_many_ready():
+            spacing_s *= 4  # nobody waits for the next one
         return self._committed_at + spacing_s - self._clock.monotonic()
+
+    def _has_many_ready(self) -> bool:
+        """Whether the board has so many tasks to send that it lasts for some time."""
+        runs = [orders for runs in self.board.ready.values() for orders in runs.values()]
+        return sum(map(len, runs)) - self.sender.unseen > SPECULATE_BELOW
 
     def hurry(self) -> list[str]:
         """Report what is due, and send what is ready by that. The batches, to be committed."""
@@ -226,13 +245,14 @@ class Orchestrator:
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
         self._take_adopted(head)
+        automated = self._automate(head) if fresh else 0
         actions = self._decide(fresh, alive)
         failed = self.performer.perform(self.board, self._ahead.task, actions)
         self._setback = self._setback or failed
         self._beat()
         idle = not (self.board.runs or self.board.others) and self.board.generation == before
         self._idle_ticks = min(self._idle_ticks + 1, 100) if idle else 0
-        return len(actions)
+        return len(actions) + automated
 
     def _commit(self, names: Sequence[str]) -> tuple[bool, Head]:
         try:
@@ -252,13 +272,19 @@ class Orchestrator:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
                 board.apply(changes, committed)
+                if self._planner is not None:
+                    self.agenda.apply(changes)
                 self._ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
+                if self._planner is not None:
+                    self.agenda.advance(snapshot, board.position)
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
+                if self._planner is not None:
+                    self.agenda.load(snapshot)
             self._ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)
@@ -286,7 +312,7 @@ class Orchestrator:
 
     def _beat(self) -> None:
         """Leave a sign of life while there are runs to serve."""
-        if self._pool or self._setback is not None:
+        if self._engine_id or self._setback is not None:
             return
         runs = self.board.runs.keys()
         try:
@@ -314,13 +340,39 @@ class Orchestrator:
         )
         self.performer.send(board, self._ahead.task, sending)
 
+    def _automate(self, head: Head) -> int:
+        """Record ticks that are due, and plan runs that were requested; how many of both."""
+        agenda, board, now = self.agenda, self.board, self._clock.now()
+        due = agenda.due(now)
+        if self._planner is None or not (due or agenda.requests):
+            return 0
+        runs = [*board.runs.values(), *board.others.values()]
+        ticks: list[ScheduleTicked] = []
+        if due:
+            active = active_by_schedule(runs, agenda.requests.values())
+            ticks = [
+                tick
+                for tick in schedule_ticks(due, active, now)
+                if self.performer.is_first_report(f"{tick.schedule_id}@{tick.tick}")
+            ]
+            self._reports.submit(ticks)
+        planned = 0
+        if agenda.requests:
+            snapshot = Snapshot(self._core.manifests, self._core.files, head)
+            try:
+                requests = to_plan(agenda.requests.values(), agenda.schedules, runs)
+                planned = self._planner.plan(requests, snapshot)
+            except Error as error:
+                self._setback = error
+        return len(ticks) + planned
+
     def _decide(self, fresh: bool, alive: Mapping[str, WorkerState] | None) -> list[Action]:
         board, sender, now = self.board, self.sender, self._clock.now()
         looked = fresh and alive is not None
         self.lookout.saw_board(board, now, looked=looked)
         seen = self.lookout.first_seen
         actions: list[Action] = []
-        if looked and alive is not None and not self._pool:
+        if looked and alive is not None and not self._engine_id:
             since = self.lookout.watching_since
             actions += adoption(board, alive, now, self._timing, seen, since)
         if not board.runs:

@@ -65,13 +65,13 @@ class Performer:
                 case Enqueue():
                     sending.append(action)
                 case FireTimer(run_id, timer_id):
-                    if self._is_first_report(timer_id):
+                    if self.is_first_report(timer_id):
                         urgent.append(TimerFired(run_id=run_id, timer_id=timer_id))
                 case LoseAttempt():
-                    if self._is_first_report(action.attempt_id):
+                    if self.is_first_report(action.attempt_id):
                         losing.append(action)
                 case CancelTasks(run_id, task_ids):
-                    if self._is_first_report(f"{run_id} {task_ids[0]}"):
+                    if self.is_first_report(f"{run_id} {task_ids[0]}"):
                         urgent.append(TasksCancelled(run_id=run_id, task_ids=task_ids))
                 case Interrupt(run_id, attempt_id):
                     call_back(self._interrupt, attempt_id)
@@ -126,7 +126,7 @@ class Performer:
                 failed = error
         return failed
 
-    def _is_first_report(self, subject: str) -> bool:
+    def is_first_report(self, subject: str) -> bool:
         now = self._core.clock.monotonic()
         if now - self.reported_at.get(subject, -1e9) < self._repeat_s:
             return False

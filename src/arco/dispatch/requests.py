@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from arco.errors import Corrupt
+from arco.orchestration.configuration import task_config
 from arco.orchestration.input_lists import put_list
 from arco.orchestration.input_refs import fingerprint_part_of
 from arco.orchestration.plan import (
@@ -137,9 +138,9 @@ class Requests:
         )
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
-        config = {**asset.config, **plan.spec.request.config}
+        config = dict(task_config(asset, plan.spec.request.config))
         return TaskRequest(
-            contract=needed_contract((*inputs, *references)),
+            contract=needed_contract((*inputs, *references), config),
             tenant_id=self._tenant,
             workspace_id=self._workspace,
             run_id=run.run_id,
@@ -309,4 +310,5 @@ def _fingerprint(
     if planned.fingerprint:
         return planned.fingerprint
     read = [(ref.parameter, ref.asset, fingerprint_part_of(ref)) for ref in inputs]
-    return input_fingerprint(asset, planned.partition, plan.spec.request.config, read)
+    config = task_config(asset, plan.spec.request.config)
+    return input_fingerprint(asset, planned.partition, config, read)

@@ -9,7 +9,7 @@ at the next one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -77,14 +77,16 @@ class Sender:
         self._attempts: dict[str, SentAttempt] = {}
         self.weight_of: dict[Kind, Resources] = {}
         """Of the kinds of tasks that were sent, or are in flight."""
+        self._heavy: dict[Kind, Resources] = {}
+        """Of those kinds the ones that are not ordinary: mostly none."""
         self.window = DispatchWindow(limits or Limits(), self._timing, slots)
         self.error: Error | None = None
         """What the queue failed with in this round, if it did."""
 
     @property
-    def awaits(self) -> bool:
-        """Whether something was sent that the board does not show yet."""
-        return bool(self._attempts)
+    def unseen(self) -> int:
+        """How many attempts were sent that the board does not show yet."""
+        return len(self._attempts)
 
     @property
     def sent(self) -> dict[str, TaskKey]:
@@ -98,24 +100,29 @@ class Sender:
 
     def flight(self, board: Board) -> Flight:
         keys = {*board.in_flight, *self.sent.values()}
-        tasks = {key: board.task(*key) for key in keys}
-        weights = {
-            key: self.weight_of.get(kind_of(task), ORDINARY)
-            for key, task in tasks.items()
-            if task is not None
-        }
-        return Flight(keys, {key: w for key, w in weights.items() if w != ORDINARY})
+        return Flight(keys, self._weights(board, keys))
+
+    def _weights(self, board: Board, keys: Iterable[TaskKey]) -> dict[TaskKey, Resources]:
+        """Of those tasks that are not ordinary."""
+        if not self._heavy:
+            return {}
+        tasks = [(key, board.task(*key)) for key in keys]
+        kinds = [(key, kind_of(task)) for key, task in tasks if task is not None]
+        return {key: self._heavy[kind] for key, kind in kinds if kind in self._heavy}
 
     def limits(self, board: Board) -> Limits:
         """The limits for what is sent now."""
-        return self.window.limits(board, self.flight(board).weights)
+        weights = self.flight(board).weights if self._heavy else {}
+        return self.window.limits(board, weights)
 
     def later(self, board: Board) -> Deferred:
         """What is not to be sent now: it could not be, or enough of its weight waits already."""
+        if not self._heavy:  # for others there is room
+            return self.unsent.later()
         weights = self.flight(board).weights
-        claims = {(weight, kind[0]) for kind, weight in self.weight_of.items()}
+        claims = {(weight, kind[0]) for kind, weight in self._heavy.items()}
         full = {c for c in claims if not self.window.has_room(*c, board, weights)}
-        kinds = frozenset(k for k, weight in self.weight_of.items() if (weight, k[0]) in full)
+        kinds = frozenset(k for k, weight in self._heavy.items() if (weight, k[0]) in full)
         return msgspec.structs.replace(self.unsent.later(), kinds=kinds)
 
     def saw_board(self, board: Board, before: Flight) -> None:
@@ -129,6 +136,9 @@ class Sender:
         self.window.saw_flight(before.tasks, after, before.weights)
         kinds = self.weight_of.items()
         self.weight_of = {kind: weight for kind, weight in kinds if kind[1] in board.runs}
+        self._heavy = {
+            kind: weight for kind, weight in self._heavy.items() if kind[1] in board.runs
+        }
         self._weigh_others(board)
         self.unsent.keep(board.runs.keys(), is_awaited)
 
@@ -140,7 +150,14 @@ class Sender:
                     weight = self._requests.weight(board.runs[task.run_id], task.asset_key)
                 except (Error, LookupError):  # nothing but the order of tasks depends on it
                     weight = ORDINARY
-                self.weight_of[kind_of(task)] = weight
+                self._weigh(kind_of(task), weight)
+
+    def _weigh(self, kind: Kind, weight: Resources) -> None:
+        self.weight_of[kind] = weight
+        if weight != ORDINARY:
+            self._heavy[kind] = weight
+        else:
+            self._heavy.pop(kind, None)
 
     def forget_unanswered(self) -> None:
         """What was sent long ago, and still is not seen to be, may go again, by the same name.
@@ -163,7 +180,7 @@ class Sender:
         now = self._clock.monotonic()
         ttl = timedelta(seconds=self._timing.envelope_s)
         versions = CommittedVersions(self._core.manifests, self._core.files)
-        weights = dict(self.flight(board).weights)
+        weights = dict(self.flight(board).weights) if self._heavy else {}
         for action in sending:
             run = board.runs.get(action.run_id)
             task = task_of(action.run_id, action.task_id)
@@ -177,7 +194,8 @@ class Sender:
                 self._attempts[task.attempt_id] = SentAttempt(task.run_id, task.task_id, now)
             if not isinstance(request, TaskRequest):
                 continue
-            resources = self.weight_of[kind_of(task)] = weight_of(request)
+            resources = weight_of(request)
+            self._weigh(kind_of(task), resources)
             if not self._has_room(board, task, weights):  # the first of its kind tells its weight
                 continue
             if resources != ORDINARY:

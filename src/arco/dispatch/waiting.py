@@ -59,7 +59,7 @@ class Liveness(NamedTuple):
 
 def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     """Read the signs. The queue is listed only if a task of the run should be in it."""
-    sent = not run.pool and any(task.state == TaskState.DISPATCHED for task in tasks)
+    sent = not run.engine_id and any(task.state == TaskState.DISPATCHED for task in tasks)
     queue = contents(store) if sent else QueueListing({}, frozenset())
     return Liveness(orchestrator_signs(store), worker_signs(store), queue)
 
@@ -76,7 +76,7 @@ def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Liveness, now: datetim
         *unserved,
         *silent,
         *([] if unserved else _unsent(tasks, now)),
-        *([] if run.pool else _unclaimed(tasks, signs, now)),
+        *([] if run.engine_id else _unclaimed(tasks, signs, now)),
         *_retries(tasks),
     ]
 
@@ -87,13 +87,13 @@ def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
     Both times are the store's own.
     """
     signs = [sign.at for sign in orchestrator_signs(store) if _serves(sign.record, run)]
-    if run.pool:
-        signs += [sign.at for sign in worker_signs(store) if sign.record.worker_id == run.pool]
+    if run.engine_id:
+        signs += [sign.at for sign in worker_signs(store) if sign.record.worker_id == run.engine_id]
     return any(since is None or at > since for at in signs)
 
 
 def _serves(orchestrator: OrchestratorRecord, run: RunRow) -> bool:
-    return not run.pool or run.run_id in orchestrator.adopted
+    return not run.engine_id or run.run_id in orchestrator.adopted
 
 
 def outages(run: RunRow, signs: Liveness) -> list[tuple[str, PastOutage]]:
@@ -122,13 +122,15 @@ def _server(run: RunRow, signs: Liveness, now: datetime) -> list[Waiting]:
     )
     if now - run.created_at <= GRACE or adopted:
         return []
-    if not run.pool:
+    if not run.engine_id:
         return _orchestrator(signs.orchestrators, now)
-    own = next((sign for sign in signs.workers if sign.record.worker_id == run.pool), None)
+    own = next((sign for sign in signs.workers if sign.record.worker_id == run.engine_id), None)
     if own is not None and not _is_silent(own, now):
         return []
     silence = f"has had no heartbeat since {_time(own.at)}" if own else "has no liveness record"
-    text = f"its process {run.pool} {silence}; `servo runs resume` or an orchestrator takes over"
+    text = (
+        f"its process {run.engine_id} {silence}; `servo runs resume` or an orchestrator takes over"
+    )
     return [Waiting("process", text, own.at if own else None)]
 
 

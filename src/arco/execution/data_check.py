@@ -4,12 +4,15 @@
     footers  the same, and the number of rows that the footers tell
     whole    the same, and every page is read and compared with its checksum, if it has one
 
-Versions are looked at in parallel. Nothing is changed.
+Versions are looked at in parallel; large files are read whole one after the other, so that
+memory holds one of them at a time. Nothing is changed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -30,6 +33,8 @@ from arco.tasks.input_failures import damage, rerun_command
 
 Depth = Literal["quick", "footers", "whole"]
 PORTION: Final = 64
+LARGE_BYTES: Final = 8 << 20
+_LARGE: Final = threading.Lock()
 
 
 class DataReport(msgspec.Struct, frozen=True):
@@ -112,6 +117,11 @@ def _contents(
 
 
 def _read_whole(store: Store, file: ObjectMeta) -> None:
+    with _LARGE if file.size > LARGE_BYTES else contextlib.nullcontext():
+        _verify_pages(store, file)
+
+
+def _verify_pages(store: Store, file: ObjectMeta) -> None:
     data = pa.BufferReader(store.get(file.path).data)
     try:
         with pq.ParquetFile(data, page_checksum_verification=True) as parquet:

@@ -47,6 +47,7 @@ from arco.execution.tables import (
     SchemaRow,
     TaskCostRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
 from servo.contract.task import Materialization
@@ -102,17 +103,13 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     yield from _looks(fact, m)
     yield Put(
         QUARANTINE,
-        QuarantineRow(
-            asset_id=m.asset_id,
-            materialization_id=m.materialization_id,
+        row_from(
+            QuarantineRow,
+            m,
             asset_key=m.asset,
             partition_key=m.partition,
             status=e.status,
             reason=e.reason,
-            run_id=m.run_id,
-            rows=m.rows,
-            bytes=m.bytes,
-            path=m.path,
             held_at=fact.received_at,
             decided_at=None,
             decided_by="",
@@ -275,24 +272,8 @@ def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         if old is not None:
             yield Put(MATERIALIZATIONS, replace(old, superseded_at=fact.received_at))
     yield Put(MATERIALIZATIONS, row)
-    yield Put(
-        PARTITIONS,
-        PartitionRow(
-            asset_id=row.asset_id,
-            partition_key=row.partition_key,
-            materialization_id=row.materialization_id,
-            path=row.path,
-            fingerprint=row.fingerprint,
-            version=row.version,
-            run_id=row.run_id,
-            rows=row.rows,
-            bytes=row.bytes,
-            schema_hash=row.schema_hash,
-            updated_at=fact.received_at,
-            position=row.position,
-            versions=row.version,
-        ),
-    )
+    current = row_from(PartitionRow, row, updated_at=fact.received_at, versions=row.version)
+    yield Put(PARTITIONS, current)
 
 
 def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
@@ -311,22 +292,14 @@ def _versions(rows: Rows, asset_id: str, partition: str) -> int:
 def _row(
     fact: Fact, m: Materialization, status: VersionStatus, reason: str, version: int
 ) -> MaterializationRow:
-    return MaterializationRow(
-        asset_id=m.asset_id,
-        materialization_id=m.materialization_id,
+    return row_from(
+        MaterializationRow,
+        m,
         partition_key=m.partition,
         status=status,
         reason=reason,
         version=version,
-        run_id=m.run_id,
-        task_id=m.task_id,
-        attempt_id=m.attempt_id,
-        path=m.path,
         files=m.file_count or len(m.files),
-        rows=m.rows,
-        bytes=m.bytes,
-        schema_hash=m.schema_hash,
-        fingerprint=m.fingerprint,
         metadata={name: str(value) for name, value in m.metadata.items()},
         created_at=fact.received_at,
         position=fact.position,
@@ -372,31 +345,17 @@ def _incur(rows: Rows, fact: Fact, e: CostIncurred) -> Iterator[Change]:
 
 
 def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
-    usage, cost = e.usage, e.cost
-    return TaskCostRow(
-        asset_id=e.asset_id,
-        attempt_id=e.attempt_id,
+    return row_from(
+        TaskCostRow,
+        e,
+        e.usage,
+        e.cost,
         asset_key=e.asset,
         partition_key=e.partition,
-        run_id=e.run_id,
-        task_id=e.task_id,
-        attempt=e.attempt,
-        outcome=e.outcome,
-        wall_ms=usage.wall_ms,
-        cpu_ms=usage.cpu_ms,
-        executor_cpu_ms=usage.executor_cpu_ms,
-        executor_run_ms=usage.executor_run_ms,
-        peak_memory_kib=usage.peak_memory_kib,
-        bytes_read=usage.bytes_read,
-        bytes_written=usage.bytes_written,
-        shuffle_bytes=usage.shuffle_bytes,
-        spilled_bytes=usage.spilled_bytes,
-        currency=cost.currency,
-        cpu_cost=cost.cpu,
-        memory_cost=cost.memory,
-        storage_cost=cost.storage,
-        total_cost=cost.total,
-        prices=cost.prices,
+        cpu_cost=e.cost.cpu,
+        memory_cost=e.cost.memory,
+        storage_cost=e.cost.storage,
+        total_cost=e.cost.total,
         finished_at=fact.received_at,
     )
 

@@ -35,6 +35,7 @@ from arco.lineage.tables import (
     HeldRow,
     UseRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.table import Key
 from servo.contract.identity import edge_id
@@ -313,16 +314,7 @@ def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]
 
 
 def _use_row(source: str, target: str, use: Use) -> UseRow:
-    return UseRow(
-        source=source,
-        source_column=use.column,
-        target=target,
-        target_column=use.target_column,
-        kind=use.kind,
-        masked=use.masked,
-        method=use.method,
-        confidence=use.confidence,
-    )
+    return row_from(UseRow, use, source=source, source_column=use.column, target=target)
 
 
 def _by_target(fact: Fact, e: LineageRecorded | HeldLineageDecided) -> str:

@@ -7,6 +7,7 @@ some of them: the answer names all, and its confidence is not high.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from arco.lineage.flow import (
@@ -64,7 +65,13 @@ def decided(
 
 
 def struct(names: Sequence[str], flows: Sequence[Flow]) -> Flow:
-    return built(NestedParts("struct", tuple(flows), NOTHING, tuple(names)))
+    """A flow without a name stands for any number of fields."""
+    if "" not in names:
+        return built(NestedParts("struct", tuple(flows), NOTHING, tuple(names)))
+    pairs = list(zip(names, flows, strict=True))
+    rest = merge(flow for name, flow in pairs if not name)
+    fields = tuple(flow for name, flow in pairs if name)
+    return built(NestedParts("struct", fields, NOTHING, tuple(filter(None, names)), rest=rest))
 
 
 def field(flow: Flow, name: str, at: int | None = None) -> Flow:
@@ -72,7 +79,7 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     parts = flow.parts
     if parts is None or parts.kind != "struct":
         return taken(flow)
-    alike = [i for i, each in enumerate(parts.names) if each.lower() == name.lower()]
+    alike = _positions(parts.names).get(name.lower(), ())
     if len(alike) == 1:
         entry = parts.flows[alike[0]]
     elif parts.rest is not None:
@@ -82,6 +89,15 @@ def field(flow: Flow, name: str, at: int | None = None) -> Flow:
     else:
         return taken(flow)
     return beside(entry, [parts.own])
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(names: tuple[str, ...]) -> dict[str, list[int]]:
+    """Of each name, in lower case, where it is."""
+    result: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        result.setdefault(name.lower(), []).append(at)
+    return result
 
 
 def with_field(flow: Flow, name: str, value: Flow) -> Flow:

@@ -45,7 +45,7 @@ def analyze(
     certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)
     reason = "" if certain else "Some columns of the query could not be resolved."
     result = found("sql", relation.outputs, relation.influences, reason)
-    return structs.replace(result, names=()) if queries.gaps else result
+    return structs.replace(result, names=()) if relation.partial else result
 
 
 def _key(text: str, inputs: Mapping[str, Sequence[str]]) -> str:

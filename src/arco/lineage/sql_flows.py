@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from sqlglot import exp
@@ -21,7 +21,9 @@ from arco.lineage.flow import (
     lift,
     merge,
 )
+from arco.lineage.functions import OF_PARTS
 from arco.lineage.nested import beside, decided, mixed
+from arco.lineage.sql_scope import SelectScope, fields, is_star, path, without
 from servo.contract.task import Influence
 
 _MASKING: Final = frozenset(
@@ -38,6 +40,7 @@ _AGGREGATING: Final = frozenset(
         "bool_or",
         "collect_list",
         "collect_set",
+        "count_min_sketch",
         "every",
         "histogram_numeric",
         "listagg",
@@ -52,6 +55,16 @@ _AGGREGATING: Final = frozenset(
 """Aggregates that the parser does not know as such."""
 _NEIGHBOURS: Final = (exp.Lag, exp.Lead, exp.NthValue)
 """They take a value from another row of the window, and aggregate nothing."""
+_NAMES: Final = {
+    "ArraySize": "Size",
+    "ArraySlice": "Slice",
+    "ArraySort": "SortArray",
+    "Cardinality": "Size",
+    "Isnull": "IsNull",
+    "Isnotnull": "IsNotNull",
+    "Map": "MapFromArrays",
+}
+"""Where the parser's name of a function is not Spark's."""
 _SAME: Final = (exp.Alias, exp.Paren, exp.Ordered, exp.IgnoreNulls, exp.RespectNulls)
 
 
@@ -65,61 +78,6 @@ class Selected(Protocol):
 Query = Callable[[exp.Expr, "SelectScope"], Selected]
 
 
-class SelectScope:
-    """The columns that a SELECT sees, its own sources' and those around it."""
-
-    def __init__(self, outer: SelectScope | None) -> None:
-        self.outer = outer
-        self.merged: dict[str, tuple[str, Flow]] = {}
-        """Columns that USING made one of two."""
-        self._sources: dict[str, Sequence[tuple[str, Flow]]] = {}
-        self._hidden: set[str] = set()
-
-    def add(self, name: str, outputs: Sequence[tuple[str, Flow]], *, hidden: bool = False) -> None:
-        name = name.lower() or f"#{len(self._sources)}"
-        self._sources[name] = outputs
-        if hidden:
-            self._hidden.add(name)
-
-    def forget_hidden(self) -> None:
-        """What a semi join looked at cannot be seen beyond its condition."""
-        for name in self._hidden:
-            del self._sources[name]
-        self._hidden.clear()
-
-    def source(self, name: str) -> Sequence[tuple[str, Flow]]:
-        return self._sources.get(name.lower(), ())
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._sources
-
-    def outputs(self) -> Iterator[tuple[str, Flow]]:
-        """What `*` means: merged columns first, then all others."""
-        yield from self.merged.values()
-        for name, outputs in self._sources.items():
-            if name not in self._hidden:
-                yield from ((n, f) for n, f in outputs if n.lower() not in self.merged)
-
-    def column(self, name: str) -> Flow | None:
-        """A column without a qualifier."""
-        if name.lower() in self.merged:
-            return self.merged[name.lower()][1]
-        flows = [
-            flow
-            for outputs in self._sources.values()
-            for each, flow in outputs
-            if each.lower() == name.lower()
-        ]
-        if len(flows) <= 1:
-            return flows[0] if flows else None
-        both = merge(flows)
-        return Flow(both.sources, max(both.doubt, LIKELY))
-
-
-def named(outputs: Iterable[tuple[str, Flow]], name: str) -> Flow:
-    return next((flow for each, flow in outputs if each.lower() == name.lower()), SOMEWHERE)
-
-
 class Flows:
     def __init__(self, scope: SelectScope, query: Query) -> None:
         self._scope = scope
@@ -131,9 +89,13 @@ class Flows:
         self.windows: dict[str, exp.Expr] = {}
 
     def of(self, tree: exp.Expr) -> Flow:
+        if is_star(tree):
+            return mixed([flow for _, flow in self.star(tree)])
         match tree:
             case exp.Column():
                 return self.named([part.name for part in tree.parts])
+            case exp.Count() if isinstance(tree.this, exp.Star):
+                return NOTHING
             case exp.Case():
                 return self._case(tree)
             case exp.If() | exp.Nvl2():
@@ -141,6 +103,10 @@ class Flows:
                 return self._decided(values, [tree.this])
             case exp.Nullif():
                 return self._decided([tree.this], [tree.this, tree.expression])
+            case exp.DecodeCase():
+                return self._decoded(tree)
+            case exp.Anonymous() if tree.name.lower() == "nullifzero":
+                return self._decided(tree.expressions, tree.expressions)
             case exp.Grouping() | exp.GroupingId():
                 return NOTHING
             case exp.ArgMax() | exp.ArgMin():
@@ -158,6 +124,8 @@ class Flows:
                 return self._variable(tree.name) or NOTHING
             case exp.Exists() if isinstance(tree.this, exp.Query):
                 return Flow(self._query(tree.this, self._scope).influences)
+            case exp.In() if tree.args.get("query") is not None:
+                return self._in_query(tree)
             case exp.Query():
                 result = self._query(tree, self._scope)
                 first = merge(flow for _, flow in result.outputs[:1])
@@ -173,10 +141,10 @@ class Flows:
 
     def _nested(self, tree: exp.Expr) -> Flow | None:
         match tree:
-            case exp.Struct() if not tree.find(exp.Star):
+            case exp.Struct():
                 return self._struct(tree)
             case exp.Array():
-                return nested.array([self.of(each) for each in tree.expressions])
+                return nested.array(self._arguments(tree))
             case exp.VarMap():
                 return self._map(tree)
             case exp.Dot() if isinstance(tree.expression, exp.Identifier):
@@ -191,22 +159,23 @@ class Flows:
             case exp.First() | exp.Last() | exp.AnyValue() | exp.FirstValue() | exp.LastValue():
                 return lift(self.of(tree.this), AGGREGATION)
             case exp.Coalesce():
-                values = [tree.this, *tree.expressions]
-                return lift(merge(self.of(each) for each in values), TRANSFORMATION)
-            case exp.ArraySize() | exp.Is():
+                return lift(merge(self._arguments(tree)), TRANSFORMATION)
+            case exp.Is():
                 return mixed([nested.length(self.of(tree.this))])
-            case exp.MapKeys():
-                flow = self.of(tree.this)
-                return nested.array_of(nested.keys_of(flow), nested.length(flow))
-        return None
+        name = _camel(tree.name) if isinstance(tree, exp.Anonymous) else type(tree).__name__
+        function = OF_PARTS.get(_NAMES.get(name, name))
+        return None if function is None else function(self._arguments(tree))
 
     def _struct(self, tree: exp.Struct) -> Flow:
-        names, flows = [], []
+        columns: list[tuple[str, Flow]] = []
         for each in tree.expressions:
-            named = isinstance(each, exp.PropertyEQ)
-            names.append(each.this.name if named else each.alias_or_name)
-            flows.append(self.of(each.expression if named else each))
-        return nested.struct(names, flows)
+            if is_star(each):
+                columns += self.star(each)
+            elif isinstance(each, exp.PropertyEQ):
+                columns.append((each.this.name, self.of(each.expression)))
+            else:
+                columns.append((each.alias_or_name, self.of(each)))
+        return nested.struct([name for name, _ in columns], [flow for _, flow in columns])
 
     def _map(self, tree: exp.VarMap) -> Flow | None:
         keys, values = tree.args["keys"], tree.args["values"]
@@ -247,8 +216,8 @@ class Flows:
             result = self._call(functions[0], [given, nested.length(whole)])
             size = lift(nested.length(whole), TRANSFORMATION)
             return nested.array_of(lift(result, TRANSFORMATION), size)
-        if isinstance(tree, exp.ArrayFilter):
-            own = whole.parts is not None  # else the items decide about themselves
+        own = whole.parts is not None  # else the items decide about themselves
+        if isinstance(tree, exp.ArrayFilter) or (tree.name.lower() == "map_filter" and not own):
             return decided([whole], [self._call(functions[0], [given if own else NOTHING] * 2)])
         called = [self._call(each, [nested.taken(whole)] * 3) for each in functions]
         result = mixed([*others, *called])
@@ -287,8 +256,23 @@ class Flows:
         keys = [self.of(each) for each in order.expressions]
         return lift(decided([value], keys, kind), AGGREGATION)
 
+    def _arguments(self, tree: exp.Expr) -> list[Flow]:
+        """Of a function. A star stands for several of them."""
+        result: list[Flow] = []
+        for each in tree.iter_expressions():
+            if is_star(each):
+                result += [flow for _, flow in self.star(each)]
+            else:
+                result.append(self.of(each))
+        return result
+
+    def _in_query(self, tree: exp.In) -> Flow:
+        result = self._query(tree.args["query"], self._scope)
+        columns = [flow for _, flow in result.outputs]
+        return mixed([self.of(tree.this), *columns, Flow(result.influences)])
+
     def _function(self, tree: exp.Expr) -> Flow:
-        flows = [self.of(each) for each in tree.iter_expressions()]
+        flows = self._arguments(tree)
         if isinstance(tree, _SAME):
             return merge(flows)
         children = mixed(flows, IDENTITY)
@@ -297,16 +281,25 @@ class Flows:
             return lift(children, TRANSFORMATION, mask=True)
         if isinstance(tree, _COUNTING):
             return lift(children, AGGREGATION, mask=True)
-        if name.lower() in _AGGREGATING and not _quantifies(tree):
+        if _aggregates(name.lower()) and not _quantifies(tree):
             return lift(children, AGGREGATION)
         if isinstance(tree, exp.AggFunc) and not isinstance(tree, _NEIGHBOURS):
             return lift(children, AGGREGATION)
         return lift(children, TRANSFORMATION)
 
+    def star(self, tree: exp.Expr) -> list[tuple[str, Flow]]:
+        """What a star stands for; without a name, where that is not known."""
+        if isinstance(tree, exp.Star):
+            return without(self._scope.columns(), tree)
+        if isinstance(tree, exp.Dot):
+            return fields(self.of(tree.this))
+        names = [part.name for part in path(tree)[:-1]]
+        if len(names) == 1 and self._scope.has(names[0]):
+            return without(self._scope.columns(names[0]), tree.this)
+        return fields(self.named(names))
+
     def named(self, parts: list[str]) -> Flow:
         """`column`, `source.column`, and either with fields of a struct behind it."""
-        if parts == ["*"]:
-            return NOTHING
         variable = self._variable(parts[0])
         if variable is not None:
             return self._fields(variable, parts[1:])
@@ -315,12 +308,14 @@ class Flows:
             flow = self._within(scope, parts)
             if flow is not None:
                 return flow
+            if scope.partial:  # it may be one of the columns that are not known
+                return SOMEWHERE
             scope = scope.outer
         return SOMEWHERE
 
     def _within(self, scope: SelectScope, parts: list[str]) -> Flow | None:
         if len(parts) > 1 and scope.has(parts[0]):
-            entry = named(scope.source(parts[0]), parts[1])
+            entry = scope.of_source(parts[0], parts[1])
             return self._fields(entry, parts[2:])
         alias = self.aliases.get(parts[0].lower()) if scope is self._scope else None
         own = scope.column(parts[0])
@@ -337,6 +332,12 @@ class Flows:
         conditions = [each.this for each in tree.args["ifs"]]
         return self._decided([*values, tree.args.get("default")], [*conditions, tree.this])
 
+    def _decoded(self, tree: exp.DecodeCase) -> Flow:
+        """A value, then what it may be and what that means in turns, then perhaps a default."""
+        value, *cases = tree.expressions
+        pairs = len(cases) // 2 * 2
+        return self._decided(cases[1:pairs:2] + cases[pairs:], [value, *cases[:pairs:2]])
+
     def _decided(
         self,
         values: Iterable[exp.Expr | None],
@@ -348,10 +349,21 @@ class Flows:
         )
 
     def _window(self, tree: exp.Window) -> Flow:
-        spec: exp.Expr = self.windows.get(tree.alias.lower(), tree)
-        order = spec.args.get("order")
-        keys = [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
+        keys: list[exp.Expr] = []
+        spec: exp.Expr | None = tree
+        while spec is not None:  # `w AS (v)` means `v`
+            order = spec.args.get("order")
+            keys += [*(spec.args.get("partition_by") or []), *(order.expressions if order else [])]
+            spec = self.windows.get(spec.alias.lower()) if spec.alias else None
         return decided([self.of(tree.this)], [self.of(key) for key in keys], "window")
+
+
+def _aggregates(name: str) -> bool:
+    return name in _AGGREGATING or name.endswith("_agg") or name.startswith("regr_")
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _quantifies(tree: exp.Expr) -> bool:

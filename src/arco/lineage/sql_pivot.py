@@ -25,7 +25,9 @@ def pivoted(relation: SqlRelation, pivot: exp.Pivot, flows: Flows) -> SqlRelatio
     names = [each.name for each in pivot.args.get("columns") or ()]
     result = [(name, values[at % len(values)]) for at, name in enumerate(names)]
     grouped = joined(everything(keys, "group_by"), turned(chosen.sources, "group_by"))
-    return SqlRelation([*keys, *result], joined(relation.influences, grouped))
+    return relation._replace(
+        outputs=[*keys, *result], influences=joined(relation.influences, grouped)
+    )
 
 
 def unpivoted(relation: SqlRelation, pivot: exp.Pivot, flows: Flows) -> SqlRelation:
@@ -41,9 +43,10 @@ def unpivoted(relation: SqlRelation, pivot: exp.Pivot, flows: Flows) -> SqlRelat
     values = [merge(flows.of(each) for each in column) for column in zip(*groups, strict=False)]
     result = [(field.this.name, NOTHING), *zip(names, values, strict=False)]
     if pivot.args.get("include_nulls"):
-        return SqlRelation([*kept, *result], relation.influences)
+        return relation._replace(outputs=[*kept, *result])
     left_out = turned(merge(values).sources, "filter")
-    return SqlRelation([*kept, *result], joined(relation.influences, left_out))
+    influences = joined(relation.influences, left_out)
+    return relation._replace(outputs=[*kept, *result], influences=influences)
 
 
 def _tuple(tree: exp.Expr) -> Sequence[exp.Expr]:

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeGuard
 
 from sqlglot import exp
 
-from arco.lineage import nested
 from arco.lineage.flow import (
     LIKELY,
     NOTHING,
@@ -20,7 +19,7 @@ from arco.lineage.flow import (
     merge,
     turned,
 )
-from arco.lineage.sql_flows import Flows, SelectScope, named
+from arco.lineage.sql_flows import Flows
 from arco.lineage.sql_generators import generate, is_generator
 from arco.lineage.sql_pivot import pivoted, unpivoted
 from arco.lineage.sql_relation import (
@@ -31,6 +30,7 @@ from arco.lineage.sql_relation import (
     renamed,
     united,
 )
+from arco.lineage.sql_scope import SelectScope, is_star, named
 from servo.contract.task import Influence
 
 _ROUNDS: Final = 100
@@ -41,7 +41,7 @@ Tables = Mapping[str, SqlRelation]
 class Queries:
     def __init__(self) -> None:
         self.gaps = False
-        """Whether columns are missing: their names or number cannot be told from the text."""
+        """Whether a relation of the query is partial."""
 
     def query(
         self, tree: exp.Expr, tables: Tables, outer: SelectScope | None = None
@@ -57,8 +57,11 @@ class Queries:
             if tree.args.get("joins"):
                 return self.query(exp.select("*").from_(tree.copy()), tables, outer)
             return self.table(tree, tables, outer)
+        return self.unknown()
+
+    def unknown(self) -> SqlRelation:
         self.gaps = True
-        return SqlRelation([], {})
+        return SqlRelation([], {}, partial=True)
 
     def _with(self, tree: exp.Expr, tables: Tables, outer: SelectScope | None) -> Tables:
         clause = tree.args.get("with_")
@@ -80,25 +83,24 @@ class Queries:
         for _ in range(_ROUNDS):
             before = result
             result = renamed(self.query(tree.this, {**tables, name: result}, outer), columns)
-            result = SqlRelation(united(before.outputs, result.outputs), result.influences)
+            result = result._replace(outputs=united([before, result]))
             if result == before:
                 return result
         doubtful = [(n, flow._replace(doubt=max(flow.doubt, LIKELY))) for n, flow in result.outputs]
-        return SqlRelation(doubtful, result.influences)
+        return result._replace(outputs=doubtful)
 
     def _set(
         self, tree: exp.SetOperation, tables: Tables, outer: SelectScope | None
     ) -> SqlRelation:
-        left = self.query(tree.this, tables, outer)
-        right = self.query(tree.expression, tables, outer)
-        influences = joined(left.influences, right.influences)
+        branches = [self.query(each, tables, outer) for each in _branches(tree)]
+        influences = joined(*(each.influences for each in branches))
         if not isinstance(tree, exp.Union):
-            matched = joined(everything(left.outputs, "join"), everything(right.outputs, "join"))
-            return SqlRelation(left.outputs, joined(influences, matched))
-        outputs = united(left.outputs, right.outputs)
+            matched = [everything(each.outputs, "join") for each in branches]
+            return branches[0]._replace(influences=joined(influences, *matched))
+        outputs = united(branches)
         if tree.args.get("distinct"):
             influences = joined(influences, everything(outputs, "group_by"))
-        return SqlRelation(outputs, influences)
+        return SqlRelation(outputs, influences, any(each.partial for each in branches))
 
     def _ordered(
         self, tree: exp.Expr, result: SqlRelation, tables: Tables, outer: SelectScope | None
@@ -108,12 +110,12 @@ class Queries:
         if not keys:
             return result
         scope = SelectScope(outer)
-        scope.add("", result.outputs)
+        scope.add("", result)
         flows = Flows(scope, lambda q, s: self.query(q, tables, s))
         more: Sources = {}
         for key in keys:
             add(more, turned(_by_position(key, result.outputs, flows).sources, "sort"))
-        return SqlRelation(result.outputs, joined(result.influences, more))
+        return result._replace(influences=joined(result.influences, more))
 
     def table(self, tree: exp.Table, tables: Tables, outer: SelectScope | None) -> SqlRelation:
         if isinstance(tree.this, exp.Func):
@@ -122,18 +124,15 @@ class Queries:
             alias = tree.args.get("alias")
             flows = Flows(SelectScope(outer), lambda q, s: self.query(q, tables, s))
             return self.generated(tree.this, flows, alias.columns if alias else ())
-        candidates = tables.get(tree.name.lower()) or tables.get(tree.name)
-        if candidates is None:
-            self.gaps = True
-        return candidates or SqlRelation([], {})
+        return tables.get(tree.name.lower()) or tables.get(tree.name) or self.unknown()
 
     def generated(self, tree: exp.Expr, flows: Flows, names: Sequence[exp.Expr]) -> SqlRelation:
         """The columns of a generator, and what decides how many rows there are of it."""
         result = generate(tree, flows, [each.name for each in names])
+        influences = turned(result.rows.sources, "filter")
         if result.names is None:
-            self.gaps = True
-        outputs = zip(result.names or (), result.flows, strict=False)
-        return SqlRelation(list(outputs), turned(result.rows.sources, "filter"))
+            return self.unknown()._replace(influences=influences)
+        return SqlRelation(list(zip(result.names, result.flows, strict=False)), influences)
 
 
 class _Select:
@@ -147,6 +146,7 @@ class _Select:
         self._tables = tables
         self._scope = SelectScope(outer)
         self._influences: Sources = {}
+        self._partial = False
         self._bracketed: list[exp.Join] = []
         self._flows = Flows(self._scope, lambda q, s: queries.query(q, tables, s))
         windows = tree.args.get("windows") or []
@@ -166,7 +166,7 @@ class _Select:
         for key in _sort_keys(self._tree):
             flow = _by_position(key, outputs, self._flows)
             add(self._influences, turned(flow.sources, "sort"))
-        return SqlRelation(outputs, self._influences)
+        return SqlRelation(outputs, self._influences, self._partial)
 
     def _clause(self, name: str) -> list[exp.Expr]:
         clause = self._tree.args.get(name)
@@ -223,14 +223,14 @@ class _Select:
         add(self._influences, relation.influences)
         pivots = tree.args.get("pivots") or []
         name = next((p.alias for p in pivots if p.alias), "") or tree.alias_or_name
-        self._scope.add(name, relation.outputs, hidden=hidden)
+        self._scope.add(name, relation, hidden=hidden)
         return relation
 
     def _add_brackets(self, table: exp.Table) -> SqlRelation:
         """`(b JOIN c ON …)`: both keep their names. Returns the columns of all."""
         joins = table.args["joins"]
         if any(join.args.get("using") or join.args.get("method") for join in joins):
-            self._queries.gaps = True
+            self._scope.add("", self._queries.unknown())
         alone = table.copy()
         alone.set("joins", None)
         result = list(self._add(alone).outputs)
@@ -258,7 +258,7 @@ class _Select:
 
     def _pivoted(self, relation: SqlRelation, pivot: exp.Pivot) -> SqlRelation:
         scope = SelectScope(None)
-        scope.add("", relation.outputs)
+        scope.add("", relation)
         flows = Flows(scope, lambda q, s: self._queries.query(q, self._tables, s))
         result = unpivoted if pivot.args.get("unpivot") else pivoted
         return result(relation, pivot, flows)
@@ -275,10 +275,8 @@ class _Select:
         return result
 
     def _projection(self, tree: exp.Expr) -> Iterator[tuple[str, Flow]]:
-        if isinstance(tree, exp.Star):
-            yield from _starred(self._scope.outputs(), tree)
-        elif isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
-            yield from self._starred_name(tree)
+        if is_star(tree):
+            yield from self._starred(tree)
         elif is_generator(tree):
             yield from self._generated(tree, ())
         elif isinstance(tree, exp.Aliases):
@@ -291,20 +289,15 @@ class _Select:
     def _generated(self, tree: exp.Expr, names: Sequence[exp.Expr]) -> Outputs:
         result = self._queries.generated(tree, self._flows, names)
         add(self._influences, result.influences)
+        self._partial |= result.partial
         return result.outputs
 
-    def _starred_name(self, tree: exp.Column) -> Iterator[tuple[str, Flow]]:
-        """`source.*`, or the fields of a struct."""
-        if self._scope.has(tree.table):
-            yield from _starred(self._scope.source(tree.table), tree.this)
-            return
-        parts = [part.name for part in tree.parts[:-1]]
-        struct = self._flows.named(parts)
-        if struct.parts is None or struct.parts.rest is not None:
-            self._queries.gaps = True
-            return
-        for at, name in enumerate(struct.parts.names):
-            yield name, nested.field(struct, name, at)
+    def _starred(self, tree: exp.Expr) -> Iterator[tuple[str, Flow]]:
+        for name, flow in self._flows.star(tree):
+            if name:
+                yield name, flow
+            else:
+                self._partial = self._queries.gaps = True
 
     def _group(self, outputs: Outputs) -> None:
         group = self._tree.args.get("group")
@@ -316,6 +309,23 @@ class _Select:
         for each in _flat(group):
             flow = _by_position(each, outputs, self._flows)
             add(self._influences, turned(flow.sources, "group_by"))
+
+
+def _branches(tree: exp.SetOperation) -> list[exp.Expr]:
+    """The two sides; of `a UNION ALL b UNION ALL c …`, which is as deep as long, all of them."""
+    result = [tree.expression]
+    left = tree.this
+    if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+        while _is_plain_union(left):
+            result.append(left.expression)
+            left = left.this
+    return [left, *reversed(result)]
+
+
+def _is_plain_union(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Union) and {
+        name for name, value in tree.args.items() if value not in (None, False, [])
+    } <= {"this", "expression"}
 
 
 def _flat(group: exp.Group) -> Iterator[exp.Expr]:
@@ -351,21 +361,6 @@ def _by_position(key: exp.Expr, outputs: Outputs, flows: Flows) -> Flow:
         at = int(key.this) - 1
         return outputs[at][1] if 0 <= at < len(outputs) else NOTHING
     return flows.of(key)
-
-
-def _starred(outputs: Iterable[tuple[str, Flow]], star: exp.Star) -> Iterator[tuple[str, Flow]]:
-    left_out = [[part.name.lower() for part in _path(e)] for e in star.args.get("except_") or ()]
-    for name, flow in outputs:
-        if [name.lower()] in left_out:
-            continue
-        for column, *fields in left_out:
-            if column == name.lower() and fields:
-                flow = nested.without_field(flow, fields[0])
-        yield name, flow
-
-
-def _path(tree: exp.Expr) -> Sequence[exp.Expr]:
-    return tree.parts if isinstance(tree, exp.Column) else [tree]
 
 
 def _joins_tables(tree: exp.Expr) -> TypeGuard[exp.Table]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from arco.lineage.flow import Flow, Sources, add, merge, turned
+from arco.lineage.flow import SOMEWHERE, UNKNOWN, Flow, Sources, add, merge, turned
 from servo.contract.task import Influence
 
 Outputs = Sequence[tuple[str, Flow]]
@@ -16,17 +16,24 @@ Outputs = Sequence[tuple[str, Flow]]
 class SqlRelation(NamedTuple):
     outputs: Outputs
     influences: Sources
+    partial: bool = False
+    """Whether columns are missing, whose names or number the text does not tell."""
 
 
-def united(left: Outputs, right: Outputs) -> list[tuple[str, Flow]]:
-    """By position, under the names of the first."""
-    pairs = zip(left, right, strict=False)
-    return [(name, merge([flow, other])) for (name, flow), (_, other) in pairs]
+def united(relations: Sequence[SqlRelation]) -> list[tuple[str, Flow]]:
+    """By position, under the names of the first. If columns are missing, positions are unknown."""
+    rows = zip(*(relation.outputs for relation in relations), strict=False)
+    columns = [(row[0][0], merge(flow for _, flow in row)) for row in rows]
+    if any(relation.partial for relation in relations):
+        return [(name, flow._replace(doubt=UNKNOWN)) for name, flow in columns]
+    return columns
 
 
 def renamed(relation: SqlRelation, columns: Sequence[exp.Expr]) -> SqlRelation:
     if not columns:
         return relation
+    if relation.partial:
+        return SqlRelation([(each.name, SOMEWHERE) for each in columns], relation.influences)
     pairs = zip(columns, relation.outputs, strict=False)
     return SqlRelation([(each.name, flow) for each, (_, flow) in pairs], relation.influences)
 

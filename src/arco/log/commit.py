@@ -230,7 +230,8 @@ class Committer:
         for position, (_, received, event, payload) in enumerate(
             arrivals, head.manifest.position + 1
         ):
-            log_time = max(log_time, min(received, now))
+            if received > log_time < now:
+                log_time = min(received, now)
             recorded.append(Recorded(position, log_time, event, payload))
         return recorded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -24,15 +24,18 @@ from arco.orchestration.deploying import (
     check_namespaces,
     deployed,
     parts_of,
+    schedule_changes,
     size_of,
 )
 from arco.orchestration.events import (
+    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
     PartitionKeysChanged,
     RunCancelRequested,
-    RunTriggered,
+    RunRequested,
+    RunRequestWithdrawn,
     TasksCancelled,
 )
 from arco.orchestration.foreign import (
@@ -42,20 +45,15 @@ from arco.orchestration.foreign import (
     foreign_reads,
     reshaped,
 )
-from arco.orchestration.plan import (
-    Plan,
-    PlanRequest,
-    PlanSpec,
-    encode_plan,
-    spec_fingerprint,
-)
-from arco.orchestration.plan_events import slices
-from arco.orchestration.planner import normalised
-from arco.orchestration.planner import plan as make_spec
+from arco.orchestration.plan import PlanRequest, PlanSpec
+from arco.orchestration.plan_changes import ChangedTask, changed_tasks
+from arco.orchestration.plan_defaults import DefaultRange
+from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, RunSettings, accept
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
-from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL
+from arco.orchestration.removals import check_removals
+from arco.orchestration.run_requests import packed_request, request_fingerprint
+from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
 from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
-from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
@@ -64,12 +62,8 @@ from arco.state.writer import LogWriter
 from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
-from servo.contract import canonical
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 
-ASKED = 100
-ASKED_CHARS = 10_000
-"""So much of a request's selection, and of its partitions, is in the run's row."""
 KEYS_BYTES = 256 << 10
 KEYS_EVENTS = 16
 """Keys of a dynamic dimension: so many bytes are one event, and so many events one batch."""
@@ -88,6 +82,24 @@ class Triggered(msgspec.Struct, frozen=True):
     """Whether the run key had been used for the same request before."""
 
 
+class Requested(msgspec.Struct, frozen=True):
+    request_key: str
+    run_id: str
+    """The id that the run has, or will have."""
+    state: RequestState
+    generation: int
+
+
+Schedules = Callable[[Snapshot, str], Mapping[str, DeployedSchedule]]
+"""The schedules that a project has, by name."""
+
+
+class ExplainedPlan(NamedTuple):
+    spec: PlanSpec
+    defaults: list[DefaultRange]
+    changed: list[ChangedTask]
+
+
 class OrchestrationCommands:
     def __init__(
         self,
@@ -95,6 +107,7 @@ class OrchestrationCommands:
         writer: LogWriter,
         tier1: Tier1,
         library: Library,
+        schedules: Schedules,
         actor: str = "",
     ) -> None:
         self._store = core.store
@@ -104,7 +117,9 @@ class OrchestrationCommands:
         self._writer = writer
         self._tier1 = tier1
         self._library = library
+        self._schedules = schedules
         self._actor = actor
+        self._planner = RunPlanner(core, library, actor)
 
     # -- deployments ---------------------------------------------------------------------
 
@@ -115,21 +130,43 @@ class OrchestrationCommands:
         *,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
 
-        Raises Invalid if an asset is in another project's namespace, if projects would read
-        each other in a circle or by a mapping that does not fit, or, unless missing inputs are
-        allowed, if an input from another project is not deployed, or another project reads what
-        this one does not have any more.
+        Raises RemovalRefused if it has no assets or would remove more assets than it keeps,
+        unless removals are allowed. Raises Invalid if an asset is in another project's
+        namespace, if projects would read each other in a circle or by a mapping that does not
+        fit, or, unless missing inputs are allowed, if an input from another project is not
+        deployed, or another project reads what this one does not have any more.
         """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
             raise Invalid(f"the manifest is of artifact {manifest.artifact}, not of {digest}")
-        _put_by_digest(self._store, paths.artifact(digest), artifact)
-        draft = _Draft(manifest, message, "", allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, artifact, message, "", allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
+
+    def preview(
+        self,
+        manifest: Manifest,
+        *,
+        allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
+    ) -> Deployed:
+        """What `deploy` would do, and raise. Changes nothing."""
+        draft = _Draft(manifest, None, "", "", allow_missing_inputs, allow_removals, silent)
+        reader = OrchestrationReader(self._snapshot())
+        current = reader.current_deployment(manifest.project)
+        digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
+        if current is not None and current.manifest == digest:
+            return _unchanged(current, reader)
+        ids = AssetIds(reader, manifest, lambda key: self._ids())
+        change = self._checked(reader, draft, ids)
+        event, _ = _events("", reader, draft, digest, change, current)
+        return deployed(event, change, current, ids.known, reader.snapshot.generation)
 
     def rollback(
         self,
@@ -138,36 +175,39 @@ class OrchestrationCommands:
         project: str = DEFAULT_PROJECT,
         message: str = "",
         allow_missing_inputs: bool = False,
+        allow_removals: bool = False,
         progress: Progress = silent,
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
 
-        `project` is the one whose numbers are meant.
+        `project` is the one whose numbers are meant. Raises as `deploy` does.
         """
         row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
         manifest = self._library.manifest(row.manifest)
         text = message or f"rollback to {row.number}"
-        draft = _Draft(manifest, text, row.deployment_id, allow_missing_inputs, progress)
+        draft = _Draft(
+            manifest, None, text, row.deployment_id, allow_missing_inputs, allow_removals, progress
+        )
         return self._deploy(draft)
 
     def _deploy(self, draft: _Draft) -> Deployed:
         raw = encode_manifest(draft.manifest)
         digest = hashlib.sha256(raw).hexdigest()
-        _put_by_digest(self._store, paths.manifest(digest), raw)
         new_id = functools.cache(lambda key: self._ids())
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
             current = reader.current_deployment(draft.manifest.project)
-            if current is not None and current.manifest == digest:
-                return Deployed(
-                    current.deployment_id,
-                    current.number,
-                    reader.snapshot.generation,
-                    False,
-                    project=current.project,
-                )
+            declared = self._schedules(reader.snapshot, draft.manifest.project)
+            schedules, gone = schedule_changes(draft.manifest, declared)
+            same = current is not None and current.manifest == digest
+            if current is not None and same and not schedules and not gone:
+                return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)
+            change = change._replace(schedules=schedules, removed_schedules=gone)
+            if draft.artifact is not None:
+                _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
+            _put_by_digest(self._store, paths.manifest(digest), raw)
             event, parts = _events(self._ids(), reader, draft, digest, change, current)
             try:
                 generation = self._install(event, parts, reader.snapshot.generation, draft)
@@ -187,6 +227,8 @@ class OrchestrationCommands:
         manifest = draft.manifest
         check_namespaces(reader, manifest)
         change = change_of(manifest, ids, foreign_reads(manifest))
+        if not draft.allow_removals:
+            check_removals(reader, self._library, manifest, change, ids.known)
         allow_missing = draft.allow_missing_inputs
         check_reads(reader, self._library, manifest, allow_missing=allow_missing)
         changed = {asset.key for asset in change.assets}
@@ -219,7 +261,57 @@ class OrchestrationCommands:
 
     def plan(self, request: PlanRequest, *, until: datetime | None = None) -> PlanSpec:
         """What a run would do. Changes nothing."""
-        return self._plan(self._snapshot(), request, until)[1]
+        return self._planner.spec(self._snapshot(), request, until)
+
+    def request(
+        self,
+        request: PlanRequest,
+        *,
+        run_key: str = "",
+        kind: str = "manual",
+        reference: str = "",
+        until: datetime | None = None,
+        timeout: timedelta | None = None,
+        priority: int = 0,
+    ) -> Requested:
+        """Leave a request for a run, which an orchestrator plans.
+
+        Raises Invalid for one that could not be planned now. A `run_key` counts once: the same
+        request under it answers with what it has become, another one is a conflict.
+        """
+        snapshot = self._snapshot()
+        self._planner.spec(snapshot, request, until)
+        key = run_key or f"{kind}:{self._ids()}"
+        event = RunRequested(
+            request_key=key,
+            fingerprint=request_fingerprint(request),
+            kind=kind,
+            reference=reference,
+            run_id=self._ids(),
+            until=until,
+            timeout_s=0 if timeout is None else int(timeout.total_seconds()),
+            priority=priority,
+            **packed_request(request),
+        )
+        done = self._tier1.execute(event, actor=self._actor)
+        row = OrchestrationReader(self._snapshot()).run_request(key)
+        return Requested(key, row.run_id, row.state, done.generation)
+
+    def withdraw(self, request_key: str, *, reason: str = "") -> Acknowledged:
+        """Take a request back that no orchestrator has planned yet."""
+        event = RunRequestWithdrawn(request_key=request_key, reason=reason)
+        return self._tier1.execute(event, actor=self._actor)
+
+    def explain(self, request: PlanRequest, *, until: datetime | None = None) -> ExplainedPlan:
+        """What a run would do, which partitions are defaults, and what changed since."""
+        snapshot = self._snapshot()
+        world = self._planner.world(snapshot)
+        spec = self._planner.spec(snapshot, request, until, world)
+        return ExplainedPlan(
+            spec,
+            ReviewedPlan(world.manifest, spec, SnapshotLookups(snapshot)).defaults(),
+            changed_tasks(snapshot, self._library, world.manifest, spec),
+        )
 
     def trigger(
         self,
@@ -231,58 +323,54 @@ class OrchestrationCommands:
         priority: int = 0,
         retry_of: str = "",
         until: datetime | None = None,
-        pool: str = "",
+        engine_id: str = "",
+        review: Review = accept,
     ) -> Triggered:
-        """Plan a run and start it.
+        """Plan a run and start it, unless `review` raises an error.
 
         A `run_key` counts once: the same request under it answers with the run that it
         started; another one is a conflict.
         """
-        fingerprint = canonical.fingerprint(normalised(request))
+        fingerprint = request_fingerprint(request)
         snapshot = self._snapshot()
         if run_key and (run_id := OrchestrationReader(snapshot).run_of_key(run_key)) is not None:
             return self._replayed(snapshot, run_key, run_id, fingerprint)
-        world, spec = self._plan(snapshot, request, until)
-        plan = self._stored(world, spec)
-        selection, selection_total = _first(request.selection)
-        partitions, partitions_total = _first(request.partitions)
-        event = RunTriggered(
-            run_id=plan.run_id,
-            plan_id=plan.plan_id,
-            plan_fingerprint=plan.fingerprint,
-            deployment_id=plan.deployment_id,
-            tasks_total=len(spec.tasks),
+        settings = RunSettings(
             run_key=run_key,
-            request_fingerprint=fingerprint,
             trigger=trigger,
-            triggered_by=self._actor,
-            selection=selection,
-            partitions=partitions,
-            selection_total=selection_total,
-            partitions_total=partitions_total,
             timeout_s=0 if timeout is None else int(timeout.total_seconds()),
             priority=priority,
             retry_of=retry_of,
-            pool=pool,
+            reference=retry_of,
+            engine_id=engine_id,
         )
-        along = slices(plan.run_id, spec, world.manifest)
-        done = self._tier1.execute(event, actor=self._actor, along=along)
+        world = self._planner.world(snapshot)
+        planned = self._planner.run(snapshot, request, settings, until, world)
+        review(ReviewedPlan(world.manifest, planned.spec, SnapshotLookups(snapshot)))
+        self._planner.store(planned)
+        event, spec = planned.event, planned.spec
+        done = self._tier1.execute(event, actor=self._actor, along=planned.along)
         reused = sum(task.action == "reuse" for task in spec.tasks)
         if run_key:
             reader = OrchestrationReader(self._snapshot())
             winner = reader.run_of_key(run_key)
-            if winner is not None and winner != plan.run_id:  # somebody was faster
+            if winner is not None and winner != event.run_id:  # somebody was faster
                 return self._replayed(reader.snapshot, run_key, winner, fingerprint)
-        return Triggered(plan.run_id, plan.plan_id, done.generation, len(spec.tasks), reused, False)
+        tasks = len(spec.tasks)
+        return Triggered(event.run_id, event.plan_id, done.generation, tasks, reused, False)
 
-    def retry(self, run: str, *, pool: str = "") -> Triggered:
+    def retry(self, run: str, *, engine_id: str = "", review: Review = accept) -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
         if row.state in RUN_ACTIVE:
             raise Invalid(f"run {row.run_id} is still {row.state}", hint="cancel it first, or wait")
         if row.tasks_succeeded + row.tasks_reused == row.tasks_total:
-            raise Invalid(f"all tasks of run {row.run_id} succeeded", hint="run it with --force")
+            asked = " ".join([*row.selection, *(f"-p {text}" for text in row.partitions)])
+            raise Invalid(
+                f"all tasks of run {row.run_id} succeeded; there is nothing to retry",
+                hint=f"to run them again: servo run {asked} --force",
+            )
         old = self._library.plan(row.plan_id)
         left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
@@ -292,7 +380,8 @@ class OrchestrationCommands:
             priority=row.priority,
             retry_of=row.run_id,
             until=old.created_at,
-            pool=pool,
+            engine_id=engine_id,
+            review=review,
         )
 
     def cancel(self, run: str, *, force: bool = False, reason: str = "") -> Acknowledged:
@@ -342,32 +431,6 @@ class OrchestrationCommands:
             done = self._tier1.execute(first, actor=self._actor, along=along)
         return done
 
-    def _plan(
-        self, snapshot: Snapshot, request: PlanRequest, until: datetime | None
-    ) -> tuple[World, PlanSpec]:
-        world = World.of(OrchestrationReader(snapshot), self._library)
-        spec = make_spec(
-            world.manifest,
-            "",
-            request,
-            SnapshotLookups(snapshot),
-            until=until or self._clock.now(),
-        )
-        return world, world.placed(spec)
-
-    def _stored(self, world: World, spec: PlanSpec) -> Plan:
-        plan = Plan(
-            plan_id=self._ids(),
-            run_id=self._ids(),
-            deployment_id=world.deployment_of(spec).deployment_id,
-            created_at=self._clock.now(),
-            created_by=self._actor,
-            fingerprint=spec_fingerprint(spec),
-            spec=spec,
-        )
-        put_own(self._store, paths.plan(plan.plan_id), encode_plan(plan))
-        return plan
-
     def _replayed(
         self, snapshot: Snapshot, run_key: str, run_id: str, fingerprint: str
     ) -> Triggered:
@@ -389,10 +452,23 @@ class _Draft(NamedTuple):
     """What somebody wants to deploy."""
 
     manifest: Manifest
+    artifact: bytes | None
+    """None if the store has it already."""
     message: str
     rollback_of: str
     allow_missing_inputs: bool
+    allow_removals: bool
     progress: Progress
+
+
+def _unchanged(current: DeploymentRow, reader: OrchestrationReader) -> Deployed:
+    return Deployed(
+        current.deployment_id,
+        current.number,
+        reader.snapshot.generation,
+        False,
+        project=current.project,
+    )
 
 
 def _events(
@@ -427,6 +503,8 @@ def _events(
             assets=tuple(change.assets),
             removed=tuple(change.removed),
             reads=tuple(change.reads),
+            changed_schedules=tuple(change.schedules),
+            removed_schedules=tuple(change.removed_schedules),
         )
         return event, []
     shared = DeploymentPart(
@@ -458,18 +536,6 @@ def _parts(keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
         size += room
     if part:
         yield tuple(part)
-
-
-def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The first of many texts, and how many there are; 0 where none is left out."""
-    listed: list[str] = []
-    room = ASKED_CHARS
-    for text in texts[:ASKED]:
-        room -= len(text)
-        if room < 0:
-            break
-        listed.append(text)
-    return tuple(listed), len(texts) if len(listed) < len(texts) else 0
 
 
 def _put_by_digest(store: Store, path: str, data: bytes) -> None:

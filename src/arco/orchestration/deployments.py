@@ -33,8 +33,10 @@ import msgspec
 from arco.catalog.events import AssetDeclared, AssetLeft, AssetMoved, AssetReturned, Column
 from arco.errors import Invalid
 from arco.log.envelope import Payload
+from arco.orchestration.derived import ScheduleDeclared, ScheduleRemoved
 from arco.orchestration.events import (
     DeployedAsset,
+    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
@@ -53,6 +55,7 @@ from arco.orchestration.tables import (
     ProjectNamespaceRow,
     ProjectRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
 
@@ -62,6 +65,7 @@ NEWEST = "newest"
 
 replace = msgspec.structs.replace
 _assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
+_schedules = msgspec.json.Decoder(tuple[DeployedSchedule, ...])
 
 
 def namespace_of(key: str) -> str:
@@ -81,21 +85,8 @@ def _keep_part(rows: Rows, fact: Fact, e: DeploymentPart) -> Iterator[Change]:
         for part in rows.scan(DEPLOYMENT_PARTS, e.project):
             if part.received_at < fact.received_at - ABANDONED:
                 yield _forget(part)
-    yield Put(
-        DEPLOYMENT_PARTS,
-        DeploymentPartRow(
-            project=e.project,
-            deployment_id=e.deployment_id,
-            number=e.number,
-            asset_keys=list(e.asset_keys),
-            asset_ids=list(e.asset_ids),
-            renamed_from=list(e.renamed_from),
-            removed=list(e.removed),
-            reads=list(e.reads),
-            packed=e.packed,
-            received_at=fact.received_at,
-        ),
-    )
+    part = row_from(DeploymentPartRow, e, received_at=fact.received_at)
+    yield Put(DEPLOYMENT_PARTS, part)
 
 
 def _check_part(e: DeploymentPart) -> None:
@@ -104,6 +95,7 @@ def _check_part(e: DeploymentPart) -> None:
     Later it would be too late to refuse the command.
     """
     named = [asset for asset in unpacked(e.packed) if not asset.continued]
+    unpacked_schedules(e.schedules)
     described = list(zip(e.asset_keys, e.asset_ids, e.renamed_from, strict=True))
     if [(asset.key, asset.asset_id, asset.renamed_from) for asset in named] != described:
         raise Invalid(f"part {e.number} of deployment {e.deployment_id} has other assets in it")
@@ -118,7 +110,7 @@ def _parts(rows: Rows, project: str, deployment_id: str) -> list[DeploymentPartR
     return [part for part in parts if part.deployment_id == deployment_id]
 
 
-def packed(assets: Sequence[DeployedAsset]) -> str:
+def packed(assets: Sequence[DeployedAsset] | Sequence[DeployedSchedule]) -> str:
     return base64.b64encode(zlib.compress(msgspec.json.encode(assets), 3)).decode()
 
 
@@ -126,6 +118,12 @@ def unpacked(text: str) -> tuple[DeployedAsset, ...]:
     if not text:
         return ()
     return _assets.decode(zlib.decompress(base64.b64decode(text)))
+
+
+def unpacked_schedules(text: str) -> tuple[DeployedSchedule, ...]:
+    if not text:
+        return ()
+    return _schedules.decode(zlib.decompress(base64.b64decode(text)))
 
 
 def joined(assets: Iterable[DeployedAsset]) -> Iterator[DeployedAsset]:
@@ -190,6 +188,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     yield Put(LAST_DEPLOYMENT, LastDeploymentRow(NEWEST, e.deployment_id))
     if not parts:
         yield from _install(rows, e, e.assets, removed)
+        yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
     yield applied(fact)
 
 
@@ -288,17 +287,11 @@ def _is_active(row: DeployedAssetRow | None, project: str) -> bool:
 
 
 def _deployment(fact: Fact, e: DeploymentCreated, number: int, total: int) -> DeploymentRow:
-    return DeploymentRow(
-        project=e.project,
-        deployment_id=e.deployment_id,
+    return row_from(
+        DeploymentRow,
+        e,
         number=number,
-        manifest=e.manifest,
-        artifact=e.artifact,
         assets=total,
-        schedules=e.schedules,
-        sensors=e.sensors,
-        message=e.message,
-        rollback_of=e.rollback_of,
         created_at=fact.received_at,
         created_by=fact.actor,
     )
@@ -341,6 +334,9 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     pieces = (asset for part in parts for asset in unpacked(part.packed))
     removed = [key for part in parts for key in part.removed]
     yield from _install(rows, e, list(joined(pieces)), removed)
+    for part in parts:
+        schedules = unpacked_schedules(part.schedules)
+        yield from _tell_schedules(e, schedules, part.removed_schedules)
 
 
 def _install(
@@ -365,6 +361,19 @@ def _install(
         yield Emit(AssetLeft(asset_id=row.asset_id))
     for part in rows.scan(DEPLOYMENT_PARTS, e.project):
         yield _forget(part)
+
+
+def _tell_schedules(
+    e: DeploymentCreated | DeploymentInstalled,
+    changed: Iterable[DeployedSchedule],
+    removed: Iterable[str],
+) -> Iterator[Change]:
+    for schedule in changed:
+        yield Emit(
+            ScheduleDeclared(project=e.project, deployment_id=e.deployment_id, schedule=schedule)
+        )
+    for name in removed:
+        yield Emit(ScheduleRemoved(project=e.project, deployment_id=e.deployment_id, name=name))
 
 
 def _give_up(project: str, before: Mapping[str, DeployedAssetRow | None]) -> Iterator[Change]:

@@ -2,10 +2,10 @@
 
 | category | events | who |
 |---|---|---|
-| commands | DeploymentCreated, RunTriggered, RunCancelRequested, PartitionKeysChanged | people, schedules |
+| commands | DeploymentCreated, RunRequested, RunRequestWithdrawn, RunTriggered, RunCancelRequested, PartitionKeysChanged | people |
 | parts of commands | DeploymentPart, DeploymentInstalled, TasksPlanned | whoever gave the command |
 | acknowledgement | DispatchEnqueued | the dispatcher: the queue has it |
-| controller facts | TimerFired, AttemptLost, TasksCancelled | controllers |
+| controller facts | RunRequestRefused, TimerFired, AttemptLost, TasksCancelled | controllers |
 | worker facts | TaskStarted, TaskFinished | workers |
 
 A task that becomes ready, is skipped, or a run that ends: those are no events. The
@@ -15,12 +15,14 @@ order; those about an attempt name it, and count only while it is the active one
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from arco.log.envelope import Payload
-from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef
+from arco.orchestration.plan import PlanRequest
+from servo.contract.manifest import DEFAULT_PROJECT, Catchup, ColumnDef, Overlap
 from servo.contract.task import TaskResult
 
 
@@ -43,16 +45,31 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """These are more columns of the asset before it, whose columns are too many for one event."""
 
 
+class DeployedSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A schedule that is new, or differs from what the project had."""
+
+    name: str
+    cron: str
+    timezone: str = "UTC"
+    selection: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    config: dict[str, str | int | bool | None] = {}
+    catchup: Catchup = "latest"
+    catchup_limit: int = 0
+    overlap: Overlap = "allow"
+
+
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
     """A project's manifest becomes the one that runs are planned from.
 
     Version 1 has all assets of the manifest. Version 2 has those that changed since the
     parent, and the keys of those that left; a large change is in parts, which are in the log
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
+    Version 3 has schedules that changed, too.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     deployment_id: str
     parent: str = ""
     """The project's deployment that this was built on; refused if another has come in between."""
@@ -73,9 +90,13 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     based_on: str = ""
     """The newest deployment of any project when inputs across projects were checked; refused
     if another has come in between. Empty if there was nothing to check."""
+    changed_schedules: tuple[DeployedSchedule, ...] = ()
+    removed_schedules: tuple[str, ...] = ()
 
     @property
     def lowest_version(self) -> int:
+        if self.changed_schedules or self.removed_schedules:
+            return 3
         return 1 if self.total is None else 2
 
 
@@ -83,6 +104,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
 
     TYPE: ClassVar[str] = "orchestration.deployment_part"
+    VERSION: ClassVar[int] = 2
     project: str = DEFAULT_PROJECT
     deployment_id: str
     parent: str = ""
@@ -97,6 +119,13 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     reads: tuple[str, ...] = ()
     packed: str = ""
     """The `DeployedAsset`s, as base64 of deflated JSON."""
+    schedules: str = ""
+    """`DeployedSchedule`s, likewise."""
+    removed_schedules: tuple[str, ...] = ()
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.schedules or self.removed_schedules else 1
 
 
 class DeploymentInstalled(Payload, frozen=True, kw_only=True, omit_defaults=True):
@@ -122,8 +151,50 @@ class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     priority: int = 0
 
 
+class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody wants a run and does not wait for it: an orchestrator plans it, or refuses it.
+
+    Its key is the run's key: whoever plans it, and however often, one run comes of it.
+    """
+
+    TYPE: ClassVar[str] = "orchestration.run_requested"
+    request_key: str
+    request: PlanRequest | None = None
+    packed: str = ""
+    """Of a large request the same, as base64 of deflated JSON."""
+    fingerprint: str
+    """Of the request: the same key with another one is a conflict."""
+    kind: str = "manual"
+    reference: str = ""
+    """What caused it: for a tick, the schedule and the tick's name."""
+    run_id: str = ""
+    """The id that its run is to have, where somebody wants to know it now."""
+    until: datetime | None = None
+    """Periods that end later do not exist for it; None: when it is planned."""
+    timeout_s: int = 0
+    priority: int = 0
+
+
+class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
+    """Whoever asked for a run does not want it any more. Only before it is planned."""
+
+    TYPE: ClassVar[str] = "orchestration.run_request_withdrawn"
+    request_key: str
+    reason: str = ""
+
+
+class RunRequestRefused(Payload, frozen=True, kw_only=True):
+    """A request cannot be planned. Final: its key starts no run after this."""
+
+    TYPE: ClassVar[str] = "orchestration.run_request_refused"
+    request_key: str
+    reason: str
+    hint: str = ""
+
+
 class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_triggered"
+    VERSION: ClassVar[int] = 2
     run_id: str
     plan_id: str
     plan_fingerprint: str
@@ -140,11 +211,17 @@ class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     timeout_s: int = 0
     priority: int = 0
     retry_of: str = ""
-    pool: str = ""
-    """Who works on it: empty for everybody's orchestrator, or the name of one engine."""
+    engine_id: str = field(default="", name="pool")
+    """The local engine that serves it; empty for any orchestrator. In the log it is `pool`."""
     selection_total: int = 0
     """How many there are where the list holds only the first; 0 where it holds all."""
     partitions_total: int = 0
+    reference: str = ""
+    """What caused it, beside `trigger`, which tells the kind of cause."""
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.reference else 1
 
 
 class TaskPlan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -272,6 +349,8 @@ class PartitionKeysChanged(OrchestrationCommand, frozen=True, kw_only=True):
 
 COMMANDS: tuple[type[OrchestrationCommand], ...] = (
     DeploymentCreated,
+    RunRequested,
+    RunRequestWithdrawn,
     RunTriggered,
     RunCancelRequested,
     PartitionKeysChanged,
@@ -280,6 +359,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *COMMANDS,
     DeploymentPart,
     DeploymentInstalled,
+    RunRequestRefused,
     TasksPlanned,
     DispatchEnqueued,
     TaskStarted,

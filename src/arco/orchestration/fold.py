@@ -2,7 +2,7 @@
 
 deployments   one key for all: which manifest of each project holds (`deployments.py`)
 dynamic_keys  one key for each set of partition keys
-run_keys      one key for each run key: a trigger counts once
+run_keys      one key for each run key: one run comes of it (`run_requests.py`)
 runs          one key for each run: everything about it (`runs.py`)
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arco.orchestration.deployments import STAGE as DEPLOYMENTS_STAGE
-from arco.orchestration.events import PartitionKeysChanged, RunTriggered
-from arco.orchestration.runs import RUNS_STAGE, RunAdmitted
-from arco.orchestration.tables import DYNAMIC_KEYS, RUN_KEYS, DynamicKeyRow, RunKeyRow
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
-from arco.state.system import applied, refused
+from arco.orchestration.events import PartitionKeysChanged
+from arco.orchestration.run_requests import STAGE as RUN_KEYS_STAGE
+from arco.orchestration.runs import RUNS_STAGE
+from arco.orchestration.tables import DYNAMIC_KEYS, DynamicKeyRow
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
+from arco.state.system import applied
 
 
 def _change_keys(rows: Rows, fact: Fact, e: PartitionKeysChanged) -> Iterator[Change]:
@@ -27,34 +28,14 @@ def _change_keys(rows: Rows, fact: Fact, e: PartitionKeysChanged) -> Iterator[Ch
     yield applied(fact)
 
 
-def _admit_run(rows: Rows, fact: Fact, e: RunTriggered) -> Iterator[Change]:
-    existing = rows.get(RUN_KEYS, e.run_key) if e.run_key else None
-    if existing is not None and existing.fingerprint != e.request_fingerprint:
-        yield refused(
-            fact,
-            "run_key_conflict",
-            f"run key {e.run_key!r} was used for another request, run {existing.run_id}",
-        )
-        return
-    if existing is None:
-        if e.run_key:
-            row = RunKeyRow(e.run_key, e.run_id, e.request_fingerprint, fact.received_at)
-            yield Put(RUN_KEYS, row)
-        yield Emit(RunAdmitted(**{f: getattr(e, f) for f in e.__struct_fields__}))
-    yield applied(fact)
-
-
 def _by_set(fact: Fact, e: PartitionKeysChanged) -> str:
     return e.keys
 
 
-def _by_run_key(fact: Fact, e: RunTriggered) -> str:
-    return e.run_key or f"run:{e.run_id}"
-
-
-STAGES = (
+BEFORE_AUTOMATION = (
     DEPLOYMENTS_STAGE,
     Stage("dynamic_keys", (DYNAMIC_KEYS,), [On(PartitionKeysChanged, _by_set, _change_keys)]),
-    Stage("run_keys", (RUN_KEYS,), [On(RunTriggered, _by_run_key, _admit_run)]),
-    RUNS_STAGE,
 )
+"""What schedules hear of, and what hears of them."""
+AFTER_AUTOMATION = (RUN_KEYS_STAGE, RUNS_STAGE)
+STAGES = (*BEFORE_AUTOMATION, *AFTER_AUTOMATION)

@@ -6,7 +6,7 @@ Those of other namespaces are checked here, against what is deployed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -106,6 +106,13 @@ def _unknown(reader: DeploymentReader, manifest: Manifest, key: str, by: Asset) 
     now = [row.asset_key for row in deployed.values() if key in row.previous_keys]
     hint = f"it was renamed to {now[0]!r}" if now else did_you_mean(key, candidates)
     return Problem.at(by.code, message, hint, by.key)
+
+
+def assets_of_others(
+    reader: DeploymentReader, library: Library, project: str
+) -> Callable[[str], Asset | None]:
+    """Looks up assets of other projects by their keys, as they are deployed."""
+    return _Upstream(reader, library, Manifest(project=project)).asset
 
 
 class _Upstream:
@@ -233,8 +240,17 @@ def _readers(
 ) -> Iterator[Asset]:
     """The assets of a project that read one of these."""
     current = reader.current_deployment(project)
+    for key, _ in readers_of(reader, library, project, keys):
+        assert current is not None  # or nothing would read them
+        yield library.assets(current.manifest)[key]
+
+
+def readers_of(
+    reader: DeploymentReader, library: Library, project: str, keys: Set[str]
+) -> Iterator[tuple[str, Set[str]]]:
+    """Keys of the assets of a project that read some of these, and which of these."""
+    current = reader.current_deployment(project)
     if current is not None:
-        assets = library.assets(current.manifest)
         for outline in library.outline(current.manifest).assets:
-            if not keys.isdisjoint(keys_read(outline)):
-                yield assets[outline.key]
+            if read := keys & set(keys_read(outline)) - {outline.key}:
+                yield outline.key, read

@@ -35,6 +35,10 @@ from servo.suggest import did_you_mean
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _MONTH = re.compile(r"\d{4}-\d\d")
+_TWO = re.compile(
+    r"(\d{4}-\d\d(?:-\d\d)?(?:T[\d:]+)?)\W*(?:to)?\W*(\d{4}-\d\d(?:-\d\d)?(?:T[\d:]+)?)"
+)
+"""Two periods with something else than two dots between them."""
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){0,2}(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -123,10 +127,17 @@ def _pick_name(names: Names, item: str) -> Picked:
 
 def _no_such_value(names: Names, item: str) -> Invalid:
     some = ", ".join(names.values[:10]) + (", …" if len(names.values) > 10 else "")
-    listed = f"it has: {some}" if some else "it has no values yet"
-    return Invalid(
-        f"{names.name}={item}: {item!r} is not a value of {names.name!r}",
-        hint=did_you_mean(item, names.values) or listed,
+    hint = did_you_mean(item, names.values) or (f"it has: {some}" if some else "it has none yet")
+    if names.keys:
+        hint += f"; add a key with: servo partitions add {names.keys} {item}"
+    return Invalid(f"{names.name}={item}: {item!r} is not a value of {names.name!r}", hint=hint)
+
+
+def without_keys(dimensions: Iterable[Keys]) -> str:
+    """What to do about dynamic dimensions that have no keys; empty if all have some."""
+    sets = sorted({d.keys for d in dimensions if isinstance(d, Names) and d.keys and not d.values})
+    return "; ".join(
+        f"{keys} has no keys yet; add some with: servo partitions add {keys} KEY" for keys in sets
     )
 
 
@@ -237,9 +248,12 @@ def _none_yet(calendar: Calendar) -> Invalid:
 
 def _unreadable(calendar: Calendar, text: str) -> _NotAPeriod:
     shape = "2025-01-01T05 (in UTC), or a day" if calendar.every == "hour" else "2025-01-01"
+    two = _TWO.fullmatch(text)
     return _NotAPeriod(
         f"{calendar.name}={text}: {text!r} is not {_a(calendar)}",
-        hint=f"write it like {shape}",
+        hint=f"write it like {shape}"
+        if two is None
+        else f"write a range with two dots: {calendar.name}={two[1]}..{two[2]}",
     )
 
 

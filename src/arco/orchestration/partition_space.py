@@ -193,10 +193,14 @@ class Calendar:
 class Names:
     """The values of a static, tenant or dynamic dimension."""
 
-    def __init__(self, name: str, values: Iterable[str], *, tenant: bool = False) -> None:
+    def __init__(
+        self, name: str, values: Iterable[str], *, tenant: bool = False, keys: str = ""
+    ) -> None:
         self.name = name
         self.values = tuple(sorted(set(values)))
         self.tenant = tenant
+        self.keys = keys
+        """The set of a dynamic dimension."""
         self._numbers = {value: number for number, value in enumerate(self.values)}
         self.spelled: dict[Value, str] = {}
 
@@ -225,7 +229,7 @@ def keys_of(
     if isinstance(dimension, TimeDimension):
         return Calendar(dimension, until)
     if isinstance(dimension, DynamicDimension):
-        return Names(dimension.name, dynamic(dimension.keys))
+        return Names(dimension.name, dynamic(dimension.keys), keys=dimension.keys)
     tenant = isinstance(dimension, TenantDimension)
     return Names(dimension.name, dimension.values, tenant=tenant)
 

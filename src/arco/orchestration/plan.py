@@ -21,7 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from servo.contract import canonical
-from servo.contract.identity import plan_fingerprint
+from servo.contract.canonical import fingerprint
+from servo.contract.config_values import WireValue
 from servo.contract.manifest import Asset
 from servo.contract.task import MaterializationRef
 
@@ -45,7 +46,23 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     redo: tuple[str, ...] = ()
     """Tasks (by id) to run even if they are up to date."""
     config: dict[str, str | int | bool | None] = {}
+    """By name, values in place of those that assets declare; text is read as the declared type."""
     max_tasks: int = 10_000
+
+
+def normalised(request: PlanRequest) -> PlanRequest:
+    """The same request in one spelling: terms are sets, so they are sorted, each once."""
+    return msgspec.structs.replace(
+        request,
+        selection=_sorted_set(request.selection),
+        exclude=_sorted_set(request.exclude),
+        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
+        redo=_sorted_set(request.redo),
+    )
+
+
+def _sorted_set(terms: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({term.strip() for term in terms}))
 
 
 class CurrentVersion(Struct, frozen=True, kw_only=True):
@@ -173,26 +190,27 @@ def decode_plan(data: bytes) -> Plan:
 
 
 def spec_fingerprint(spec: PlanSpec) -> str:
-    return plan_fingerprint(spec)
+    return fingerprint(spec)
 
 
 def input_fingerprint(
     asset: Asset,
     partition: str,
-    config: Mapping[str, object],
+    config: Mapping[str, WireValue],
     inputs: Iterable[tuple[str, str, Iterable[str]]],
 ) -> str:
     """What a task would do: its code, its partition, its configuration, what it reads.
 
-    `inputs` are (parameter, asset key, the `fingerprint_part` of the versions). Computed when
-    planning and, for inputs made in the same run, when dispatching; both must agree.
+    `config` is that of the asset's tasks; `inputs` are (parameter, asset key, the
+    `fingerprint_part` of the versions). Computed when planning and, for inputs made in the same
+    run, when dispatching; both must agree.
     """
     parts = {
         "kind": "input",
         "asset": asset.key,
         "transform": asset.transform,
         "partition": partition,
-        "config": {**asset.config, **config},
+        "config": config,
         "inputs": sorted([p, key, *part] for p, key, part in inputs),
     }
     return hashlib.sha256(canonical.encode(parts)).hexdigest()

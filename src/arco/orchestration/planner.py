@@ -20,11 +20,22 @@ from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
-import msgspec
-
-from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
+from arco.orchestration.configuration import check_config
+from arco.orchestration.partition_ranges import (
+    by_dimension,
+    check_dimension,
+    latest,
+    pick,
+    without_keys,
+)
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
-from arco.orchestration.plan import MAX_TASKS_PER_RUN, PlannerLookups, PlanRequest, PlanSpec
+from arco.orchestration.plan import (
+    MAX_TASKS_PER_RUN,
+    PlannerLookups,
+    PlanRequest,
+    PlanSpec,
+    normalised,
+)
 from arco.orchestration.planner_tasks import Draft, Drafting
 from arco.orchestration.selection import Graph, select
 from servo.contract.manifest import Asset, Dimension, Manifest, reference_targets
@@ -41,14 +52,16 @@ def plan(
 ) -> PlanSpec:
     """The tasks that a request means. `until` is in UTC; later periods do not exist yet.
 
-    Raises Invalid, and plans nothing, if the selection or a range means nothing, if the
-    tasks are too many, if the assets read each other in a circle, or if an input is
-    neither in the plan nor materialized.
+    Raises Invalid, and plans nothing, if the selection or a range means nothing, if a value of
+    the configuration is nobody's or of another type than the declared one, if the tasks are too
+    many, if the assets read each other in a circle, or if an input is neither in the plan nor
+    materialized.
     """
     request = normalised(request)
     graph = Graph(manifest)
     chosen = select(graph, request.selection, request.exclude)
     order = ordered(graph, chosen)
+    check_config(request.config, [graph.assets[key] for key in order], graph.assets.values())
 
     @cache
     def keys(dimension: Dimension) -> Keys:
@@ -59,7 +72,8 @@ def plan(
         return Space.of(graph.assets[key], keys)
 
     ranges = requested({key: space(key) for key in chosen}, request.partitions)
-    _check_count(ranges, request.max_tasks)
+    no_keys = without_keys(d for key in chosen for d in space(key).dimensions)
+    _check_count(ranges, request.max_tasks, no_keys)
     drafting = Drafting(graph.assets, request, lookups, space)
     for key in order:
         points = space(key).points(ranges[key])
@@ -80,21 +94,6 @@ def plan(
 def _reference_ids(assets: Iterable[Asset], lookups: PlannerLookups) -> dict[str, str]:
     targets = {key for asset in assets for key in reference_targets(asset)}
     return {key: lookups.asset_id(key) for key in sorted(targets)}
-
-
-def normalised(request: PlanRequest) -> PlanRequest:
-    """The same request in one spelling: terms are sets, so they are sorted, each once."""
-    return msgspec.structs.replace(
-        request,
-        selection=_sorted_set(request.selection),
-        exclude=_sorted_set(request.exclude),
-        partitions=tuple(sorted(set(request.partitions))),  # blanks may belong to a key
-        redo=_sorted_set(request.redo),
-    )
-
-
-def _sorted_set(terms: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({term.strip() for term in terms}))
 
 
 def ordered(graph: Graph, chosen: Iterable[str]) -> list[str]:
@@ -170,17 +169,18 @@ def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
     return ranges
 
 
-def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int) -> None:
+def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int, no_keys: str) -> None:
     tasks = sum(count(ranges) for ranges in by_asset.values())
     most = min(max_tasks, MAX_TASKS_PER_RUN)
     if tasks > most:
         raise Invalid(
             f"the plan would have {tasks:,} tasks, more than {most:,}",
             hint="select fewer partitions or assets"
-            + (f", or raise max_tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
+            + (f", or raise --max-tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
         )
     if not tasks:
+        assets = ", ".join(sorted(by_asset)[:10])
         raise Invalid(
-            f"nothing to do: no such partitions yet in {', '.join(sorted(by_asset)[:10])}",
-            hint="name the partitions, or wait until a period is over or a key is added",
+            f"nothing to do: there are no such partitions yet of {assets}",
+            hint=no_keys or "name the partitions, or wait until a period is over",
         )

@@ -20,8 +20,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.mapping import Resolver, mappings
+from arco.orchestration.partition_ranges import without_keys
 from arco.orchestration.partition_space import Names, Point, Space
 from arco.orchestration.plan import (
     MAX_EDGES_PER_RUN,
@@ -33,6 +35,7 @@ from arco.orchestration.plan import (
     input_fingerprint,
     spans,
 )
+from arco.tasks.input_failures import partition_text
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
 from servo.contract.manifest import Asset, Input, Window
@@ -42,6 +45,8 @@ from servo.suggest import did_you_mean
 
 SHOWN = 10
 UP_TO_DATE = "up to date: reused"
+CHANGED = "code, configuration or inputs changed since its last materialization"
+"""Which of them: see `plan_changes`."""
 
 
 class Draft:
@@ -166,7 +171,9 @@ class Drafting:
     def finished(self) -> Drafted:
         """All tasks, in order; Invalid if an input of one is missing."""
         if self._missing:
-            raise _missing_inputs(self._missing)
+            spaces = [self._space(asset) for _, asset, _ in self._missing]
+            no_keys = without_keys(d for space in spaces for d in space.dimensions)
+            raise _missing_inputs(self._missing, no_keys)
         drafted = [task for task in self._tasks if task is not None]
         rank = {key: at for at, key in enumerate(sorted(self._drafts))}
         place = [(task.stage, rank[task.draft.asset.key], at) for at, task in enumerate(drafted)]
@@ -225,7 +232,8 @@ class Drafting:
         if any(what.runs for _, what in read):
             return ""
         inputs = [(each.parameter, each.asset, what.part) for each, what in read]
-        return input_fingerprint(asset, partition, self._request.config, inputs)
+        config = task_config(asset, self._request.config)
+        return input_fingerprint(asset, partition, config, inputs)
 
     def _decide(
         self,
@@ -244,7 +252,7 @@ class Drafting:
         if not current.fingerprint:
             return "", "files of its current version are missing or damaged"
         if fingerprint != current.fingerprint:
-            return "", "code, configuration or inputs changed since its last materialization"
+            return "", CHANGED
         return current.materialization_id, UP_TO_DATE
 
     # -- what is read ---------------------------------------------------------------------
@@ -318,12 +326,12 @@ class _Reads:
         if not points:
             problem = f"{name}, which has no data yet"
         elif len(points) > 1:
-            first, last = space.text(points[0]), space.text(points[-1])
-            problem = f"{name} {first} to {last}, which have no data yet"
+            first, last = (partition_text(space.text(points[at])) for at in (0, -1))
+            problem = f"{name}[{first}] to [{last}], which have no data yet"
         else:
-            text = space.text(points[-1])
+            text = partition_text(space.text(points[-1]))
             lacks = "has no data yet" if space.has(points[-1]) else f"{name} does not have"
-            problem = f"{name} {text}".rstrip() + f", which {lacks}"
+            problem = (f"{name}[{text}]" if text else name) + f", which {lacks}"
         self._drafting.miss(self._reader, name, problem)
 
 
@@ -364,14 +372,14 @@ def _in_order(draft: Draft, reads: Sequence[_Reads]) -> Sequence[Point]:
     return sorted(draft.points, key=lambda point: point[at])
 
 
-def _missing_inputs(missing: Sequence[tuple[str, str, str]]) -> Invalid:
+def _missing_inputs(missing: Sequence[tuple[str, str, str]], no_keys: str) -> Invalid:
     lines = sorted({f"{reader} reads {problem}" for reader, _, problem in missing})
     listed = "; ".join(lines[:SHOWN])
     more = f"; and {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else ""
     reader = min(reader for reader, _, _ in missing)
     return Invalid(
         f"inputs are missing and not part of this plan: {listed}{more}",
-        hint=f"add + to the selection, as in +{reader}, or run these inputs first",
+        hint=no_keys or f"add + to the selection, as in +{reader}, or run these inputs first",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from arco.errors import NotFound
 from arco.orchestration.deployments import NEWEST, namespace_of
 from arco.orchestration.tables import (
@@ -12,16 +14,24 @@ from arco.orchestration.tables import (
     PROJECTS,
     DeployedAssetRow,
     DeploymentRow,
+    ProjectNamespaceRow,
     ProjectRow,
 )
 from arco.state.snapshot import Snapshot
 from servo.contract.manifest import DEFAULT_PROJECT
 from servo.suggest import did_you_mean
 
+LOOKS = 32
+"""After so many assets of a project were looked up one by one, all of them are read."""
+
 
 class DeploymentReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._owners: dict[str, ProjectNamespaceRow | None] = {}
+        self._looks: Counter[str] = Counter()
+        self._whole: dict[str, dict[str, DeployedAssetRow]] = {}
+        """By project: all of its assets, once many of them were asked for."""
 
     def projects(self) -> list[ProjectRow]:
         """All projects that were ever deployed, by name."""
@@ -77,9 +87,21 @@ class DeploymentReader:
         return {key for key, row in self.deployed_assets().items() if row.active}
 
     def deployed_asset(self, key: str) -> DeployedAssetRow | None:
-        """One asset, whosever it is. Reads two rows, however many are deployed."""
-        owner = self.snapshot.get(PROJECT_NAMESPACES, namespace_of(key))
-        return None if owner is None else self.snapshot.get(DEPLOYED_ASSETS, owner.project, key)
+        """One asset, whosever it is. The first ones read two rows, however many are deployed."""
+        namespace = namespace_of(key)
+        if namespace not in self._owners:
+            self._owners[namespace] = self.snapshot.get(PROJECT_NAMESPACES, namespace)
+        owner = self._owners[namespace]
+        if owner is None:
+            return None
+        project = owner.project
+        if (whole := self._whole.get(project)) is not None:
+            return whole.get(key)
+        self._looks[project] += 1
+        if self._looks[project] > LOOKS:
+            self._whole[project] = self.deployed_assets(project)
+            return self._whole[project].get(key)
+        return self.snapshot.get(DEPLOYED_ASSETS, project, key)
 
     def asset_id(self, key: str) -> str:
         """Of an asset that is, or was, deployed. Raises NotFound with a suggestion."""

@@ -16,12 +16,14 @@ from arco.errors import Corrupt, NotFound
 from arco.execution.tables import PARTITIONS
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
-from arco.orchestration.states import RUN_ACTIVE
+from arco.orchestration.states import RUN_ACTIVE, RequestState
 from arco.orchestration.tables import (
     DYNAMIC_KEYS,
     RUN_KEYS,
+    RUN_REQUESTS,
     RUNS,
     TASKS,
+    RunRequestRow,
     RunRow,
     TaskRow,
 )
@@ -134,9 +136,41 @@ class OrchestrationReader(DeploymentReader):
         """The tasks of a run in the plan's order."""
         return sorted(self.snapshot.rows(TASKS, run_id), key=lambda row: row.index)
 
+    def run_request(self, key: str) -> RunRequestRow:
+        row = self.snapshot.get(RUN_REQUESTS, key)
+        if row is None:
+            raise NotFound(f"there is no request {key}", hint="see `servo requests list`")
+        return row
+
+    def run_requests(
+        self, *, limit: int, in_states: Collection[str] = ()
+    ) -> tuple[list[RunRequestRow], bool]:
+        """The newest requests, and whether there are no others."""
+        chosen: list[RunRequestRow] = []
+        for rows, rest_before in newest_first(self.snapshot, RUN_REQUESTS):
+            rows = _in_states(rows, in_states)
+            newest = [("requested_at", "descending"), ("request_key", "ascending")]
+            taken = rows.take(pc.select_k_unstable(rows, limit + 1, newest))
+            chosen += RUN_REQUESTS.rows_of(taken)
+            chosen.sort(key=lambda row: (row.requested_at, row.request_key), reverse=True)
+            if rest_before is None or set(in_states) == {RequestState.PENDING}:
+                break
+            if len(chosen) >= limit and chosen[limit - 1].requested_at >= rest_before:
+                return chosen[:limit], False
+        return chosen[:limit], len(chosen) <= limit
+
+    def request_of_run(self, run_id: str) -> RunRequestRow | None:
+        """The recent request that was to become the run with this id, or the beginning of it."""
+        start = run_id.upper()
+        if len(start) < MIN_CHARS:
+            return None
+        rows = self.snapshot.hot(RUN_REQUESTS)
+        matching = [row for row in rows if row.run_id.startswith(start)]
+        return matching[0] if len(matching) == 1 else None
+
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
-        return None if row is None else row.run_id
+        return None if row is None else row.run_id or None
 
 
 def _in_states(rows: pa.Table, in_states: Collection[str]) -> pa.Table:

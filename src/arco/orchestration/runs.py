@@ -58,6 +58,7 @@ from arco.orchestration.tables import (
     TaskRow,
     TimerRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
 from servo.contract.identity import attempt_id, timer_key
@@ -100,21 +101,11 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
     if rows.get(RUNS, e.run_id) is not None:
         return
     now = fact.received_at
-    row = RunRow(
-        run_id=e.run_id,
-        plan_id=e.plan_id,
-        plan_fingerprint=e.plan_fingerprint,
-        deployment_id=e.deployment_id,
-        run_key=e.run_key,
+    row = row_from(
+        RunRow,
+        e,
         state=RunState.PLANNING,
-        trigger=e.trigger,
         triggered_by=e.triggered_by or fact.actor,
-        selection=list(e.selection),
-        partitions=list(e.partitions),
-        selection_total=e.selection_total,
-        partitions_total=e.partitions_total,
-        priority=e.priority,
-        tasks_total=e.tasks_total,
         tasks_planned=0,
         tasks_succeeded=0,
         tasks_reused=0,
@@ -122,15 +113,14 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         tasks_skipped=0,
         tasks_cancelled=0,
         retries=0,
-        timeout_s=e.timeout_s,
         timed_out=False,
-        retry_of=e.retry_of,
         created_at=now,
         started_at=None,
         cancel_requested_at=None,
         cancel_reason="",
         finished_at=None,
-        pool=e.pool,
+        pool=e.engine_id,
+        reference=e.reference,
     )
     run = _Run(rows, fact, row)
     run.changed = True

@@ -8,12 +8,9 @@ generated from these tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Literal, TypeVar
-
-S = TypeVar("S", bound=StrEnum)
-C = TypeVar("C", bound=StrEnum)
+from typing import Final, Literal
 
 
 class TaskState(StrEnum):
@@ -140,6 +137,16 @@ TASK_TRANSITIONS: Final[Mapping[TaskState, Mapping[TaskCause, TaskState]]] = {
 """For each state, what may happen to a task in it, and the state that follows."""
 
 
+class RequestState(StrEnum):
+    """What became of a request for a run."""
+
+    PENDING = "PENDING"
+    TRIGGERED = "TRIGGERED"
+    REFUSED = "REFUSED"
+    MERGED = "MERGED"
+    """Its key has a run already, which another request started."""
+
+
 class RunCause(StrEnum):
     """What may happen to a run; the text is for the documentation."""
 
@@ -179,22 +186,6 @@ RUN_TRANSITIONS: Final[Mapping[RunState, Mapping[RunCause, RunState]]] = {
 }
 """The same for runs. One event may take a run through several of these."""
 
-_MEANING: Final[Mapping[TaskState, str]] = {
-    TaskState.PLANNED: "part of a plan that is not complete yet",
-    TaskState.BLOCKED: "waits for upstreams",
-    TaskState.READY: "may go: an attempt has its id, and is to be sent",
-    TaskState.DISPATCHED: "the queue has the attempt",
-    TaskState.RUNNING: "a worker has the attempt",
-    TaskState.RETRY_WAIT: "an attempt failed, and the next one has a time",
-    TaskState.SUCCEEDED: (
-        "its output is the partition's newest good version, unless checks hold it back"
-    ),
-    TaskState.REUSED: "an output of before is still up to date",
-    TaskState.FAILED: "the last attempt failed, or one that is not to be tried again",
-    TaskState.SKIPPED: "something above it failed, or its output is held back",
-    TaskState.CANCELLED: "its attempt, its run or something above it was cancelled",
-}
-
 _NOWHERE: Final[Mapping[TaskCause, TaskState]] = {}
 
 
@@ -206,67 +197,3 @@ def after(state: TaskState, cause: TaskCause) -> TaskState | None:
 def run_after(state: RunState, cause: RunCause) -> RunState | None:
     """The same for a run."""
     return RUN_TRANSITIONS.get(state, {}).get(cause)
-
-
-def describe() -> str:
-    """`docs/concepts/states.md`: the tables of this module, for people."""
-    tasks = [f"| `{state}` | {_MEANING[state]} | {_kind(state)} |" for state in TaskState]
-    lines = [
-        "# States of tasks and runs",
-        "",
-        "Generated from `arco.orchestration.states`; do not edit. These are all transitions:",
-        "an event that a state does not list changes nothing. One event may take a run",
-        "through several of its transitions.",
-        "",
-        "## Tasks",
-        "",
-        *_diagram(TASK_TRANSITIONS, TaskState.PLANNED),
-        "",
-        "| state | meaning | |",
-        "|---|---|---|",
-        *tasks,
-        "",
-        *_transitions(TASK_TRANSITIONS),
-        "",
-        "## Runs",
-        "",
-        *_diagram(RUN_TRANSITIONS, RunState.PLANNING),
-        "",
-        *_transitions(RUN_TRANSITIONS),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _kind(state: TaskState) -> str:
-    if state in GOOD:
-        return "ended, good"
-    if state in TERMINAL:
-        return "ended"
-    return "in flight" if state in IN_FLIGHT else ""
-
-
-def _diagram(table: Mapping[S, Mapping[C, S]], first: S) -> Iterable[str]:
-    """As a picture; transitions between the same two states are drawn once."""
-    causes: dict[tuple[S, S], list[C]] = {}
-    for state, transitions in table.items():
-        for cause, to in transitions.items():
-            causes.setdefault((state, to), []).append(cause)
-    drawn = [f"    {a} --> {b}: {' / '.join(texts)}" for (a, b), texts in causes.items()]
-    ends = dict.fromkeys(to for _, to in causes if to not in table)
-    return [
-        "```mermaid",
-        "stateDiagram-v2",
-        f"    [*] --> {first}",
-        *drawn,
-        *(f"    {state} --> [*]" for state in ends),
-        "```",
-    ]
-
-
-def _transitions(table: Mapping[S, Mapping[C, S]]) -> Iterable[str]:
-    rows = [
-        f"| `{state}` | {cause} | `{to}` |"
-        for state, transitions in table.items()
-        for cause, to in transitions.items()
-    ]
-    return ["| from | when | to |", "|---|---|---|", *rows]

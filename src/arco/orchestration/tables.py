@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal
 
-from arco.orchestration.states import Gate, RunState, TaskState, TimerKind, TimerState
+from arco.orchestration.states import Gate, RequestState, RunState, TaskState, TimerKind, TimerState
 from arco.state.table import History, Row, Table
 from servo.contract.manifest import Category
 
@@ -78,6 +78,9 @@ class DeploymentPartRow(Row, frozen=True):
     packed: str
     """The deployed assets, as base64 of deflated JSON."""
     received_at: datetime
+    schedules: str = ""
+    """Schedules, likewise."""
+    removed_schedules: list[str] = []
 
 
 class LastDeploymentRow(Row, frozen=True):
@@ -91,6 +94,30 @@ class RunKeyRow(Row, frozen=True):
     run_id: str
     fingerprint: str
     received_at: datetime
+
+
+class RunRequestRow(Row, frozen=True):
+    request_key: str
+    state: RequestState
+    kind: str
+    reference: str
+    selection: list[str]
+    """As was asked; of long lists the first, `request` has all."""
+    partitions: list[str]
+    request: str
+    """The whole request, as JSON."""
+    fingerprint: str
+    run_id: str
+    """Its run. Of one that is pending the id that the run will have, and of one that was refused
+    the id that it would have had, if somebody chose it."""
+    reason: str
+    hint: str
+    until: datetime | None
+    timeout_s: int
+    priority: int
+    requested_at: datetime
+    requested_by: str
+    decided_at: datetime | None
 
 
 class RunRow(Row, frozen=True):
@@ -122,6 +149,7 @@ class RunRow(Row, frozen=True):
     cancel_reason: str
     finished_at: datetime | None
     pool: str = ""
+    """The engine id, by its name on disk."""
     tasks_held: int = 0
     """Tasks whose output checks hold back."""
     failed_by: str = ""
@@ -133,6 +161,13 @@ class RunRow(Row, frozen=True):
     selection_total: int = 0
     """How many there are where `selection` holds only the first; 0 where it holds all."""
     partitions_total: int = 0
+    reference: str = ""
+    """What caused it, beside `trigger`: for a tick, the schedule and the tick's name."""
+
+    @property
+    def engine_id(self) -> str:
+        """The local engine that serves it; empty for a run of any orchestrator."""
+        return self.pool
 
     @property
     def tasks_done(self) -> int:
@@ -233,6 +268,13 @@ RUN_KEYS = Table(
     RunKeyRow,
     key=["run_key"],
     history=History("received_at", RUN_KEYS_KEPT),
+)
+RUN_REQUESTS = Table(
+    "orchestration",
+    "run_requests",
+    RunRequestRow,
+    key=["request_key"],
+    history=History("decided_at", KEPT_HOT),
 )
 RUNS = Table(
     "orchestration", "runs", RunRow, key=["run_id"], history=History("finished_at", KEPT_HOT)

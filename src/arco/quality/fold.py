@@ -18,6 +18,7 @@ from arco.quality.tables import (
     CheckStatusRow,
     EvaluationRow,
 )
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
 from servo.contract.manifest import ACTIONS
 from servo.contract.task import CheckResult
@@ -79,8 +80,9 @@ def _evaluation(
     if before is not None and not evaluated.materialization_id:
         ids["after"] = ids["after"] or before.after
     statuses = [result.status for result in evaluated.results]
-    return EvaluationRow(
-        asset_id=evaluated.asset_id,
+    return row_from(
+        EvaluationRow,
+        evaluated,
         partition_key=evaluated.partition,
         asset_key=evaluated.asset,
         passed=statuses.count("passed"),
@@ -89,9 +91,6 @@ def _evaluation(
         action=max((result.action for result in evaluated.results), key=ACTIONS.index),
         before=ids["before"],
         after=ids["after"],
-        materialization_id=evaluated.materialization_id,
-        run_id=evaluated.run_id,
-        attempt_id=evaluated.attempt_id,
         evaluated_at=fact.received_at,
     )
 
@@ -104,56 +103,30 @@ def _status(
     times = 0 if last is None else last.consecutive_failures
     passed_at = None if last is None else last.last_passed_at
     good = result.status == "passed"
-    return CheckStatusRow(
-        asset_id=evaluated.asset_id,
+    return row_from(
+        CheckStatusRow,
+        evaluated,
+        result,
         partition_key=evaluated.partition,
         check_id=check_id(result),
         asset_key=evaluated.asset,
         check_name=result.name,
-        kind=result.kind,
-        phase=result.phase,
-        input=result.input,
-        severity=result.severity,
-        status=result.status,
-        action=result.action,
-        message=result.message,
-        failing=result.failing,
         failing_since=None if good else since or fact.received_at,
         consecutive_failures=0 if good else times + 1,
         last_passed_at=fact.received_at if good else passed_at,
-        materialization_id=evaluated.materialization_id,
-        run_id=evaluated.run_id,
-        attempt_id=evaluated.attempt_id,
         evaluated_at=fact.received_at,
     )
 
 
 def _result(fact: Fact, evaluated: ChecksEvaluated, result: CheckResult) -> CheckResultRow:
-    return CheckResultRow(
-        asset_id=evaluated.asset_id,
-        attempt_id=evaluated.attempt_id,
+    return row_from(
+        CheckResultRow,
+        evaluated,
+        result,
         check_id=check_id(result),
         asset_key=evaluated.asset,
         partition_key=evaluated.partition,
         check_name=result.name,
-        kind=result.kind,
-        phase=result.phase,
-        input=result.input,
-        columns=list(result.columns),
-        severity=result.severity,
-        status=result.status,
-        action=result.action,
-        message=result.message,
-        expected=result.expected,
-        actual=result.actual,
-        rows=result.rows,
-        failing=result.failing,
-        method=result.method,
-        sample=list(result.sample),
-        wall_ms=result.wall_ms,
-        materialization_id=evaluated.materialization_id,
-        run_id=evaluated.run_id,
-        task_id=evaluated.task_id,
         evaluated_at=fact.received_at,
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,18 @@ def find_java(env: Mapping[str, str]) -> Path | None:
     home = env.get("JAVA_HOME", "")
     java = shutil.which(f"{home}/bin/java" if home else "java", path=env.get("PATH"))
     return Path(java).resolve() if java else None
+
+
+def java_version(java: Path) -> str:
+    """What a `java` says of its version, such as 17.0.2; empty if it cannot be started."""
+    try:
+        done = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    match = re.search(r'version "([^"]+)"', done.stderr)
+    return match[1] if match else ""
 
 
 def archive_path(env: Mapping[str, str]) -> Path | None:

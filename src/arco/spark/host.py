@@ -19,11 +19,12 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from arco.spark import error_info
+from arco.spark.damage import of_version
 from arco.spark.driver import (
     END_S,
     WATCH_S,
@@ -36,6 +37,8 @@ from arco.spark.driver import (
 from arco.spark.metrics import SparkUsage, StageProgress
 from arco.spark.session import bury
 from arco.spark.settings import SparkSettings, task_conf
+from arco.tasks.failure import SparkUnavailable
+from servo.contract.task import InputRef
 from servo.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -62,6 +65,8 @@ class SparkHost:
         """Those that guests have joined, by port."""
         self._watched = threading.Event()
         self._ended = threading.Event()
+        self._was_there = False
+        """Whether this process has had Spark before."""
         self._used = False
         """Whether a task may have cached something since that was last forgotten."""
 
@@ -134,7 +139,13 @@ class SparkHost:
                 _log.warning("Spark's driver was lost (%s); starting another", driver.exit_status())
                 self._driver = None
                 driver.stop()
-            self._driver = start_driver(self.settings)
+            try:
+                self._driver = start_driver(self.settings)
+            except SparkUnavailable as error:
+                # What this process has reached before may come back.
+                error.permanent = error.permanent and not self._was_there
+                raise
+            self._was_there = True
             return self._driver
 
     def _lost(self, driver: Driver) -> None:
@@ -345,14 +356,16 @@ class SparkTask:
         return gone
 
     def failure(
-        self, error: BaseException, versions: Collection[str] = ()
+        self, error: BaseException, inputs: Sequence[InputRef] = ()
     ) -> error_info.SparkFailure | None:
-        """The error, translated, with how the driver ended if that is why."""
+        """The error, translated, with how the driver ended or which input is damaged."""
         if self.hurt(error):
             assert self._driver is not None
             reason = self._host.given_up.get(self._driver, "") or self._driver.lost_because
             return error_info.driver_lost(error, self._driver.exit_status(), reason)
-        return error_info.translate(error, versions)
+        versions = {each.materialization_id for ref in inputs for each in ref.materializations}
+        failure = error_info.translate(error, versions)
+        return None if failure is None else of_version(failure, inputs)
 
     def _close(self, *, failed: bool) -> None:
         scope, self._closed = self._scope, True

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from arco.columns.quoting import backticked
 from arco.spark import error_info
 from arco.spark.read import HasSession
-from arco.spark.template import TemplateProblem, literal, shown
+from arco.spark.template import TemplateProblem, config_literal, literal, shown
 from arco.tasks.failure import TaskFailed, failed
 from servo.contract.partition import PartitionKey
 from servo.contract.template import Call, Rendered, calls, render
@@ -29,14 +28,12 @@ from servo.contract.template import Call, Rendered, calls, render
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Value = str | int | bool | None
-
 FUNCTIONS: Final = ("ref", "partition", "config")
 _KNOWN: Final = 'use {{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }}'
-_QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
+QUERIES: Final = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(")
 _WITHIN: Final = "SELECT * FROM (\n"
 _EXPLAIN: Final = "EXPLAIN\n"
-_ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
+ONLY: Final = "write one query: SELECT, WITH, VALUES, TABLE or FROM"
 
 
 class TaskQuery:
@@ -50,7 +47,7 @@ class TaskQuery:
         sql: str,
         *,
         partition: str = "",
-        config: Mapping[str, Value] | None = None,
+        config: Mapping[str, Any] | None = None,
         file: str = "",
         line: int = 0,
     ) -> None:
@@ -59,7 +56,7 @@ class TaskQuery:
         self._place = (file, line)
         self._source = sql
         self.refs: tuple[str, ...] = dependencies(sql)
-        self._rendered = render(sql, self._replacement)
+        self.rendered = render(sql, self._replacement)
 
     def run(self, task: HasSession, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """The query's rows, not computed yet. `inputs` are by the text inside of their `ref`.
@@ -93,7 +90,7 @@ class TaskQuery:
         failure = error_info.translate(error)
         if failure is None:
             return None
-        span = _span(_moved(failure, before), self._rendered)
+        span = _span(_moved(failure, before), self.rendered)
         if span is None:
             return None
         words = self._in_its_words(failure.message), self._in_its_words(failure.hint)
@@ -115,9 +112,18 @@ class TaskQuery:
             case "partition":
                 return literal(self._value("dimension", self._partition, call))
             case "config":
-                return literal(self._value("config value", self._config, call))
+                return self._config_literal(call)
         text = self._source[call.start : call.stop]
         raise self._wrong(f"the query has {text!r}", _KNOWN, call.start, call.stop)
+
+    def _config_literal(self, call: Call) -> str:
+        value = self._value("config value", self._config, call)
+        try:
+            return config_literal(value, self._source[: call.start], self._source[call.stop :])
+        except ValueError as error:
+            message = f"the config value {call.argument!r} is {error}, which SQL cannot write"
+            hint = "use text, a number, a boolean, a date, or a list of some"
+            raise self._wrong(message, hint, call.start, call.stop) from None
 
     def _value(self, what: str, given: Mapping[str, Any], call: Call) -> Any:
         if call.argument in given:
@@ -128,10 +134,10 @@ class TaskQuery:
 
     def _one_query(self) -> str:
         """The text without what ends it. TaskFailed where it is no single query."""
-        problem, end = _statement(self._rendered.text)
+        problem, end = one_statement(self.rendered.text)
         if problem is not None:
             raise self._refused(problem)
-        return self._rendered.text[:end]
+        return self.rendered.text[:end]
 
     def _parse(self, task: HasSession, text: str) -> None:
         """Spark's own parser, by its rule for queries: it takes nothing else."""
@@ -165,12 +171,10 @@ class TaskQuery:
             raise self.failure(error, _WITHIN) or error from None
 
     def _no_query(self, text: str) -> TaskFailed:
-        return self._refused(TemplateProblem(_no_query(text), 0, len(text.split()[0])))
+        return self._refused(TemplateProblem(no_query(text), 0, len(text.split()[0])))
 
     def _refused(self, problem: TemplateProblem) -> TaskFailed:
-        return self._wrong(
-            problem.message, _ONLY, *self._rendered.span(problem.start, problem.stop)
-        )
+        return self._wrong(problem.message, ONLY, *self.rendered.span(problem.start, problem.stop))
 
     def _wrong(self, message: str, hint: str, start: int, stop: int) -> TaskFailed:
         return self._failed("user_code", "sql.invalid", message, hint, start, stop)
@@ -235,30 +239,7 @@ def dependencies(sql: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.argument for call in calls(sql) if call.function == "ref"))
 
 
-def parse_problem(sql: str) -> TemplateProblem | None:
-    """What is wrong with an SQL asset's text, as far as can be told without Spark.
-
-    sqlglot reads most of Spark's SQL and not all of it: what it cannot read is worth a
-    warning. That it is more than one statement, no query, or has an unknown `{{ }}` is certain.
-    """
-    for call in calls(sql):
-        if call.function not in FUNCTIONS:
-            return TemplateProblem(
-                f"the query has {sql[call.start : call.stop]!r}", call.start, call.stop
-            )
-    rendered = render(sql, _stand_in)
-    problem, end = _statement(rendered.text)
-    problem = problem or _syntax(rendered.text[:end])
-    if problem is None:
-        return None
-    return TemplateProblem(problem.message, *rendered.span(problem.start, problem.stop))
-
-
-def _stand_in(call: Call) -> str:
-    return backticked(view_name(call.argument)) if call.function == "ref" else "NULL"
-
-
-def _statement(text: str) -> tuple[TemplateProblem | None, int]:
+def one_statement(text: str) -> tuple[TemplateProblem | None, int]:
     """Whether there is one statement that begins like a query, and where it ends."""
     try:
         tokens = Spark().tokenize(text)
@@ -276,35 +257,11 @@ def _statement(text: str) -> tuple[TemplateProblem | None, int]:
     if not tokens:
         return TemplateProblem("the query is empty", 0, 0), 0
     first = tokens[0]
-    if first.text.upper() not in _QUERIES:
-        return TemplateProblem(_no_query(first.text), first.start, first.end + 1), end
+    if first.text.upper() not in QUERIES:
+        return TemplateProblem(no_query(first.text), first.start, first.end + 1), end
     return None, end
 
 
-def _no_query(text: str) -> str:
-    return f"a {(text.split() or [''])[0].upper()} statement is not a query"
-
-
-def _syntax(text: str) -> TemplateProblem | None:
-    try:
-        parsed = sqlglot.parse_one(text, dialect="spark")
-    except ParseError as error:
-        details = error.errors[0] if error.errors else {}
-        start = _offset(text, details.get("line") or 1, details.get("col") or 1)
-        words = str(details.get("highlight") or "")
-        start = max(start - len(words), 0) if words else start
-        return TemplateProblem(
-            str(details.get("description") or error), start, start + max(len(words), 1)
-        )
-    except SqlglotError as error:
-        return TemplateProblem(str(error).partition("\n")[0], 0, 1)
-    if not isinstance(parsed, exp.Query | exp.Values | exp.Table | exp.Subquery):
-        return TemplateProblem(_no_query(parsed.key), 0, 1)
-    return None
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line - 1):
-        start = text.find("\n", start) + 1
-    return min(start + column, len(text))
+def no_query(text: str) -> str:
+    word = (text.split() or [""])[0].upper()
+    return f"{'an' if word[:1] in tuple('AEIOU') else 'a'} {word} statement is not a query"

@@ -6,11 +6,13 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlsplit
@@ -29,6 +31,25 @@ _TAIL_LINES: Final = 8
 _CONNECT_PORT: Final = 15002
 _MASTER_PORT: Final = 7077
 _REACH_S: Final = 10
+_LASTING: Final = (
+    (
+        re.compile(r"unresolved dependency: (\S+?):? not found"),
+        "Spark did not start: the package {} was not found",
+        "correct it under `packages` in [spark] of arco.toml (group:name:version), "
+        "and check that its repository can be reached",
+    ),
+    (
+        re.compile(r"UnsupportedClassVersionError|Java \d+ or later is required"),
+        "Spark did not start: this Java is too old for it ({})",
+        "install Java 17 or newer, and set JAVA_HOME to it",
+    ),
+    (
+        re.compile(r"(.*)\nError: Could not create the Java"),
+        "Spark did not start: {}",
+        "correct the JVM options and the memory under `conf` in [spark] of arco.toml",
+    ),
+)
+"""What Java and Spark print when a retry would meet the same again; the message; the hint."""
 
 
 def open_session(
@@ -43,19 +64,13 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
 
     Raises Unavailable where Spark cannot start, with what to do about it.
     """
-    builder = _builder()
+    require(settings)
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
     quiet_errors()
     if settings.remote:
-        _require_connect()
         return _remote(builder, settings)
-    if find_java(os.environ) is None:
-        home = os.environ.get("JAVA_HOME", "")
-        raise SparkUnavailable(
-            f"Spark needs Java, which is missing{f' in JAVA_HOME ({home})' if home else ''}",
-            hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
-        )
-    if settings.master.startswith("spark://"):
-        _reach("Spark master", settings.master, "master", _MASTER_PORT)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = builder.master(settings.master).appName(app)
@@ -71,6 +86,30 @@ def start(settings: SparkSettings, *, app: str = "arco") -> SparkSession:
     if settings.local:
         _write_no_checksums(session)
     return session
+
+
+def require(settings: SparkSettings) -> None:
+    """Raises SparkUnavailable for what Spark needs and does not find. Starts nothing."""
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable(
+            "Spark is not installed",
+            hint="install it with: pip install 'arco[spark]'",
+            permanent=True,
+        )
+    if settings.remote:
+        _require_connect()
+        place = settings.remote.partition("/;")[0]
+        _reach("Spark Connect server", place, "remote", _CONNECT_PORT)
+        return
+    if find_java(os.environ) is None:
+        home = os.environ.get("JAVA_HOME", "")
+        raise SparkUnavailable(
+            f"Spark needs Java, which is missing{f' in JAVA_HOME ({home})' if home else ''}",
+            hint="install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
+            permanent=True,
+        )
+    if settings.master.startswith("spark://"):
+        _reach("Spark master", settings.master, "master", _MASTER_PORT)
 
 
 def quiet_errors() -> None:
@@ -110,20 +149,15 @@ def _unstarted(error: Exception, output: BinaryIO | None) -> SparkUnavailable:
         ]
     tail = [line for line in lines if not line.lstrip().startswith("at ")][-_TAIL_LINES:]
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    for sign, what, hint in _LASTING:
+        if (match := sign.search("\n".join(lines))) is not None:
+            return SparkUnavailable(
+                what.format(match[match.lastindex or 0]), hint=hint, permanent=True
+            )
     return SparkUnavailable(
         "\n  ".join([f"Spark did not start: {text}", *tail]),
         hint='[spark] log = "-" in arco.toml shows all of the log',
     )
-
-
-def _builder() -> Any:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise SparkUnavailable(
-            "Spark is not installed", hint="install it with: pip install 'arco[spark]'"
-        ) from None
-    return SparkSession.builder
 
 
 def _require_connect() -> None:
@@ -132,13 +166,13 @@ def _require_connect() -> None:
     except ImportError as error:
         raise SparkUnavailable(
             f"the client of Spark Connect is not installed: {error}",
-            hint="install it with: pip install 'pyspark[connect]'",
+            hint="install it with: pip install 'arco[connect]'",
+            permanent=True,
         ) from None
 
 
 def _remote(builder: Any, settings: SparkSettings) -> SparkSession:
     """Only what a client may set: the server was configured by whoever started it."""
-    _reach("Spark Connect server", settings.remote.partition("/;")[0], "remote", _CONNECT_PORT)
     session: SparkSession = builder.remote(settings.remote).getOrCreate()
     for name, value in {"spark.sql.session.timeZone": "UTC", **settings.conf}.items():
         session.conf.set(name, value)
@@ -161,6 +195,7 @@ def _reach(what: str, url: str, setting: str, port: int) -> None:
     raise SparkUnavailable(
         f"no {what} answers at {url.partition('://')[2]}: {failure}",
         hint=f"start it, or change `{setting}` under [spark] in arco.toml",
+        permanent=True,
     )
 
 

@@ -140,6 +140,8 @@ _ALWAYS: Final[dict[str, str]] = {
     # One rename for each file, and none of the folder; the commit marker is ours.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # A damaged page is an error, and never other values.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     # INT96, the default, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
-from typing import Final, NamedTuple
-
-from servo.contract.partition import Scalar
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
 
 _PLAIN: Final = re.compile(r"[^'\\$\x00-\x1f\x7f\ud800-\udfff]*")
 _TAB: Final = "    "
+_OPERAND: Final = re.compile(
+    r"(?:[\w)`'\"}]\s*-|(?<!/)\*(?!/)|[+%]|(?<!\*)/)\s*$|\b(?:select|distinct)\s*$", re.IGNORECASE
+)
+"""What stands before an operand of arithmetic, or before the first column of a query."""
+_NEAR: Final = 80
+_OPERATOR: Final = re.compile(r"\s*(?:[+*%]|-(?!-)|/(?!\*)|(?:as|from)\b)", re.IGNORECASE)
 
 
 class TemplateProblem(NamedTuple):
@@ -20,8 +25,11 @@ class TemplateProblem(NamedTuple):
     stop: int
 
 
-def literal(value: Scalar) -> str:
-    """A value as Spark SQL writes it."""
+def literal(value: Any) -> str:
+    """A value as Spark SQL writes it, of one type whatever the value: integers are BIGINT.
+
+    A list is its items, with commas between them. ValueError for what SQL has no literal for.
+    """
     match value:
         case None:
             return "NULL"
@@ -29,12 +37,39 @@ def literal(value: Scalar) -> str:
             return "TRUE" if value else "FALSE"
         case int():
             return f"CAST({value} AS BIGINT)"
+        case float():
+            return _signed(f"{value!r}D")
+        case Decimal():
+            return _signed(f"{value:f}BD")
         case datetime():
-            return f"TIMESTAMP'{value.isoformat(' ', 'microseconds')}Z'"
+            utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+            return f"TIMESTAMP'{utc.isoformat(' ', 'microseconds')}Z'"
         case date():
             return f"DATE'{value.isoformat()}'"
         case str():
             return f"'{value}'" if _PLAIN.fullmatch(value) else _spelled(value)
+        case [_, *_] if not any(isinstance(item, list) for item in value):
+            return ", ".join(literal(item) for item in value)
+    kind = "a list of lists" if value else "an empty list"
+    raise ValueError(kind if isinstance(value, list) else "an object")
+
+
+def config_literal(value: Any, before: str, after: str) -> str:
+    """A value of the configuration between two parts of a query.
+
+    An integer is plain digits, as its author would write it: LIMIT, `date_add` and the like take
+    nothing else. Where it is a column of its own or an operand of arithmetic it is BIGINT, so
+    that neither its type nor an overflow depends on how large it is.
+    """
+    if type(value) is not int:
+        return literal(value)
+    wide = _OPERAND.search(before[-_NEAR:]) or _OPERATOR.match(after)
+    return _signed(f"{value}L" if wide else str(value))
+
+
+def _signed(number: str) -> str:
+    """A negative number in brackets: two minus signs in a row begin a comment."""
+    return f"({number})" if number.startswith("-") else number
 
 
 def _spelled(value: str) -> str:

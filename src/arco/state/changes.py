@@ -107,6 +107,13 @@ def parse(raw: bytes, path: str) -> pa.RecordBatch:
 
 def rows_of(batch: pa.RecordBatch, table: Table[Any], ref: FileRef) -> pa.Table:
     """The rows of one table, in columns, in file order."""
+    return table.to_arrow(versioned_rows(batch, table, ref))
+
+
+def versioned_rows(
+    batch: pa.RecordBatch, table: Table[Any], ref: FileRef
+) -> dict[Key, Versioned[Any]]:
+    """The rows of one table, by key."""
     own = batch.filter(pc.equal(batch.column("table"), ref.table))
     if own.num_rows != ref.rows:
         raise Corrupt(
@@ -121,4 +128,4 @@ def rows_of(batch: pa.RecordBatch, table: Table[Any], ref: FileRef) -> pa.Table:
             rows[key] = (versions[i], row)
     except (ValueError, KeyError) as error:  # msgspec's errors are ValueErrors
         raise Corrupt(f"{ref.path} has rows that are not of {table}: {error}") from None
-    return table.to_arrow(rows)
+    return rows

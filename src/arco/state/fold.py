@@ -203,9 +203,6 @@ class Stage:
     def key(self, fact: Fact) -> str:
         return self.on[type(fact.payload)].key(fact, fact.payload)
 
-    def fold(self, rows: Rows, fact: Fact) -> Iterable[Change]:
-        return self.on[type(fact.payload)].fold(rows, fact, fact.payload)
-
 
 class FoldFailure(NamedTuple):
     """A fact that a stage could not fold."""
@@ -243,9 +240,8 @@ class Chain:
         payload, event = recorded.payload, recorded.event
         if payload is None:
             return ()
-        fact = Fact(
-            recorded.position, recorded.received_at, event.id, event.key, event.actor, payload
-        )
+        key = event.idempotency_key or event.id
+        fact = Fact(recorded.position, recorded.received_at, event.id, key, event.actor, payload)
         return [(i, fact) for i in self._from_log.get(type(payload), ())]
 
     def takers(self, payload: Payload, after: int) -> list[int]:
@@ -271,10 +267,12 @@ def _fold_stage(
     stage: Stage, rows: Rows, facts: Iterable[Fact], failures: list[FoldFailure]
 ) -> list[Fact]:
     derived: list[Fact] = []
+    folds = stage.on
     for fact in facts:
         rows.now = fact.received_at
+        payload = fact.payload
         try:
-            changes = list(stage.fold(rows, fact))
+            changes = list(folds[type(payload)].fold(rows, fact, payload))
             for change in changes:
                 _check(change)
         except Exception as error:

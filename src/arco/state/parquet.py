@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import ChangesRef, FileRef, sha256, verified
 from arco.state import changes
-from arco.state.table import Key, Table, shard_text
+from arco.state.table import Key, Table, Versioned, shard_text
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
@@ -173,6 +173,10 @@ class Files:
         if ref.table:
             return changes.rows_of(self._changes(ref), table, ref)
         return decode(self.raw(ref), ref)
+
+    def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
+        """All rows of a table in a change file, by key."""
+        return changes.versioned_rows(self._changes(ref), table, ref)
 
     def written(self, ref: ChangesRef, raw: bytes) -> None:
         """Keep a change file that this process has just written."""

@@ -154,13 +154,11 @@ class Rewriter:
         l0: dict[str, FileRef] = {}
         for name in sorted({name for ref in joined for name in ref.tables}):
             table = tables[name]
-            parts = [self._files.table(table, r.of(name)) for r in joined if name in r.tables]
-            rows = latest(parts, table.key, keep_deleted=True)
-            changed = table.versioned(rows) if rows.num_rows <= changes.FEW else {}
-            if changed and changes.belongs(table, changed):
+            changed = self._newest_rows(table, [r.of(name) for r in joined if name in r.tables])
+            if changes.belongs(table, changed):
                 small[table] = changed
             else:
-                l0[name] = self._write(table, rows, "l0")
+                l0[name] = self._write(table, table.to_arrow(changed), "l0")
         added: tuple[ChangesRef, ...] = ()
         if small:
             raw, ref = changes.encode(small, self._ids(), self._clock.now())
@@ -168,6 +166,15 @@ class Rewriter:
             self._files.written(ref, raw)
             added = (ref,)
         return Join(tuple(joined), added, l0)
+
+    def _newest_rows(self, table: Table[Any], refs: Sequence[FileRef]) -> dict[Key, Versioned[Any]]:
+        """The rows of a table in change files: of each key the newest."""
+        newest: dict[Key, Versioned[Any]] = {}
+        for ref in refs:
+            for key, versioned in self._files.changed_rows(table, ref).items():
+                if key not in newest or newest[key][0] < versioned[0]:
+                    newest[key] = versioned
+        return newest
 
     def into_base(
         self,

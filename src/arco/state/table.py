@@ -96,8 +96,9 @@ class Table(Generic[R]):
             + [("row_version", pa.int64()), ("_deleted", pa.bool_()), ("_bucket", pa.uint8())]
         )
         self._shard_is_text = shard == 1 and self._types[self.key[0]] == pa.string()
-        self._key_getters = [operator.attrgetter(c) for c in self.key]
+        self._key_values = _values_at(self.key)
         self._ints = [c for c in self.columns if self._types[c] == pa.int64()]
+        self._int_values = _values_at(self._ints)
         specs = tuple(ColumnSpec(c, str(self._types[c])) for c in self.columns)
         self._manifest = TableManifest(specs, self.key, self.shard)
         self._decoder = msgspec.json.Decoder(row)
@@ -120,20 +121,20 @@ class Table(Generic[R]):
 
     def check(self, row: R) -> None:
         """Raise Invalid for a number that its column cannot hold; JSON has no limit."""
-        for column in self._ints:
-            value = getattr(row, column)
+        for value in self._int_values(row):
             if value is not None and not -(1 << 63) <= value < 1 << 63:
+                column = next(c for c in self._ints if getattr(row, c) == value)
                 raise Invalid(f"{self}.{column} cannot hold {value}")
 
     def key_of(self, row: R) -> Key:
-        return tuple([get(row) for get in self._key_getters])
+        return self._key_values(row)
 
     def shard_text(self, key: Key) -> str:
         return shard_text(key[: self.shard])
 
     def bucket(self, key: Key) -> int:
         if self._shard_is_text:  # of most tables, and this is asked for every row
-            first = bucket_of(key[0])
+            first = zlib.crc32(key[0].encode()) & 0xFF
         else:
             first = bucket_of(shard_text(key[: self.shard]))
         if self.spread == 1:
@@ -249,6 +250,14 @@ class Table(Generic[R]):
         if value is not None and column in self._members:
             return self._members[column][value]
         return dict(value) if column in self._maps and value is not None else value
+
+
+def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+    """What takes the values of some columns out of a row."""
+    if not columns:
+        return lambda row: ()
+    values = operator.attrgetter(*columns)
+    return values if len(columns) > 1 else lambda row: (values(row),)
 
 
 class _Members(dict[str, enum.StrEnum]):

@@ -1,7 +1,9 @@
 """Warm state: the rows that a committer has at hand, keyed by generation.
 
 Only the buckets that a batch touches are loaded. A bucket is a sorted slice of
-the files, and on top of it the rows that changed since. When another process
+the files, and on top of it the rows that changed since. What this process has committed in
+a row is in the buckets that it loaded for that: of the files with nothing else, only those
+buckets are read that were dropped, or changed without being loaded. When another process
 commits, its L0 files are laid over the buckets that are loaded; when files are
 merely merged, nothing changes here, because no row did. Everything is bounded:
 the least recently used buckets go first, and come back from the files.
@@ -151,8 +153,13 @@ class Warm:
         self._files = files
         self._budget = budget_bytes
         self._loaded = 0
+        """What all buckets take, or more: a bound that is worked out anew when it is reached."""
         self._commits = 0
         self._position = 0
+        self._own_since = 0
+        """All positions after this one were committed by this process."""
+        self._incomplete: set[tuple[Table[Any], int]] = set()
+        """Buckets that are not loaded, and that commits of this process have changed."""
         self._tables: Tables | None = None
         self.buckets: OrderedDict[tuple[Table[Any], int], _Bucket | _Index] = OrderedDict()
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
@@ -163,7 +170,8 @@ class Warm:
 
     def reset(self) -> None:
         """Forget everything, because history was rewritten or we do not know."""
-        self._position = 0
+        self._position = self._own_since = 0
+        self._incomplete.clear()
         self._tables = None
         self.buckets.clear()
         self._looks.clear()
@@ -171,8 +179,11 @@ class Warm:
 
     def advance(self, tables: Tables, position: int) -> None:
         """Bring what is loaded from the generation it is at to another, newer one."""
-        if position != self._position and self._tables is not None:
-            self._overlay(self._tables, tables)
+        if position != self._position:
+            if self._tables is not None:
+                self._overlay(self._tables, tables)
+            self._own_since = position
+            self._incomplete.clear()
         self._tables = tables
         self._position = position
 
@@ -194,6 +205,7 @@ class Warm:
                     before = bucket.changed.get(key)
                     if before is None or before[0] < version:
                         bucket.changed[key] = (version, row)
+                        self._loaded += ROW_BYTES
 
     def _drop(self, table: Table[Any]) -> None:
         for at in [at for at in self.buckets if at[0] is table]:
@@ -202,29 +214,40 @@ class Warm:
     def _forget(self, at: tuple[Table[Any], int]) -> _Bucket | _Index:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
         self._looks.pop(at, None)
+        self._incomplete.add(at)
         return self.buckets.pop(at)
 
     def apply(self, changes: Changes, tables: Tables, position: int) -> None:
         """Take over what this process itself has just committed on top of this state."""
         for table, changed in changes.items():
             for key, versioned in changed.items():
-                bucket = self.buckets.get((table, table.bucket(key)))
-                if bucket is not None:
+                at = (table, table.bucket(key))
+                bucket = self.buckets.get(at)
+                if bucket is None:
+                    self._incomplete.add(at)
+                else:
                     bucket.changed[key] = versioned
+            self._loaded += ROW_BYTES * len(changed)
         self._position = position
         self.advance(tables, position)
         self._commits += 1
         if self._commits % SWEEP == 0:
             self._sweep()
-        self._shrink()
+        if self._loaded > self._budget:
+            self._shrink()
 
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
-        if (table, number) not in self.buckets and self._is_large(table, number):
+        bucket = self.buckets.get((table, number))
+        if bucket is None and self._is_large(table, number):
             return self._look_up(table, key)
-        bucket = self._bucket(table, number)
+        if bucket is None or bucket.used_at != self._commits:
+            bucket = self._bucket(table, number)
         versioned = bucket.changed.get(key)
-        if versioned is None and isinstance(bucket, _Index):
+        if versioned is not None:
+            bucket.hits += 1
+            return versioned
+        if isinstance(bucket, _Index):
             if not bucket.may_hold(key):
                 return None
             if bucket.hits < LOOKS:
@@ -236,6 +259,7 @@ class Warm:
         if versioned is not None:
             bucket.changed[key] = versioned  # the next look costs nothing
             bucket.hits += 1
+            self._loaded += ROW_BYTES
         return versioned
 
     def _is_large(self, table: Table[Any], number: int) -> bool:
@@ -267,6 +291,7 @@ class Warm:
         """A bucket with all of its rows."""
         bucket = self._bucket(table, number)
         if isinstance(bucket, _Index):
+            self._incomplete.add((table, number))
             del self.buckets[table, number]
             bucket = self._bucket(table, number)
         assert isinstance(bucket, _Bucket)
@@ -283,15 +308,20 @@ class Warm:
             if self._loaded > self._budget:
                 self._shrink()  # what goes is in the files; the fold has taken what it needs
             self.buckets[at] = bucket
+            self._incomplete.discard(at)
         else:
             self.buckets.move_to_end(at)
         bucket.used_at = self._commits
         return bucket
 
     def _load(self, table: Table[Any], number: int) -> pa.RecordBatch:
+        own_since = self._own_since
+        if (table, number) in self._incomplete:
+            own_since = self._position
         slices = [
             part
             for ref in self._refs(table)
+            if ref.versions[0] <= own_since
             for batch in self._files.batches(table, ref, number)
             if (part := bucket_slice(batch, number)).num_rows
         ]
@@ -316,6 +346,7 @@ class Warm:
             else:
                 self.buckets[at] = self._settled(at[0], bucket)
                 self.buckets[at].hits = 0
+        self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())
         pa.default_memory_pool().release_unused()
 
     def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:

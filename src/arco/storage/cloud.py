@@ -276,6 +276,8 @@ def _connect(
 ) -> _Client:
     config: dict[str, Any] = {k: v for k, v in options.items() if k not in _HTTP_OPTIONS}
     http: dict[str, Any] = {k: v for k, v in options.items() if k in _HTTP_OPTIONS}
+    if os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true":
+        http.setdefault("allow_http", True)  # the client ignores it where it is given options
     client: Any = CLIENTS[scheme]
     try:
         store: _Client = client(

@@ -40,10 +40,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from arco.clock import from_unix
 from arco.errors import AlreadyExists, Invalid, Unavailable
@@ -54,6 +55,22 @@ from arco.storage.signing import Signer
 _NO_O_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 _REMEMBERED_DIRECTORIES = 100_000
 _PUT_ATTEMPTS = 5
+
+
+class _Way(NamedTuple):
+    """Opened directories, from one that is surely there down to the one to write into."""
+
+    above: str
+    names: Sequence[str]
+    """Those below `above`."""
+    opened: Sequence[int]
+
+    def __enter__(self) -> _Way:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for fd in self.opened:
+            os.close(fd)
 
 
 class LocalStore:
@@ -144,14 +161,12 @@ class LocalStore:
         keys.check_key(path)
         directory, _, name = f"{self._root}/{path}".rpartition("/")
         try:
-            self._settle(directory)
-            at = localfiles.open_here(directory, localfiles.DIRECTORY)
-            try:
+            with self._enter(directory) as way:
+                at = way.opened[-1]
                 with localfiles.temporary(at, parts) as temporary:
+                    self._settle(way)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                 localfiles.fsync(at)
-            finally:
-                os.close(at)
         except OSError as error:
             raise localfiles.mapped(error, path) from error
 
@@ -198,14 +213,12 @@ class LocalStore:
             fd = self._open_object(source, localfiles.READ)
             try:
                 localfiles.status_of(fd, source)
-                self._settle(directory)
-                at = localfiles.open_here(directory, localfiles.DIRECTORY)
-                try:
+                with self._enter(directory) as way:
+                    at = way.opened[-1]
+                    self._settle(way)
                     with localfiles.second_name(at, fd) as temporary:
                         os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
                     localfiles.fsync(at)
-                finally:
-                    os.close(at)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -247,27 +260,24 @@ class LocalStore:
         return swept
 
     def _put(self, directory: str, name: str, data: bytes, mode: Mode) -> None:
-        if directory not in self._settled:
-            self._settle(directory)
-        at = localfiles.open_here(directory, localfiles.DIRECTORY)
-        try:
+        with self._enter(directory) as way:
             if self._is_lost(f"{directory}/{name}"):
-                os.unlink(name, dir_fd=at)
+                os.unlink(name, dir_fd=way.opened[-1])
             if mode is Mode.FRESH:
-                self._put_fresh(at, directory, name, data)
+                self._put_fresh(way, directory, name, data)
             else:
-                self._put_named(at, directory, name, data, mode)
-        finally:
-            os.close(at)
+                self._put_named(way, directory, name, data, mode)
 
-    def _put_named(self, at: int, directory: str, name: str, data: bytes, mode: Mode) -> None:
+    def _put_named(self, way: _Way, directory: str, name: str, data: bytes, mode: Mode) -> None:
         """The file is on the disk before it has its name."""
+        at = way.opened[-1]
         try:
             if mode is Mode.OVERWRITE:
                 with localfiles.temporary(at, (data,)) as temporary:
+                    self._settle(way)
                     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             else:
-                self._create(at, name, data)
+                self._create(way, name, data)
             localfiles.fsync(at)
         except FileExistsError:
             raise
@@ -275,13 +285,15 @@ class LocalStore:
             self._doubtful[directory] = object()
             raise
 
-    def _put_fresh(self, at: int, directory: str, name: str, data: bytes) -> None:
+    def _put_fresh(self, way: _Way, directory: str, name: str, data: bytes) -> None:
         """The disk is asked for the file and its name at once, which takes half as long."""
-        fd = self._create(at, name, data, fresh=True)
+        at = way.opened[-1]
+        fd = self._create(way, name, data, fresh=True)
         try:
             if fd is not None:
                 localfiles.fsync(fd)
             localfiles.fsync(at)
+            self._settle(way)
         except OSError:
             self._withdraw(at, directory, name)
             raise
@@ -289,15 +301,19 @@ class LocalStore:
             if fd is not None:
                 os.close(fd)
 
-    def _create(self, at: int, name: str, data: bytes, *, fresh: bool = False) -> int | None:
+    def _create(self, way: _Way, name: str, data: bytes, *, fresh: bool = False) -> int | None:
         """Write a file and give it its name. A fresh one is given back open, to be synced."""
+        at = way.opened[-1]
         fd = self._open_nameless(at)
         if fd is None:
             with localfiles.temporary(at, (data,)) as temporary:
+                self._settle(way)
                 os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at)
             return None
         try:
             localfiles.write(fd, data, sync=not fresh)
+            if not fresh:
+                self._settle(way)
             # Naming src_dir_fd is what makes Python call linkat with AT_SYMLINK_FOLLOW.
             os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=True)
         except BaseException:
@@ -372,31 +388,50 @@ class LocalStore:
             self.nameless = False
             return None
 
-    def _settle(self, directory: str) -> None:
-        """Make a directory and those above it, and see each one's name onto the disk.
-
-        Also where they exist: the process that made them may not have come to its fsync.
-        """
-        if len(self._settled) > _REMEMBERED_DIRECTORIES:
-            self._settled.clear()
-        Path(self._root).mkdir(parents=True, exist_ok=True)
-        names = directory[len(self._root) + 1 :].split("/") if directory != self._root else []
-        opened = [os.open(self._root, localfiles.DIRECTORY)]
+    def _enter(self, directory: str) -> _Way:
+        """A directory, opened, and made where it is not there."""
+        above, names = self._unsettled(directory)
+        opened = [localfiles.open_here(above, localfiles.DIRECTORY)]
+        way = _Way(above, names, opened)
         try:
-            # All are made before the first is seen onto the disk: that then takes them together.
             for name in names:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened[-1])
                 opened.append(os.open(name, localfiles.DIRECTORY, dir_fd=opened[-1]))
-            place = self._root
-            for name, parent in zip(names, opened, strict=False):
-                place = f"{place}/{name}"
-                if place not in self._settled:
-                    localfiles.fsync(parent)
-                    self._settled.add(place)
-        finally:
-            for fd in opened:
-                os.close(fd)
+        except BaseException:
+            way.__exit__()
+            raise
+        return way
+
+    def _settle(self, way: _Way) -> None:
+        """See the name of each directory onto the disk.
+
+        Also where they existed: the process that made them may not have come to its fsync.
+        After the fsync of a file in them, which takes what was made before it along, this
+        asks the disk for little more.
+        """
+        if not way.names:
+            return
+        if len(self._settled) > _REMEMBERED_DIRECTORIES:
+            self._settled.clear()
+        place = way.above
+        for name, parent in zip(way.names, way.opened, strict=False):
+            place = f"{place}/{name}"
+            localfiles.fsync(parent)
+            self._settled.add(place)
+
+    def _unsettled(self, directory: str) -> tuple[str, Sequence[str]]:
+        """The nearest directory that is surely there, and the names from there on."""
+        if directory in self._settled:
+            return directory, ()
+        above = directory
+        while above not in self._settled:
+            if above == self._root:
+                Path(self._root).mkdir(parents=True, exist_ok=True)
+                break
+            above = above.rpartition("/")[0]
+        below = directory[len(above) + 1 :]
+        return above, below.split("/") if below else ()
 
     def _listed(self, directory: str, beginning: str, after: str) -> Iterator[ObjectMeta]:
         place = f"{self._root}/{directory}".rstrip("/")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from arco.errors import Unavailable
 from servo.contract.manifest import Category
 from servo.contract.task import ErrorInfo
 
+T = TypeVar("T")
+
 
 class SparkUnavailable(Unavailable):
     """Spark could not be started, or reached."""
+
+    def __init__(self, message: str, *, hint: str = "", permanent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.permanent = permanent
+        """Whether it stays so until somebody installs or changes something."""
 
 
 class TaskFailed(Exception):
@@ -31,3 +41,21 @@ def failed(
     return TaskFailed(
         ErrorInfo(category=category, code=code, message=message, hint=hint, file=file, line=line)
     )
+
+
+class UserCodeRaised(Exception):
+    """Carries whatever user code raised, even an exit, up to where it is reported."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def as_user_code(function: Callable[[], T]) -> T:
+    """Call it; what it raises becomes `UserCodeRaised`, except for a failure that we found."""
+    try:
+        return function()
+    except TaskFailed:
+        raise
+    except BaseException as error:
+        raise UserCodeRaised(error) from None

@@ -1,21 +1,102 @@
-"""What the processes that run user code must not have."""
+"""What the processes that run user code must not have in their environment.
+
+| process | its environment |
+|---|---|
+| slot host | what Python itself and its libraries need to start (`of_host`) |
+| slot | the worker's, without keys, secrets and the store's credentials (`of_slot`) |
+| JVM | the worker's, without keys and secrets (`hidden`): Spark opens the store itself |
+
+A slot has the store's credentials while it opens the store, and not when user code begins.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-VARIABLES: Final = ("ARCO_TASK_KEYS",)
-"""Of the environment: the keys that sign envelopes."""
+KEYS: Final = frozenset({"ARCO_TASK_KEYS"})
+"""They sign envelopes."""
+_CREDENTIALS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
+_ADDRESSES: Final = ("REGION", "ENDPOINT", "ACCOUNT_NAME")
+"""Variables with one of these in their name say where a store is, not how to get in."""
+_HOST: Final = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "TZ"})
+_HOST_PREFIXES: Final = (
+    "PYTHON",
+    "LD_",
+    "DYLD_",
+    "LC_",
+    "MALLOC_",
+    "ARROW_",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+)
+
+_secrets: set[str] = set()
+_away: dict[str, str] = {}
+"""Variables that are hidden at this moment."""
+_lock = threading.Lock()
+
+
+def add_secrets(variables: Collection[str]) -> None:
+    """Variables that assets name as `env:` secrets: a JVM that starts later has none of them."""
+    _secrets.update(variables)
+
+
+def of_host(environ: Mapping[str, str]) -> dict[str, str]:
+    """Slots are forks of it: what it started with, they show in `/proc/self/environ`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _HOST or name.startswith(_HOST_PREFIXES)
+    }
+
+
+def of_slot(
+    environ: Mapping[str, str], store_url: str, secrets: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """A slot's environment, and apart from it the credentials for its store."""
+    visible = {k: v for k, v in environ.items() if k not in KEYS and k not in secrets}
+    prefix = _CREDENTIALS.get(store_url.partition("://")[0])
+    if prefix is None:
+        return visible, {}
+    credentials = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(prefix) and not any(word in name for word in _ADDRESSES)
+    }
+    return {k: v for k, v in visible.items() if k not in credentials}, credentials
+
+
+@contextlib.contextmanager
+def shown(credentials: Mapping[str, str]) -> Iterator[None]:
+    """The environment has them meanwhile."""
+    os.environ.update(credentials)
+    try:
+        yield
+    finally:
+        for name in credentials:
+            del os.environ[name]
 
 
 @contextlib.contextmanager
 def hidden() -> Iterator[None]:
-    """What is started meanwhile does not inherit them."""
-    kept = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
+    """What is started meanwhile inherits neither keys nor secrets."""
+    with _lock:
+        away = {name: os.environ.pop(name) for name in KEYS | _secrets if name in os.environ}
+        _away.update(away)
     try:
         yield
     finally:
-        os.environ.update(kept)
+        with _lock:
+            os.environ.update(away)
+            _away.clear()
+
+
+def variable(name: str) -> str | None:
+    """Of the environment of this process, also while it is hidden."""
+    with _lock:
+        return os.environ.get(name, _away.get(name))

@@ -157,9 +157,10 @@ def check_request(request: TaskRequest, *, tenant: str, workspace: str) -> TaskR
         )
     if request.attempt_id != attempt_id(request.run_id, request.task_id, request.attempt):
         raise Invalid(f"{request.attempt_id!r} does not name attempt {request.attempt} of its task")
-    if request.contract < needed_contract((*request.inputs, *request.references)):
-        raise Invalid("the envelope lists inputs in objects, which its contract does not know")
-    for ref in (*request.inputs, *request.references):
+    refs = (*request.inputs, *request.references)
+    if request.contract < needed_contract(refs, request.config):
+        raise Invalid("the envelope has inputs or values that its contract does not know")
+    for ref in refs:
         listed = ref.listed_in
         if listed and listed.path != paths.input_list(request.run_id, listed.sha256):
             raise Denied(f"the list of {ref.asset} that the envelope names is not of its run")

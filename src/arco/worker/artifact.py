@@ -1,9 +1,4 @@
-"""Artifacts: a project's source as one zip, named by what is in it.
-
-The same files give the same bytes on every machine: names are sorted, times,
-modes and the creating system are fixed, and nothing is compressed, because what
-deflate writes depends on the zlib of the machine.
-"""
+"""Artifacts: a project's source as one zip (`worker.packing` makes it), named by what is in it."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ import tempfile
 import threading
 import zipfile
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -36,84 +31,11 @@ KEPT: Final = 8
 """So many artifacts that are not in use are kept, as folders and as loaded modules."""
 
 LOCKS: Final = ".locks"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_UNIX = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
-_SKIPPED_SUFFIXES = frozenset({".pyc", ".pyo"})
 
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def pack(root: Path, files: Iterable[Path] | None = None, *, without: Iterable[Path] = ()) -> bytes:
-    """A zip of `files` (all below `root` unless given), the same wherever it is made.
-
-    Left out: what lies in the folders `without`, hidden files, `__pycache__`, `*.pyc`,
-    virtual environments. Invalid if what remains is more than 50 MiB or lies outside of
-    `root`.
-    """
-    base = root.resolve()
-    skipped = frozenset(folder.resolve() for folder in without)
-    chosen = _walk(base, skipped) if files is None else files
-    files_by_name = {
-        name: path for name, path in (_named(base, f) for f in chosen) if _kept(base, name)
-    }
-    _check_size(files_by_name.values())
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files_by_name):
-            archive.writestr(_entry(name), files_by_name[name].read_bytes())
-    return buffer.getvalue()
-
-
-def _walk(root: Path, skipped: frozenset[Path]) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
-        paths = {name: Path(folder, name) for name in folders}
-        folders[:] = [n for n, path in paths.items() if _kept_folder(path) and path not in skipped]
-        yield from (Path(folder, name) for name in names)
-
-
-def _named(root: Path, file: Path) -> tuple[str, Path]:
-    path = file if file.is_absolute() else root / file
-    real = path.resolve()
-    if not real.is_relative_to(root) or not real.is_file():
-        raise Invalid(f"{file} is not a file below {root}", hint="pack only files of the project")
-    # The name as written, so that a link inside of the project keeps its own.
-    normal = Path(os.path.normpath(path))
-    return (normal if normal.is_relative_to(root) else real).relative_to(root).as_posix(), real
-
-
-def _kept(root: Path, name: str) -> bool:
-    path = PurePosixPath(name)
-    if path.name.startswith(".") or path.suffix in _SKIPPED_SUFFIXES:
-        return False
-    return all(_kept_folder(root / folder) for folder in list(path.parents)[:-1])
-
-
-def _kept_folder(folder: Path) -> bool:
-    name = folder.name
-    if name.startswith(".") or name in _SKIPPED_FOLDERS:
-        return False
-    return not (folder / "pyvenv.cfg").exists()
-
-
-def _check_size(files: Iterable[Path]) -> None:
-    sizes = [file.stat().st_size for file in files]
-    if sum(sizes) > MAX_BYTES or len(sizes) > MAX_FILES:
-        raise Invalid(
-            f"the source is {sum(sizes) >> 20} MiB in {len(sizes)} files; "
-            f"an artifact holds {MAX_BYTES >> 20} MiB in {MAX_FILES}",
-            hint="keep data out of the project's folder",
-        )
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, _EPOCH)
-    info.create_system = _UNIX
-    info.external_attr = (stat.S_IFREG | 0o644) << 16
-    return info
 
 
 class ArtifactCache:
@@ -130,7 +52,7 @@ class ArtifactCache:
         self._directory = directory
         self._keep = keep
         self._lock = threading.Lock()
-        self._ready: OrderedDict[str, tuple[Path, int]] = OrderedDict()
+        self.ready: OrderedDict[str, tuple[Path, int]] = OrderedDict()
         """By digest: the folder, and the descriptor of its lock; the last used one last."""
         self._users: Counter[str] = Counter()
 
@@ -139,8 +61,8 @@ class ArtifactCache:
         """While this lasts, the artifact's folder stays, once it is there."""
         with self._lock:
             self._users[digest] += 1
-            if digest in self._ready:
-                self._ready.move_to_end(digest)
+            if digest in self.ready:
+                self.ready.move_to_end(digest)
         try:
             yield
         finally:
@@ -152,14 +74,14 @@ class ArtifactCache:
 
     def folder(self, digest: str) -> Path:
         """Where the artifact lies. NotFound, Corrupt, or Invalid if it is no safe zip."""
-        folder = self._ready.get(digest)
+        folder = self.ready.get(digest)
         if folder is not None:
             return folder[0]
         if _DIGEST.fullmatch(digest) is None:
             raise Invalid(f"{digest[:80]!r} is not an artifact's digest")
         with self._lock:
-            if digest in self._ready:
-                return self._ready[digest][0]
+            if digest in self.ready:
+                return self.ready[digest][0]
             target, lock = self._directory / digest, _locked(self._lock_file(digest), shared=True)
             try:
                 if not target.is_dir():
@@ -168,22 +90,22 @@ class ArtifactCache:
             except BaseException:
                 _unlock(lock)
                 raise
-            self._ready[digest] = (target, lock)
+            self.ready[digest] = (target, lock)
             self._let_go()
             return target
 
     def _let_go(self) -> None:
         """Do not count on folders any more that were not used for long; others may need them."""
-        idle = [digest for digest in self._ready if digest not in self._users]
-        for digest in idle[: max(0, len(self._ready) - self._keep)]:
-            _unlock(self._ready.pop(digest)[1])
+        idle = [digest for digest in self.ready if digest not in self._users]
+        for digest in idle[: max(0, len(self.ready) - self._keep)]:
+            _unlock(self.ready.pop(digest)[1])
 
     def _trim(self) -> None:
         """Remove the folders that nobody has used for longest, until `keep` are left."""
         folders = [entry for entry in self._directory.iterdir() if _DIGEST.fullmatch(entry.name)]
         by_age = sorted(folders, key=lambda folder: _used_at(self._lock_file(folder.name)))
         for folder in by_age[: max(0, len(folders) - self._keep)]:
-            if folder.name not in self._ready and folder.name not in self._users:
+            if folder.name not in self.ready and folder.name not in self._users:
                 self._remove(folder)
 
     def _remove(self, folder: Path) -> None:

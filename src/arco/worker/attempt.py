@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -23,10 +23,15 @@ from arco.spark.query import TaskQuery
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
 from arco.storage.port import Store
-from arco.tasks.failure import SparkUnavailable
+from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
-from arco.worker.failures import TaskFailed, TaskTimeout, classify, encodable, failed
+from arco.worker.failures import (
+    TaskTimeout,
+    classify,
+    encodable,
+    failed,
+)
 from arco.worker.frames import is_frame
 from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
@@ -48,6 +53,7 @@ from arco.worker.stopping import Stopping
 from arco.worker.tracing import Tracing
 from arco.worker.usage import Meter
 from servo.context import AssetContext, AssetIn, AssetOut
+from servo.contract.config_values import from_wire
 from servo.contract.manifest import Action
 from servo.contract.partition import PartitionKey
 from servo.contract.task import (
@@ -61,8 +67,6 @@ from servo.contract.task import (
     TaskResult,
     personal,
 )
-
-T = TypeVar("T")
 
 MAX_PROGRESS_CHARS: Final = 1_000
 
@@ -180,7 +184,7 @@ class Attempt:
 
     def _load(self) -> Loaded:
         """Never interrupted: a library that is imported by half is broken for later tasks."""
-        loaded = _as_user_code(lambda: self._loader.asset(self._request.code))
+        loaded = as_user_code(lambda: self._loader.asset(self._request.code))
         self._spark.ship(self._loader.names)
         self._shared.process.loaded()
         return loaded
@@ -190,7 +194,7 @@ class Attempt:
         query = self._sql = TaskQuery(
             request.sql,
             partition=request.partition,
-            config=request.config,
+            config=self._config,
             file=code.file,
             line=code.line,
         )
@@ -198,6 +202,10 @@ class Attempt:
             ref.parameter: self._read(ref, "spark") for ref in request.inputs if ref.parameter
         }
         return self._call(lambda: query.run(self._spark.task, frames))
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        return {name: from_wire(value) for name, value in self._request.config.items()}
 
     def _arguments(self, loaded: Loaded) -> dict[str, Any]:
         inputs = {ref.parameter: ref for ref in self._request.inputs if ref.parameter}
@@ -247,7 +255,7 @@ class Attempt:
             attempt=request.attempt,
             asset=request.asset,
             partition=PartitionKey.parse(request.partition),
-            config=request.config,
+            config=self._config,
             secrets=self._secrets,
             log=self._shared.process.logger(request.asset),
             on_progress=self._progress,
@@ -265,7 +273,7 @@ class Attempt:
 
     def _call(self, function: Callable[[], Any]) -> Any:
         try:
-            return _as_user_code(lambda: self._stopping.call(function))
+            return as_user_code(lambda: self._stopping.call(function))
         finally:
             self._shared.process.called()
 
@@ -313,7 +321,7 @@ class Attempt:
                 "user_code",
                 "output.none",
                 f"{request.asset} returned nothing",
-                "return its data, also if it has no rows; "
+                "return its data, also if it has no rows (a generator yields an empty table); "
                 "annotate a function that returns nothing with `-> None`",
             )
         self._meter.bytes_written = written.bytes
@@ -359,7 +367,7 @@ class Attempt:
             raise too_deep() from None
         check_secrets(columns, self._redact)
         self._tracing.plan(frame)
-        footers = _as_user_code(
+        footers = as_user_code(
             lambda: write_frame(
                 self._spark.task,
                 self._shared.store,
@@ -403,7 +411,7 @@ class Attempt:
 
     def _failed(self, error: BaseException) -> TaskResult:
         """A failure on the way to an end that was asked for is that end."""
-        if isinstance(error, _UserCode):
+        if isinstance(error, UserCodeRaised):
             error = error.error
         reason = self._stopping.reason()
         if reason is not None:
@@ -441,20 +449,3 @@ def _ref(output: Materialization) -> MaterializationRef:
         rows=output.rows,
         bytes=output.bytes,
     )
-
-
-class _UserCode(Exception):
-    """Carries whatever user code raised, even an exit, up to where it is reported."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-def _as_user_code(function: Callable[[], T]) -> T:
-    try:
-        return function()
-    except TaskFailed:
-        raise
-    except BaseException as error:
-        raise _UserCode(error) from None

@@ -17,6 +17,7 @@ from arco.spark.error_info import SparkFailure
 from arco.spark.host import SparkHost, SparkTask
 from arco.spark.metrics import SparkUsage
 from arco.spark.shipping import ship_as_code
+from arco.tasks.input_failures import partition_text
 from arco.worker.failures import TaskFailed, failed
 from arco.worker.stopping import Stopping
 from servo.contract.task import TaskRequest
@@ -75,7 +76,7 @@ class AttemptSpark:
             yield
             return
         request = self.request
-        described = f"{request.asset} {request.partition}".rstrip()
+        described = f"{request.asset} {partition_text(request.partition)}".rstrip()
         size = sum(m.bytes for ref in request.inputs for m in ref.materializations)
         with self._host.task(
             request.attempt_id,
@@ -165,6 +166,4 @@ class AttemptSpark:
         """What Spark has to say about an error, if it is one of its own."""
         if self._task is None or isinstance(error, TaskFailed):
             return None
-        read = (*self.request.inputs, *self.request.references)
-        versions = {m.materialization_id for ref in read for m in ref.materializations}
-        return self._task.failure(error, versions)
+        return self._task.failure(error, (*self.request.inputs, *self.request.references))

@@ -56,7 +56,7 @@ class LogCapture:
         interval_s: float = INTERVAL_S,
     ) -> None:
         """`path` is what the parts' paths begin with; no other log's do."""
-        self._store = store
+        self.store = store
         self._path = path
         self._clock = clock
         self.redact = redact
@@ -164,7 +164,7 @@ class LogCapture:
         now = self._clock.monotonic()
         if not self.closed and (now >= self._due or len(self._unstored) >= _PART_BYTES):
             with contextlib.suppress(Error):  # tried again, before anything newer
-                self._store_new()
+                self.store_new()
             self._due = self._clock.monotonic() + self._pause_s()
         return not self.closed
 
@@ -191,18 +191,18 @@ class LogCapture:
             self._mask()
         for _ in range(_PUT_ATTEMPTS):
             with contextlib.suppress(Error):
-                self._store_new()
+                self.store_new()
                 break
         with self._putting, self._lock:  # threads that outlive the task keep this object
             self._part, self._unstored = None, bytearray()
 
-    def _store_new(self) -> None:
+    def store_new(self) -> None:
         """Store what is new. After a put whose outcome is unknown, the same part goes again."""
         with self._putting:
             while self._next_part():
                 assert self._part is not None
                 # OVERWRITE: if it is there, it is this very part.
-                self._store.put(paths.log_part(self._path, self._parts), self._part, Mode.OVERWRITE)
+                self.store.put(paths.log_part(self._path, self._parts), self._part, Mode.OVERWRITE)
                 self._part = None
                 self._parts += 1
 

@@ -276,7 +276,8 @@ def _verdict(error: BaseException, folder: Path | None) -> Verdict:
     if isinstance(error, ImportError):
         return _import_verdict(error, folder)
     if isinstance(error, SparkUnavailable):
-        return Verdict("infrastructure", "spark.unavailable")
+        lasting = error.permanent
+        return Verdict("configuration" if lasting else "infrastructure", "spark.unavailable")
     if isinstance(error, Error) and type(error).__module__ == "arco.errors":
         return _KINDS.get(error.kind, Verdict("user_code", f"user_code.{type(error).__name__}"))
     if isinstance(error, OSError) and error.errno in _ERRNO:

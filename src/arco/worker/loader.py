@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from arco.worker.failures import failed
 from servo.contract.manifest import Code
 from servo.contract.task import CodeRef
+from servo.registry import by_name
 from servo.signature import read_signature
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -63,9 +64,12 @@ class Loader:
         return member
 
     def _member(self, module: str, name: str, root: str) -> Any:
-        member: Any = self._module(module, root)
-        for part in name.split("."):
-            member = getattr(member, part, None)
+        loaded = self._module(module, root)
+        member: Any = by_name(loaded, name)
+        if member is None:
+            member = loaded
+            for part in name.split("."):
+                member = getattr(member, part, None)
         if not callable(member):
             raise failed(
                 "configuration",

@@ -1,8 +1,9 @@
 """From what an asset's function returned to Parquet files and a materialization.
 
 A function may return nothing, an Arrow table, batch or reader, a pandas or polars
-frame, or an iterable of any of these (so that an output need not fit in memory),
-each of them plain or inside of an `AssetOut`. Files are cut at a target size. Rows,
+frame, or an iterable of any of these or of rows (dicts), each of them plain or inside
+of an `AssetOut`. A generator is such an iterable: what it yields is written as it
+comes, so that an output need not fit in memory. Files are cut at a target size. Rows,
 sizes and statistics are those that the Parquet writer put into the footers. Times are
 kept in microseconds, moments in UTC, half floats as floats and dictionaries as their
 values, because that is what Spark can read.
@@ -34,6 +35,8 @@ from servo.contract.task import ColumnInfo, Materialization, TaskRequest
 TARGET_FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 64 << 20
 GROUP_ROWS: Final = 1 << 20
+ROWS_AT_ONCE: Final = 10_000
+"""Rows that are given one by one become tables of so many."""
 MAX_METADATA_CHARS: Final = 4096
 MAX_METADATA_VALUES: Final = 256
 MAX_METADATA_NAME_CHARS: Final = 256
@@ -42,7 +45,8 @@ MAX_METADATA_BYTES: Final = 128 << 10
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
-    "DataFrame, an iterable of those (not of Spark frames), or an AssetOut with one of them"
+    "DataFrame, an iterable of those (not of Spark frames) or of rows as dicts, or an AssetOut "
+    "with one of them"
 )
 
 
@@ -157,25 +161,58 @@ def tables_of(value: object) -> Iterator[pa.Table]:
 
     Asking may run user code: a generator's body.
     """
-    whole = _table_of(value)
+    whole = table_of(value)
     if whole is not None:
         return iter((whole,))
     if isinstance(value, pa.RecordBatchReader):
         empty = value.schema.empty_table()
         return itertools.chain((empty,), (pa.Table.from_batches([batch]) for batch in value))
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return (_item(item) for item in value)
+        return _items(value)
     raise _unsuitable(value)
 
 
+def _items(values: Iterable[object]) -> Iterator[pa.Table]:
+    """A table for each item; rows in a row become tables together."""
+    rows: list[Mapping[str, object]] = []
+    names: dict[str, None] = {}
+    for item in values:
+        if isinstance(item, Mapping):
+            rows.append(item)
+        if rows and (len(rows) == ROWS_AT_ONCE or not isinstance(item, Mapping)):
+            yield _table_of_rows(rows, names)
+            rows = []
+        if not isinstance(item, Mapping):
+            yield _item(item)
+    if rows:
+        yield _table_of_rows(rows, names)
+
+
+def _table_of_rows(rows: Sequence[Mapping[str, object]], names: dict[str, None]) -> pa.Table:
+    """Columns in the order in which rows name them; `names` has those of earlier tables."""
+    names |= dict.fromkeys(str(name) for row in rows for name in row)
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except pa.ArrowException as error:
+            raise failed(
+                "user_code",
+                "output.type",
+                f"the values of {name!r} in these rows are not of one type: {error}",
+                "give the column one type in all rows, or yield tables with a schema",
+            ) from None
+    return pa.table(columns)
+
+
 def _item(value: object) -> pa.Table:
-    table = _table_of(value)
+    table = table_of(value)
     if table is None:
         raise _unsuitable(value, "an iterable with ")
     return table
 
 
-def _table_of(value: Any) -> pa.Table | None:
+def table_of(value: Any) -> pa.Table | None:
     if isinstance(value, pa.Table):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -264,7 +301,7 @@ def _groups(tables: Iterable[pa.Table], redact: Redactor) -> Iterator[pa.Table]:
             schema = _checked_schema(table.schema, redact)
             yield schema.empty_table()
         for part in _cut(table):  # first, so that little is cast at once
-            waiting.append(_conformed(part, schema))
+            waiting.append(conformed(part, schema))
             size, rows = size + waiting[-1].nbytes, rows + part.num_rows
             if size >= GROUP_BYTES or rows >= GROUP_ROWS:
                 yield from _cut(pa.concat_tables(waiting))
@@ -353,7 +390,7 @@ def _readable(type: pa.DataType) -> pa.DataType:
     return pa.float32() if pa.types.is_float16(type) else type
 
 
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema):
         return table
     more = [repr(name) for name in table.column_names if name not in schema.names]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
 
 from arco.errors import Error, NotFound
+from arco.tasks import private
 from arco.worker.failures import TaskFailed
 from servo.contract.manifest import SecretRef
 from servo.contract.task import ErrorInfo
@@ -39,11 +39,8 @@ class SecretProvider(Protocol):
 class EnvSecrets:
     """`env:NAME`."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._environ = os.environ if environ is None else environ
-
     def resolve(self, path: str) -> str:
-        value = self._environ.get(path)
+        value = private.variable(path)
         if value is None:
             raise NotFound(f"the environment has no {path}", hint="set it for the worker")
         return value
@@ -79,9 +76,6 @@ class SecretValues(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return "SecretValues(" + ", ".join(f"{name}={MASK}" for name in self._values) + ")"
-
-
-NO_SECRETS: Final = SecretValues()
 
 
 class SecretRegistry:

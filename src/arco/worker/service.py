@@ -29,6 +29,7 @@ from arco.orchestration.results import finished
 from arco.storage import paths
 from arco.storage.outage import Outage
 from arco.storage.port import Store
+from arco.tasks.input_failures import partition_text
 from arco.transport.liveness import LivenessRecord, Progress, beat
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
@@ -103,16 +104,16 @@ class Worker:
         self._reports = reports
         self._store = store
         self._clock = clock
-        self._capacity = capacity or Capacity(4, clock)
+        self.capacity = capacity or Capacity(4, clock)
         self._timing = (timing or Timing()).check()
-        self._is_stale = is_stale
-        self._is_over = is_over
+        self.is_stale = is_stale
+        self.is_over = is_over
         self._reported: OrderedDict[str, None] = OrderedDict()
         """Attempts whose results this worker has put into the log, the newest last."""
-        self._cancelled = cancelled
+        self.cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
-        self._pool: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self._waits_until = 0.0
         """Until then nothing is taken: what is sent is not for this worker."""
@@ -127,14 +128,14 @@ class Worker:
         """Whether a thread acknowledges them."""
         self._taking = Outage(clock, "queue", patient=True)
         self._looking = Outage(clock, "look-up of tasks", patient=True)
-        self._beating = Outage(clock, "heartbeat", patient=True)
+        self.beating = Outage(clock, "heartbeat", patient=True)
         self.tasks_done = 0
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then drain."""
         self._stop = stop
         duties = self._start_duties()  # first: what the first task needs is there
-        for _ in range(self._capacity.slots):
+        for _ in range(self.capacity.slots):
             self._start_thread()
         stop.wait()
         self._drain()
@@ -147,9 +148,9 @@ class Worker:
 
     def _start_thread(self) -> None:
         """One for each task at a time: it waits for a message, and then for its slot."""
-        name = f"slot-{len(self._pool)}"
+        name = f"slot-{len(self._threads)}"
         thread = threading.Thread(target=self._slot, args=(self._stop,), name=name, daemon=True)
-        self._pool.append(thread)
+        self._threads.append(thread)
         thread.start()
 
     def interrupt(self, attempt_id: str) -> None:
@@ -168,16 +169,16 @@ class Worker:
 
     def _slot(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            stop.wait(self._take_one(stop))
+            stop.wait(self.take_one(stop))
 
-    def _take_one(self, stop: threading.Event) -> float:
+    def take_one(self, stop: threading.Event) -> float:
         """Take a message and deal with it; how long to wait before the next one."""
         if self._clock.monotonic() < self._waits_until:
             return 0.5
-        if not self._capacity.wait_for_room(0.5):
+        if not self.capacity.wait_for_room(0.5):
             return 0.0
         try:
-            deliveries = self._queue.take(1, 0.5, self._capacity)
+            deliveries = self._queue.take(1, 0.5, self.capacity)
         except Exception as error:  # a slot that ends would not be missed by anybody
             return self._taking.failed(_as_error(error))
         for delivery in deliveries:
@@ -197,11 +198,11 @@ class Worker:
             else:
                 self.work(delivery)
         except Error:
-            self._capacity.release(delivery.message.weight)
+            self.capacity.release(delivery.message.weight)
             raise
         except Exception:
             log.exception("a message could not be handled; it will be delivered again")
-        self._capacity.release(delivery.message.weight)
+        self.capacity.release(delivery.message.weight)
 
     def _release(self, delivery: Delivery) -> None:
         self._try(functools.partial(self._queue.release, [delivery]), "could not release a claim")
@@ -233,7 +234,11 @@ class Worker:
         self._reports.submit([self._started(request)], urgent=delivery.number > 1)
         if delivery.number > 1:
             # The task may have killed the worker before: this time it must be counted.
-            self._reports.flush()
+            try:
+                self._reports.flush()
+            except BaseException:  # or its claim would be renewed for ever, by nobody's work
+                self._working.pop(request.attempt_id, None)
+                raise
         if delivery.lost >= MAX_DELIVERIES:
             self._report(working, self._undeliverable(request))
             return
@@ -250,7 +255,7 @@ class Worker:
         if request.attempt_id in self._reported:
             return True
         again = delivery.number > 1 or request.redelivery > 0
-        return self._looked_up(self._is_stale if again else self._is_over, request)
+        return self._looked_up(self.is_stale if again else self.is_over, request)
 
     def _looked_up(self, look_up: IsStale, request: TaskRequest) -> bool:
         """Look until the store answers, as long as the claim is certainly held.
@@ -297,7 +302,10 @@ class Worker:
     def unreported(self) -> list[str]:
         """The attempts whose results are not in the log, for people."""
         requests = [w.request for w in list(self._working.values())]
-        return [f"{r.asset} {r.partition} attempt {r.attempt}".replace("  ", " ") for r in requests]
+        return [
+            f"{r.asset} {partition_text(r.partition)} attempt {r.attempt}".replace("  ", " ")
+            for r in requests
+        ]
 
     def _done(self, working: _Working) -> None:
         """The result is in the log: nobody needs the message any more."""
@@ -351,9 +359,9 @@ class Worker:
         claims_s = min(heartbeat_s, self._timing.claim_s / 6)
         patient = functools.partial(Outage, self._clock, patient=True)
         duties: list[tuple[str, Callable[[], None], float, Outage]] = [
-            ("heartbeat", self.beat, heartbeat_s, self._beating),
+            ("heartbeat", self.beat, heartbeat_s, self.beating),
             ("claims", self.renew, claims_s, patient("claims")),
-            ("cancellations", self._stop_cancelled, poll_s, patient("cancellations")),
+            ("cancellations", self.stop_cancelled, poll_s, patient("cancellations")),
             ("idle slots", self._executor.end_idle, poll_s, patient("idle slots")),
         ]
         threads = []
@@ -374,9 +382,9 @@ class Worker:
 
     def _repeat(self, act: Callable[[], None], every_s: float, outage: Outage) -> None:
         while not self._ended.wait(every_s):
-            self._once(act, outage)
+            self.once(act, outage)
 
-    def _once(self, act: Callable[[], None], outage: Outage) -> None:
+    def once(self, act: Callable[[], None], outage: Outage) -> None:
         try:
             act()
         except Exception as error:
@@ -392,11 +400,11 @@ class Worker:
         except Exception as error:
             log.warning("%s: %s", otherwise, error, exc_info=not _passes(error))
 
-    def _stop_cancelled(self) -> None:
+    def stop_cancelled(self) -> None:
         runs = {w.request.run_id for w in list(self._working.values())}
         if not runs:
             return
-        gone = self._cancelled(runs)
+        gone = self.cancelled(runs)
         for working in list(self._working.values()):
             if working.request.run_id in gone:
                 working.stop = True
@@ -414,11 +422,11 @@ class Worker:
             self.worker_id,
             self._beats,
             attempts,
-            0 if self._beats_always else self._capacity.slots,  # it has a queue of its own
-            self._capacity.memory_mib,
-            self._capacity.taken.slots,
+            0 if self._beats_always else self.capacity.slots,  # it has a queue of its own
+            self.capacity.memory_mib,
+            self.capacity.taken.slots,
             self._timing.heartbeat_s,
-            self._beating.last,
+            self.beating.last,
         )
         beat(self._store, record)
         self._was_busy = True
@@ -451,7 +459,7 @@ class Worker:
     def _busy(self) -> bool:
         """Whether something runs. What has ended and waits to be reported has its own time."""
         running = any(not working.reported for working in list(self._working.values()))
-        return running or any(thread.is_alive() for thread in self._pool)
+        return running or any(thread.is_alive() for thread in self._threads)
 
     # -- results of its own --------------------------------------------------------------
 

@@ -9,6 +9,7 @@ it says that it is not reusable, and ends.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` makes an enum of each answer
 import contextlib
 import ctypes
 import logging
@@ -27,6 +28,7 @@ from arco.clock import SystemClock
 from arco.spark.joined import JoinedHost, JvmAddress, JvmStatus
 from arco.spark.settings import SparkSettings
 from arco.storage.open import open_store
+from arco.tasks import private
 from arco.tasks.failure import SparkUnavailable
 from arco.worker import slot_messages as messages
 from arco.worker.attempt import Attempt, Shared
@@ -59,8 +61,10 @@ def _received(frames: messages.Frames) -> messages.ToSlot | None:
 
 class _Slot:
     def __init__(self, setup: messages.Setup, frames: messages.Frames) -> None:
-        for name in setup.hidden:
-            os.environ.pop(name, None)
+        os.environ.clear()
+        os.environ.update(setup.environment)
+        with private.shown(setup.credentials):
+            store = open_store(setup.store_url, **setup.store_options)
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())
         self._loader: Loader | None = None
@@ -72,7 +76,7 @@ class _Slot:
             settings = msgspec.json.decode(setup.spark, type=SparkSettings)
             spark = JoinedHost(settings, _SparkLink(self._ask, frames))
         self._shared = Shared(
-            store=open_store(setup.store_url, **setup.store_options),
+            store=store,
             clock=clock,
             ids=system_ulids(),
             worker_id=setup.worker_id,
@@ -165,7 +169,7 @@ class _SparkLink:
         answer = self._ask(messages.SparkWanted())
         assert isinstance(answer, messages.SparkAddress)
         if answer.unavailable:
-            raise SparkUnavailable(answer.unavailable, hint=answer.hint)
+            raise SparkUnavailable(answer.unavailable, hint=answer.hint, permanent=answer.permanent)
         return JvmAddress(answer.port, answer.token, answer.pool)
 
     def status(self, port: int) -> JvmStatus:
@@ -184,7 +188,7 @@ class _SparkLink:
 class _Look(NamedTuple):
     threads: frozenset[int]
     folder: str
-    environment: dict[str, str]
+    environment: dict[bytes, bytes]
     handlers: dict[int, Any]
     streams: tuple[Any, ...]
     umask: int
@@ -200,24 +204,25 @@ class _Look(NamedTuple):
 
 _OURS = ("store_", "spark-", "arco-")
 """What the names of our own threads begin with."""
-_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_SIGNALS = [int(n) for n in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})]
 
 
 def _look() -> _Look:
+    """Several times for each task: a look takes microseconds."""
     os.umask(mask := os.umask(0o077))
     return _Look(
-        frozenset(t.ident or 0 for t in threading.enumerate() if not t.name.startswith(_OURS)),
+        frozenset([t.ident or 0 for t in threading.enumerate() if not t.name.startswith(_OURS)]),
         _folder(),
-        dict(os.environ),
-        {number: signal.getsignal(number) for number in _SIGNALS},
-        (sys.stdin, sys.stdout, sys.stderr, *(_identity(number) for number in (0, 1, 2))),
+        os.environ._data.copy(),  # type: ignore[attr-defined]  # encoded: the mapping decodes
+        dict(zip(_SIGNALS, map(_signal.getsignal, _SIGNALS), strict=True)),
+        (sys.stdin, sys.stdout, sys.stderr, _identity(0), _identity(1), _identity(2)),
         mask,
     )
 
 
 def _folder() -> str:
     try:
-        return str(Path.cwd())
+        return os.getcwd()  # noqa: PTH109
     except OSError:  # it was removed
         return ""
 
@@ -232,7 +237,8 @@ def _identity(descriptor: int) -> tuple[int, int] | None:
 
 def _resident_pages() -> int:
     try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1])
+        with open("/proc/self/statm", "rb", buffering=0) as status:
+            return int(status.read().split()[1])
     except OSError:  # no Linux
         return 0
 

@@ -38,8 +38,9 @@ class Setup(Struct, frozen=True, tag=True):
     target_file_bytes: int
     spark: bytes
     """Its settings, as JSON; empty: this worker has no Spark."""
-    hidden: tuple[str, ...] = ()
-    """Variables of the environment that no task may see."""
+    environment: dict[str, str] = {}
+    credentials: dict[str, str] = {}
+    """Variables of the environment that are there while the store is opened, and then no more."""
 
 
 class Task(Struct, frozen=True, tag=True):
@@ -58,6 +59,7 @@ class SparkAddress(Struct, frozen=True, tag=True):
     """The scheduler pool of the task's jobs."""
     unavailable: str = ""
     hint: str = ""
+    permanent: bool = False
 
 
 class SparkStatus(Struct, frozen=True, tag=True):

@@ -14,6 +14,7 @@ from typing import Final
 from arco.clock import Clock
 from arco.errors import Error
 from arco.spark.host import SparkHost
+from arco.tasks.failure import SparkUnavailable
 from arco.worker import slot_messages as messages
 from arco.worker.slots import Slot
 
@@ -55,7 +56,10 @@ class GuestSpark:
             port, token = host.address()
             return messages.SparkAddress(port, token, f"slot-{pool}")
         except Error as error:
-            return messages.SparkAddress(unavailable=error.message, hint=error.hint)
+            lasting = isinstance(error, SparkUnavailable) and error.permanent
+            return messages.SparkAddress(
+                unavailable=error.message, hint=error.hint, permanent=lasting
+            )
         finally:
             if self._asked_at is not None:
                 self._start_s += self._clock.monotonic() - self._asked_at

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from arco.clock import Clock
-from arco.tasks.private import VARIABLES
+from arco.tasks import private
 from arco.worker import slot_messages as messages
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class SlotHost:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={k: v for k, v in os.environ.items() if k not in VARIABLES},
+                env=private.of_host(os.environ),
                 start_new_session=True,
             )
         self._connection = ours
@@ -216,7 +216,8 @@ class Slot:
 
     def drain(self, on_output: Callable[[str, bytes], None]) -> None:
         """All that is in the pipes now."""
-        for number in self._streams:
+        ready = {number for number, _ in self._poll.poll(0)}  # mostly nothing
+        for number in ready & self._streams.keys():
             size = 0
             with contextlib.suppress(KeyError):  # it was closed before
                 while size < _MAX_DRAINED and (read := self._read(number, on_output)):
@@ -279,6 +280,7 @@ class SlotPool:
             if variables <= self._hidden:
                 return
             self._hidden |= variables
+            private.add_secrets(variables)
             stale, self._idle = self._idle, []
         for slot in stale:
             slot.close()
@@ -294,9 +296,11 @@ class SlotPool:
                     return slot
             while self._idle and self._busy + len(self._idle) > self._limit:
                 evicted.append(self._idle.pop(0))
-            setup = messages.replace(self._setup, hidden=tuple(sorted(self._hidden)))
+            environment = private.of_slot(os.environ, self._setup.store_url, self._hidden)
         for slot in evicted:
             slot.close()
+        own, credentials = environment
+        setup = messages.replace(self._setup, environment=own, credentials=credentials)
         return self._host.fork(setup, artifact)
 
     def give_back(self, slot: Slot) -> None:

@@ -28,6 +28,8 @@ POLL_S: Final = 0.05
 GRACE_S: Final = 5.0
 """How long an attempt that was asked to stop may take."""
 _ASK_AGAIN_S: Final = 1.0
+_HUNG_UP_S: Final = 0.5
+"""How long a process that has closed its socket may take to end by itself."""
 _MIB: Final = 1 << 20
 _FRESH_BYTES: Final = 192 * _MIB
 
@@ -153,6 +155,7 @@ class Supervision:
     def _ended(self) -> TaskResult:
         """It hung up, or its process ended, without a result."""
         slot, request = self._slot, self._task.request
+        slot.wait(_HUNG_UP_S)  # its exit status tells more than that it was killed
         slot.kill()
         slot.wait(ENDED_S)
         slot.drain(self._log.write)

@@ -29,7 +29,7 @@ class Tracing:
     def read(self, ref: InputRef, data: Any) -> None:
         """An input was read, as a table or frame of some kind."""
         self._read[ref.parameter or ref.asset] = recorded(ref)
-        self._data[ref.asset] = _header(data)
+        self._data[ref.asset] = header_of(data)
 
     def plan(self, frame: Any) -> None:
         """A Spark DataFrame was made, and has not been written yet."""
@@ -65,7 +65,7 @@ def _complete(plan: TracedColumns | None) -> bool:
     return plan is not None and bool(plan.columns) and not plan.unmapped
 
 
-def _header(data: Any) -> Any:
+def header_of(data: Any) -> Any:
     """What is needed of the data to know its columns: never its rows."""
     if isinstance(data, pa.Table):
         return data.schema

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
-from pathlib import Path
 
 import msgspec
 
@@ -17,8 +16,8 @@ from arco.clock import Clock
 from arco.spark.metrics import SparkUsage
 from servo.contract.task import Usage
 
-_STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
+_STATUS = "/proc/self/status"
+_RESET = "/proc/self/clear_refs"
 
 
 class Meter:
@@ -28,8 +27,8 @@ class Meter:
         self._clock = clock
         self._wall_s = clock.monotonic()
         self._cpu_s = _cpu_s()
-        with contextlib.suppress(OSError):  # no Linux
-            _RESET.write_text("5")  # the high-water mark begins anew
+        with contextlib.suppress(OSError), open(_RESET, "wb", buffering=0) as reset:  # no Linux
+            reset.write(b"5")  # the high-water mark begins anew
         self.bytes_read = 0
         self.bytes_written = 0
         self.spark: SparkUsage | None = None
@@ -67,7 +66,8 @@ def _cpu_s() -> float:
 
 def _peak_kib() -> int:
     try:
-        status = _STATUS.read_bytes()
+        with open(_STATUS, "rb", buffering=0) as file:
+            status = file.read()
     except OSError:  # no Linux; in bytes on macOS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak // 1024 if sys.platform == "darwin" else peak

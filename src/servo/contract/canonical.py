@@ -93,7 +93,13 @@ def _is_plain(value: object, depth: int) -> bool:
         members = [m for m in msgspec.structs.astuple(value) if m is not msgspec.UNSET]
     else:
         return False
-    return all(_is_plain(member, depth + 1) for member in members)
+    for member in members:  # most are text, or nothing: a call would take longer than the look
+        if type(member) is str:
+            if not (member.isascii() or _is_text(member)):
+                return False
+        elif member is not None and not _is_plain(member, depth + 1):
+            return False
+    return True
 
 
 def _is_text(text: str) -> bool:

@@ -1,16 +1,13 @@
 """Ids that two processes, or two languages, compute without asking each other.
 
-Three derivations, and no others:
+Two derivations, and no others:
 
-* `part_`: SHA-256 of `{asset_id}:{partition key}`. An asset id is a ULID and
-  holds no `:`, so the first one separates.
 * `task_`, `edge_` and the fingerprints: SHA-256 of the canonical JSON of an
   object with one member for each part, and `kind`, so that neither two ways of
-  cutting a text nor two sorts of id can share a hash. A plan's fingerprint alone
-  is the hash of the spec itself: what is stored is what is hashed.
-* Attempts and queues: SHA-256 of a readable text, `dispatch:{run}:{task}:{attempt}`
-  or `timer:{kind}:{run}:{task}:{attempt}:{due}`, which is stored beside the id.
-  The parts are checked to hold no `:`.
+  cutting a text nor two sorts of id can share a hash.
+* Attempts and their names in queues: SHA-256 of a readable text,
+  `dispatch:{run}:{task}:{attempt}`, whose parts are checked to hold no `:`. The id of
+  a timer is such a text itself.
 
 Prefixed ids keep the first 16 hex digits (64 bits: they are unique within a
 workspace's assets), attempts 32; fingerprints keep all 64.
@@ -24,17 +21,12 @@ import hashlib
 import re
 
 from servo.contract.canonical import fingerprint
-from servo.contract.keys import AssetId, AttemptId, EdgeId, PartitionId, TaskId, asset_id
+from servo.contract.keys import AssetId, AttemptId, EdgeId, TaskId, asset_id
 from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
 _PART = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _QUEUE_NAME_DIGITS = 26  # of 5 bits each: 130 bits
-
-
-def partition_id(asset: AssetId, key: PartitionKey) -> PartitionId:
-    return PartitionId(f"part_{_sha256(f'{asset_id(asset)}:{key}').hex()[:16]}")
 
 
 def task_id(asset: AssetId, key: PartitionKey, code_version: str) -> TaskId:
@@ -55,27 +47,6 @@ def transform_fingerprint(language: str, source: str, config: object = None) -> 
     )
 
 
-def dependency_fingerprint(
-    source: AssetId, target: AssetId, mapping: object, transform: str, parameter: str
-) -> str:
-    """What one asset's use of another means.
-
-    `mapping` is the partition mapping as canonical JSON can hold it, `transform`
-    the target's transform fingerprint, `parameter` the input's name. Two inputs
-    that read one asset through different mappings are two dependencies.
-    """
-    return fingerprint(
-        {
-            "kind": "dependency",
-            "source": asset_id(source),
-            "target": asset_id(target),
-            "mapping": mapping,
-            "transform": _checked_fingerprint(transform, "transform"),
-            "parameter": parameter,
-        }
-    )
-
-
 def edge_id(source: str, target: str, parameter: str) -> EdgeId:
     """An edge of the lineage graph: that the asset `target` reads `source` as `parameter`.
 
@@ -84,11 +55,6 @@ def edge_id(source: str, target: str, parameter: str) -> EdgeId:
     """
     parts = {"kind": "edge", "source": source, "target": target, "parameter": parameter}
     return EdgeId(f"edge_{fingerprint(parts)[:16]}")
-
-
-def plan_fingerprint(spec: object) -> str:
-    """SHA-256 of the spec's canonical JSON. Lists count in their order: sort them first."""
-    return fingerprint(spec)
 
 
 def dispatch_key(run: str, task: str, attempt: int) -> str:
@@ -119,13 +85,6 @@ def dispatch_name(run: str, task: str, attempt: int, *, redelivery: int = 0) -> 
     return "d_" + _queue_digits(dispatch_key(run, task, attempt), redelivery)
 
 
-def timer_name(
-    kind: str, run: str, task: str, attempt: int, due_s: int, *, redelivery: int = 0
-) -> str:
-    """The queue's name for one delivery of a timer; `redelivery` as in `dispatch_name`."""
-    return "t_" + _queue_digits(timer_key(kind, run, task, attempt, due_s), redelivery)
-
-
 def version_label(number: int) -> str:
     """`v_00042`: what people call a partition's 42nd version. At least five digits."""
     return f"v_{_count(number, 'version', 1):05d}"
@@ -154,11 +113,3 @@ def _count(number: int, what: str, least: int) -> int:
     if type(number) is not int or number < least:
         raise Invalid(f"{number!r} is not a valid {what}", hint=f"an integer from {least}")
     return number
-
-
-def _checked_fingerprint(text: str, what: str) -> str:
-    if _FINGERPRINT.fullmatch(text) is None:
-        raise Invalid(
-            f"{text!r} is not a {what} fingerprint", hint="64 lower-case hex digits of a SHA-256"
-        )
-    return text

@@ -16,11 +16,8 @@ from servo.errors import Invalid
 
 # ULIDs, given once.
 AssetId = NewType("AssetId", str)
-RunId = NewType("RunId", str)
-MaterializationId = NewType("MaterializationId", str)
 
 # Derived in `identity`: the same thing has the same id wherever it is computed.
-PartitionId = NewType("PartitionId", str)
 TaskId = NewType("TaskId", str)
 EdgeId = NewType("EdgeId", str)
 AttemptId = NewType("AttemptId", str)

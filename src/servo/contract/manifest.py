@@ -2,7 +2,8 @@
 
 `servo.discover` makes it from Python modules; a deployment stores it, and the
 planner reads nothing else. Everything here has a canonical JSON, so there are no
-floats (numbers of checks are decimal text) and durations are whole seconds.
+floats (numbers of checks are decimal text, those of configurations are as
+`servo.contract.config_values` has them) and durations are whole seconds.
 Fields are only ever added, with defaults. Structs of assets form no cycles, and may be too
 many for the collector to walk.
 """
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from servo.contract import canonical
+from servo.contract.config_values import WireValue
 from servo.errors import Invalid
 
 FORMAT: Final = 1
@@ -294,7 +296,10 @@ class AssetOutline(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     extra: Extra = "allow"
     engine: Literal["", "spark"] = ""
     """Whether its code seems to need Spark: a worker then starts it early."""
-    config: dict[str, str | int | bool | None] = {}
+    config: dict[str, WireValue] = {}
+    """What is declared: a name, its value, and so its type."""
+    config_read: tuple[str, ...] = ()
+    """Names that its code reads from the context without declaring them, sorted."""
     renamed_from: str = ""
     sql: str = ""
     transform: str = ""
@@ -316,6 +321,12 @@ def keys_read(asset: Asset) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(each.asset for each in asset.inputs), *reference_targets(asset))))
 
 
+Catchup = Literal["none", "latest", "all"]
+"""What becomes of ticks that were due while nobody could fire them."""
+Overlap = Literal["allow", "skip", "queue"]
+"""What becomes of a tick while a run of an earlier one is active."""
+
+
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     cron: str
@@ -323,6 +334,11 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     selection: tuple[str, ...] = ()
     partitions: str = ""
     """A partition range as the command line takes it; empty for the newest complete one."""
+    config: dict[str, str | int | bool | None] = {}
+    catchup: Catchup = "latest"
+    catchup_limit: int = 0
+    """Of `all`: how many ticks are caught up at the most; 0 for the default."""
+    overlap: Overlap = "allow"
     code: Code
 
 

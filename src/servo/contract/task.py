@@ -7,11 +7,12 @@ checks and the cost, so that all of it becomes visible in one commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from servo.contract.config_values import WireValue
 from servo.contract.manifest import (
     Action,
     Category,
@@ -23,8 +24,9 @@ from servo.contract.manifest import (
     SecretRef,
 )
 
-CONTRACT: Final = 2
-"""The greatest that this program reads. 2: an input may be listed in an object."""
+CONTRACT: Final = 3
+"""The greatest that this program reads. 2: an input may be listed in an object. 3: a value of the
+configuration may be a list or an object."""
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -70,8 +72,10 @@ class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `MaterializationRef` as columns, in the order of partitions."""
 
 
-def needed_contract(refs: Iterable[InputRef]) -> int:
-    """The lowest contract of a request that has these inputs."""
+def needed_contract(refs: Iterable[InputRef], config: Mapping[str, WireValue]) -> int:
+    """The lowest contract of a request that has these inputs and this configuration."""
+    if any(isinstance(value, list | dict) for value in config.values()):
+        return 3
     return 2 if any(ref.listed_in is not None for ref in refs) else 1
 
 
@@ -134,7 +138,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Slots of a worker that it takes."""
     memory_mib: int = 0
     timeout_s: int = 0
-    config: dict[str, str | int | bool | None] = {}
+    config: dict[str, WireValue] = {}
     secrets: dict[str, SecretRef] = {}
     traceparent: str = ""
 

@@ -34,7 +34,7 @@ def _of_itself(asset: Asset) -> Iterator[Problem]:
     pasts = [own_past(each, asset) for each in asset.inputs if each.asset == key]
     if not all(pasts):
         name = key.partition(".")[2]
-        hint = f'an asset can only read its own past, by time: AssetIn["{name}", window(-7, -1)]'
+        hint = f'an asset can only read its own past, by time: In("{name}", window(-7, -1))'
         yield Problem.at(asset.code, f"{key} depends on itself", hint, key)
     elif len({past[0] for past in pasts}) > 1:
         message = f"{key} reads its own past along two dimensions"

@@ -3,9 +3,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
+from typing import get_args
 
 from servo.contract.keys import check_name
-from servo.contract.manifest import Schedule, Sensor
+from servo.contract.manifest import Catchup, Overlap, Schedule, Sensor
 from servo.cron import check_cron
 from servo.errors import Invalid
 from servo.project import Problem
@@ -20,6 +21,16 @@ def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterat
     for schedule in schedules:
         yield from _refused(schedule, partial(check_cron, schedule.cron))
         yield from _refused(schedule, partial(check_timezone, schedule.timezone))
+        for name, value, allowed in (
+            ("catchup", schedule.catchup, get_args(Catchup)),
+            ("overlap", schedule.overlap, get_args(Overlap)),
+        ):
+            if value not in allowed:
+                message = f"{schedule.name!r} has {name}={value!r}"
+                yield Problem.at(schedule.code, message, f"use one of {', '.join(allowed)}")
+        if schedule.catchup_limit < 0:
+            message = f"{schedule.name!r} has catchup_limit={schedule.catchup_limit}"
+            yield Problem.at(schedule.code, message, "give a number of ticks, or 0 for 100")
 
 
 def sensors_are_sound(sensors: Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:

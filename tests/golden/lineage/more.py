@@ -27,7 +27,8 @@ QUERIES: Final = (
     "select collect_set(status) s, array_distinct(collect_list(customer_id)) c from {orders}",
     "select size(filter(collect_list(struct(amount, note)), x -> x.amount > 3)) n from {orders}",
     "select map_from_entries(collect_list(struct(order_id, note)))[3] n from {orders}",
-    "select map_keys(map_from_arrays(collect_list(order_id), collect_list(note))) k from {orders}",
+    "select map_keys(map_from_arrays(collect_list(order_id), collect_list(status))) k "
+    "from {orders}",
     "select element_at(map('a', note, 'b', status), 'a') a from {orders}",
     "select m[status] v from (select status, map('paid', note, 'open', day) m from {orders})",
     "select array(note, status)[cast(amount as int) % 2] a from {orders}",
@@ -73,7 +74,7 @@ QUERIES: Final = (
     "select if(amount > 3, address, named_struct('street', note, 'city', status)).city c "
     "from {orders}",
     "select isnull(struct(note, status)) i, size(array(note, status)) s from {orders}",
-    "select count_if(amount > 3) c, any_value(status) a, bool_or(day > '2025-01-02') b "
+    "select count_if(amount > 3) c, any_value(status) a, bool_and(day < '2025-02-01') b "
     "from {orders}",
     "select corr(amount, order_id) c, sum(amount) filter (where status = 'paid') f from {orders}",
     "select address.* from {orders} where address.city = 'city 1'",

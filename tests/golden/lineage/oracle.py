@@ -3,13 +3,16 @@
 Each column of each input is changed in two ways, one at a time. A column of the output whose
 values differ from before depends on the column that was changed. All variants of a query run as
 one: a union, in which each variant has a number.
+
+A change that the query refuses (a null as the key of a map) says nothing. It is replaced by one
+of another way; if that is refused too, the answer names it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +29,12 @@ class Change(NamedTuple):
     asset: str
     column: str
     way: str
+
+
+class Dependencies(NamedTuple):
+    changed: list[dict[Change, bool]]
+    """Of each column of the output, the changes, and whether its values differ then."""
+    refused: list[Change]
 
 
 BASE: Final[Mapping[str, list[Row]]] = {
@@ -68,6 +77,11 @@ def _replaced(values: list[Any]) -> list[Any]:
     return [None if at % 3 == 1 else _other(value) for at, value in enumerate(values)]
 
 
+def _renewed(values: list[Any]) -> list[Any]:
+    """Values that were not there before, and no null that was not there before."""
+    return [_other(value) for value in values]
+
+
 def _other(value: Any) -> Any:
     match value:
         case int():
@@ -90,7 +104,11 @@ def _other(value: Any) -> Any:
 WAYS: Final[Mapping[str, Callable[[list[Any]], list[Any]]]] = {
     "turned": _turned,
     "replaced": _replaced,
+    "renewed": _renewed,
 }
+FIRST: Final = ("turned", "replaced")
+SPARE: Final = "renewed"
+"""Instead of a change that a query refuses."""
 
 
 def changed(rows: Sequence[Row], column: str, way: str) -> list[Row]:
@@ -101,19 +119,20 @@ def changed(rows: Sequence[Row], column: str, way: str) -> list[Row]:
 class Inputs:
     """The inputs as they are, and with each of the changes."""
 
-    def __init__(self, session: SparkSession, ways: Sequence[str]) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self.base = {name: _frame(session, name, rows) for name, rows in BASE.items()}
         self._changed = {
             Change(name, column, way): _frame(session, name, changed(rows, column, way))
             for name, rows in BASE.items()
             for column in rows[0]
-            for way in ways
+            for way in WAYS
         }
 
-    def variants(self, assets: Sequence[str]) -> Iterator[tuple[Change, Frames]]:
-        for change, frame in self._changed.items():
-            if change.asset in assets:
-                yield change, {**self.base, change.asset: frame}
+    def changes(self, assets: Sequence[str]) -> list[Change]:
+        return [each for each in self._changed if each.asset in assets and each.way in FIRST]
+
+    def with_change(self, change: Change) -> Frames:
+        return {**self.base, change.asset: self._changed[change]}
 
 
 def _frame(session: SparkSession, name: str, rows: Sequence[Row]) -> DataFrame:
@@ -137,35 +156,51 @@ def read_assets(frame: DataFrame) -> list[str]:
     return [name for name in SCHEMAS if f"@{NAMESPACE}.{name}" in shown]
 
 
-def dependencies(query: Callable[[Frames], DataFrame], inputs: Inputs) -> list[dict[Change, bool]]:
-    """Of each column of the output, the changes, and whether its values differ then."""
+def dependencies(query: Callable[[Frames], DataFrame], inputs: Inputs) -> Dependencies:
     base = query(inputs.base)
-    changes = list(inputs.variants(read_assets(base)))
-    frames = [base, *(query(given) for _, given in changes)]
+    changes = inputs.changes(read_assets(base))
+    refused: list[Change] = []
     try:
-        results = _collected(frames)
-    except Exception:  # a change that the query refuses, as a null key of a map
-        results = _collected_one_by_one(frames)
+        results = _all_at_once(base, changes, lambda each: query(inputs.with_change(each)))
+    except Exception:  # a change that the query refuses
+        results, refused = _one_by_one(base, changes, lambda each: query(inputs.with_change(each)))
+    before = results.pop(UNCHANGED)
+    columns = range(len(base.columns))
+    return Dependencies(
+        [{change: now[n] != before[n] for change, now in results.items()} for n in columns],
+        refused,
+    )
+
+
+UNCHANGED: Final = Change("", "", "")
+Results = dict[Change, list[Counter[str]]]
+"""How often each column has each value after each change."""
+
+
+def _all_at_once(
+    base: DataFrame, changes: Sequence[Change], variant: Callable[[Change], DataFrame]
+) -> Results:
+    results = _collected([base, *(variant(each) for each in changes)])
     empty = [Counter[str]() for _ in base.columns]
-    return [
-        {
-            change: results.get(at, empty)[column] != results.get(0, empty)[column]
-            for at, (change, _) in enumerate(changes, 1)
-        }
-        for column in range(len(base.columns))
-    ]
+    return {each: results.get(at, empty) for at, each in enumerate([UNCHANGED, *changes])}
 
 
-def _collected_one_by_one(frames: Sequence[DataFrame]) -> dict[int, list[Counter[str]]]:
-    """A variant that fails counts as one in which nothing changed."""
-    base = _collected(frames[:1])[0]
-    found = {0: base}
-    for at, frame in enumerate(frames[1:], 1):
-        try:
-            found[at] = _collected([frame])[0]
-        except Exception:
-            found[at] = base
-    return found
+def _one_by_one(
+    base: DataFrame, changes: Sequence[Change], variant: Callable[[Change], DataFrame]
+) -> tuple[Results, list[Change]]:
+    empty = [Counter[str]() for _ in base.columns]
+    results: Results = {UNCHANGED: _collected([base]).get(0, empty)}
+    refused = []
+    for change in changes:
+        for each in (change, change._replace(way=SPARE)):
+            try:
+                results[each] = _collected([variant(each)]).get(0, empty)
+                break
+            except Exception:
+                continue
+        else:
+            refused.append(change)
+    return results, refused
 
 
 def _collected(frames: Sequence[DataFrame]) -> dict[int, list[Counter[str]]]:

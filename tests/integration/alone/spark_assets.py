@@ -131,7 +131,7 @@ def test_quarantine_keeps_the_good_version_until_somebody_approves(shop: SparkPr
     assert status.current == shop.versions("orders")[0].materialization_id
     shop.workspace.commands.execution.decide(held, approved=True, reason="a refund day")
     assert [(v.status, v.version) for v in shop.versions("orders")] == [("GOOD", 1), ("GOOD", 2)]
-    shop.run("total", config={"sign": -1})
+    shop.run("total")
     assert shop.rows("total") == [(-5,)]
 
 
@@ -312,7 +312,7 @@ SLOW = """
     @asset
     def steady(ctx: AssetContext):
         nap = F.udf(lambda x: (time.sleep(0.05), x)[1], "long")
-        return ctx.spark.range(0, 300, 1, 2).select(nap("id").alias("id"))
+        return ctx.spark.range(0, 160, 1, 2).select(nap("id").alias("id"))
 """
 
 
@@ -331,7 +331,7 @@ def test_a_cancelled_run_stops_its_jobs_and_no_others(shop: SparkProject) -> Non
         shop.workspace.commands.orchestration.cancel(slow)
         assert engine.wait(slow).state == "CANCELLED"
         assert engine.wait(steady).state == "SUCCEEDED"
-    assert shop.rows("slow") == [] and len(shop.rows("steady")) == 300
+    assert shop.rows("slow") == [] and len(shop.rows("steady")) == 160
     left = list((shop.folder / "store/acme/main/data/shop/slow").rglob("*.parquet"))
     assert left == []
 
@@ -339,7 +339,7 @@ def test_a_cancelled_run_stops_its_jobs_and_no_others(shop: SparkProject) -> Non
 def test_a_time_out_stops_the_jobs(shop: SparkProject) -> None:
     shop.deploy(
         SLOW.replace(
-            "@asset\n    def slow", "@asset(timeout=4, retry=Retry(max_attempts=1))\n    def slow"
+            "@asset\n    def slow", "@asset(timeout=3, retry=Retry(max_attempts=1))\n    def slow"
         )
     )
     run = shop.run("slow")
@@ -361,7 +361,7 @@ def test_what_is_stopped_has_its_usage(tmp_path: Path) -> None:
             ctx.spark.range(10**13).selectExpr("max(id)").collect()
     """)
     for name in ("f", "endless"):
-        result = bench.run(name, timeout_s=6)
+        result = bench.run(name, timeout_s=4)
         assert problem(result) == ("failed", "timeout", "timeout.task")
         assert result.usage.spark_jobs >= 1 and result.usage.executor_run_ms > 0
 
@@ -378,7 +378,7 @@ def test_a_driver_that_dies_fails_the_task_and_the_retry_succeeds(shop: SparkPro
         row = engine.wait(run)
     task = shop.task(run, "steady")
     assert (row.state, row.retries, task.attempt) == ("SUCCEEDED", 1, 2), task.error_message
-    assert len(shop.rows("steady")) == 300
+    assert len(shop.rows("steady")) == 160
 
 
 def kill_jvm(host: SparkHost) -> None:

@@ -96,7 +96,7 @@ def test_the_schema_of_every_version_is_compared(files: Files) -> None:
     wanted = schema_is({"x": "int"})
     for given in (joined(*refs), joined(*reversed(refs))):
         (found,) = files.results(given, wanted)
-        message = "'x' is double and not int, in partition 'n=i:1'"
+        message = "'x' is double and not int, in partition n=1"
         assert (found.message, found.actual) == (message, "x double")
     (found,) = files.results(joined(refs[0], refs[0]), wanted)
     assert (found.passed, found.actual) == (True, "x int")

@@ -29,7 +29,7 @@ def adoption(
     silent = timedelta(seconds=timing.zombie_after_s)
     orphans = []
     for run in board.others.values():
-        engine = alive.get(run.pool)
+        engine = alive.get(run.engine_id)
         heard = since.get(run.run_id, now) if engine is None else engine.changed_at
         if now - max(heard, watching_since) > silent:
             orphans.append(AdoptRun(run.run_id))

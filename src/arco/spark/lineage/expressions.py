@@ -21,8 +21,8 @@ from arco.lineage.flow import (
     lift,
     merge,
 )
+from arco.lineage.functions import function_of
 from arco.lineage.nested import beside, decided, mixed
-from arco.spark.lineage.functions import function_of
 
 Node = dict[str, Any]
 Env = Mapping[int, Flow]

@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, NoReturn
 
+from arco.tasks.input_failures import partition_text
 from arco.worker.checks import conditions, proofs, types, values
 from arco.worker.checks.declared import compared
 from arco.worker.checks.needs import (
@@ -170,7 +171,8 @@ def _version(asked: CheckRequest, file: File) -> str:
     if len(versions) == 1:
         return ""
     of = next(each for each in versions if file.footer.path.startswith(f"{each.path}/"))
-    return f", in partition {of.partition!r}" if of.partition else f", in {of.path}"
+    text = partition_text(of.partition)
+    return f", in partition {text}" if text else f", in {of.path}"
 
 
 def _difference(expected: list[tuple[str, str]], actual: list[tuple[str, str]]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Final
 
+from arco.tasks.failure import UserCodeRaised, as_user_code
 from arco.worker.checks.limits import CheckTimeout, limited
 from arco.worker.checks.needs import Finding, PythonCall
 from arco.worker.checks.phrases import with_article
@@ -51,10 +52,10 @@ def _found(
     work: _Work, need: PythonCall, subject: Subject, around: CheckContext, seconds: int
 ) -> Finding:
     try:
-        function = _guarded(lambda: around.load(need.code))
+        function = as_user_code(lambda: around.load(need.code))
         with limited(around, seconds, work.stop):
             returned = work.done(function, subject.ref)
-    except _Raised as raised:
+    except UserCodeRaised as raised:
         return _error(raised.error, need, around, seconds)
     except TaskFailed as error:  # an input that cannot be read is no verdict on it
         if error.info.category not in ("configuration", "user_code"):
@@ -82,8 +83,8 @@ class _Work:
         given = self._given(ref)
         try:
             with self._stopping.listening(), self._stopping.limited() as self._interrupt:
-                returned = _guarded(lambda: self._stopping.call(lambda: function(given)))
-        except _Raised as raised:
+                returned = as_user_code(lambda: self._stopping.call(lambda: function(given)))
+        except UserCodeRaised as raised:
             self._look_back(raised.error)
             raise
         self._look_back(None)
@@ -134,23 +135,6 @@ def _called_jvm(error: BaseException | None) -> bool:
 
 def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
     return traceback.walk_tb(error.__traceback__)
-
-
-class _Raised(Exception):
-    """Carries whatever the function raised, even an exit."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-def _guarded(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except TaskFailed:
-        raise
-    except BaseException as error:
-        raise _Raised(error) from None
 
 
 def _error(error: BaseException, need: PythonCall, around: CheckContext, seconds: int) -> Finding:

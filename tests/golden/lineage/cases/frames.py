@@ -14,6 +14,10 @@ def _same(frames: Iterator[Any]) -> Iterator[Any]:
     return frames
 
 
+def _ids(rows: Any) -> Any:
+    return rows[["order_id"]].rename(columns={"order_id": "a"})
+
+
 def _view(x: Any) -> Any:
     x.orders.filter("amount > 1").createOrReplaceTempView("large_orders")
     return x.spark.sql("select order_id, amount * 2 as twice from large_orders")
@@ -102,9 +106,7 @@ CASES = (
     Case(
         "applyInPandas",
         frame=lambda x: (
-            x.orders.select("order_id", "amount")
-            .groupBy("order_id")
-            .applyInPandas(lambda rows: rows, "a long")
+            x.orders.select("order_id", "amount").groupBy("order_id").applyInPandas(_ids, "a long")
         ),
         columns={"a": ORDER},
         influences=["orders.order_id group_by"],
@@ -116,7 +118,7 @@ CASES = (
             x.orders.select("order_id", "amount")
             .groupBy("order_id")
             .cogroup(x.customers.select("id", "name").groupBy("id"))
-            .applyInPandas(lambda left, right: left, "a long")
+            .applyInPandas(lambda left, right: _ids(left), "a long")
         ),
         columns={"a": [*ORDER, "customers.id transformation", "customers.name transformation"]},
         influences=["orders.order_id group_by", "customers.id group_by"],

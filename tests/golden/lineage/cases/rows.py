@@ -194,7 +194,7 @@ CASES = (
     Case(
         "sample, repartition, coalesce, hint",
         frame=lambda x: (
-            x.orders.sample(0.5, seed=1)
+            x.orders.sample(fraction=0.5, seed=1)
             .repartition(4, "status")
             .coalesce(1)
             .hint("broadcast")

@@ -1,4 +1,4 @@
-"""What functions make of their arguments: those about which more is known than that."""
+"""What functions make of their arguments, by Spark's names of their expressions."""
 
 from __future__ import annotations
 
@@ -82,24 +82,8 @@ def _concatenated(children: list[Flow]) -> Flow:
     return nested.array_of(merge(nested.element(child) for child in children), own)
 
 
-_SPECIAL: Final[dict[str, Callable[[list[Flow]], Flow]]] = {
-    "CaseWhen": _case,
-    "If": lambda children: decided(children[1:], children[:1]),
-    "AggregateExpression": _aggregate,
-    "WindowExpression": _window,
-    "PivotFirst": lambda children: decided(children[1:], children[:1]),
-    "Lag": _neighbour,
-    "Lead": _neighbour,
-    "NthValue": _neighbour,
-    "MaxBy": lambda children: decided(children[:1], children[1:]),
-    "MinBy": lambda children: decided(children[:1], children[1:]),
-    "Max": lambda children: nested.extreme(children[0]),
-    "Min": lambda children: nested.extreme(children[0]),
-    "ListAgg": lambda children: decided([mixed(children[:2])], children[2:], "sort"),
-    "CollectList": lambda children: nested.collected(children[0]),
-    "CollectSet": lambda children: nested.collected(children[0], distinct=True),
+OF_PARTS: Final[dict[str, Callable[[list[Flow]], Flow]]] = {
     "Concat": _concatenated,
-    "CreateArray": nested.array,
     "Reverse": lambda children: nested.reordered(children[0], []),
     "Shuffle": lambda children: nested.reordered(children[0], []),
     "Slice": lambda children: (
@@ -140,4 +124,26 @@ _SPECIAL: Final[dict[str, Callable[[list[Flow]], Flow]]] = {
         [nested.field(nested.element(children[0]), "value", 1)],
         own=nested.length(children[0]),
     ),
+}
+"""Functions of arrays and maps. A column without known parts is one value to them."""
+
+_SPECIAL: Final[dict[str, Callable[[list[Flow]], Flow]]] = {
+    **OF_PARTS,
+    "CaseWhen": _case,
+    "If": lambda children: decided(children[1:], children[:1]),
+    "AggregateExpression": _aggregate,
+    "WindowExpression": _window,
+    "PivotFirst": lambda children: decided(children[1:], children[:1]),
+    "Lag": _neighbour,
+    "Lead": _neighbour,
+    "NthValue": _neighbour,
+    "MaxBy": lambda children: decided(children[:1], children[1:]),
+    "MaxMinByK": lambda children: decided(children[:1], children[1:]),
+    "MinBy": lambda children: decided(children[:1], children[1:]),
+    "Max": lambda children: nested.extreme(children[0]),
+    "Min": lambda children: nested.extreme(children[0]),
+    "ListAgg": lambda children: decided([mixed(children[:2])], children[2:], "sort"),
+    "CollectList": lambda children: nested.collected(children[0]),
+    "CollectSet": lambda children: nested.collected(children[0], distinct=True),
+    "CreateArray": nested.array,
 }

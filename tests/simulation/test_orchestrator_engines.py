@@ -29,7 +29,7 @@ def pooled(clock: SimClock) -> tuple[MemoryStore, str]:
     store = MemoryStore(clock)
     w = make_workspace(store, 1, clock=clock)
     deploy(w, CITY)
-    return store, trigger(w, "city.alone", pool="local-1")
+    return store, trigger(w, "city.alone", engine_id="local-1")
 
 
 def test_a_run_of_another_engine_is_left_alone_while_that_is_alive() -> None:
@@ -63,10 +63,10 @@ def test_a_private_engine_serves_its_own_runs_and_those_it_is_given() -> None:
     clock = SimClock()
     store, run_id = pooled(clock)
     w = make_workspace(store, 3, clock=clock)
-    mine = trigger(w, "city.alone", pool="local-3")
+    mine = trigger(w, "city.alone", engine_id="local-3")
     signer = EnvelopeSigner(KEYS, clock)
     engine = w.runtime.orchestrator(
-        w.runtime.memory_queue(), w.runtime.reports(), signer, pool="local-3"
+        w.runtime.memory_queue(), w.runtime.reports(), signer, engine_id="local-3"
     )
     for _ in range(3):
         engine.tick()

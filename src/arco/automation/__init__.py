@@ -1,0 +1,1 @@
+"""Who asks for runs when nobody does: schedules."""

@@ -1,0 +1,196 @@
+"""The fold of schedules: one key for each.
+
+A tick counts once. It must be later than the last one, of the cron expression that the schedule
+has now, and the schedule must be active; whoever fires it again, or too late, changes nothing.
+One that fires asks for a run by a derived fact, so that both are seen together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
+from arco.automation.tables import (
+    SCHEDULE_TICKS,
+    SCHEDULES,
+    ScheduleRow,
+    ScheduleState,
+    ScheduleTickRow,
+    TickState,
+    schedule_id,
+)
+from arco.orchestration.derived import ScheduleDeclared, ScheduleRemoved
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.system import applied, refused
+
+replace = msgspec.structs.replace
+KIND = "schedule"
+
+
+def request_key(reference: str) -> str:
+    return f"{KIND}:{reference}"
+
+
+def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
+    key, schedule = schedule_id(e.project, e.schedule.name), e.schedule
+    old = rows.get(SCHEDULES, key)
+    now = fact.received_at
+    row = ScheduleRow(
+        schedule_id=key,
+        project=e.project,
+        name=schedule.name,
+        state=ScheduleState.ACTIVE,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        selection=list(schedule.selection),
+        partitions=list(schedule.partitions),
+        config=msgspec.json.encode(schedule.config, order="sorted").decode(),
+        catchup=schedule.catchup,
+        catchup_limit=schedule.catchup_limit,
+        overlap=schedule.overlap,
+        deployment_id=e.deployment_id,
+        since=now,
+        last_tick="",
+        last_scheduled_at=None,
+        paused_at=None,
+        paused_by="",
+        pause_reason="",
+        catchup_once=None,
+    )
+    if old is not None:
+        goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
+        row = replace(
+            row,
+            state=ScheduleState.ACTIVE if old.paused_at is None else ScheduleState.PAUSED,
+            since=old.since if goes_on else now,
+            last_tick=old.last_tick,
+            last_scheduled_at=old.last_scheduled_at,
+            paused_at=old.paused_at,
+            paused_by=old.paused_by,
+            pause_reason=old.pause_reason,
+            catchup_once=old.catchup_once if goes_on else None,
+        )
+    yield Put(SCHEDULES, row)
+
+
+def _remove(rows: Rows, fact: Fact, e: ScheduleRemoved) -> Iterator[Change]:
+    row = rows.get(SCHEDULES, schedule_id(e.project, e.name))
+    if row is not None:
+        yield Put(
+            SCHEDULES, replace(row, state=ScheduleState.REMOVED, deployment_id=e.deployment_id)
+        )
+
+
+def _pause(rows: Rows, fact: Fact, e: SchedulePaused) -> Iterator[Change]:
+    row = rows.get(SCHEDULES, e.schedule_id)
+    if row is None or row.state == ScheduleState.REMOVED:
+        yield refused(fact, "schedule_not_found", f"there is no schedule {e.schedule_id}")
+        return
+    if row.state == ScheduleState.ACTIVE:
+        paused = replace(
+            row,
+            state=ScheduleState.PAUSED,
+            paused_at=fact.received_at,
+            paused_by=fact.actor,
+            pause_reason=e.reason,
+        )
+        yield Put(SCHEDULES, paused)
+    yield applied(fact)
+
+
+def _resume(rows: Rows, fact: Fact, e: ScheduleResumed) -> Iterator[Change]:
+    row = rows.get(SCHEDULES, e.schedule_id)
+    if row is None or row.state == ScheduleState.REMOVED:
+        yield refused(fact, "schedule_not_found", f"there is no schedule {e.schedule_id}")
+        return
+    if row.state == ScheduleState.PAUSED:
+        forgets = e.catchup == "none"
+        resumed = replace(
+            row,
+            state=ScheduleState.ACTIVE,
+            since=fact.received_at if forgets else row.since,
+            paused_at=None,
+            paused_by="",
+            pause_reason="",
+            catchup_once=None if forgets else e.catchup,
+        )
+        yield Put(SCHEDULES, resumed)
+    yield applied(fact)
+
+
+def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
+    row = rows.get(SCHEDULES, e.schedule_id)
+    if row is None or row.state != ScheduleState.ACTIVE or row.timing != e.timing:
+        return
+    if e.scheduled_at <= row.done_until or e.tick == row.last_tick:
+        return
+    reference = f"{row.schedule_id}@{e.tick}"
+    fires = e.outcome == "fired"
+    yield Put(
+        SCHEDULE_TICKS,
+        ScheduleTickRow(
+            schedule_id=row.schedule_id,
+            tick=e.tick,
+            state=TickState(e.outcome.upper()),
+            scheduled_at=e.scheduled_at,
+            reason=e.reason,
+            missed=e.missed,
+            missed_at_least=e.missed_at_least,
+            request_key=request_key(reference) if fires else "",
+            recorded_at=fact.received_at,
+        ),
+    )
+    ticked = replace(row, last_tick=e.tick, last_scheduled_at=e.scheduled_at, catchup_once=None)
+    yield Put(SCHEDULES, ticked)
+    if fires:
+        request = request_of(row)
+        yield Emit(
+            RunAsked(
+                request_key=request_key(reference),
+                fingerprint=request_fingerprint(request),
+                kind=KIND,
+                reference=reference,
+                until=e.scheduled_at,
+                **packed_request(request),
+            )
+        )
+
+
+def request_of(row: ScheduleRow) -> PlanRequest:
+    """What a tick of a schedule asks for."""
+    return PlanRequest(
+        selection=tuple(row.selection),
+        partitions=tuple(row.partitions),
+        config=msgspec.json.decode(row.config),
+    )
+
+
+def _by_name(fact: Fact, e: ScheduleDeclared) -> str:
+    return schedule_id(e.project, e.schedule.name)
+
+
+def _by_removed_name(fact: Fact, e: ScheduleRemoved) -> str:
+    return schedule_id(e.project, e.name)
+
+
+def _by_schedule(fact: Fact, e: SchedulePaused | ScheduleResumed | ScheduleTicked) -> str:
+    return e.schedule_id
+
+
+STAGES = (
+    Stage(
+        "schedules",
+        (SCHEDULES, SCHEDULE_TICKS),
+        (
+            On(ScheduleDeclared, _by_name, _declare),
+            On(ScheduleRemoved, _by_removed_name, _remove),
+            On(SchedulePaused, _by_schedule, _pause),
+            On(ScheduleResumed, _by_schedule, _resume),
+            On(ScheduleTicked, _by_schedule, _tick),
+        ),
+    ),
+)

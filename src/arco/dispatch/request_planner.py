@@ -1,0 +1,134 @@
+"""Planning what was asked for: a request becomes a run, or is refused with the reason.
+
+Several orchestrators may plan the same request. Each appends a trigger under the request's key,
+and the first one in the log counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+
+from arco.errors import Error, Invalid, NotFound
+from arco.log.envelope import Event, Payload
+from arco.orchestration.events import RunRequestRefused
+from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
+from arco.orchestration.reader import Library
+from arco.orchestration.run_requests import decode_request
+from arco.orchestration.tables import RunRequestRow
+from arco.orchestration.world import World
+from arco.state.core import Core
+from arco.state.snapshot import Snapshot
+from arco.state.writer import LogWriter
+from arco.storage.parallel import each
+
+log = logging.getLogger(__name__)
+
+BUDGET_S = 0.5
+"""How long one round plans; what is left waits for the next, and tasks are served in between."""
+TOGETHER = 64
+"""Plans of so many requests are stored at once."""
+BATCH_EVENTS = 200
+
+
+class RequestPlanner:
+    def __init__(
+        self, core: Core, writer: LogWriter, library: Library, *, repeat_s: float = 10.0
+    ) -> None:
+        """A request that is still pending `repeat_s` after it was planned is planned again."""
+        self._store = core.store
+        self._clock = core.clock
+        self._ledger = writer.ledger
+        self._planner = RunPlanner(core, library, actor="orchestrator")
+        self._repeat_s = repeat_s
+        self._planned_at: dict[str, float] = {}
+        self.has_more = False
+        """Whether the last round had no time for all requests."""
+
+    def plan(self, requests: Sequence[RunRequestRow], snapshot: Snapshot) -> int:
+        """Plan requests and append what comes of them; how many.
+
+        Raises what a store may raise: those requests are still pending.
+        """
+        now = self._clock.monotonic()
+        pending = {row.request_key for row in requests}
+        self._planned_at = {
+            key: at
+            for key, at in self._planned_at.items()
+            if key in pending and now - at < self._repeat_s
+        }
+        left = [row for row in requests if row.request_key not in self._planned_at]
+        world = _World(self._planner, snapshot)
+        planned = 0
+        while planned < len(left):
+            if planned and self._clock.monotonic() - now > BUDGET_S:
+                break
+            several = left[planned : planned + TOGETHER]
+            self._plan(several, world)
+            planned += len(several)
+        self.has_more = planned < len(left)
+        return planned
+
+    def _plan(self, requests: Sequence[RunRequestRow], world: _World) -> None:
+        decided = [self._decided(row, world) for row in requests]
+        runs = [decision for decision in decided if isinstance(decision, PlannedRun)]
+        each(self._store, self._planner.store, runs)
+        events: list[Event | Payload] = []
+        for row, decision in zip(requests, decided, strict=True):
+            events += self._events(row, decision)
+            if len(events) >= BATCH_EVENTS:
+                self._ledger.append(events)
+                events = []
+        if events:
+            self._ledger.append(events)
+        now = self._clock.monotonic()
+        self._planned_at.update({row.request_key: now for row in requests})
+
+    def _decided(self, row: RunRequestRow, world: _World) -> PlannedRun | RunRequestRefused:
+        try:
+            return self._run(row, world)
+        except (Invalid, NotFound) as error:
+            return _refusal(row, error.message, error.hint)
+        except Error:
+            raise
+        except Exception as error:  # it must not keep the others from being planned
+            log.exception("request %s cannot be planned", row.request_key)
+            text = f"planning failed with {type(error).__name__}: {error}"
+            return _refusal(row, text, "this is a bug in arco; the orchestrator's log has more")
+
+    def _events(
+        self, row: RunRequestRow, decision: PlannedRun | RunRequestRefused
+    ) -> list[Event | Payload]:
+        if isinstance(decision, RunRequestRefused):
+            return [decision]
+        key = f"request:{row.request_key}"
+        return [self._ledger.event(decision.event, idempotency_key=key), *decision.along]
+
+    def _run(self, row: RunRequestRow, world: _World) -> PlannedRun:
+        settings = RunSettings(
+            run_key=row.request_key,
+            run_id=row.run_id,
+            trigger=row.kind,
+            reference=row.reference,
+            timeout_s=row.timeout_s,
+            priority=row.priority,
+        )
+        request = decode_request(row.request)
+        return self._planner.run(world.snapshot, request, settings, row.until, world.whole)
+
+
+class _World:
+    """What is deployed, read once for all requests of a round."""
+
+    def __init__(self, planner: RunPlanner, snapshot: Snapshot) -> None:
+        self._planner = planner
+        self.snapshot = snapshot
+
+    @functools.cached_property
+    def whole(self) -> World:
+        return self._planner.world(self.snapshot)
+
+
+def _refusal(row: RunRequestRow, reason: str, hint: str) -> RunRequestRefused:
+    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint)

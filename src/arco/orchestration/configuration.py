@@ -1,0 +1,54 @@
+"""The configuration of a run: which asset takes which of the values that were given.
+
+An asset takes the names that it declares, or that its code reads from the context; no other
+value reaches it or makes it out of date. A declared value is also the type of what replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from servo.contract.config_values import WireValue, replaced
+from servo.contract.manifest import Asset
+from servo.errors import Invalid
+from servo.suggest import did_you_mean
+
+Given = Mapping[str, str | int | bool | None]
+
+
+def task_config(asset: Asset, given: Given) -> Mapping[str, WireValue]:
+    """What the asset's tasks are given. Raises Invalid where a value is of another type."""
+    if not given:
+        return asset.config
+    taken = {
+        name: replaced(asset.config.get(name), value, f"{name} of {asset.key}")
+        for name, value in given.items()
+        if name in asset.config or name in asset.config_read
+    }
+    return {**asset.config, **taken}
+
+
+def check_config(given: Given, chosen: Collection[Asset], assets: Iterable[Asset]) -> None:
+    """Refuse a name that no chosen asset takes, and a value of another type than the declared."""
+    for asset in chosen:
+        task_config(asset, given)
+    taken = _names(chosen)
+    unknown = next((name for name in given if name not in taken), None)
+    if unknown is None:
+        return
+    others = sorted(asset.key for asset in assets if unknown in _names([asset]))
+    if others:
+        raise Invalid(
+            f"no selected asset has a configuration value {unknown!r}",
+            hint=f"{others[0]} has it: select it too, or leave the value out",
+        )
+    names = ", ".join(sorted(taken)) or "none"
+    hint = (
+        did_you_mean(unknown, taken)
+        or f"the selected assets have {names}; declare it: config={{{unknown!r}: …}}"
+    )
+    raise Invalid(f"no asset has a configuration value {unknown!r}", hint=hint)
+
+
+def _names(assets: Iterable[Asset]) -> set[str]:
+    return {name for asset in assets for name in (*asset.config, *asset.config_read)}

@@ -1,0 +1,167 @@
+"""From a request to the events that start its run, and the plan that they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from arco.orchestration.events import RunTriggered, TasksPlanned
+from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
+from arco.orchestration.plan_defaults import DefaultRange, default_ranges
+from arco.orchestration.plan_events import slices
+from arco.orchestration.planner import plan as make_spec
+from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
+from arco.orchestration.run_requests import request_fingerprint
+from arco.orchestration.world import World
+from arco.state.core import Core
+from arco.state.snapshot import Snapshot
+from arco.storage import paths
+from arco.storage.own import put_own
+from servo.contract.manifest import Manifest
+
+ASKED = 100
+ASKED_CHARS = 10_000
+"""So much of a request's selection, and of its partitions, is in the run's row."""
+
+
+class RunSettings(NamedTuple):
+    """What a run has beside what it runs."""
+
+    run_key: str = ""
+    run_id: str = ""
+    """Empty: a new one."""
+    trigger: str = "manual"
+    reference: str = ""
+    timeout_s: int = 0
+    priority: int = 0
+    retry_of: str = ""
+    engine_id: str = ""
+
+
+class PlannedRun(NamedTuple):
+    plan: Plan
+    event: RunTriggered
+    along: list[TasksPlanned]
+    """In one batch with the event, after the plan is stored."""
+
+    @property
+    def spec(self) -> PlanSpec:
+        return self.plan.spec
+
+
+class ReviewedPlan(NamedTuple):
+    """A plan, and what it was made from."""
+
+    manifest: Manifest
+    spec: PlanSpec
+    lookups: SnapshotLookups
+
+    def defaults(self) -> list[DefaultRange]:
+        """Which partitions the plan has because the request did not name their dimension."""
+        return default_ranges(self.manifest, self.spec, self.lookups.dynamic_keys)
+
+
+Review = Callable[[ReviewedPlan], None]
+"""Sees a plan before its run is started, and may refuse it with an error."""
+
+
+def accept(plan: ReviewedPlan) -> None:
+    """The review that refuses nothing."""
+
+
+class RunPlanner:
+    def __init__(self, core: Core, library: Library, actor: str = "") -> None:
+        self._store = core.store
+        self._clock = core.clock
+        self._ids = core.ids
+        self._library = library
+        self._actor = actor
+
+    def spec(
+        self,
+        snapshot: Snapshot,
+        request: PlanRequest,
+        until: datetime | None,
+        world: World | None = None,
+    ) -> PlanSpec:
+        """What a run would do. Changes nothing."""
+        return self._spec(world or self.world(snapshot), snapshot, request, until)
+
+    def world(self, snapshot: Snapshot) -> World:
+        return World.of(OrchestrationReader(snapshot), self._library)
+
+    def run(
+        self,
+        snapshot: Snapshot,
+        request: PlanRequest,
+        settings: RunSettings,
+        until: datetime | None = None,
+        world: World | None = None,
+    ) -> PlannedRun:
+        """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
+        world = world or self.world(snapshot)
+        spec = self._spec(world, snapshot, request, until)
+        plan = self._plan(world, spec, settings.run_id)
+        selection, selection_total = _first(request.selection)
+        partitions, partitions_total = _first(request.partitions)
+        event = RunTriggered(
+            run_id=plan.run_id,
+            plan_id=plan.plan_id,
+            plan_fingerprint=plan.fingerprint,
+            deployment_id=plan.deployment_id,
+            tasks_total=len(spec.tasks),
+            run_key=settings.run_key,
+            request_fingerprint=request_fingerprint(request),
+            trigger=settings.trigger,
+            triggered_by=self._actor,
+            selection=selection,
+            partitions=partitions,
+            selection_total=selection_total,
+            partitions_total=partitions_total,
+            timeout_s=settings.timeout_s,
+            priority=settings.priority,
+            retry_of=settings.retry_of,
+            engine_id=settings.engine_id,
+            reference=settings.reference,
+        )
+        return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
+
+    def store(self, planned: PlannedRun) -> None:
+        """Store the plan of a run, which its events refer to."""
+        put_own(self._store, paths.plan(planned.plan.plan_id), encode_plan(planned.plan))
+
+    def _spec(
+        self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
+    ) -> PlanSpec:
+        spec = make_spec(
+            world.manifest,
+            "",
+            request,
+            SnapshotLookups(snapshot),
+            until=until or self._clock.now(),
+        )
+        return world.placed(spec)
+
+    def _plan(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
+        return Plan(
+            plan_id=self._ids(),
+            run_id=run_id or self._ids(),
+            deployment_id=world.deployment_of(spec).deployment_id,
+            created_at=self._clock.now(),
+            created_by=self._actor,
+            fingerprint=spec_fingerprint(spec),
+            spec=spec,
+        )
+
+
+def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The first of many texts, and how many there are; 0 where none is left out."""
+    listed: list[str] = []
+    room = ASKED_CHARS
+    for text in texts[:ASKED]:
+        room -= len(text)
+        if room < 0:
+            break
+        listed.append(text)
+    return tuple(listed), len(texts) if len(listed) < len(texts) else 0

@@ -1,0 +1,192 @@
+"""The fold of run keys, and of requests for runs: of one key comes one run, or none.
+
+A request is PENDING until an orchestrator has planned it. `RunTriggered` with its key makes it
+TRIGGERED, `RunRequestRefused` or a withdrawal REFUSED; whichever comes first in the log holds,
+and takes the key, so that the others change nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from arco.orchestration.events import (
+    RunRequested,
+    RunRequestRefused,
+    RunRequestWithdrawn,
+    RunTriggered,
+)
+from arco.orchestration.packing import pack, unpack
+from arco.orchestration.plan import PlanRequest, normalised
+from arco.orchestration.runs import RunAdmitted
+from arco.orchestration.states import RequestState
+from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, RunKeyRow, RunRequestRow
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.system import applied, refused
+from servo.contract import canonical
+
+PLAIN_BYTES = 32 << 10
+"""A larger request is packed."""
+LISTED = 100
+"""So many terms of a request are in columns of their own."""
+
+replace = msgspec.structs.replace
+decode_request = functools.partial(msgspec.json.decode, type=PlanRequest)
+
+
+class RunAsked(RunRequested, frozen=True, kw_only=True):
+    """Derived: something other than a command asks for a run."""
+
+    TYPE = "orchestration.run_asked"
+    COMMAND = False
+
+
+def packed_request(request: PlanRequest) -> dict[str, Any]:
+    """The fields of an event that hold a request."""
+    raw = msgspec.json.encode(request)
+    return {"request": request} if len(raw) <= PLAIN_BYTES else {"packed": pack(raw)}
+
+
+def request_fingerprint(request: PlanRequest) -> str:
+    """The same for requests that mean the same, in whatever order their terms are."""
+    return canonical.fingerprint(normalised(request))
+
+
+def _json(e: RunRequested) -> bytes:
+    return unpack(e.packed) if e.packed else msgspec.json.encode(e.request)
+
+
+def _request(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
+    row = rows.get(RUN_REQUESTS, e.request_key)
+    if row is not None and row.fingerprint != e.fingerprint:
+        yield refused(
+            fact, "run_key_conflict", f"run key {e.request_key!r} was used for another request"
+        )
+        return
+    if row is None:
+        yield from _ask(rows, fact, e)
+    yield applied(fact)
+
+
+def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
+    if rows.get(RUN_REQUESTS, e.request_key) is not None:
+        return
+    raw = _json(e)
+    request = decode_request(raw)
+    row = RunRequestRow(
+        request_key=e.request_key,
+        state=RequestState.PENDING,
+        kind=e.kind,
+        reference=e.reference,
+        selection=list(request.selection[:LISTED]),
+        partitions=list(request.partitions[:LISTED]),
+        request=raw.decode(),
+        fingerprint=e.fingerprint,
+        run_id=e.run_id,
+        reason="",
+        hint="",
+        until=e.until,
+        timeout_s=e.timeout_s,
+        priority=e.priority,
+        requested_at=fact.received_at,
+        requested_by=fact.actor,
+        decided_at=None,
+    )
+    taken = rows.get(RUN_KEYS, e.request_key)
+    if taken is not None:
+        yield _decided(row, fact, RequestState.MERGED, taken.run_id, _swallowed(taken))
+    else:
+        yield Put(RUN_REQUESTS, row)
+
+
+def _swallowed(taken: RunKeyRow) -> str:
+    if taken.run_id:
+        return (
+            f"run {taken.run_id} was started under this key at {taken.received_at:%Y-%m-%d %H:%M}"
+        )
+    return f"a request with this key was refused at {taken.received_at:%Y-%m-%d %H:%M}"
+
+
+def _decided(
+    row: RunRequestRow, fact: Fact, state: RequestState, run_id: str, reason: str, hint: str = ""
+) -> Put:
+    decided = replace(
+        row, state=state, run_id=run_id, reason=reason, hint=hint, decided_at=fact.received_at
+    )
+    return Put(RUN_REQUESTS, decided)
+
+
+def _withdraw(rows: Rows, fact: Fact, e: RunRequestWithdrawn) -> Iterator[Change]:
+    row = rows.get(RUN_REQUESTS, e.request_key)
+    if row is None:
+        yield refused(fact, "request_not_found", f"there is no request {e.request_key}")
+    elif row.state != RequestState.PENDING:
+        yield refused(fact, "request_decided", f"request {e.request_key} is {row.state} already")
+    else:
+        yield from _refuse_pending(fact, row, e.reason or "withdrawn", "")
+        yield applied(fact)
+
+
+def _refuse(rows: Rows, fact: Fact, e: RunRequestRefused) -> Iterator[Change]:
+    row = rows.get(RUN_REQUESTS, e.request_key)
+    if row is not None and row.state == RequestState.PENDING:
+        yield from _refuse_pending(fact, row, e.reason, e.hint)
+
+
+def _refuse_pending(fact: Fact, row: RunRequestRow, reason: str, hint: str) -> Iterator[Change]:
+    yield Put(RUN_KEYS, RunKeyRow(row.request_key, "", row.fingerprint, fact.received_at))
+    yield _decided(row, fact, RequestState.REFUSED, row.run_id, reason, hint)
+
+
+def _trigger(rows: Rows, fact: Fact, e: RunTriggered) -> Iterator[Change]:
+    existing = rows.get(RUN_KEYS, e.run_key) if e.run_key else None
+    request = rows.get(RUN_REQUESTS, e.run_key) if e.run_key else None
+    if existing is not None and not existing.run_id:
+        yield refused(
+            fact, "request_refused", f"the request with the key {e.run_key!r} was refused"
+        )
+        return
+    if existing is not None and existing.fingerprint != e.request_fingerprint:
+        yield refused(
+            fact,
+            "run_key_conflict",
+            f"run key {e.run_key!r} was used for another request, run {existing.run_id}",
+        )
+        return
+    if request is not None and request.fingerprint != e.request_fingerprint:
+        yield refused(
+            fact, "run_key_conflict", f"run key {e.run_key!r} was used for another request"
+        )
+        return
+    if existing is None:
+        if e.run_key:
+            row = RunKeyRow(e.run_key, e.run_id, e.request_fingerprint, fact.received_at)
+            yield Put(RUN_KEYS, row)
+        yield Emit(RunAdmitted(**{f: getattr(e, f) for f in e.__struct_fields__}))
+        if request is not None and request.state == RequestState.PENDING:
+            yield _decided(request, fact, RequestState.TRIGGERED, e.run_id, "")
+    yield applied(fact)
+
+
+def _by_request(fact: Fact, e: RunRequested | RunRequestRefused | RunRequestWithdrawn) -> str:
+    return e.request_key
+
+
+def _by_run_key(fact: Fact, e: RunTriggered) -> str:
+    return e.run_key or f"run:{e.run_id}"
+
+
+STAGE = Stage(
+    "run_keys",
+    (RUN_KEYS, RUN_REQUESTS),
+    (
+        On(RunRequested, _by_request, _request),
+        On(RunAsked, _by_request, _ask),
+        On(RunRequestWithdrawn, _by_request, _withdraw),
+        On(RunRequestRefused, _by_request, _refuse),
+        On(RunTriggered, _by_run_key, _trigger),
+    ),
+)
