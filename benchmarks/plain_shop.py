@@ -117,8 +117,8 @@ class Shop:
 
         self._each(make, self._size.dates)
         self._each(week, self._size.dates)
-        days = self.read("marts.daily_revenue", *self._size.dates)
-        month = totals.over_days(totals.of_month(days, FIRST_DAY))
+        january = [day for day in self._size.dates if day.month == FIRST_DAY.month]
+        month = totals.over_days(self.read("marts.daily_revenue", *january))
         self.write(month, "marts.monthly_revenue")
         sales = self.read("clean.sales", *self._size.dates)
         value = totals.customer_value(sales, self.read("clean.customers"))

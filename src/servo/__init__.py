@@ -28,7 +28,7 @@ from servo.check import (
 )
 from servo.context import AssetContext, AssetIn, AssetOut, In
 from servo.errors import Cancelled, Error, Invalid
-from servo.mapping import all_upstream, by_dimension, identity, latest, window
+from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
 from servo.policy import Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
@@ -78,6 +78,7 @@ __all__ = [
     "sql_asset",
     "static",
     "tenant",
+    "time_window",
     "unique",
     "weekly",
     "window",

@@ -2,6 +2,7 @@
 
     identity                 the same value (what happens if nothing is said)
     window(-6, 0)            that of six periods ago, up to the same one
+    time_window()            all days of a month, or the month that a day is in
     all_upstream             every one there is
     latest                   the greatest one that has been made
     by_dimension(date=window(-6, 0), region=all_upstream)
@@ -9,6 +10,8 @@
 A mapping holds for every dimension of the *upstream* (a window for those of time, the
 others being mapped by identity); `by_dimension` says it for each one, and `identity`
 for those that it does not name.
+
+Between two time dimensions of one name but different units, `identity` is `time_window()`.
 """
 
 from __future__ import annotations
@@ -39,6 +42,20 @@ def window(start: int, end: int) -> wire.Window:
     return wire.Window(start, end)
 
 
+def time_window(dimension: str = "") -> wire.TimeWindow:
+    """Periods of another unit: those in this one, or the one that this one is in.
+
+    `dimension` names the time dimension of the asset that reads; without it that is the
+    one of the same name, or the only one if both assets have only one.
+    """
+    if not isinstance(dimension, str):
+        misdeclared(
+            f"time_window({dimension!r}) takes the name of a time dimension",
+            hint='write time_window() or time_window("month")',
+        )
+    return wire.TimeWindow(dimension)
+
+
 def by_dimension(**dimensions: wire.Mapping) -> ByDimension:
     """A mapping for each named dimension of the upstream; `identity` for the others."""
     for name, mapping in dimensions.items():
@@ -47,4 +64,6 @@ def by_dimension(**dimensions: wire.Mapping) -> ByDimension:
     return ByDimension(dimensions)
 
 
-MAPPINGS: Final = "use identity, window(-6, 0), all_upstream or latest, without quotes"
+MAPPINGS: Final = (
+    "use identity, window(-6, 0), time_window(), all_upstream or latest, without quotes"
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from arco.worker.packing import pack
 from servo.contract.manifest import Manifest
 from servo.contract.partition import PartitionKey
 from servo.discover import build_manifest, discover
+from servo.errors import Invalid
+from tests.kit.planning import World, planned
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -61,6 +63,34 @@ def test_personal_columns_end_in_the_raw_layer() -> None:
         (asset.key, column.name) for asset in assets for column in asset.columns if column.pii
     }
     assert personal == {("raw.customers", "name"), ("raw.customers", "email"), ("raw.clicks", "ip")}
+
+
+def test_a_new_day_puts_its_own_month_out_of_date_and_no_other() -> None:
+    shop, world = manifest()[0], World()
+    days = [date(2025, 1, 1) + timedelta(days=n) for n in range(90)]
+    world.make("marts.daily_revenue", *(f"date=d:{day}" for day in days))
+
+    def run() -> list[str]:
+        months = ("month=2025-01..2025-04",)
+        spec = planned(
+            shop,
+            "marts.monthly_revenue",
+            world=world,
+            partitions=months,
+            until=datetime(2026, 1, 1),
+        )
+        world.run(shop, spec)
+        return [task.partition for task in spec.tasks if task.action == "run"]
+
+    with pytest.raises(Invalid, match="date=d:2025-04-01 to date=d:2025-04-30, which have no data"):
+        run()
+    world.make("marts.daily_revenue", "date=d:2025-04-01")
+    assert len(run()) == 4
+    world.make("marts.daily_revenue", "date=d:2025-04-02")
+    assert run() == ["month=d:2025-04-01"]
+    world.make("marts.daily_revenue", "date=d:2025-02-28")
+    assert run() == ["month=d:2025-02-01"]
+    assert run() == []
 
 
 class Ran:

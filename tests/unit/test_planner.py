@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -202,7 +203,28 @@ def test_a_dimension_that_no_selected_asset_has_is_invalid() -> None:
 def test_a_misaligned_range_names_the_asset() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", time("month")))
     with pytest.raises(Invalid, match=r"s\.b: date=2025-01-02 does not begin a month"):
-        planned(project, "*", partitions=("date=2025-01-02",))
+        planned(project, "s.b", partitions=("date=2025-01-02",))
+
+
+def test_a_range_counts_for_the_units_of_which_it_names_whole_periods() -> None:
+    project = manifest(
+        asset("s.day", DAYS), asset("s.hour", time("hour")), asset("s.month", time("month"))
+    )
+    for text, counts in [
+        ("2025-01-02", (1, 24, 0)),
+        ("2025-01-02..2025-01-03", (2, 48, 0)),
+        ("2025-01-02T05", (0, 1, 0)),
+        ("2025-01-02T05,2025-01-03", (1, 25, 0)),
+        ("2025-01", (31, 744, 1)),
+        ("2025-01..2025-02", (59, 1416, 2)),
+        ("2025-01-01..2025-02-28", (59, 1416, 2)),
+    ]:
+        spec = planned(project, "*", partitions=(f"date={text}",), until=datetime(2025, 4, 1))
+        by_asset = Counter(task.asset for task in spec.tasks)
+        assert (by_asset["s.day"], by_asset["s.hour"], by_asset["s.month"]) == counts
+    for text in ("2025-01-32", "soon", "2025-01-02..soon"):
+        with pytest.raises(Invalid, match=r"s\.day: .* is not a day"):
+            planned(project, "*", partitions=(f"date={text}",))
 
 
 def test_too_many_tasks_are_counted_before_they_are_made() -> None:
@@ -269,7 +291,7 @@ def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
 
 def test_of_a_window_one_must_exist() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
-    with pytest.raises(Invalid, match=r"s\.b reads s\.a\[date=2025-01-10\], which"):
+    with pytest.raises(Invalid, match=r"s\.a\[date=2025-01-04\] to \[date=2025-01-10\], which have"):
         planned(project, "s.b")
 
 

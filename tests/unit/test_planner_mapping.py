@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pytest
 
+from arco.orchestration.mapping import Resolver
+from arco.orchestration.partition_space import Calendar, Point, Space
 from servo.contract.manifest import (
     AllUpstream,
     Asset,
     DynamicDimension,
     Identity,
+    Input,
     Latest,
     StaticDimension,
+    TimeDimension,
+    TimeWindow,
     Window,
 )
 from servo.errors import Invalid
@@ -30,6 +35,9 @@ from tests.kit.planning import (
     reads,
     time,
 )
+
+MONTHS = time("month", name="month")
+OLD_MONTHS, WEEKS = time("month", "2024-01-01"), time("week", "2024-01-01")
 
 
 def read(
@@ -214,7 +222,18 @@ def test_inputs_that_are_read_alike_are_shared() -> None:
         ((DAYS,), (), Identity(), "identity over 'date': it has no such dimension itself"),
         ((DAYS,), (), Window(-1, 0), r"window\(-1, 0\) over 'date': it has no such dimension"),
         ((REGIONS,), (DAYS,), Identity(), "over 'region': it has no such dimension"),
-        ((time("hour"),), (DAYS,), Identity(), "the input's is by hour, its own by day"),
+        ((WEEKS,), (OLD_MONTHS,), Identity(), "by month, and a week may be in two"),
+        ((OLD_MONTHS,), (WEEKS,), TimeWindow(), "by week, and a week may be in two"),
+        ((DAYS,), (), TimeWindow(), "does not say which time dimension"),
+        ((DAYS,), (MONTHS, time(name="paid")), TimeWindow(), "does not say which time dimension"),
+        ((DAYS,), (MONTHS,), TimeWindow("mont"), r"\(.mont.\) over 'date': it has no such"),
+        ((DAYS,), (REGIONS,), TimeWindow("region"), "one of them is a time dimension"),
+        (
+            (time("hour"),),
+            (time("day", timezone="Asia/Kolkata"),),
+            Identity(),
+            "by hour, its own by day, and these begin at different minutes",
+        ),
         ((time("week"),), (DAYS,), Window(0, 0), "the input's is by week, its own by day"),
         ((DAYS,), (DAYS,), Window(1, 0), "it ends before it starts"),
         (
@@ -227,7 +246,7 @@ def test_inputs_that_are_read_alike_are_shared() -> None:
             (time("hour", timezone="Asia/Kolkata"),),
             (time("hour"),),
             Identity(),
-            "hours begin at different minutes",
+            "by hour, its own by hour, and these begin at different minutes",
         ),
     ],
 )
@@ -240,9 +259,155 @@ def test_mappings_that_cannot_be_are_invalid(
     assert "all_upstream or latest" in error.value.hint
 
 
+# -- between units of time ----------------------------------------------------------------
+
+WINTER = [f"date=d:2025-{day}" for day in ("01-30", "01-31", "02-01", "02-28", "03-01")]
+SPRING = datetime(2025, 4, 2)
+
+
+def read_later(upstream: Asset, reader: Asset, partition: str, made: list[str]) -> list[str]:
+    """What one partition of the reader reads in spring."""
+    world = World()
+    world.make(upstream.key, *made)
+    spec = planned(
+        manifest(upstream, reader), reader.key, world=world, partitions=(partition,), until=SPRING
+    )
+    (task,) = spec.tasks
+    return read_by(spec, f"{reader.key} {task.partition}")["x"]
+
+
+@pytest.mark.parametrize(
+    ("own", "rule"),
+    [
+        (time("month"), reads("s.a")),
+        (time("month"), reads("s.a", TimeWindow())),
+        (MONTHS, reads("s.a", TimeWindow())),
+        (MONTHS, reads("s.a", TimeWindow("month"))),
+        (MONTHS, reads("s.a", date=TimeWindow("month"))),
+    ],
+)
+def test_a_month_reads_its_days(own: TimeDimension, rule: Input) -> None:
+    reader = asset("s.b", own, rule)
+    assert read_later(asset("s.a", DAYS), reader, f"{own.name}=2025-02", WINTER) == WINTER[2:4]
+
+
+@pytest.mark.parametrize(
+    ("every", "made", "day", "expected"),
+    [
+        ("month", ["2025-01-01", "2025-02-01"], "2025-01-31", ["2025-01-01"]),
+        ("month", ["2025-01-01", "2025-02-01"], "2025-02-01", ["2025-02-01"]),
+        ("week", ["2025-01-27", "2025-02-03"], "2025-02-02", ["2025-01-27"]),
+        ("week", ["2025-01-27", "2025-02-03"], "2025-02-03", ["2025-02-03"]),
+    ],
+)
+def test_a_day_reads_the_period_that_it_is_in(
+    every: Any, made: list[str], day: str, expected: list[str]
+) -> None:
+    upstream = asset("s.a", time(every))
+    texts = [f"date=d:{each}" for each in made]
+    reading = read_later(upstream, asset("s.b", DAYS, reads("s.a")), f"date={day}", texts)
+    assert reading == [f"date=d:{each}" for each in expected]
+
+
+@pytest.mark.parametrize(("day", "count"), [("2025-03-29", 24), ("2025-03-30", 23)])
+def test_a_day_of_berlin_reads_its_hours_of_utc(day: str, count: int) -> None:
+    project = manifest(
+        asset("s.a", time("hour")),
+        asset("s.b", time("day", timezone="Europe/Berlin"), reads("s.a")),
+    )
+    hours = "date=2025-03-28T00..2025-03-31T23"
+    spec = planned(project, "*", partitions=(hours, f"date={day}"), until=SPRING)
+    reading = read_by(spec, f"s.b date=d:{day}")["x"]
+    assert len(reading) == count
+    before = {"2025-03-29": "2025-03-28", "2025-03-30": "2025-03-29"}[day]
+    assert reading[0] == f"+date=t:{before}T23:00:00.000000Z"
+
+
+def test_other_dimensions_are_the_same_beside_a_time_window() -> None:
+    upstream = asset("s.a", DAYS, REGIONS)
+    made = [f"{day},region=s:{region}" for day in WINTER for region in ("eu", "us")]
+    world = World()
+    world.make("s.a", *made)
+    for rule in (reads("s.a", TimeWindow()), reads("s.a", date=TimeWindow("month"))):
+        spec = planned(
+            manifest(upstream, asset("s.b", MONTHS, REGIONS, rule)),
+            "s.b",
+            world=world,
+            partitions=("month=2025-02", "region=us"),
+            until=SPRING,
+        )
+        reading = read_by(spec, "s.b month=d:2025-02-01,region=s:us")["x"]
+        assert reading == [f"{day},region=s:us" for day in WINTER[2:4]]
+
+
+def test_a_month_leaves_out_days_that_do_not_exist_and_needs_one() -> None:
+    upstream = asset("s.a", time(start="2025-01-31"))
+    reader = asset("s.b", MONTHS, reads("s.a", TimeWindow()))
+    assert read_later(upstream, reader, "month=2025-01", WINTER) == WINTER[1:2]
+    with pytest.raises(
+        Invalid,
+        match=r"s\.b reads s\.a date=d:2025-02-01 to date=d:2025-02-28, which have no data yet",
+    ):
+        read_later(upstream, reader, "month=2025-02", WINTER[:2])
+
+
+def test_a_new_version_of_a_day_puts_its_month_out_of_date_and_no_other() -> None:
+    project = manifest(asset("s.a", DAYS), asset("s.b", MONTHS, reads("s.a", TimeWindow())))
+    world = World()
+    world.make("s.a", *WINTER)
+    request: Any = {"partitions": ("month=2025-01..2025-03",), "until": SPRING}
+    world.run(project, planned(project, "s.b", world=world, **request))
+    for made, expected in [
+        ([], []),
+        (["date=d:2025-02-28"], ["month=d:2025-02-01"]),
+        (["date=d:2025-02-02"], ["month=d:2025-02-01"]),
+        (["date=d:2025-03-31"], ["month=d:2025-03-01"]),
+    ]:
+        if made:
+            world.make("s.a", *made)
+        spec = planned(project, "s.b", world=world, **request)
+        assert [task.partition for task in spec.tasks if task.action == "run"] == expected
+        world.run(project, spec)
+
+
+def test_a_dependency_without_data_waits_for_its_days() -> None:
+    reader = asset("s.b", time("month"), reads("s.a", parameter=""))
+    project = manifest(asset("s.a", DAYS), reader)
+    spec = planned(project, "*", partitions=("date=2025-01..2025-02",), until=SPRING)
+    assert [len(task.depends_on) for task in spec.tasks[-2:]] == [31, 28]
+
+
+def test_a_dependency_without_data_waits_for_all_months_of_which_a_week_may_be_in_two() -> None:
+    reader = asset("s.b", time("week", "2025-01-06"), reads("s.a", parameter=""))
+    project = manifest(asset("s.a", time("month")), reader)
+    spec = planned(project, "*", partitions=("date=all",), until=SPRING)
+    assert {len(task.depends_on) for task in spec.tasks if task.asset == "s.b"} == {3}
+
+
+def test_a_time_window_is_computed_from_the_value_alone() -> None:
+    def existing() -> list[Point]:
+        raise AssertionError("somebody looked at all partitions")
+
+    hours, days = (
+        Space([Calendar(time(every, "2020-01-01"), SPRING)]) for every in ("hour", "day")
+    )
+    for downstream, upstream, value, count in (
+        (days, hours, date(2025, 1, 1), 24),
+        (hours, days, datetime(2025, 1, 1, 5), 1),
+    ):
+        resolver = Resolver("s.b", reads("s.a"), downstream, upstream, existing)
+        assert len(resolver.resolve(resolver.relevant((value,)))) == count
+
+
 def test_a_window_over_names_is_invalid_if_it_was_meant_for_them() -> None:
     reader = asset("s.b", REGIONS, reads("s.a", region=Window(-1, 0)))
     with pytest.raises(Invalid, match="only time dimensions have windows"):
+        planned(manifest(asset("s.a", REGIONS), reader), "*")
+
+
+def test_a_time_window_over_names_is_invalid_if_it_was_meant_for_them() -> None:
+    reader = asset("s.b", REGIONS, reads("s.a", region=TimeWindow()))
+    with pytest.raises(Invalid, match=r"time_window\(\).*only time dimensions have windows"):
         planned(manifest(asset("s.a", REGIONS), reader), "*")
 
 

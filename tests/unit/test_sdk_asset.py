@@ -28,6 +28,7 @@ from servo import (
     daily,
     row_count,
     sql_asset,
+    time_window,
     window,
 )
 from servo.asset import AnyAsset
@@ -243,6 +244,7 @@ def test_inputs_come_from_annotations_and_defaults_in_the_parameters_order() -> 
         ctx: AssetContext,
         b: AssetIn["orders", window(-6, 0)],
         c: AssetIn = AssetIn("x.y", mapping=by_dimension(date=window(-1, -1), region=all_upstream)),
+        d: AssetIn = AssetIn("x.z", mapping=by_dimension(date=time_window("month"))),
     ) -> None: ...
 
     assert report.signature.context == "ctx"
@@ -254,6 +256,7 @@ def test_inputs_come_from_annotations_and_defaults_in_the_parameters_order() -> 
             parameter="c",
             dimensions={"date": wire.Window(-1, -1), "region": wire.AllUpstream()},
         ),
+        wire.Input(asset="x.z", parameter="d", dimensions={"date": wire.TimeWindow("month")}),
     )
 
 
@@ -347,6 +350,10 @@ def test_a_mapping_that_is_none_is_refused_at_once() -> None:
         by_dimension(date=3)  # type: ignore[arg-type]
     with pytest.raises(Misdeclared, match="whole numbers"):
         window(0.5, 1)  # type: ignore[arg-type]
+    with pytest.raises(Misdeclared, match="name of a time dimension"):
+        time_window(1)  # type: ignore[arg-type]
+    with pytest.raises(Misdeclared, match="is not a mapping"):
+        AssetIn("a.b", mapping=time_window)  # type: ignore[arg-type]
 
 
 # -- flaws of settings --------------------------------------------------------------------

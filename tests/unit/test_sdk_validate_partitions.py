@@ -19,6 +19,7 @@ from servo import (
     monthly,
     static,
     tenant,
+    time_window,
     weekly,
     window,
 )
@@ -92,6 +93,7 @@ def test_bad_partitions_say_what_is_wrong(partitions: Partitions, expected: list
 
 
 REGIONS = static("region", ["eu", "us"])
+MONTHS = monthly("month", start="2025-01-01")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,19 @@ REGIONS = static("region", ["eu", "us"])
         (DAYS, all_upstream, None),
         (DAYS, latest, None),
         (hourly("date", start="2025-01-01"), all_upstream, DAYS),
+        (hourly("date", start="2025-01-01"), identity, DAYS),
+        (DAYS, identity, hourly("date", start="2025-01-01", timezone="Europe/Berlin")),
+        (DAYS, time_window(), weekly("date", start="2025-01-06")),
+        (DAYS, time_window(), MONTHS),
+        (DAYS, time_window("month"), MONTHS * weekly("week", start="2025-01-06")),
+        (DAYS * REGIONS, time_window(), MONTHS * REGIONS),
+        (DAYS * REGIONS, by_dimension(date=time_window(), region=latest), MONTHS),
+        (DAYS, time_window("day"), daily("day", start="2025-01-01")),
+        (
+            hourly("hour", start="2025-01-01", timezone="Asia/Kolkata"),
+            time_window(),
+            daily("day", start="2020-01-01", timezone="Asia/Kolkata"),
+        ),
         (DAYS * REGIONS, by_dimension(date=window(-6, 0), region=all_upstream), DAYS),
         (DAYS * REGIONS, by_dimension(date=window(-6, 0)), DAYS * static("region", ["eu"])),
         (dynamic("region"), identity, REGIONS),
@@ -178,24 +193,81 @@ def test_mappings_that_find_partitions_are_good(
         ),
         (None, by_dimension(zzz=latest), None, "it has no dimension 'zzz' (it has no partitions)"),
         (
-            hourly("date", start="2025-01-01"),
+            weekly("date", start="2025-01-06"),
             identity,
+            monthly("date", start="2025-01-01"),
+            "its dimension 'date' is by week, here it is by month, and a week may be in two months "
+            "(by_dimension(date=all_upstream) or by_dimension(date=latest), or read days)",
+        ),
+        (
+            weekly("week", start="2025-01-06"),
+            time_window(),
+            MONTHS,
+            "its dimension 'week' is by week, here 'month' is by month, and a week may be in two "
+            "months (by_dimension(week=all_upstream) or by_dimension(week=latest), or read days)",
+        ),
+        (
+            hourly("hour", start="2025-01-01"),
+            time_window(),
+            daily("day", start="2025-01-01", timezone="Asia/Kolkata"),
+            "its dimension 'hour' is by hour, here 'day' is by day, and these begin at different "
+            "minutes of an hour (use the same time zone)",
+        ),
+        (
             DAYS,
-            "its dimension 'date' is by hour, here it is by day (by_dimension(date=all_upstream) "
-            "or by_dimension(date=latest), or the same unit)",
+            identity,
+            MONTHS,
+            "it is partitioned by 'date', and a.down is not (map it: "
+            'by_dimension(date=time_window("month")), '
+            "by_dimension(date=all_upstream) or by_dimension(date=latest))",
+        ),
+        (
+            DAYS,
+            time_window(),
+            MONTHS * weekly("week", start="2025-01-06"),
+            "a time window over 'date' does not say which dimension of a.down to follow "
+            '(by_dimension(date=time_window("month")) or by_dimension(date=time_window("week")))',
+        ),
+        (
+            DAYS,
+            time_window("mont"),
+            MONTHS,
+            "a.down has no dimension of time 'mont' (did you mean 'month'?)",
+        ),
+        (
+            DAYS,
+            time_window(),
+            REGIONS,
+            "a time window over 'date', and a.down is not partitioned by time "
+            "(by_dimension(date=all_upstream) or by_dimension(date=latest))",
+        ),
+        (
+            REGIONS,
+            time_window(),
+            MONTHS,
+            "a time window over an asset that is not partitioned by time "
+            "(use identity, all_upstream or latest)",
+        ),
+        (
+            REGIONS,
+            by_dimension(region=time_window()),
+            MONTHS,
+            "a time window over 'region', which is not a dimension of time "
+            "(use identity, all_upstream or latest)",
         ),
         (
             hourly("date", start="2025-01-01", timezone="Asia/Kolkata"),
             identity,
             hourly("date", start="2025-01-01"),
-            "the hours of its dimension 'date' begin at other minutes than this asset's "
-            "(use the same time zone)",
+            "its dimension 'date' is by hour, here it is by hour, and these begin at different "
+            "minutes of an hour (use the same time zone)",
         ),
         (
             weekly("date", start="2025-01-06"),
             window(-1, 0),
             DAYS,
-            "its dimension 'date' is by week, here it is by day (by_dimension(date=all_upstream) "
+            "its dimension 'date' is by week, here it is by day "
+            '(by_dimension(date=time_window("date")), by_dimension(date=all_upstream) '
             "or by_dimension(date=latest), or the same unit)",
         ),
         (

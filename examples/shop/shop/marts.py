@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from pyspark.sql import DataFrame
 
 from servo import (
-    AssetContext,
     AssetIn,
     In,
     Resources,
@@ -21,6 +18,7 @@ from servo import (
     row_count,
     schedule,
     sql_asset,
+    time_window,
     unique,
     window,
 )
@@ -97,18 +95,16 @@ def weekly_revenue(days: AssetIn) -> DataFrame:
 
 
 @asset(
-    ins={"days": In("daily_revenue", all_upstream)},
+    ins={"days": In("daily_revenue", time_window())},
     partitions=MONTHS,
     group="sales",
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=31), unique("country", "category")],
     retention=Retention(versions=5),
 )
-def monthly_revenue(ctx: AssetContext, days: AssetIn) -> DataFrame:
-    """A month's revenue so far."""
-    month = ctx.partition_value("month")
-    assert isinstance(month, date)
-    return totals.over_days(totals.of_month(days.read(), month))
+def monthly_revenue(days: AssetIn) -> DataFrame:
+    """The revenue of a month, from those of its days that there are."""
+    return totals.over_days(days.read())
 
 
 @asset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -18,11 +16,6 @@ def over_days(days: DataFrame) -> DataFrame:
         F.count_distinct("date").alias("days"),
         F.max_by("date", F.struct("revenue", "date")).alias("best_day"),
     )
-
-
-def of_month(days: DataFrame, month: date) -> DataFrame:
-    """The days of one month."""
-    return days.where(F.trunc("date", "month") == F.lit(month))
 
 
 def customer_value(sales: DataFrame, customers: DataFrame) -> DataFrame:

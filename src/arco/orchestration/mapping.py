@@ -8,6 +8,12 @@ The upstream's dimensions are mapped one by one:
 * `window`: the periods around it, clipped to the upstream's start and end: the first
   days of a seven-day window read fewer. A window given for the input as a whole is for
   its time dimensions; the others are mapped by identity.
+* `time_window`: between time dimensions, which may have different names and units. The
+  periods in this one (the days of a month), or the one that this one is in (the month of
+  a day), clipped to the upstream's start and end. Days, weeks and months are matched as
+  dates; hours as instants, with the days of the other's zone, of which some have 23 or 25.
+  Weeks and months cannot be matched: a week may be in two months. Between dimensions of
+  one name whose units differ, identity means this.
 * `all`: every partition there is, that is in the plan or has been materialized.
 * `latest`: the greatest of those, for each combination of the other dimensions.
 
@@ -17,7 +23,10 @@ Dimensions that only the upstream has need `all` or `latest`.
 A dependency without data (no parameter) asks for nothing but an order, so there what
 cannot be matched by value waits for all.
 
-`identity` and `window` are computed from the value; `all` and `latest` are looked up
+Of `window` and `time_window`, what is neither in the plan nor materialized is left out;
+there must be one.
+
+`identity`, `window` and `time_window` are computed from the value; `all` and `latest` are looked up
 in an index of what exists, made once for an input. Neither looks at other partitions.
 """
 
@@ -29,7 +38,15 @@ from itertools import product
 from msgspec import Struct
 
 from arco.orchestration.partition_space import Calendar, Keys, Names, Point, Space, Value
-from servo.contract.manifest import AllUpstream, Identity, Input, Latest, Window
+from servo.contract.manifest import (
+    UNNESTED,
+    AllUpstream,
+    Identity,
+    Input,
+    Latest,
+    TimeWindow,
+    Window,
+)
 from servo.contract.manifest import Mapping as DimensionMapping
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
@@ -42,14 +59,18 @@ class _Axis(Struct, frozen=True):
     """Its place in the upstream's points."""
     source: int
     """Its place in the downstream's points."""
-    window: Window | None
+    rule: DimensionMapping
     keys: Keys
+    own: Keys
+    """Those of the downstream."""
 
     def values(self, value: Value) -> Sequence[Value]:
-        if self.window is None:
-            return (value,)
-        assert isinstance(self.keys, Calendar)
-        return self.keys.shift(value, self.window.start, self.window.end)
+        match self.rule, self.keys, self.own:
+            case Window(start, end), Calendar() as keys, _:
+                return keys.shift(value, start, end)
+            case TimeWindow(), Calendar() as keys, Calendar() as own:
+                return keys.following(own, value)
+        return (value,)
 
 
 class Resolver:
@@ -65,11 +86,12 @@ class Resolver:
     ) -> None:
         """`existing` gives the upstream's points that are planned or materialized."""
         rules = mappings(reader, each, downstream, upstream)
-        self._axes = [
-            _Axis(at, downstream.names.index(keys.name), _window(rule), keys)
-            for at, (keys, rule) in enumerate(zip(upstream.dimensions, rules, strict=True))
-            if isinstance(rule, Identity | Window)
-        ]
+        self._axes: list[_Axis] = []
+        for at, (keys, rule) in enumerate(zip(upstream.dimensions, rules, strict=True)):
+            if isinstance(rule, Identity | Window | TimeWindow):
+                name = rule.dimension if isinstance(rule, TimeWindow) else keys.name
+                source = downstream.names.index(name)
+                self._axes.append(_Axis(at, source, rule, keys, downstream.dimensions[source]))
         self._sources = tuple(axis.source for axis in self._axes)
         self._whole = self._sources == tuple(range(len(downstream.names)))
         self._rules = rules
@@ -118,29 +140,33 @@ def _latest(points: Iterable[Point], newest: Sequence[int]) -> Iterable[Point]:
     return [point for _, point in best.values()]
 
 
-def _window(rule: DimensionMapping) -> Window | None:
-    return rule if isinstance(rule, Window) else None
-
-
 def mappings(
     reader: str, each: Input, downstream: Space, upstream: Space
 ) -> tuple[DimensionMapping, ...]:
-    """How each of the upstream's dimensions is mapped; Invalid if it cannot be so."""
+    """How each of the upstream's dimensions is mapped; Invalid if it cannot be so.
+
+    A `time_window` names the downstream's dimension.
+    """
     for name in each.dimensions:
         if name not in upstream.names:
             raise Invalid(
                 f"{reader} maps the dimension {name!r} of {each.asset}, which does not have it",
                 hint=did_you_mean(name, upstream.names) or "remove it from the mapping",
             )
-    own = dict(zip(downstream.names, downstream.dimensions, strict=True))
-    return tuple(_mapping(reader, each, keys, own.get(keys.name)) for keys in upstream.dimensions)
+    return tuple(_mapping(reader, each, keys, downstream, upstream) for keys in upstream.dimensions)
 
 
-def _mapping(reader: str, each: Input, keys: Keys, own: Keys | None) -> DimensionMapping:
+def _mapping(
+    reader: str, each: Input, keys: Keys, downstream: Space, upstream: Space
+) -> DimensionMapping:
     rule = each.mapping_of(keys.name, of_time=isinstance(keys, Calendar))
     if isinstance(rule, AllUpstream | Latest):
         return rule
-    problem = _mismatch(keys, own) or _not_a_window(rule, keys)
+    name = keys.name
+    if isinstance(rule, TimeWindow):
+        name = rule.followed(keys.name, _times(upstream), _times(downstream))
+    own = next((own for own in downstream.dimensions if own.name == name), None)
+    problem = _not_a_window(rule, keys) or _mismatch(rule, keys, own)
     if problem and not each.parameter:
         return AllUpstream()
     if problem:
@@ -148,29 +174,49 @@ def _mapping(reader: str, each: Input, keys: Keys, own: Keys | None) -> Dimensio
             f"{reader} cannot read {each.asset} by {_called(rule)} over {keys.name!r}: {problem}",
             hint=f"map {keys.name!r} with all_upstream or latest, or change its partitions",
         )
-    return rule
+    return TimeWindow(name) if _between_units(rule, keys, own) else rule
+
+
+def _times(space: Space) -> list[str]:
+    return [keys.name for keys in space.dimensions if isinstance(keys, Calendar)]
+
+
+def _between_units(rule: DimensionMapping, keys: Keys, own: Keys | None) -> bool:
+    if not isinstance(keys, Calendar) or not isinstance(own, Calendar):
+        return False
+    return isinstance(rule, TimeWindow) or keys.every != own.every
 
 
 def _called(rule: DimensionMapping) -> str:
-    return f"window({rule.start}, {rule.end})" if isinstance(rule, Window) else "identity"
+    match rule:
+        case Window(start, end):
+            return f"window({start}, {end})"
+        case TimeWindow(dimension):
+            return f'time_window("{dimension}")' if dimension else "time_window()"
+    return "identity"
 
 
-def _mismatch(keys: Keys, own: Keys | None) -> str:
+def _mismatch(rule: DimensionMapping, keys: Keys, own: Keys | None) -> str:
     if own is None:
-        return "it has no such dimension itself"
+        return (
+            "it has no such dimension itself"
+            if not isinstance(rule, TimeWindow) or rule.dimension
+            else "it does not say which time dimension of its own to follow"
+        )
     if isinstance(keys, Calendar) != isinstance(own, Calendar):
         return "one of them is a time dimension, the other is not"
     if isinstance(keys, Calendar) and isinstance(own, Calendar):
-        if keys.every != own.every:
-            return f"the input's is by {keys.every}, its own by {own.every}"
-        if keys.phase != own.phase:
-            return "their hours begin at different minutes"
+        units = f"the input's is by {keys.every}, its own by {own.every}"
+        if keys.every != own.every and isinstance(rule, Window):
+            return units
+        if {keys.every, own.every} == UNNESTED:
+            return f"{units}, and a week may be in two months"
+        if not keys.in_step(own):
+            return f"{units}, and these begin at different minutes of an hour"
     return ""
 
 
 def _not_a_window(rule: DimensionMapping, keys: Keys) -> str:
-    if not isinstance(rule, Window):
-        return ""
-    if isinstance(keys, Names):
+    if isinstance(rule, Window | TimeWindow) and isinstance(keys, Names):
         return "only time dimensions have windows"
-    return "it ends before it starts" if rule.end < rule.start else ""
+    return "it ends before it starts" if isinstance(rule, Window) and rule.end < rule.start else ""

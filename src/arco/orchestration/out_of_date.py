@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import NamedTuple
 
 from arco.orchestration.selection import Graph, evaluate
-from servo.contract.manifest import Asset, Identity, Manifest
+from servo.contract.manifest import Asset, Identity, Manifest, TimeDimension
 
 
 class OutOfDate(NamedTuple):
@@ -31,7 +31,7 @@ def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
     """Whether a partition of `top` reaches the partition of the same key, and no other."""
     if asset.key == top.key:
         return True
-    if [each.name for each in asset.partitions] != [each.name for each in top.partitions]:
+    if _axes(asset) != _axes(top):
         return False
     return all(
         given.asset in same
@@ -39,3 +39,11 @@ def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:
         for given in asset.inputs
         if given.asset in below
     )
+
+
+def _axes(asset: Asset) -> list[tuple[str, str]]:
+    """Names and units. Of two assets with equal ones, identity is of the same key."""
+    return [
+        (each.name, each.every if isinstance(each, TimeDimension) else "")
+        for each in asset.partitions
+    ]

@@ -13,16 +13,19 @@
 Periods are named by their keys, so a week by its Monday and a month by its first day
 (or `2025-01`). A range may also end with the last day of a week or a month. An hour is
 `2025-01-01T05`, in UTC like its key, unless an offset follows; a day stands for all
-hours of that day in the dimension's zone. A value that is spelled `all`, holds a comma,
-begins or ends with blanks, or is empty (`region=`) is itself before it is anything else;
-blanks that belong to no value mean nothing.
+hours of that day in the dimension's zone, and a month (`2025-01`) for all its days, or
+hours. Where dimensions of one name have different units, a text counts for those of which
+it names whole periods: `date=2025-01-05` for days, and not for months.
+
+A value that is spelled `all`, holds a comma, begins or ends with blanks, or is empty
+(`region=`) is itself before it is anything else; blanks that belong to no value mean nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from msgspec import Struct
 
@@ -37,6 +40,10 @@ _TWO = re.compile(
 )
 """Two periods with something else than two dots between them."""
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){0,2}(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
+
+
+class _NotAPeriod(Invalid):
+    """A text names no period of this unit; it may name one of another."""
 
 
 class Picked(Struct, frozen=True):
@@ -78,7 +85,7 @@ def pick(keys: Keys, text: str) -> Picked:
     """The keys that a text names. What the dimension lacks is reported, not raised.
 
     Several assets may share a dimension's name: a key counts where it exists, and is
-    wrong only if it exists nowhere. What cannot be read at all is raised.
+    wrong only if it exists nowhere. What cannot be read in any unit is raised.
     """
     if isinstance(keys, Names) and keys.has(text):
         return _pick_name(keys, text)
@@ -144,7 +151,11 @@ def _pick_period(calendar: Calendar, item: str) -> Picked:
         return Picked(
             latest(calendar), None if calendar.every_key() else lambda: _none_yet(calendar)
         )
-    numbers = _range(calendar, item) if ".." in item else _period(calendar, item)
+    try:
+        numbers = _range(calendar, item) if ".." in item else _period(calendar, item)
+    except _NotAPeriod as error:
+        problem = error
+        return Picked((), lambda: problem)
     inside = range(max(numbers.start, calendar.first), min(numbers.stop, calendar.complete))
     outside = _outside(calendar, numbers, item)
     return Picked(merged([inside]), None if outside is None else lambda: outside)
@@ -174,6 +185,10 @@ def _period(calendar: Calendar, text: str, *, last_day: bool = False) -> range:
     try:
         if calendar.every == "hour" and _DAY.fullmatch(text):
             return calendar.hours_of(date.fromisoformat(text))
+        if calendar.every in ("hour", "day") and _MONTH.fullmatch(text):
+            first = date.fromisoformat(f"{text}-01")
+            after = (first + timedelta(days=31)).replace(day=1)
+            return calendar.beginning_in(calendar, first, after)
         value = _read(calendar, text)
     except (ValueError, OverflowError):
         raise _unreadable(calendar, text) from None
@@ -182,7 +197,7 @@ def _period(calendar: Calendar, text: str, *, last_day: bool = False) -> range:
         return range(number, number + 1)
     if last_day and _is_last_day(calendar, number, value):
         return range(number, number + 1)
-    raise Invalid(
+    raise _NotAPeriod(
         f"{calendar.name}={text} does not begin {_a(calendar)}",
         hint=f"the {calendar.every} it lies in is {show(calendar, number)}",
     )
@@ -231,10 +246,10 @@ def _none_yet(calendar: Calendar) -> Invalid:
     )
 
 
-def _unreadable(calendar: Calendar, text: str) -> Invalid:
+def _unreadable(calendar: Calendar, text: str) -> _NotAPeriod:
     shape = "2025-01-01T05 (in UTC), or a day" if calendar.every == "hour" else "2025-01-01"
     two = _TWO.fullmatch(text)
-    return Invalid(
+    return _NotAPeriod(
         f"{calendar.name}={text}: {text!r} is not {_a(calendar)}",
         hint=f"write it like {shape}"
         if two is None

@@ -28,6 +28,7 @@ from zoneinfo import ZoneInfo
 
 from arco.epoch import EPOCH
 from servo.contract.manifest import (
+    GRAINS,
     Asset,
     Dimension,
     DynamicDimension,
@@ -95,17 +96,61 @@ class Calendar:
     def shift(self, value: Value, start: int, end: int) -> list[Value]:
         """The keys from `start` to `end` periods away, clipped to the dimension."""
         at = self.number(value)
-        low, high = max(at + start, self.first), min(at + end + 1, self.bound)
-        return [self.key(number) for number in range(low, high)]
+        return self._keys_of(range(at + start, at + end + 1))
+
+    def following(self, own: Calendar, value: Value) -> list[Value]:
+        """The keys of the periods in another calendar's period, or of the one that it is in.
+
+        A period is in the one in which it begins. Hours are in the days of the other's zone;
+        days, weeks and months are dates, whatever their zones. Clipped to the dimension.
+        """
+        if GRAINS.index(self.every) < GRAINS.index(own.every):
+            at = own.number(value)
+            return self._keys_of(self.beginning_in(own, own.key(at), own.key(at + 1)))
+        if isinstance(value, datetime) and self.type is date:
+            value = self._day_of(value)
+        at = self.number(value)
+        return self._keys_of(range(at, at + 1))
+
+    def in_step(self, other: Calendar) -> bool:
+        """Whether hours of one begin when hours, or days, of the other do."""
+        if "hour" not in (self.every, other.every):
+            return True
+        since = max(self._first_day(), other._first_day())
+        return self._minute(since) == other._minute(since)
 
     def every_key(self) -> range:
         return range(self.first, self.complete)
 
     def hours_of(self, day: date) -> range:
         """The hours of a day of the zone: 24 of them, or 23, or 25."""
-        return range(
-            self._round_up(self._midnight(day)), self._round_up(self._midnight(_next(day)))
-        )
+        return self.beginning_in(self, day, _next(day))
+
+    def beginning_in(self, own: Calendar, begin: date, end: date) -> range:
+        """The periods that begin on the other's days from `begin` to before `end`."""
+        if self.every == "hour":
+            begin, end = own._midnight(begin), own._midnight(end)
+        return range(self._round_up(begin), self._round_up(end))
+
+    def _keys_of(self, numbers: range) -> list[Value]:
+        low, high = max(numbers.start, self.first), min(numbers.stop, self.bound)
+        return [self.key(number) for number in range(low, high)]
+
+    def _first_day(self) -> date:
+        first = self.key(self.first)
+        return first.date() if isinstance(first, datetime) else first
+
+    def _minute(self, day: date) -> timedelta:
+        """How far after a whole hour, in UTC, its hours begin, or this day."""
+        return self.phase if self.every == "hour" else (self._midnight(day) - EPOCH) % HOUR
+
+    def _day_of(self, instant: datetime) -> date:
+        """The day of the zone that this is in, from one midnight to the next.
+
+        Where clocks are put back from after midnight to before it, their date is another one.
+        """
+        day = instant.replace(tzinfo=UTC).astimezone(self.zone).date()
+        return _next(day) if instant >= self._midnight(_next(day)) else day
 
     def _bound(self, dimension: TimeDimension) -> int:
         if dimension.end is not None:

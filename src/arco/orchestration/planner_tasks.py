@@ -321,10 +321,13 @@ class _Reads:
         return resolved
 
     def _miss(self, points: Sequence[Point]) -> None:
-        """Nothing was found: of a window it is enough to name the last one."""
+        """Nothing was found: of a window it is enough to name the first and the last one."""
         name, space = self._source.asset, self._source.space
         if not points:
             problem = f"{name}, which has no data yet"
+        elif len(points) > 1:
+            first, last = (partition_text(space.text(points[at])) for at in (0, -1))
+            problem = f"{name}[{first}] to [{last}], which have no data yet"
         else:
             text = partition_text(space.text(points[-1]))
             lacks = "has no data yet" if space.has(points[-1]) else f"{name} does not have"

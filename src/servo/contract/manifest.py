@@ -27,6 +27,10 @@ DEFAULT_PROJECT: Final = "main"
 """The project of a folder that does not name one."""
 
 Every = Literal["hour", "day", "week", "month"]
+GRAINS: Final[tuple[Every, ...]] = get_args(Every)
+"""From the finest to the coarsest."""
+UNNESTED: Final[frozenset[Every]] = frozenset({"week", "month"})
+"""A week may be in two months; all other pairs of grains nest."""
 Severity = Literal["info", "warning", "error", "critical"]
 Phase = Literal["before", "after"]
 Extra = Literal["allow", "warn", "refuse"]
@@ -110,7 +114,20 @@ class Latest(Struct, frozen=True, tag="latest", gc=False):
     """The greatest one that has been materialized, or is in the same plan."""
 
 
-Mapping: TypeAlias = Identity | Window | AllUpstream | Latest
+class TimeWindow(Struct, frozen=True, tag="time_window", omit_defaults=True, gc=False):
+    """The periods in this one, or the period that this one is in: days of a month, or its month."""
+
+    dimension: str = ""
+    """The downstream's time dimension; empty for that of the same name, or else the only one."""
+
+    def followed(self, theirs: str, upstream: abc.Sequence[str], own: abc.Sequence[str]) -> str:
+        """Which of its `own` time dimensions a downstream means; empty if that is not clear."""
+        if self.dimension or theirs in own:
+            return self.dimension or theirs
+        return own[0] if len(own) == len(upstream) == 1 else ""
+
+
+Mapping: TypeAlias = Identity | Window | AllUpstream | Latest | TimeWindow
 
 
 class Input(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -125,7 +142,8 @@ class Input(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     def mapping_of(self, dimension: str, *, of_time: bool) -> Mapping:
         """A window for the input as a whole is for dimensions of time; others are the same."""
-        whole = Identity() if isinstance(self.mapping, Window) and not of_time else self.mapping
+        windows = isinstance(self.mapping, Window | TimeWindow)
+        whole = Identity() if windows and not of_time else self.mapping
         return self.dimensions.get(dimension, whole)
 
 

@@ -1,7 +1,8 @@
 """Whether each input's mapping can find partitions, given both assets' dimensions.
 
 A window that is given for an input as a whole is for its dimensions of time; the
-others are mapped by identity. A dependency without data waits for all partitions of
+others are mapped by identity. Between dimensions of time that have one name and different
+units, identity is a `time_window`. A dependency without data waits for all partitions of
 what identity cannot match, so nothing is wrong there.
 """
 
@@ -14,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from servo.contract import manifest as wire
 from servo.contract.manifest import (
+    UNNESTED,
     AllUpstream,
     Asset,
     Dimension,
@@ -22,6 +24,7 @@ from servo.contract.manifest import (
     Input,
     Latest,
     TimeDimension,
+    TimeWindow,
     Window,
 )
 from servo.project import Problem
@@ -46,14 +49,14 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
 def own_past(each: Input, asset: Asset) -> list[str]:
     """The dimensions of time along which an asset's input of itself is over before it."""
     rules = {dimension.name: _rule(each, dimension) for dimension in asset.partitions}
-    times = [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
-    return [name for name in times if isinstance(at := rules[name], Window) and at.end < 0]
+    return [name for name in _times(asset) if isinstance(at := rules[name], Window) and at.end < 0]
 
 
 def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
     yield from _unknown_dimensions(each, upstream)
-    if isinstance(each.mapping, Window) and not _times(upstream):
-        yield Flaw("a window over an asset that is not partitioned by time", _WITHOUT_WINDOW)
+    if isinstance(each.mapping, Window | TimeWindow) and not _times(upstream):
+        what = _article(each.mapping)
+        yield Flaw(f"{what} over an asset that is not partitioned by time", _WITHOUT_WINDOW)
         return
     own = {dimension.name: dimension for dimension in asset.partitions}
     for theirs in upstream.partitions:
@@ -62,6 +65,8 @@ def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
                 yield from _identity_flaws(theirs, own, asset.key)
             case Window() as window:
                 yield from _window_flaws(window, theirs, own, asset.key)
+            case TimeWindow() as window:
+                yield from _time_window_flaws(window, theirs, upstream, asset)
             case Identity() | AllUpstream() | Latest():
                 pass
 
@@ -70,8 +75,12 @@ def _rule(each: Input, theirs: Dimension) -> wire.Mapping:
     return each.mapping_of(theirs.name, of_time=isinstance(theirs, TimeDimension))
 
 
-def _times(asset: Asset) -> bool:
-    return any(isinstance(dimension, TimeDimension) for dimension in asset.partitions)
+def _article(window: Window | TimeWindow) -> str:
+    return "a time window" if isinstance(window, TimeWindow) else "a window"
+
+
+def _times(asset: Asset) -> list[str]:
+    return [each.name for each in asset.partitions if isinstance(each, TimeDimension)]
 
 
 def _unknown_dimensions(each: Input, upstream: Asset) -> Iterator[Flaw]:
@@ -86,10 +95,10 @@ def _identity_flaws(theirs: Dimension, own: Mapping[str, Dimension], asset: str)
     name = theirs.name
     ours = own.get(name)
     if ours is None:
-        hint = f"map it: by_dimension({name}=all_upstream) or by_dimension({name}=latest)"
+        hint = f"map it: {_time_windows(theirs, own)}{_all_or_latest(name)}"
         yield Flaw(f"it is partitioned by {name!r}, and {asset} is not", hint)
     elif isinstance(theirs, TimeDimension) or isinstance(ours, TimeDimension):
-        yield from _granularity_flaws(theirs, ours)
+        yield from _unit_flaws(theirs, ours)
     elif not isinstance(theirs, DynamicDimension) and not isinstance(ours, DynamicDimension):
         missing = [value for value in ours.values if value not in theirs.values]
         if missing:
@@ -97,28 +106,48 @@ def _identity_flaws(theirs: Dimension, own: Mapping[str, Dimension], asset: str)
             yield Flaw(message, f"share the values, or use by_dimension({name}=all_upstream)")
 
 
-def _granularity_flaws(theirs: Dimension, ours: Dimension) -> Iterator[Flaw]:
-    there, here = _grain(theirs), _grain(ours)
-    if there != here:
-        name = theirs.name
-        hint = f"by_dimension({name}=all_upstream) or by_dimension({name}=latest), or the same unit"
-        yield Flaw(f"its dimension {name!r} is {there}, here it is {here}", hint)
-    elif _minute(theirs) != _minute(ours):
-        message = (
-            f"the hours of its dimension {theirs.name!r} begin at other minutes than this asset's"
-        )
-        yield Flaw(message, "use the same time zone")
+def _all_or_latest(name: str) -> str:
+    return f"by_dimension({name}=all_upstream) or by_dimension({name}=latest)"
 
 
-def _minute(dimension: Dimension) -> timedelta | None:
-    """When hours begin, in UTC; None for what has no hours, or is reported for itself."""
-    if not isinstance(dimension, TimeDimension) or dimension.every != "hour":
-        return None
+def _time_windows(theirs: Dimension, own: Mapping[str, Dimension]) -> str:
+    """How to follow each dimension of time whose periods can be matched; ends with a comma."""
+    return "".join(
+        f'by_dimension({theirs.name}=time_window("{name}")), '
+        for name, ours in own.items()
+        if isinstance(ours, TimeDimension) and not [*_unit_flaws(theirs, ours)]
+    )
+
+
+def _unit_flaws(theirs: Dimension, ours: Dimension) -> Iterator[Flaw]:
+    """Why periods of one cannot be matched with those of the other, whatever their units."""
+    units = f"its dimension {theirs.name!r} is {_grain(theirs)}, {_here(theirs, ours)}"
+    hint = _all_or_latest(theirs.name)
+    if not isinstance(theirs, TimeDimension) or not isinstance(ours, TimeDimension):
+        yield Flaw(units, f"{hint}, or the same unit")
+    elif {theirs.every, ours.every} == UNNESTED:
+        yield Flaw(f"{units}, and a week may be in two months", f"{hint}, or read days")
+    elif "hour" in (theirs.every, ours.every):
+        day = max(theirs.start[:10], ours.start[:10])
+        minutes = {_minute(theirs, day), _minute(ours, day)}
+        if len(minutes) == 2 and None not in minutes:
+            message = f"{units}, and these begin at different minutes of an hour"
+            yield Flaw(message, "use the same time zone")
+
+
+def _minute(dimension: TimeDimension, day: str) -> timedelta | None:
+    """When hours begin, or this day, in UTC; None for what is reported for itself."""
+    text = dimension.start if dimension.every == "hour" else day
     try:
-        start = datetime.fromisoformat(dimension.start).replace(tzinfo=ZoneInfo(dimension.timezone))
+        start = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(dimension.timezone))
     except (ValueError, OSError, LookupError):
         return None
     return (start.utcoffset() or timedelta()) % timedelta(hours=1)
+
+
+def _here(theirs: Dimension, ours: Dimension) -> str:
+    name = "it" if ours.name == theirs.name else repr(ours.name)
+    return f"here {name} is {_grain(ours)}"
 
 
 def _grain(dimension: Dimension) -> str:
@@ -136,7 +165,34 @@ def _window_flaws(
         hint = f"write window({window.end}, {window.start})"
         yield Flaw(f"window({window.start}, {window.end}) ends before it starts", hint)
     if name not in own:
-        hint = f"by_dimension({name}=all_upstream) or by_dimension({name}=latest)"
-        yield Flaw(f"a window over {name!r}, by which {asset} is not partitioned", hint)
+        message = f"a window over {name!r}, by which {asset} is not partitioned"
+        yield Flaw(message, _all_or_latest(name))
+    elif _grain(theirs) != _grain(own[name]):
+        message = f"its dimension {name!r} is {_grain(theirs)}, {_here(theirs, own[name])}"
+        yield Flaw(message, f"{_time_windows(theirs, own)}{_all_or_latest(name)}, or the same unit")
     else:
-        yield from _granularity_flaws(theirs, own[name])
+        yield from _unit_flaws(theirs, own[name])
+
+
+def _time_window_flaws(
+    window: TimeWindow, theirs: Dimension, upstream: Asset, asset: Asset
+) -> Iterator[Flaw]:
+    name, times = theirs.name, _times(asset)
+    if not isinstance(theirs, TimeDimension):
+        message = f"a time window over {name!r}, which is not a dimension of time"
+        yield Flaw(message, _WITHOUT_WINDOW)
+    elif not times:
+        message = f"a time window over {name!r}, and {asset.key} is not partitioned by time"
+        yield Flaw(message, _all_or_latest(name))
+    elif not (followed := window.followed(name, _times(upstream), times)):
+        hint = " or ".join(f'by_dimension({name}=time_window("{each}"))' for each in times)
+        message = (
+            f"a time window over {name!r} does not say which dimension of {asset.key} to follow"
+        )
+        yield Flaw(message, hint)
+    elif followed not in times:
+        hint = did_you_mean(followed, times) or f"it has {', '.join(times)}"
+        yield Flaw(f"{asset.key} has no dimension of time {followed!r}", hint)
+    else:
+        ours = next(each for each in asset.partitions if each.name == followed)
+        yield from _unit_flaws(theirs, ours)
