@@ -292,7 +292,7 @@ def test_of_many_partitions_one_must_exist(mapping: Any) -> None:
 def test_of_a_window_one_must_exist() -> None:
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", Window(-6, 0))))
     with pytest.raises(
-        Invalid, match=r"reads s\.a\[date=2025-01-04\] to \[date=2025-01-10\], which"
+        Invalid, match=r"s\.a\[date=2025-01-04\] to \[date=2025-01-10\], which have"
     ):
         planned(project, "s.b")
 

@@ -143,7 +143,7 @@ def test_a_bucket_that_was_reduced_to_hashes_is_read_whole_when_many_of_its_rows
     catalog = at.a.commands.catalog
     for n in range(32):
         catalog.create_asset(f"sales.a{n}") if n else catalog.create_namespace("sales")
-    monkeypatch.setattr(warm_module, "LOOKS", 0)
+    monkeypatch.setattr(warm_module, "FOUND", 0)
     with pytest.raises(Refused):
         catalog.create_asset("sales.a1")
 

@@ -42,6 +42,8 @@ LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
 ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
+FOUND = 8
+"""So many rows of a bucket of hashes are looked up one by one before it is loaded again."""
 SWEEP = 48
 """After so many commits what was not looked at is dropped."""
 LARGE = 1_024
@@ -250,7 +252,7 @@ class Warm:
         if isinstance(bucket, _Index):
             if not bucket.may_hold(key):
                 return None
-            if bucket.hits < LOOKS:
+            if bucket.hits < FOUND:
                 versioned = self._look_up(table, key)
             else:
                 bucket = self._whole(table, number)
