@@ -117,6 +117,8 @@ def plain(value: Any) -> Any:
             return {name: plain(item) for name, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
+        case datetime():
+            return msgspec.to_builtins(value)
     return value
 
 

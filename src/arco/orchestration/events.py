@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from arco.log.envelope import Payload
 from arco.orchestration.plan import PlanRequest
@@ -216,8 +216,9 @@ class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     selection_total: int = 0
     """How many there are where the list holds only the first; 0 where it holds all."""
     partitions_total: int = 0
-    reference: str = ""
-    """What caused it, beside `trigger`, which tells the kind of cause."""
+    reference: str | UnsetType = UNSET
+    """What caused it, beside `trigger`, which tells the kind of cause. Unset in version 1, whose
+    encoding, and so the fingerprint of the command, stays what it was."""
 
     @property
     def lowest_version(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from arco.orchestration.events import RunTriggered, TasksPlanned
 from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
 from arco.orchestration.plan_defaults import DefaultRange, default_ranges
@@ -123,7 +125,7 @@ class RunPlanner:
             priority=settings.priority,
             retry_of=settings.retry_of,
             engine_id=settings.engine_id,
-            reference=settings.reference,
+            reference=settings.reference or UNSET,
         )
         return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
 

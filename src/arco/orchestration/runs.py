@@ -120,7 +120,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         cancel_reason="",
         finished_at=None,
         pool=e.engine_id,
-        reference=e.reference,
+        reference=e.reference or "",
     )
     run = _Run(rows, fact, row)
     run.changed = True

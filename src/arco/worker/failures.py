@@ -37,7 +37,7 @@ MAX_LINE_CHARS: Final = 400
 _AUTHORS: Final[tuple[Category, ...]] = ("user_code", "configuration", "input")
 """What whoever declared the asset can mend."""
 
-_OURS = tuple(f"{Path(file).parent}/" for file in (__file__, errors.__file__))
+_OURS = (f"{Path(__file__).parents[1]}/", f"{Path(errors.__file__).parent}/")
 
 Redact = Callable[[str], str]
 
