@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from arco.errors import Error, Invalid, NotFound
 from arco.log.envelope import Event, Payload
-from arco.orchestration.events import RunRequestRefused
+from arco.orchestration.events import RefusalCode, RunRequestRefused
+from arco.orchestration.planner import NoPartitions
 from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
 from arco.orchestration.reader import Library
 from arco.orchestration.run_requests import decode_request
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 BUDGET_S = 0.5
 """How long one round plans; what is left waits for the next, and tasks are served in between."""
 BATCH_EVENTS = 200
+GONE: RefusalCode = "partitions_gone"
 
 
 class RequestPlanner:
@@ -77,6 +79,9 @@ class RequestPlanner:
     def _events(self, row: RunRequestRow, snapshot: Snapshot) -> list[Event | Payload]:
         try:
             planned = self._run(row, snapshot)
+        except NoPartitions as error:
+            code: RefusalCode = "" if decode_request(row.request).chunk is None else GONE
+            return [_refusal(row, error.message, error.hint, code)]
         except (Invalid, NotFound) as error:
             return [_refusal(row, error.message, error.hint)]
         except Error:
@@ -100,5 +105,7 @@ class RequestPlanner:
         return self._planner.run(snapshot, decode_request(row.request), settings, row.until)
 
 
-def _refusal(row: RunRequestRow, reason: str, hint: str) -> RunRequestRefused:
-    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint)
+def _refusal(
+    row: RunRequestRow, reason: str, hint: str, code: RefusalCode = ""
+) -> RunRequestRefused:
+    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint, code=code)

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
+from arco.orchestration.chunks import narrowed, texts_of
 from arco.orchestration.partition_ranges import by_dimension, check_dimension, latest, pick
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, count, keys_of, merged
 from arco.orchestration.plan import (
@@ -33,6 +35,10 @@ from arco.orchestration.planner_tasks import Draft, Drafting
 from arco.orchestration.selection import Graph, select
 from servo.contract.manifest import Asset, Dimension, Manifest, reference_targets
 from servo.errors import Invalid
+
+
+class NoPartitions(Invalid):
+    """There are no such partitions, or not any more."""
 
 
 def plan(
@@ -50,19 +56,10 @@ def plan(
     neither in the plan nor materialized.
     """
     request = normalised(request)
-    graph = Graph(manifest)
-    chosen = select(graph, request.selection, request.exclude)
+    scope = Scope.of(manifest, request, lookups, until)
+    graph, chosen, space = scope.graph, scope.chosen, scope.spaces.__getitem__
     order = ordered(graph, chosen)
-
-    @cache
-    def keys(dimension: Dimension) -> Keys:
-        return keys_of(dimension, until, lookups.dynamic_keys)
-
-    @cache
-    def space(key: str) -> Space:
-        return Space.of(graph.assets[key], keys)
-
-    ranges = requested({key: space(key) for key in chosen}, request.partitions)
+    ranges = scope.ranges(request)
     _check_count(ranges, request.max_tasks)
     drafting = Drafting(graph.assets, request, lookups, space)
     for key in order:
@@ -79,6 +76,53 @@ def plan(
         versions=drafted.versions,
         references=_reference_ids([graph.assets[key] for key in order], lookups),
     )
+
+
+class Scope(NamedTuple):
+    """The assets that a request means, with the keys of their dimensions."""
+
+    graph: Graph
+    chosen: Mapping[str, str]
+    """The keys of the assets, each with the term that selects it."""
+    spaces: Mapping[str, Space]
+    """Of the chosen assets; those of others are worked out when they are asked for."""
+
+    @classmethod
+    def of(
+        cls, manifest: Manifest, request: PlanRequest, lookups: PlannerLookups, until: datetime
+    ) -> Scope:
+        graph = Graph(manifest)
+
+        @cache
+        def keys(dimension: Dimension) -> Keys:
+            return keys_of(dimension, until, lookups.dynamic_keys)
+
+        chosen = select(graph, request.selection, request.exclude)
+        return cls(graph, chosen, _Spaces(lambda key: Space.of(graph.assets[key], keys)))
+
+    def ranges(self, request: PlanRequest) -> dict[str, tuple[Ranges, ...]]:
+        """For each asset, the keys of each of its dimensions that the request means."""
+        spaces = {key: self.spaces[key] for key in self.chosen}
+        if request.chunk is None:
+            return requested(spaces, request.partitions)
+        whole = requested(spaces, request.partitions, missing_ok=True)
+        return narrowed(spaces, whole, request.chunk)
+
+    def chunk_texts(self, request: PlanRequest) -> tuple[str, ...]:
+        """The partitions of a chunk, as a request would name them."""
+        assert request.chunk is not None
+        spaces = {key: self.spaces[key] for key in self.chosen}
+        return texts_of(spaces, self.ranges(request), request.chunk.axes)
+
+
+class _Spaces(dict[str, Space]):
+    def __init__(self, make: Callable[[str], Space]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> Space:
+        self[key] = self._make(key)
+        return self[key]
 
 
 def _reference_ids(assets: Iterable[Asset], lookups: PlannerLookups) -> dict[str, str]:
@@ -108,13 +152,18 @@ def _circle(cycle: Sequence[str]) -> Invalid:
     )
 
 
-def requested(spaces: Mapping[str, Space], texts: Sequence[str]) -> dict[str, tuple[Ranges, ...]]:
+def requested(
+    spaces: Mapping[str, Space], texts: Sequence[str], *, missing_ok: bool = False
+) -> dict[str, tuple[Ranges, ...]]:
     """For each asset, the keys of each of its dimensions that the request means."""
     by_name = by_dimension(texts)
     names = [name for space in spaces.values() for name in space.names]
     for name in by_name:
         check_dimension(name, names)
-    chosen = {name: _named(spaces, name, ranges) for name, ranges in by_name.items()}
+    chosen = {
+        name: _named(spaces, name, ranges, missing_ok=missing_ok)
+        for name, ranges in by_name.items()
+    }
     return {
         key: tuple(
             chosen[keys.name][key] if keys.name in chosen else _default(keys)
@@ -128,7 +177,9 @@ def _default(keys: Keys) -> Ranges:
     return latest(keys) if isinstance(keys, Calendar) else merged([keys.every_key()])
 
 
-def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict[str, Ranges]:
+def _named(
+    spaces: Mapping[str, Space], name: str, texts: Sequence[str], *, missing_ok: bool
+) -> dict[str, Ranges]:
     """What the texts mean for each asset that has the dimension."""
     having = {
         key: space.dimensions[space.names.index(name)]
@@ -137,12 +188,12 @@ def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict
     }
     by_asset: dict[str, list[range]] = {key: [] for key in having}
     for text in texts:
-        for key, ranges in _one_text(having, text).items():
+        for key, ranges in _one_text(having, text, missing_ok=missing_ok).items():
             by_asset[key].extend(ranges)
     return {key: merged(ranges) for key, ranges in by_asset.items()}
 
 
-def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
+def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
     ranges: dict[str, Ranges] = {}
     lacking: list[tuple[str, Callable[[], Invalid]]] = []
     for key, keys in having.items():
@@ -153,7 +204,7 @@ def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
         ranges[key] = picked.keys
         if picked.problem:
             lacking.append((key, picked.problem))
-    if len(lacking) == len(having):
+    if len(lacking) == len(having) and not missing_ok:
         key, problem = lacking[0]
         raise Invalid(f"{key}: {problem().message}", hint=problem().hint)
     return ranges
@@ -169,7 +220,7 @@ def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int) -> No
             + (f", or raise max_tasks (to {MAX_TASKS_PER_RUN:,})" if tasks > max_tasks else ""),
         )
     if not tasks:
-        raise Invalid(
+        raise NoPartitions(
             f"nothing to do: no such partitions yet in {', '.join(sorted(by_asset)[:10])}",
             hint="name the partitions, or wait until a period is over or a key is added",
         )

@@ -193,8 +193,10 @@ def as_of_run(run_id: str) -> AsOfRow[RunRow]:
 class SnapshotLookups:
     """What the planner may ask, answered by one snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, keys_until: datetime | None = None) -> None:
+        """Of dynamic dimensions only the keys that were added until a time count."""
         self._snapshot = snapshot
+        self._keys_until = keys_until
         self.asset_id = functools.cache(DeploymentReader(snapshot).asset_id)
         self._current: dict[str, dict[str, CurrentVersion]] = {}
 
@@ -213,7 +215,8 @@ class SnapshotLookups:
         return self._current[asset_id]
 
     def dynamic_keys(self, name: str) -> list[str]:
-        return [row.key for row in self._snapshot.rows(DYNAMIC_KEYS, name)]
+        rows, until = self._snapshot.rows(DYNAMIC_KEYS, name), self._keys_until
+        return [row.key for row in rows if until is None or row.added_at <= until]
 
 
 class Library:
