@@ -37,6 +37,8 @@ CHUNK_SIZE = 100
 MAX_CONCURRENT_RUNS = 3
 SAMPLED = 10
 """Of so many chunks a preview plans each task; what it says of the others is an estimate."""
+REQUEST_BYTES = 16 << 10
+"""Each of its requests repeats what was asked for."""
 RECENT = 200
 """What an asset's tasks take is the mean of so many recent ones."""
 
@@ -182,6 +184,11 @@ class BackfillCommands:
             max_tasks=MAX_TASKS_PER_RUN,
             deployments=tuple(f"{row.project}/{row.deployment_id}" for row in deployments),
         )
+        if len(msgspec.json.encode(request)) > REQUEST_BYTES:
+            raise Invalid(
+                "the selection and the partitions of a backfill are too long",
+                hint="give ranges instead of single partitions, or make several backfills",
+            )
         scope = self._planner.scope(snapshot, request, until)
         _check_periods(scope, request.partitions)
         spaces = {key: scope.spaces[key] for key in scope.chosen}
