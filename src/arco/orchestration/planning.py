@@ -136,7 +136,7 @@ class RunPlanner:
 def _lookups(snapshot: Snapshot, request: PlanRequest, until: datetime) -> SnapshotLookups:
     """Chunks of one request are planned at different times: keys that are added later are in
     none of them."""
-    return SnapshotLookups(snapshot, keys_until=None if request.chunk is None else until)
+    return SnapshotLookups(snapshot, chunk_until=None if request.chunk is None else until)
 
 
 def _resumed(snapshot: Snapshot, request: PlanRequest) -> PlanRequest:
