@@ -23,13 +23,11 @@ from arco.log.envelope import Payload
 from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import Spans, numbers
 from arco.orchestration.runs import RunAdmitted
-from arco.orchestration.states import RunState
+from arco.orchestration.states import BACKFILL, RunState
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage
 
 replace = msgspec.structs.replace
 
-BACKFILL = "backfill"
-"""The kind of request that a chunk makes, and what its run was triggered by."""
 COUNTS = ("succeeded", "reused", "failed", "skipped", "cancelled")
 
 

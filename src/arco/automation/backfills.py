@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from arco.automation.backfill_runs import BACKFILL, BackfillRestarted, ChunkAsked
+from arco.automation.backfill_runs import BackfillRestarted, ChunkAsked
 from arco.automation.backfill_states import (
     BackfillCause,
     BackfillState,
@@ -43,6 +43,7 @@ from arco.orchestration.run_requests import (
     packed_request,
     request_fingerprint,
 )
+from arco.orchestration.states import BACKFILL
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
 

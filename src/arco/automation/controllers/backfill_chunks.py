@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from arco.automation.backfill_runs import BACKFILL, backfill_of
+from arco.automation.backfill_runs import backfill_of
 from arco.automation.backfill_states import ASKING, BackfillCause, BackfillState
 from arco.automation.events import BackfillAdvanced, BackfillEnded
 from arco.automation.tables import BackfillProgressRow, BackfillRow
 from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.orchestration.events import RunCancelRequested, RunRequestRefused
-from arco.orchestration.states import RunState
+from arco.orchestration.states import BACKFILL, RunState
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 ENDED = frozenset({BackfillState.SUCCEEDED, BackfillState.FAILED, BackfillState.CANCELLED})
