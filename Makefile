@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 PY := .venv/bin/python
 WORKERS ?= 2
-BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size lineage pipeline
+BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size automation lineage pipeline
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1

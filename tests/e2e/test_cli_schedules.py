@@ -37,7 +37,7 @@ def test_a_schedule_is_listed_paused_resumed_and_previewed(servo: Servo) -> None
         "one of none, latest, all"
         in servo.error("schedules", "resume", "nightly", "--catchup", "some", code=2)["hint"]
     )
-    assert servo.error("schedules", "show", "nightli", code=3)["hint"] == "did you mean nightly?"
+    assert servo.error("schedules", "show", "nightli", code=3)["hint"] == "did you mean 'nightly'?"
 
 
 def test_a_preview_shows_the_clock_change_and_what_each_tick_would_run(servo: Servo) -> None:

@@ -340,11 +340,12 @@ class Orchestrator:
         """Record ticks that are due, let backfills go on, and plan runs that were requested; how
         many of all."""
         agenda, board, now = self.agenda, self.board, self._clock.now()
-        if self._planner is None:
+        due = agenda.due(now)
+        if self._planner is None or not (due or agenda.requests):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         ticks: list[ScheduleTicked] = []
-        if due := agenda.due(now):
+        if due:
             active = active_by_schedule(runs, agenda.requests.values())
             ticks = [
                 tick

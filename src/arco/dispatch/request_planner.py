@@ -6,6 +6,7 @@ and the first one in the log counts.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 
@@ -17,14 +18,18 @@ from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
 from arco.orchestration.reader import Library
 from arco.orchestration.run_requests import decode_request
 from arco.orchestration.tables import RunRequestRow
+from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.state.writer import LogWriter
+from arco.storage.parallel import each
 
 log = logging.getLogger(__name__)
 
 BUDGET_S = 0.5
 """How long one round plans; what is left waits for the next, and tasks are served in between."""
+TOGETHER = 64
+"""Plans of so many requests are stored at once."""
 BATCH_EVENTS = 200
 GONE: RefusalCode = "partitions_gone"
 
@@ -34,6 +39,7 @@ class RequestPlanner:
         self, core: Core, writer: LogWriter, library: Library, *, repeat_s: float = 10.0
     ) -> None:
         """A request that is still pending `repeat_s` after it was planned is planned again."""
+        self._store = core.store
         self._clock = core.clock
         self._ledger = writer.ledger
         self._planner = RunPlanner(core, library, actor="orchestrator")
@@ -54,46 +60,57 @@ class RequestPlanner:
             for key, at in self._planned_at.items()
             if key in pending and now - at < self._repeat_s
         }
-        events: list[Event | Payload] = []
-        keys: list[str] = []
-        before, self.has_more = len(self._planned_at), False
-        for row in requests:
-            if row.request_key in self._planned_at:
-                continue
-            if events and self._clock.monotonic() - now > BUDGET_S:
-                self.has_more = True
+        left = [row for row in requests if row.request_key not in self._planned_at]
+        world = _World(self._planner, snapshot)
+        planned = 0
+        while planned < len(left):
+            if planned and self._clock.monotonic() - now > BUDGET_S:
                 break
-            events += self._events(row, snapshot)
-            keys.append(row.request_key)
-            if len(events) >= BATCH_EVENTS:
-                self._append(events, keys)
-                events, keys = [], []
-        self._append(events, keys)
-        return len(self._planned_at) - before
+            several = left[planned : planned + TOGETHER]
+            self._plan(several, world)
+            planned += len(several)
+        self.has_more = planned < len(left)
+        return planned
 
-    def _append(self, events: Sequence[Event | Payload], keys: Sequence[str]) -> None:
+    def _plan(self, requests: Sequence[RunRequestRow], world: _World) -> None:
+        decided = [self._decided(row, world) for row in requests]
+        runs = [decision for decision in decided if isinstance(decision, PlannedRun)]
+        each(self._store, self._planner.store, runs)
+        events: list[Event | Payload] = []
+        for row, decision in zip(requests, decided, strict=True):
+            events += self._events(row, decision)
+            if len(events) >= BATCH_EVENTS:
+                self._ledger.append(events)
+                events = []
         if events:
             self._ledger.append(events)
-        self._planned_at.update(dict.fromkeys(keys, self._clock.monotonic()))
+        now = self._clock.monotonic()
+        self._planned_at.update({row.request_key: now for row in requests})
 
-    def _events(self, row: RunRequestRow, snapshot: Snapshot) -> list[Event | Payload]:
+    def _decided(self, row: RunRequestRow, world: _World) -> PlannedRun | RunRequestRefused:
         try:
-            planned = self._run(row, snapshot)
+            return self._run(row, world)
         except NoPartitions as error:
             code: RefusalCode = "" if decode_request(row.request).chunk is None else GONE
-            return [_refusal(row, error.message, error.hint, code)]
+            return _refusal(row, error.message, error.hint, code)
         except (Invalid, NotFound) as error:
-            return [_refusal(row, error.message, error.hint)]
+            return _refusal(row, error.message, error.hint)
         except Error:
             raise
         except Exception as error:  # it must not keep the others from being planned
             log.exception("request %s cannot be planned", row.request_key)
             text = f"planning failed with {type(error).__name__}: {error}"
-            return [_refusal(row, text, "this is a bug in arco; the orchestrator's log has more")]
-        key = f"request:{row.request_key}"
-        return [self._ledger.event(planned.event, idempotency_key=key), *planned.along]
+            return _refusal(row, text, "this is a bug in arco; the orchestrator's log has more")
 
-    def _run(self, row: RunRequestRow, snapshot: Snapshot) -> PlannedRun:
+    def _events(
+        self, row: RunRequestRow, decision: PlannedRun | RunRequestRefused
+    ) -> list[Event | Payload]:
+        if isinstance(decision, RunRequestRefused):
+            return [decision]
+        key = f"request:{row.request_key}"
+        return [self._ledger.event(decision.event, idempotency_key=key), *decision.along]
+
+    def _run(self, row: RunRequestRow, world: _World) -> PlannedRun:
         settings = RunSettings(
             run_key=row.request_key,
             run_id=row.run_id,
@@ -102,7 +119,21 @@ class RequestPlanner:
             timeout_s=row.timeout_s,
             priority=row.priority,
         )
-        return self._planner.run(snapshot, decode_request(row.request), settings, row.until)
+        request = decode_request(row.request)
+        whole = None if request.deployments else world.whole
+        return self._planner.run(world.snapshot, request, settings, row.until, whole)
+
+
+class _World:
+    """What is deployed, read once for all requests of a round."""
+
+    def __init__(self, planner: RunPlanner, snapshot: Snapshot) -> None:
+        self._planner = planner
+        self.snapshot = snapshot
+
+    @functools.cached_property
+    def whole(self) -> World:
+        return self._planner.world(self.snapshot)
 
 
 def _refusal(

@@ -301,6 +301,7 @@ class OrchestrationCommands:
             pool=pool,
         )
         planned = self._planner.run(snapshot, request, settings, until)
+        self._planner.store(planned)
         event, spec = planned.event, planned.spec
         done = self._tier1.execute(event, actor=self._actor, along=planned.along)
         reused = sum(task.action == "reuse" for task in spec.tasks)

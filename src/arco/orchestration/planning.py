@@ -1,4 +1,4 @@
-"""From a request to the events that start its run: plans it, and stores the plan."""
+"""From a request to the events that start its run, and the plan that they refer to."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ class RunSettings(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
+    plan: Plan
     event: RunTriggered
     along: list[TasksPlanned]
-    """In one batch with the event."""
-    spec: PlanSpec
+    """In one batch with the event, after the plan is stored."""
+
+    @property
+    def spec(self) -> PlanSpec:
+        return self.plan.spec
 
 
 class RunPlanner:
@@ -80,10 +84,10 @@ class RunPlanner:
         until: datetime | None = None,
         world: World | None = None,
     ) -> PlannedRun:
-        """Plan a run and store its plan. Raises Invalid for what cannot be planned."""
+        """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
         world = world or self.world(snapshot, request.deployments)
         spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
-        plan = self._stored(world, spec, settings.run_id)
+        plan = self._plan(world, spec, settings.run_id)
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(
             request.partitions
@@ -110,7 +114,11 @@ class RunPlanner:
             pool=settings.pool,
             reference=settings.reference,
         )
-        return PlannedRun(event, slices(plan.run_id, spec, world.manifest), spec)
+        return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
+
+    def store(self, planned: PlannedRun) -> None:
+        """Store the plan of a run, which its events refer to."""
+        put_own(self._store, paths.plan(planned.plan.plan_id), encode_plan(planned.plan))
 
     def _spec(
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
@@ -119,8 +127,8 @@ class RunPlanner:
         lookups = _lookups(snapshot, request, until)
         return world.placed(make_spec(world.manifest, "", request, lookups, until=until))
 
-    def _stored(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
-        plan = Plan(
+    def _plan(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
+        return Plan(
             plan_id=self._ids(),
             run_id=run_id or self._ids(),
             deployment_id=world.deployment_of(spec).deployment_id,
@@ -129,8 +137,6 @@ class RunPlanner:
             fingerprint=spec_fingerprint(spec),
             spec=spec,
         )
-        put_own(self._store, paths.plan(plan.plan_id), encode_plan(plan))
-        return plan
 
 
 def _lookups(snapshot: Snapshot, request: PlanRequest, until: datetime) -> SnapshotLookups:
