@@ -341,7 +341,7 @@ class Orchestrator:
         many of all."""
         agenda, board, now = self.agenda, self.board, self._clock.now()
         due = agenda.due(now)
-        if self._planner is None or not (due or agenda.requests):
+        if self._planner is None or not (due or agenda.requests or agenda.backfills):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         ticks: list[ScheduleTicked] = []
