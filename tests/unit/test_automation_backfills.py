@@ -145,6 +145,25 @@ def test_a_forced_backfill_is_forced_once_for_each_partition() -> None:
     assert town.tasks.ran == days(*range(1, 11))
 
 
+def test_a_run_of_a_backfill_can_be_retried_by_itself() -> None:
+    town = BackfillTown()
+    town.serve()
+    town.tasks.bad = {"-02", "-03"}
+    id = town.create(JANUARY)
+    town.until_state(id, S.FAILED)
+    for bad in ({"-03"}, set()):
+        town.tasks.bad = bad
+        town.fresh().commands.backfills.retry(id)
+        town.until_state(id, S.FAILED, S.SUCCEEDED)
+    (last,) = [run for run in town.runs() if run.reference == f"{id}:0:2"]
+    assert (last.tasks_succeeded, last.tasks_reused, last.tasks_failed) == (1, 2, 1)
+    again = town.fresh().commands.orchestration.retry(last.run_id)
+    town.settle()
+    run = town.fresh().read.orchestration().run(again.run_id)
+    assert (run.tasks_total, run.tasks_succeeded, run.tasks_reused) == (4, 1, 3)
+    assert town.counts(id) == {"completed": 10}
+
+
 @pytest.mark.parametrize("threshold", ["20%", "2"])
 def test_a_backfill_stops_when_more_fail_than_its_threshold_allows(threshold: str) -> None:
     town = BackfillTown()

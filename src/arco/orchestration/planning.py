@@ -155,7 +155,8 @@ def _resumed(snapshot: Snapshot, request: PlanRequest) -> PlanRequest:
     if run_id is None:  # it was never planned
         return request
     left = [task.task_id for task in reader.tasks(run_id) if task.state not in GOOD]
-    return msgspec.structs.replace(request, force=False, redo=tuple(left))
+    chunk = msgspec.structs.replace(request.chunk, retries=())
+    return msgspec.structs.replace(request, force=False, redo=tuple(left), chunk=chunk)
 
 
 def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:
