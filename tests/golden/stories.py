@@ -12,7 +12,19 @@ from typing import Any
 
 import msgspec
 
-from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
+from arco.automation.backfill_states import BackfillCause
+from arco.automation.events import (
+    BackfillAdvanced,
+    BackfillCancelled,
+    BackfillCreated,
+    BackfillEnded,
+    BackfillPaused,
+    BackfillResumed,
+    BackfillRetried,
+    SchedulePaused,
+    ScheduleResumed,
+    ScheduleTicked,
+)
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -46,7 +58,7 @@ from arco.orchestration.events import (
     TaskStarted,
 )
 from arco.orchestration.packing import pack
-from arco.orchestration.plan import PlanRequest
+from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import ColumnDef
@@ -406,6 +418,71 @@ def scheduled() -> Log:
     return log
 
 
+def backfilled() -> Log:
+    """A backfill goes through all of its states; a chunk of it fails, and one is gone."""
+    log = Log()
+    axes = (Axis(name="date", spans=(738_886, 738_896), size=4, blocks=3, keys=10),)
+    first = Chunk(axes=axes, newest_first=True)
+    request = PlanRequest(
+        selection=("raw.orders",),
+        partitions=("date=2024-01-01..2024-01-10",),
+        max_tasks=200_000,
+        chunk=first,
+        deployments=("shop/D1",),
+    )
+    log.do(
+        BackfillCreated(
+            backfill_id="B1",
+            request=request,
+            until=datetime(2026, 1, 1),
+            partitions=10,
+            chunks=3,
+            chunk_size=4,
+            max_concurrent_runs=2,
+            failure_threshold="50%",
+            reason="a correction",
+        )
+    )
+    log.do(BackfillPaused(backfill_id="B1", reason="the source is down"))
+    log.do(BackfillResumed(backfill_id="B1"))
+    log.do(BackfillAdvanced(backfill_id="B1", step=2, chunks=2), actor="")
+    log.do(
+        RunTriggered(
+            run_id="R1",
+            plan_id="P1",
+            plan_fingerprint="fp",
+            deployment_id="D1",
+            tasks_total=1,
+            run_key="backfill:B1:0",
+            request_fingerprint=request_fingerprint(request),
+            trigger="backfill",
+            reference="B1:0",
+            priority=-1_000,
+        )
+    )
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1)
+    task = TaskPlan(task_id="t1", asset=0, partition="date=d:2024-01-10")
+    log.do(TasksPlanned(run_id="R1", first=0, assets=(asset,), tasks=(task,)), actor="")
+    log.do(RunCancelRequested(run_id="R1", reason="a mistake"))
+    refusal = RunRequestRefused(request_key="backfill:B1:1", reason="gone", code="partitions_gone")
+    log.do(refusal, actor="")
+    log.do(BackfillCancelled(backfill_id="B1", reason="a mistake"))
+    log.do(BackfillRetried(backfill_id="B1", chunks=(0, 1)))
+    log.do(BackfillAdvanced(backfill_id="B1", step=5, chunks=2), actor="")
+    for key in ("backfill:B1:0:2", "backfill:B1:2"):
+        log.do(RunRequestRefused(request_key=key, reason="inputs are missing"), actor="")
+    log.do(
+        BackfillEnded(
+            backfill_id="B1",
+            step=6,
+            cause=BackfillCause.NOT_ALL_GOOD,
+            reason="of its partitions 6 failed",
+        ),
+        actor="",
+    )
+    return log
+
+
 def _by_chance(seed: int) -> Callable[[], Folding]:
     """All that could happen to a run, as it happened in one world."""
     dag = (Node(), Node((0,)), Node((0,)), Node((1, 2)), Node(reused=True), Node((3,)))
@@ -420,6 +497,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
     "schedules_and_requests": scheduled,
+    "backfills": backfilled,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

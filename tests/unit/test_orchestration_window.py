@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from arco.orchestration.board import Board, TaskKey
@@ -241,9 +243,10 @@ class Hall:
         self.starts: list[str] = []
         """The runs of tasks, in the order in which they were started."""
 
-    def trigger(self, run_id: str, tasks: int, tenant: str = "") -> None:
+    def trigger(self, run_id: str, tasks: int, tenant: str = "", **settings: Any) -> None:
         dag = (Node(tenant=tenant),) * tasks
-        self.f.wait(1).add(triggered(tasks, run_id), *plan(dag, run_id))
+        event = msgspec.structs.replace(triggered(tasks, run_id), **settings)
+        self.f.wait(1).add(event, *plan(dag, run_id))
 
     def task_length(self) -> None:
         """As long as a task takes: what runs ends, and each slot takes the next."""
@@ -295,3 +298,42 @@ def test_large_run_goes_on_beside_many_small_ones() -> None:
         hall.task_length()
     rounds = [hall.starts[i : i + 11] for i in range(0, 33, 11)]
     assert all("large" in started for started in rounds)
+
+
+BACKFILL: dict[str, Any] = {"trigger": "backfill", "priority": -1_000}
+
+
+def test_backfill_delays_others_by_little_more_than_its_running_tasks() -> None:
+    hall = Hall(slots=8)
+    hall.trigger("backfill", 600, **BACKFILL)
+    for _ in range(5):
+        hall.task_length()
+    assert len(hall.starts) == 5 * 8, "no slot was without work"
+    hall.trigger("scheduled", 40)
+    before = len(hall.starts)
+    for _ in range(7):
+        hall.task_length()
+    starts = hall.starts[before:]
+    assert starts[:8].count("scheduled") >= 6
+    assert starts.count("scheduled") >= 36, "alone it would take five task lengths"
+
+
+def test_backfill_is_not_starved_by_work_that_never_ends() -> None:
+    hall = Hall(slots=8)
+    hall.trigger("scheduled", 900)
+    hall.trigger("backfill", 30, **BACKFILL)
+    for _ in range(60):
+        hall.task_length()
+    assert hall.starts.count("backfill") == 30
+    assert len(hall.starts) == 60 * 8
+    assert "backfill" in hall.starts[: 4 * 8]
+
+
+def test_backfills_share_what_is_theirs_between_tenants() -> None:
+    hall = Hall(slots=8)
+    for tenant in ("a", "b"):
+        hall.trigger(f"scheduled-{tenant}", 400, tenant)
+        hall.trigger(f"backfill-{tenant}", 15, tenant, **BACKFILL)
+    for _ in range(60):
+        hall.task_length()
+    assert all(hall.starts.count(f"backfill-{tenant}") == 15 for tenant in ("a", "b"))

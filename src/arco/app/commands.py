@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.automation.reader import declared_schedules
 from arco.catalog.commands import CatalogCommands
@@ -25,3 +26,4 @@ class Commands:
             core, writer, self.tier1, library, declared_schedules, actor
         )
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
+        self.backfills = BackfillCommands(core, self.tier1, library, actor)

@@ -36,6 +36,7 @@ def chain() -> Chain:
         *orchestration_fold.BEFORE_AUTOMATION,
         *automation_fold.STAGES,
         *orchestration_fold.AFTER_AUTOMATION,
+        *automation_fold.AFTER_RUNS,
         *execution_fold.STAGES,
         derived.DECISIONS,
         *quality_fold.STAGES,

@@ -1,8 +1,9 @@
 """The agenda: what is due next, in memory, for controllers to look at.
 
-It holds the active schedules, each with its next tick, and the requests for runs that are not
-planned yet. Like the board it is brought from one generation to the next by the rows that
-changed: what it costs follows that, and what is due, not how many schedules there are.
+It holds the active schedules, each with its next tick, the requests for runs that are not
+planned yet, and the backfills that are not over. Like the board it is brought from one generation
+to the next by the rows that changed: what it costs follows that, and what is due, not how many
+schedules there are.
 """
 
 from __future__ import annotations
@@ -10,13 +11,32 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Protocol, TypeVar
 
-from arco.automation.tables import SCHEDULES, ScheduleRow, ScheduleState
+from arco.automation.controllers.backfill_chunks import is_over
+from arco.automation.tables import (
+    BACKFILL_PROGRESS,
+    BACKFILLS,
+    SCHEDULES,
+    BackfillProgressRow,
+    BackfillRow,
+    ScheduleRow,
+    ScheduleState,
+)
 from arco.automation.ticks import next_tick
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS, RunRequestRow
 from arco.state.changes import Changes
 from arco.state.snapshot import Snapshot
+from arco.state.table import Row, Table
+
+R = TypeVar("R", bound=Row)
+
+
+class RowsOf(Protocol):
+    """The rows of a table to take in."""
+
+    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
 
 
 class Agenda:
@@ -32,38 +52,51 @@ class Agenda:
         self._heap: list[tuple[datetime, str]] = []
         """Next ticks. An entry that differs from `_next` is of before, and does not count."""
         self._due: dict[str, ScheduleRow] = {}
+        self.backfills: dict[str, BackfillRow] = {}
+        """Those that ask for chunks or are paused, and those with runs that have not ended."""
+        self.progress: dict[str, BackfillProgressRow] = {}
+        """Of the same."""
 
     # -- moving to another generation ----------------------------------------------------
 
     def load(self, snapshot: Snapshot) -> None:
         """Start anew from a snapshot."""
         self._clear()
-        self._take(snapshot.hot(SCHEDULES), snapshot.hot(RUN_REQUESTS))
+        self._take(snapshot.hot)
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
         """Go on to a newer snapshot by what changed after a position."""
-        self._take(
-            (row for _, row in snapshot.since(SCHEDULES, position)),
-            (row for _, row in snapshot.since(RUN_REQUESTS, position)),
-        )
+
+        def changed(table: Table[R]) -> Iterable[R]:
+            return (row for _, row in snapshot.since(table, position))
+
+        self._take(changed)
 
     def apply(self, changes: Changes) -> None:
         """Go on by one commit of this process."""
-        schedules = (row for _, row in changes.get(SCHEDULES, {}).values())
-        requests = (row for _, row in changes.get(RUN_REQUESTS, {}).values())
-        self._take(
-            (row for row in schedules if row is not None),
-            (row for row in requests if row is not None),
-        )
 
-    def _take(self, schedules: Iterable[ScheduleRow], requests: Iterable[RunRequestRow]) -> None:
-        for schedule in schedules:
+        def changed(table: Table[R]) -> Iterable[R]:
+            return (row for _, row in changes.get(table, {}).values() if row is not None)
+
+        self._take(changed)
+
+    def _take(self, rows_of: RowsOf) -> None:
+        for schedule in rows_of(SCHEDULES):
             self._put_schedule(schedule)
-        for request in requests:
+        for request in rows_of(RUN_REQUESTS):
             if request.state == RequestState.PENDING:
                 self.requests[request.request_key] = request
             else:
                 self.requests.pop(request.request_key, None)
+        backfills = {row.backfill_id: row for row in rows_of(BACKFILLS)}
+        progress = {row.backfill_id: row for row in rows_of(BACKFILL_PROGRESS)}
+        self.backfills |= backfills
+        self.progress |= progress
+        for key in {*backfills, *progress}:
+            row = self.backfills.get(key)
+            if row is None or is_over(row, self.progress.get(key)):
+                self.backfills.pop(key, None)
+                self.progress.pop(key, None)
 
     def _put_schedule(self, row: ScheduleRow) -> None:
         key = row.schedule_id

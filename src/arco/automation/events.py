@@ -1,9 +1,10 @@
-"""What can happen to schedules.
+"""What can happen to schedules and backfills.
 
 | category | events | who |
 |---|---|---|
 | commands | SchedulePaused, ScheduleResumed | people |
-| controller facts | ScheduleTicked | orchestrators |
+| | BackfillCreated, BackfillPaused, BackfillResumed, BackfillCancelled, BackfillRetried | people |
+| controller facts | ScheduleTicked, BackfillAdvanced, BackfillEnded | orchestrators |
 
 That a schedule is new, differs or has left is said by deployments, as derived facts.
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar, Literal
 
+from arco.automation.backfill_states import BackfillCause
 from arco.log.envelope import Payload
+from arco.orchestration.plan import PlanRequest, Spans
 from servo.contract.manifest import Catchup
 
 TickOutcome = Literal["fired", "skipped", "missed"]
@@ -58,5 +61,80 @@ class ScheduleTicked(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """They are more than that."""
 
 
-COMMANDS: tuple[type[AutomationCommand], ...] = (SchedulePaused, ScheduleResumed)
-EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ScheduleTicked)
+class BackfillCreated(AutomationCommand, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "automation.backfill_created"
+    backfill_id: str
+    request: PlanRequest
+    """What it runs, with the axes of its chunks: chunk *n* is this request with that number."""
+    until: datetime
+    """Periods that end later, and keys that are added later, are no part of it."""
+    partitions: int
+    """How many there are, of all assets together."""
+    chunks: int
+    chunk_size: int
+    max_concurrent_runs: int
+    failure_threshold: str = ""
+    """`10%` or a number of partitions; empty: however many fail, it goes on."""
+    reason: str = ""
+
+
+class BackfillPaused(AutomationCommand, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "automation.backfill_paused"
+    backfill_id: str
+    reason: str = ""
+
+
+class BackfillResumed(AutomationCommand, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "automation.backfill_resumed"
+    backfill_id: str
+
+
+class BackfillCancelled(AutomationCommand, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "automation.backfill_cancelled"
+    backfill_id: str
+    reason: str = ""
+
+
+class BackfillRetried(AutomationCommand, frozen=True, kw_only=True):
+    """Ask again for chunks that failed or were cancelled, and go on with those to come."""
+
+    TYPE: ClassVar[str] = "automation.backfill_retried"
+    backfill_id: str
+    chunks: Spans = ()
+    """The chunks to ask for again."""
+
+
+class BackfillAdvanced(Payload, frozen=True, kw_only=True):
+    """A backfill has room for more runs: the next chunks are asked for.
+
+    It counts if the backfill has taken exactly so many steps before.
+    """
+
+    TYPE: ClassVar[str] = "automation.backfill_advanced"
+    backfill_id: str
+    step: int
+    chunks: int
+
+
+class BackfillEnded(Payload, frozen=True, kw_only=True):
+    """All chunks have ended, or too many partitions failed. It counts like `BackfillAdvanced`."""
+
+    TYPE: ClassVar[str] = "automation.backfill_ended"
+    backfill_id: str
+    step: int
+    cause: BackfillCause
+    reason: str = ""
+
+
+BackfillCommand = BackfillPaused | BackfillResumed | BackfillCancelled | BackfillRetried
+
+COMMANDS: tuple[type[AutomationCommand], ...] = (
+    SchedulePaused,
+    ScheduleResumed,
+    BackfillCreated,
+    BackfillPaused,
+    BackfillResumed,
+    BackfillCancelled,
+    BackfillRetried,
+)
+EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ScheduleTicked, BackfillAdvanced, BackfillEnded)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from arco.automation import backfill_runs, backfills
 from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
 from arco.automation.tables import (
     SCHEDULE_TICKS,
@@ -193,4 +194,8 @@ STAGES = (
             On(ScheduleTicked, _by_schedule, _tick),
         ),
     ),
+    backfills.STAGE,
 )
+"""What asks for runs."""
+AFTER_RUNS = (backfill_runs.STAGE,)
+"""What hears of their ends."""

@@ -1,4 +1,4 @@
-"""Reading schedules and their ticks at one generation."""
+"""Reading schedules, their ticks, and backfills at one generation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import msgspec
 import pyarrow.compute as pc
 
 from arco.automation.tables import (
+    BACKFILL_PROGRESS,
+    BACKFILL_RUNS,
+    BACKFILLS,
     SCHEDULE_TICKS,
     SCHEDULES,
+    BackfillProgressRow,
+    BackfillRow,
+    BackfillRunRow,
     ScheduleRow,
     ScheduleState,
     ScheduleTickRow,
@@ -17,6 +23,7 @@ from arco.automation.tables import (
 )
 from arco.errors import NotFound
 from arco.orchestration.events import DeployedSchedule
+from arco.orchestration.reader import MIN_CHARS
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS, RunRequestRow
 from arco.state.days import newest_first
@@ -38,6 +45,56 @@ class TickEntry(NamedTuple):
     def reason(self) -> str:
         refused = self.state == TickState.FAILED and self.request is not None
         return self.request.reason if refused and self.request is not None else self.row.reason
+
+
+class Backfill(NamedTuple):
+    """A backfill, and how far it is. Partitions are those of all its assets."""
+
+    row: BackfillRow
+    progress: BackfillProgressRow | None
+
+    @property
+    def active_runs(self) -> int:
+        """Requests and runs that have not ended."""
+        return self.row.asked - (0 if self.progress is None else self.progress.ended)
+
+    @property
+    def completed(self) -> int:
+        """Partitions that succeeded, or were up to date."""
+        return 0 if self.progress is None else self.progress.succeeded + self.progress.reused
+
+    @property
+    def failed(self) -> int:
+        return 0 if self.progress is None else self.progress.failed
+
+    @property
+    def cancelled(self) -> int:
+        return 0 if self.progress is None else self.progress.cancelled
+
+    @property
+    def skipped(self) -> int:
+        """Partitions below one that failed, and those that are gone."""
+        return self.gone + (0 if self.progress is None else self.progress.skipped)
+
+    @property
+    def gone(self) -> int:
+        """Partitions that were there when it was created, and not when their turn came.
+
+        Known when all chunks have been planned.
+        """
+        row = self.row
+        is_open = row.next_chunk < row.chunks or row.again or self.active_runs
+        return 0 if is_open else self._left
+
+    @property
+    def pending(self) -> int:
+        return self._left - self.gone
+
+    @property
+    def _left(self) -> int:
+        skipped = 0 if self.progress is None else self.progress.skipped
+        ended = self.completed + self.failed + self.cancelled + skipped
+        return max(0, self.row.total_partitions - ended)
 
 
 class AutomationReader:
@@ -77,9 +134,41 @@ class AutomationReader:
                 break
         return [self._entry(row) for row in chosen[:limit]]
 
+    def backfills(self) -> list[Backfill]:
+        """The newest first."""
+        progress = {row.backfill_id: row for row in self.snapshot.all(BACKFILL_PROGRESS)}
+        rows = sorted(
+            self.snapshot.all(BACKFILLS),
+            key=lambda row: (row.created_at, row.backfill_id),
+            reverse=True,
+        )
+        return [Backfill(row, progress.get(row.backfill_id)) for row in rows]
+
+    def backfill(self, text: str) -> Backfill:
+        """A backfill by its id, or by the beginning of it where that is enough."""
+        row = self.snapshot.get(BACKFILLS, text)
+        if row is None:
+            start = text.upper()
+            rows = [row for row in self.snapshot.all(BACKFILLS) if _begins(row, start)]
+            if len(rows) != 1:
+                problem = "names several backfills" if rows else "is not the id of a backfill"
+                raise NotFound(f"{text!r} {problem}", hint="see `servo backfill list`")
+            row = rows[0]
+        return Backfill(row, self.snapshot.get(BACKFILL_PROGRESS, row.backfill_id))
+
+    def backfill_runs(self, backfill_id: str) -> list[BackfillRunRow]:
+        """The chunks that were asked for, in the order in which they were, each with its
+        newest run."""
+        rows = self.snapshot.rows(BACKFILL_RUNS, backfill_id)
+        return sorted(rows, key=lambda row: row.chunk_index)
+
     def _entry(self, row: ScheduleTickRow) -> TickEntry:
         request = self.snapshot.get(RUN_REQUESTS, row.request_key) if row.request_key else None
         return TickEntry(row, request)
+
+
+def _begins(row: BackfillRow, start: str) -> bool:
+    return len(start) >= MIN_CHARS and row.backfill_id.startswith(start)
 
 
 def declared_schedules(snapshot: Snapshot, project: str) -> dict[str, DeployedSchedule]:

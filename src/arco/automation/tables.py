@@ -1,10 +1,11 @@
-"""Automation's tables: schedules, and the history of their ticks."""
+"""Automation's tables: schedules and the history of their ticks; backfills and their chunks."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from arco.automation.backfill_states import BackfillState, ChunkState
 from arco.state.table import History, Row, Table
 from servo.contract.manifest import Catchup, Overlap
 
@@ -77,6 +78,80 @@ class ScheduleTickRow(Row, frozen=True):
     recorded_at: datetime
 
 
+class BackfillRow(Row, frozen=True):
+    """A backfill, however many partitions it has: what it runs, and how far it has asked."""
+
+    backfill_id: str
+    state: BackfillState
+    selection: list[str]
+    partitions: list[str]
+    """As was asked."""
+    request: str
+    """The request that all chunks share, as JSON."""
+    until: datetime
+    total_partitions: int
+    chunks: int
+    chunk_size: int
+    max_concurrent_runs: int
+    newest_first: bool
+    failure_threshold: str
+    round: int
+    """1, and one more with each retry."""
+    step: int
+    """How often chunks were asked for."""
+    next_chunk: int
+    """Chunks before it have been asked for, once at least."""
+    again: list[int]
+    """Chunks to ask for again, before others: as spans."""
+    asked: int
+    """How many requests it has made."""
+    reason: str
+    """Of its state."""
+    created_at: datetime
+    created_by: str
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class BackfillRunRow(Row, frozen=True):
+    """A chunk that was asked for, and its newest run."""
+
+    backfill_id: str
+    chunk_index: int
+    state: ChunkState
+    round: int
+    request_key: str
+    run_id: str
+    partitions: int
+    """How many it has; before it is planned, about how many."""
+    succeeded: int
+    reused: int
+    failed: int
+    skipped: int
+    cancelled: int
+    reason: str
+    asked_at: datetime
+    finished_at: datetime | None
+
+
+class BackfillProgressRow(Row, frozen=True):
+    """What became of a backfill's chunks so far, added up."""
+
+    backfill_id: str
+    round: int
+    ended: int
+    """How many requests of it have ended."""
+    chunks_bad: int
+    """Chunks that failed or were cancelled, and are not to be asked for again."""
+    chunks_skipped: int
+    succeeded: int
+    reused: int
+    failed: int
+    skipped: int
+    """Partitions that did not run because something above them failed."""
+    cancelled: int
+
+
 SCHEDULES = Table("automation", "schedules", ScheduleRow, key=["schedule_id"])
 SCHEDULE_TICKS = Table(
     "automation",
@@ -84,6 +159,13 @@ SCHEDULE_TICKS = Table(
     ScheduleTickRow,
     key=["schedule_id", "tick"],
     history=History("recorded_at", TICKS_KEPT_HOT),
+)
+BACKFILLS = Table("automation", "backfills", BackfillRow, key=["backfill_id"])
+BACKFILL_RUNS = Table(
+    "automation", "backfill_runs", BackfillRunRow, key=["backfill_id", "chunk_index"]
+)
+BACKFILL_PROGRESS = Table(
+    "automation", "backfill_progress", BackfillProgressRow, key=["backfill_id"]
 )
 
 

@@ -102,6 +102,10 @@ def cause_of(kind: str, reference: str, by: str) -> str:
     if kind == "schedule":
         schedule, _, tick = reference.rpartition("@")
         return f"schedule {schedule}, tick {tick}"
+    if kind == "backfill":
+        backfill, _, chunk = reference.partition(":")
+        number, _, round = chunk.partition(":")
+        return f"backfill {backfill}, chunk {number}" + (f", round {round}" if round else "")
     what = f"{kind} of run {reference}" if kind == "retry" and reference else kind
     return f"{what} by {by or '–'}"
 

@@ -38,6 +38,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from arco.automation.agenda import Agenda
+from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan
 from arco.automation.controllers.schedule_ticks import schedule_ticks
 from arco.automation.events import ScheduleTicked
@@ -341,10 +342,11 @@ class Orchestrator:
         self.performer.send(board, self._ahead.task, sending)
 
     def _automate(self, head: Head) -> int:
-        """Record ticks that are due, and plan runs that were requested; how many of both."""
+        """Record ticks that are due, let backfills go on, and plan runs that were requested; how
+        many of all."""
         agenda, board, now = self.agenda, self.board, self._clock.now()
         due = agenda.due(now)
-        if self._planner is None or not (due or agenda.requests):
+        if self._planner is None or not (due or agenda.requests or agenda.backfills):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         ticks: list[ScheduleTicked] = []
@@ -356,6 +358,14 @@ class Orchestrator:
                 if self.performer.is_first_report(f"{tick.schedule_id}@{tick.tick}")
             ]
             self._reports.submit(ticks)
+        steps = [
+            step.event
+            for step in backfill_chunks(
+                agenda.backfills.values(), agenda.progress, agenda.requests.values(), runs
+            )
+            if self.performer.is_first_report(step.name)
+        ]
+        self._reports.submit(steps)
         planned = 0
         if agenda.requests:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
@@ -364,7 +374,7 @@ class Orchestrator:
                 planned = self._planner.plan(requests, snapshot)
             except Error as error:
                 self._setback = error
-        return len(ticks) + planned
+        return len(ticks) + len(steps) + planned
 
     def _decide(self, fresh: bool, alive: Mapping[str, WorkerState] | None) -> list[Action]:
         board, sender, now = self.board, self.sender, self._clock.now()

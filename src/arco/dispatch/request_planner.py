@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from arco.errors import Error, Invalid, NotFound
 from arco.log.envelope import Event, Payload
-from arco.orchestration.events import RunRequestRefused
+from arco.orchestration.events import RefusalCode, RunRequestRefused
+from arco.orchestration.planner import NoPartitions
 from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
 from arco.orchestration.reader import Library
 from arco.orchestration.run_requests import decode_request
@@ -30,6 +31,7 @@ BUDGET_S = 0.5
 TOGETHER = 64
 """Plans of so many requests are stored at once."""
 BATCH_EVENTS = 200
+GONE: RefusalCode = "partitions_gone"
 
 
 class RequestPlanner:
@@ -88,6 +90,9 @@ class RequestPlanner:
     def _decided(self, row: RunRequestRow, world: _World) -> PlannedRun | RunRequestRefused:
         try:
             return self._run(row, world)
+        except NoPartitions as error:
+            code: RefusalCode = "" if decode_request(row.request).chunk is None else GONE
+            return _refusal(row, error.message, error.hint, code)
         except (Invalid, NotFound) as error:
             return _refusal(row, error.message, error.hint)
         except Error:
@@ -115,7 +120,8 @@ class RequestPlanner:
             priority=row.priority,
         )
         request = decode_request(row.request)
-        return self._planner.run(world.snapshot, request, settings, row.until, world.whole)
+        whole = None if request.deployments else world.whole
+        return self._planner.run(world.snapshot, request, settings, row.until, whole)
 
 
 class _World:
@@ -130,5 +136,7 @@ class _World:
         return self._planner.world(self.snapshot)
 
 
-def _refusal(row: RunRequestRow, reason: str, hint: str) -> RunRequestRefused:
-    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint)
+def _refusal(
+    row: RunRequestRow, reason: str, hint: str, code: RefusalCode = ""
+) -> RunRequestRefused:
+    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint, code=code)

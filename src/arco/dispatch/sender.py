@@ -24,7 +24,7 @@ from arco.orchestration.board import Board, Kind, TaskKey, kind_of
 from arco.orchestration.controllers.ready_dispatch import Deferred
 from arco.orchestration.events import DispatchEnqueued, TaskFinished
 from arco.orchestration.limits import Limits, Timing
-from arco.orchestration.states import TaskState
+from arco.orchestration.states import BACKFILL, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.orchestration.window import ORDINARY, DispatchWindow
 from arco.state.core import Core
@@ -202,7 +202,8 @@ class Sender:
                 weights[task.run_id, task.task_id] = resources
             name = message_name(task, action.redelivery)
             weight = Weight(resources.cpu, resources.memory_mib)
-            messages.append(Message(name, self._signer.seal(request, ttl), task.priority, weight))
+            priority = _queue_priority(run, task)
+            messages.append(Message(name, self._signer.seal(request, ttl), priority, weight))
             sent.append(
                 DispatchEnqueued(
                     run_id=action.run_id,
@@ -280,6 +281,12 @@ class Sender:
 
 def message_name(task: TaskRow, redelivery: int) -> str:
     return dispatch_name(task.run_id, task.task_id, task.attempt, redelivery=redelivery)
+
+
+def _queue_priority(run: RunRow, task: TaskRow) -> int:
+    """A backfill's task waits for others before it is sent, and not in the queue too: there it
+    might wait for ever."""
+    return task.priority - run.priority if run.trigger == BACKFILL else task.priority
 
 
 def _is_awaited(task: TaskRow | None, attempt_id: str) -> bool:

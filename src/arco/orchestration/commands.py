@@ -305,7 +305,7 @@ class OrchestrationCommands:
     def explain(self, request: PlanRequest, *, until: datetime | None = None) -> ExplainedPlan:
         """What a run would do, which partitions are defaults, and what changed since."""
         snapshot = self._snapshot()
-        world = self._planner.world(snapshot)
+        world = self._planner.world(snapshot, request.deployments)
         spec = self._planner.spec(snapshot, request, until, world)
         return ExplainedPlan(
             spec,
@@ -344,7 +344,7 @@ class OrchestrationCommands:
             reference=retry_of,
             engine_id=engine_id,
         )
-        world = self._planner.world(snapshot)
+        world = self._planner.world(snapshot, request.deployments)
         planned = self._planner.run(snapshot, request, settings, until, world)
         review(ReviewedPlan(world.manifest, planned.spec, SnapshotLookups(snapshot)))
         self._planner.store(planned)

@@ -12,8 +12,9 @@ from typing import ClassVar
 from arco.execution.events import CostIncurred, HoldEnded
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import Payload
-from arco.orchestration.events import DeployedSchedule
-from arco.orchestration.tables import TaskRow
+from arco.orchestration.events import DeployedSchedule, RefusalCode
+from arco.orchestration.states import RunState
+from arco.orchestration.tables import RunRow, TaskRow
 from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Emit, Fact, On, Rows, Stage
 from servo.contract.task import Lineage, Materialization, TaskResult
@@ -38,6 +39,38 @@ class ScheduleRemoved(Payload, frozen=True, kw_only=True):
     project: str
     deployment_id: str
     name: str
+
+
+class RunRequestDropped(Payload, frozen=True, kw_only=True):
+    """No run comes of a request that something other than a person made."""
+
+    TYPE: ClassVar[str] = "orchestration.run_request_dropped"
+    request_key: str
+    kind: str
+    reference: str
+    reason: str
+    code: RefusalCode = ""
+
+
+class RunEnded(Payload, frozen=True, kw_only=True):
+    """A run that something other than a person caused has ended."""
+
+    TYPE: ClassVar[str] = "orchestration.run_ended"
+    run_id: str
+    run_key: str
+    trigger: str
+    reference: str
+    state: RunState
+    tasks_succeeded: int
+    tasks_reused: int
+    tasks_failed: int
+    tasks_skipped: int
+    tasks_cancelled: int
+
+
+def run_ended(run: RunRow) -> Iterator[Payload]:
+    if run.reference and run.run_key:
+        yield RunEnded(**{name: getattr(run, name) for name in RunEnded.__struct_fields__})
 
 
 def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:

@@ -16,7 +16,7 @@ order; those about an attempt name it, and count only while it is the active one
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -183,13 +183,23 @@ class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
     reason: str = ""
 
 
+RefusalCode = Literal["", "partitions_gone", "backfill_cancelled", "withdrawn"]
+"""Why a request became no run, for whoever asked; empty: it could not be planned."""
+
+
 class RunRequestRefused(Payload, frozen=True, kw_only=True):
     """A request cannot be planned. Final: its key starts no run after this."""
 
     TYPE: ClassVar[str] = "orchestration.run_request_refused"
+    VERSION: ClassVar[int] = 2
     request_key: str
     reason: str
     hint: str = ""
+    code: RefusalCode = ""
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.code else 1
 
 
 class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):

@@ -20,6 +20,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     weights: Mapping[str, int] = {}
     """By tenant: its share of what is free; 1 if it is not named."""
 
+    backfills_in_flight: int = 0
+    """The same for tasks of backfills; 0: no limit of their own. Follows the live slots."""
+
     def quota(self, tenant: str) -> int:
         own = self.quotas.get(tenant, self.tenant_max_in_flight)
         return own if own > 0 else self.max_in_flight

@@ -33,6 +33,30 @@ MAX_EDGES_PER_RUN = 2_000_000
 Spans = tuple[int, ...]
 
 
+class Axis(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A dimension along which many partitions are cut into chunks (`chunks.py`)."""
+
+    name: str
+    spans: Spans = ()
+    """The numbers of its keys. Empty for a dynamic dimension: its keys come and go."""
+    size: int = 0
+    """So many keys are one block."""
+    blocks: int = 1
+    keys: int = 0
+    """How many keys there are in all."""
+
+
+class Chunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of the parts that a large request is cut into."""
+
+    axes: tuple[Axis, ...]
+    """The outermost first."""
+    number: int = 0
+    newest_first: bool = False
+    retries: tuple[str, ...] = ()
+    """Requests that this repeats, the newest first: what the run of one left is done again."""
+
+
 class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What somebody asks for."""
 
@@ -48,6 +72,10 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: dict[str, str | int | bool | None] = {}
     """By name, values in place of those that assets declare; text is read as the declared type."""
     max_tasks: int = 10_000
+    chunk: Chunk | None = None
+    """Only this part of the partitions."""
+    deployments: tuple[str, ...] = ()
+    """Plan with these, as `project/id`, and not with those that are current."""
 
 
 def normalised(request: PlanRequest) -> PlanRequest:

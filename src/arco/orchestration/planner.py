@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
+from arco.orchestration.chunks import narrowed, texts_of
 from arco.orchestration.configuration import check_config
 from arco.orchestration.partition_ranges import (
     by_dimension,
@@ -42,6 +44,10 @@ from servo.contract.manifest import Asset, Dimension, Manifest, reference_target
 from servo.errors import Invalid
 
 
+class NoPartitions(Invalid):
+    """There are no such partitions, or not any more."""
+
+
 def plan(
     manifest: Manifest,
     manifest_digest: str,
@@ -58,20 +64,11 @@ def plan(
     materialized.
     """
     request = normalised(request)
-    graph = Graph(manifest)
-    chosen = select(graph, request.selection, request.exclude)
+    scope = Scope.of(manifest, request, lookups, until)
+    graph, chosen, space = scope.graph, scope.chosen, scope.spaces.__getitem__
     order = ordered(graph, chosen)
     check_config(request.config, [graph.assets[key] for key in order], graph.assets.values())
-
-    @cache
-    def keys(dimension: Dimension) -> Keys:
-        return keys_of(dimension, until, lookups.dynamic_keys)
-
-    @cache
-    def space(key: str) -> Space:
-        return Space.of(graph.assets[key], keys)
-
-    ranges = requested({key: space(key) for key in chosen}, request.partitions)
+    ranges = scope.ranges(request)
     no_keys = without_keys(d for key in chosen for d in space(key).dimensions)
     _check_count(ranges, request.max_tasks, no_keys)
     drafting = Drafting(graph.assets, request, lookups, space)
@@ -89,6 +86,53 @@ def plan(
         versions=drafted.versions,
         references=_reference_ids([graph.assets[key] for key in order], lookups),
     )
+
+
+class Scope(NamedTuple):
+    """The assets that a request means, with the keys of their dimensions."""
+
+    graph: Graph
+    chosen: Mapping[str, str]
+    """The keys of the assets, each with the term that selects it."""
+    spaces: Mapping[str, Space]
+    """Of the chosen assets; those of others are worked out when they are asked for."""
+
+    @classmethod
+    def of(
+        cls, manifest: Manifest, request: PlanRequest, lookups: PlannerLookups, until: datetime
+    ) -> Scope:
+        graph = Graph(manifest)
+
+        @cache
+        def keys(dimension: Dimension) -> Keys:
+            return keys_of(dimension, until, lookups.dynamic_keys)
+
+        chosen = select(graph, request.selection, request.exclude)
+        return cls(graph, chosen, _Spaces(lambda key: Space.of(graph.assets[key], keys)))
+
+    def ranges(self, request: PlanRequest) -> dict[str, tuple[Ranges, ...]]:
+        """For each asset, the keys of each of its dimensions that the request means."""
+        spaces = {key: self.spaces[key] for key in self.chosen}
+        if request.chunk is None:
+            return requested(spaces, request.partitions)
+        whole = requested(spaces, request.partitions, missing_ok=True)
+        return narrowed(spaces, whole, request.chunk)
+
+    def chunk_texts(self, request: PlanRequest) -> tuple[str, ...]:
+        """The partitions of a chunk, as a request would name them."""
+        assert request.chunk is not None
+        spaces = {key: self.spaces[key] for key in self.chosen}
+        return texts_of(spaces, self.ranges(request), request.chunk.axes)
+
+
+class _Spaces(dict[str, Space]):
+    def __init__(self, make: Callable[[str], Space]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> Space:
+        self[key] = self._make(key)
+        return self[key]
 
 
 def _reference_ids(assets: Iterable[Asset], lookups: PlannerLookups) -> dict[str, str]:
@@ -118,13 +162,18 @@ def _circle(cycle: Sequence[str]) -> Invalid:
     )
 
 
-def requested(spaces: Mapping[str, Space], texts: Sequence[str]) -> dict[str, tuple[Ranges, ...]]:
+def requested(
+    spaces: Mapping[str, Space], texts: Sequence[str], *, missing_ok: bool = False
+) -> dict[str, tuple[Ranges, ...]]:
     """For each asset, the keys of each of its dimensions that the request means."""
     by_name = by_dimension(texts)
     names = [name for space in spaces.values() for name in space.names]
     for name in by_name:
         check_dimension(name, names)
-    chosen = {name: _named(spaces, name, ranges) for name, ranges in by_name.items()}
+    chosen = {
+        name: _named(spaces, name, ranges, missing_ok=missing_ok)
+        for name, ranges in by_name.items()
+    }
     return {
         key: tuple(
             chosen[keys.name][key] if keys.name in chosen else _default(keys)
@@ -138,7 +187,9 @@ def _default(keys: Keys) -> Ranges:
     return latest(keys) if isinstance(keys, Calendar) else merged([keys.every_key()])
 
 
-def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict[str, Ranges]:
+def _named(
+    spaces: Mapping[str, Space], name: str, texts: Sequence[str], *, missing_ok: bool
+) -> dict[str, Ranges]:
     """What the texts mean for each asset that has the dimension."""
     having = {
         key: space.dimensions[space.names.index(name)]
@@ -147,12 +198,12 @@ def _named(spaces: Mapping[str, Space], name: str, texts: Sequence[str]) -> dict
     }
     by_asset: dict[str, list[range]] = {key: [] for key in having}
     for text in texts:
-        for key, ranges in _one_text(having, text).items():
+        for key, ranges in _one_text(having, text, missing_ok=missing_ok).items():
             by_asset[key].extend(ranges)
     return {key: merged(ranges) for key, ranges in by_asset.items()}
 
 
-def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
+def _one_text(having: Mapping[str, Keys], text: str, *, missing_ok: bool) -> dict[str, Ranges]:
     ranges: dict[str, Ranges] = {}
     lacking: list[tuple[str, Callable[[], Invalid]]] = []
     for key, keys in having.items():
@@ -163,7 +214,7 @@ def _one_text(having: Mapping[str, Keys], text: str) -> dict[str, Ranges]:
         ranges[key] = picked.keys
         if picked.problem:
             lacking.append((key, picked.problem))
-    if len(lacking) == len(having):
+    if len(lacking) == len(having) and not missing_ok:
         key, problem = lacking[0]
         raise Invalid(f"{key}: {problem().message}", hint=problem().hint)
     return ranges
@@ -180,7 +231,7 @@ def _check_count(by_asset: Mapping[str, Sequence[Ranges]], max_tasks: int, no_ke
         )
     if not tasks:
         assets = ", ".join(sorted(by_asset)[:10])
-        raise Invalid(
+        raise NoPartitions(
             f"nothing to do: there are no such partitions yet of {assets}",
             hint=no_keys or "name the partitions, or wait until a period is over",
         )

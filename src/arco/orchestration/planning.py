@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from arco.orchestration.events import RunTriggered, TasksPlanned
 from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
 from arco.orchestration.plan_defaults import DefaultRange, default_ranges
 from arco.orchestration.plan_events import slices
+from arco.orchestration.planner import Scope
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.run_requests import request_fingerprint
+from arco.orchestration.states import GOOD
 from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
@@ -88,10 +91,19 @@ class RunPlanner:
         world: World | None = None,
     ) -> PlanSpec:
         """What a run would do. Changes nothing."""
-        return self._spec(world or self.world(snapshot), snapshot, request, until)
+        world = world or self.world(snapshot, request.deployments)
+        return self._spec(world, snapshot, _resumed(snapshot, request), until)
 
-    def world(self, snapshot: Snapshot) -> World:
-        return World.of(OrchestrationReader(snapshot), self._library)
+    def world(self, snapshot: Snapshot, deployments: Sequence[str] = ()) -> World:
+        return World.of(OrchestrationReader(snapshot), self._library, deployments)
+
+    def scope(
+        self, snapshot: Snapshot, request: PlanRequest, until: datetime | None = None
+    ) -> Scope:
+        """The assets and keys that a request means."""
+        manifest = self.world(snapshot, request.deployments).manifest
+        until = until or self._clock.now()
+        return Scope.of(manifest, request, _lookups(snapshot, request, until), until)
 
     def run(
         self,
@@ -102,11 +114,15 @@ class RunPlanner:
         world: World | None = None,
     ) -> PlannedRun:
         """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
-        world = world or self.world(snapshot)
-        spec = self._spec(world, snapshot, request, until)
+        world = world or self.world(snapshot, request.deployments)
+        spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
         plan = self._plan(world, spec, settings.run_id)
         selection, selection_total = _first(request.selection)
-        partitions, partitions_total = _first(request.partitions)
+        partitions, partitions_total = _first(
+            request.partitions
+            if request.chunk is None
+            else self.scope(snapshot, request, until).chunk_texts(request)
+        )
         event = RunTriggered(
             run_id=plan.run_id,
             plan_id=plan.plan_id,
@@ -136,14 +152,9 @@ class RunPlanner:
     def _spec(
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
     ) -> PlanSpec:
-        spec = make_spec(
-            world.manifest,
-            "",
-            request,
-            SnapshotLookups(snapshot),
-            until=until or self._clock.now(),
-        )
-        return world.placed(spec)
+        until = until or self._clock.now()
+        lookups = _lookups(snapshot, request, until)
+        return world.placed(make_spec(world.manifest, "", request, lookups, until=until))
 
     def _plan(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
         return Plan(
@@ -155,6 +166,26 @@ class RunPlanner:
             fingerprint=spec_fingerprint(spec),
             spec=spec,
         )
+
+
+def _lookups(snapshot: Snapshot, request: PlanRequest, until: datetime) -> SnapshotLookups:
+    """Chunks of one request are planned at different times: keys that are added later are in
+    none of them."""
+    return SnapshotLookups(snapshot, chunk_until=None if request.chunk is None else until)
+
+
+def _resumed(snapshot: Snapshot, request: PlanRequest) -> PlanRequest:
+    """A chunk that is asked for again: only what its last run left is done again."""
+    if request.chunk is None or not request.chunk.retries:
+        return request
+    reader = OrchestrationReader(snapshot)
+    runs = (reader.run_of_key(key) for key in request.chunk.retries)
+    run_id = next((run_id for run_id in runs if run_id is not None), None)
+    if run_id is None:  # it was never planned
+        return request
+    left = [task.task_id for task in reader.tasks(run_id) if task.state not in GOOD]
+    chunk = msgspec.structs.replace(request.chunk, retries=())
+    return msgspec.structs.replace(request, force=False, redo=tuple(left), chunk=chunk)
 
 
 def _first(texts: Sequence[str]) -> tuple[tuple[str, ...], int]:

@@ -48,6 +48,14 @@ class DeploymentReader:
         rows = [self.current_deployment(row.project) for row in self.projects()]
         return [row for row in rows if row is not None]
 
+    def pinned_deployment(self, text: str) -> DeploymentRow:
+        """The deployment that a request names, as `project/id`."""
+        project, _, deployment_id = text.rpartition("/")
+        row = self.snapshot.get(DEPLOYMENTS, project, deployment_id)
+        if row is None:
+            raise NotFound(f"there is no deployment {text}", hint="see `servo deployments`")
+        return row
+
     def newest_deployment(self) -> str:
         """The id of the newest deployment of any project."""
         row = self.snapshot.get(LAST_DEPLOYMENT, NEWEST)

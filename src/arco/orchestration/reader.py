@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from arco.catalog.reader import CodeDeclaration
 from arco.errors import Corrupt, NotFound
-from arco.execution.tables import PARTITIONS
+from arco.execution.tables import PARTITIONS, PartitionRow
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.states import RUN_ACTIVE, RequestState
@@ -39,6 +39,8 @@ from servo.contract.manifest import (
     decode_outline,
 )
 
+MANY_LOOKUPS = 1_000
+"""From here on all versions of an asset take less time than single ones."""
 MIN_CHARS = 4
 """So much of an id may name a run."""
 
@@ -193,27 +195,66 @@ def as_of_run(run_id: str) -> AsOfRow[RunRow]:
 class SnapshotLookups:
     """What the planner may ask, answered by one snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, chunk_until: datetime | None = None) -> None:
+        """`chunk_until` is for a chunk of a large request: of dynamic dimensions only the keys
+        that were added until then count, and versions are looked up one by one."""
         self._snapshot = snapshot
+        self._chunk_until = chunk_until
         self.asset_id = functools.cache(DeploymentReader(snapshot).asset_id)
-        self._current: dict[str, dict[str, CurrentVersion]] = {}
+        self._current: dict[str, Mapping[str, CurrentVersion]] = {}
 
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         if asset_id not in self._current:
-            self._current[asset_id] = {
-                row.partition_key: CurrentVersion(
-                    materialization_id=row.materialization_id,
-                    path=row.path,
-                    fingerprint=row.fingerprint,
-                    rows=row.rows,
-                    bytes=row.bytes,
-                )
-                for row in self._snapshot.rows(PARTITIONS, asset_id)
-            }
+            single = _SingleVersions(self._snapshot, asset_id)
+            self._current[asset_id] = single if self._chunk_until else single.all
         return self._current[asset_id]
 
     def dynamic_keys(self, name: str) -> list[str]:
-        return [row.key for row in self._snapshot.rows(DYNAMIC_KEYS, name)]
+        rows, until = self._snapshot.rows(DYNAMIC_KEYS, name), self._chunk_until
+        return [row.key for row in rows if until is None or row.added_at <= until]
+
+
+class _SingleVersions(Mapping[str, CurrentVersion]):
+    """Current versions of an asset, each looked up when it is asked for.
+
+    What a few of them cost does not depend on how many there are. Who wants to see all, or
+    very many, gets them at once.
+    """
+
+    def __init__(self, snapshot: Snapshot, asset_id: str) -> None:
+        self._snapshot = snapshot
+        self._asset_id = asset_id
+        self._looked_up = 0
+
+    @functools.cached_property
+    def all(self) -> dict[str, CurrentVersion]:
+        rows = self._snapshot.rows(PARTITIONS, self._asset_id)
+        return {row.partition_key: _version(row) for row in rows}
+
+    def __getitem__(self, key: str) -> CurrentVersion:
+        self._looked_up += 1
+        if "all" in self.__dict__ or self._looked_up > MANY_LOOKUPS:
+            return self.all[key]
+        row = self._snapshot.get(PARTITIONS, self._asset_id, key)
+        if row is None:
+            raise KeyError(key)
+        return _version(row)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+
+def _version(row: PartitionRow) -> CurrentVersion:
+    return CurrentVersion(
+        materialization_id=row.materialization_id,
+        path=row.path,
+        fingerprint=row.fingerprint,
+        rows=row.rows,
+        bytes=row.bytes,
+    )
 
 
 class Library:

@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
+from arco.orchestration.derived import RunRequestDropped
 from arco.orchestration.events import (
+    RefusalCode,
     RunRequested,
     RunRequestRefused,
     RunRequestWithdrawn,
@@ -98,6 +100,7 @@ def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
     taken = rows.get(RUN_KEYS, e.request_key)
     if taken is not None:
         yield _decided(row, fact, RequestState.MERGED, taken.run_id, _swallowed(taken))
+        yield from _dropped(row, _swallowed(taken), "")
     else:
         yield Put(RUN_REQUESTS, row)
 
@@ -126,19 +129,35 @@ def _withdraw(rows: Rows, fact: Fact, e: RunRequestWithdrawn) -> Iterator[Change
     elif row.state != RequestState.PENDING:
         yield refused(fact, "request_decided", f"request {e.request_key} is {row.state} already")
     else:
-        yield from _refuse_pending(fact, row, e.reason or "withdrawn", "")
+        yield from _refuse_pending(fact, row, e.reason or "withdrawn", "", "withdrawn")
         yield applied(fact)
 
 
 def _refuse(rows: Rows, fact: Fact, e: RunRequestRefused) -> Iterator[Change]:
     row = rows.get(RUN_REQUESTS, e.request_key)
     if row is not None and row.state == RequestState.PENDING:
-        yield from _refuse_pending(fact, row, e.reason, e.hint)
+        yield from _refuse_pending(fact, row, e.reason, e.hint, e.code)
 
 
-def _refuse_pending(fact: Fact, row: RunRequestRow, reason: str, hint: str) -> Iterator[Change]:
+def _refuse_pending(
+    fact: Fact, row: RunRequestRow, reason: str, hint: str, code: RefusalCode
+) -> Iterator[Change]:
     yield Put(RUN_KEYS, RunKeyRow(row.request_key, "", row.fingerprint, fact.received_at))
     yield _decided(row, fact, RequestState.REFUSED, row.run_id, reason, hint)
+    yield from _dropped(row, reason, code)
+
+
+def _dropped(row: RunRequestRow, reason: str, code: RefusalCode) -> Iterator[Change]:
+    if row.reference:
+        yield Emit(
+            RunRequestDropped(
+                request_key=row.request_key,
+                kind=row.kind,
+                reference=row.reference,
+                reason=reason,
+                code=code,
+            )
+        )
 
 
 def _trigger(rows: Rows, fact: Fact, e: RunTriggered) -> Iterator[Change]:

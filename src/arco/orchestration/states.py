@@ -70,6 +70,10 @@ ACTIVE_ATTEMPT: Final = frozenset({TaskState.READY, TaskState.DISPATCHED, TaskSt
 RUN_ACTIVE: Final = frozenset({RunState.PLANNING, RunState.RUNNING, RunState.CANCELLING})
 
 
+BACKFILL: Final = "backfill"
+"""What a run of a backfill was triggered by."""
+
+
 class TaskCause(StrEnum):
     """What may happen to a task; the text is for the documentation."""
 

@@ -92,8 +92,11 @@ class DispatchWindow:
         running = sum(task.state == TaskState.RUNNING for task in board.in_flight.values())
         slots = math.ceil(self._slots / _mean_slots(flight, weights))
         size = window_size(slots, running, self._ended_of(ORDINARY)) + len(waiting)
+        most = self._limits.max_in_flight
         return msgspec.structs.replace(
-            self._limits, max_in_flight=min(self._limits.max_in_flight, size)
+            self._limits,
+            max_in_flight=min(most, size),
+            backfills_in_flight=min(most, backfill_window(slots, running, size)),
         )
 
     def has_room(self, weight: Resources, tenant: str, board: Board, weights: Weights) -> bool:
@@ -160,5 +163,15 @@ def live_workers(
 
 def window_size(slots: int, running: int, ended: int) -> int:
     """`ended` is how many tasks end from one look to the next."""
-    busy = max(slots, running, FEWEST_SLOTS) if slots else max(running, ASSUMED_SLOTS)
+    busy = _busy(slots, running)
     return busy + max(busy, 2 * ended)
+
+
+def backfill_window(slots: int, running: int, size: int) -> int:
+    """How much of a window tasks of backfills may take: hardly more than the slots work on, so
+    that others find few of them waiting in the queue."""
+    return max(_busy(slots, running), size // 2) + max(1, size // 10)
+
+
+def _busy(slots: int, running: int) -> int:
+    return max(slots, running, FEWEST_SLOTS) if slots else max(running, ASSUMED_SLOTS)

@@ -32,9 +32,9 @@ class World:
         """The assets of all projects, without their columns."""
 
     @classmethod
-    def of(cls, reader: DeploymentReader, library: Library) -> World:
-        """What is deployed. Raises NotFound if that is nothing."""
-        rows = reader.current_deployments()
+    def of(cls, reader: DeploymentReader, library: Library, pinned: Sequence[str] = ()) -> World:
+        """What is deployed, or the deployments that are named. Raises NotFound for nothing."""
+        rows = [reader.pinned_deployment(text) for text in pinned] or reader.current_deployments()
         if not rows:
             raise NotFound("there are no deployments", hint="run `servo deploy` in your project")
         return cls(rows, [library.outline(row.manifest) for row in rows])

@@ -11,6 +11,10 @@ workspace's limit.
 What a tenant may send goes by priority; tasks of one priority go by turns, one of each
 run: a run waits for the others' next task, and not for all of their tasks. Nothing is sent
 of a run that is being cancelled.
+
+Runs of backfills have the least priority. So that they are never starved, a tenth of what may be
+in flight is theirs while they have work. Beyond that they fill the slots that others leave free,
+and hardly more (`window.py`): in the queue nobody overtakes them.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ from msgspec import Struct
 from arco.orchestration.actions import Enqueue
 from arco.orchestration.board import Board, Kind, Order, TaskKey, kind_of
 from arco.orchestration.limits import Limits
-from arco.orchestration.states import RunState
+from arco.orchestration.states import BACKFILL, RunState
 from arco.orchestration.tables import TaskRow
 
 RunOrder = tuple[datetime, str]
 """The older run goes first."""
+Pick = tuple[RunOrder, str]
+"""A task of a run."""
 Backlog = dict[str, dict[RunOrder, list[Order]]]
 """What may be sent, by tenant and run."""
 
@@ -59,6 +65,19 @@ class Deferred(Struct, frozen=True):
 NOTHING = Deferred()
 
 
+class BackfillShare(Struct, frozen=True):
+    """What runs of backfills get, whoever else has work."""
+
+    runs: frozenset[str] = frozenset()
+    least: int = 0
+    """So many of their tasks go before others."""
+    most: int = 0
+    """No more than so many go."""
+
+
+NO_BACKFILLS = BackfillShare()
+
+
 def ready_dispatch(
     board: Board,
     limits: Limits,
@@ -80,7 +99,8 @@ def ready_dispatch(
     gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
     backlog = _backlog(board, gone, later, free + 1)
-    picks, turn = share(backlog, flying, free, limits, turn)
+    backfills = backfill_share(board, limits, sent, ended)
+    picks, turn = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
 
@@ -97,6 +117,20 @@ def in_flight(
         if task is not None and key not in board.in_flight and key not in ended:
             counts[task.tenant] = counts.get(task.tenant, 0) + 1
     return counts
+
+
+def backfill_share(
+    board: Board, limits: Limits, sent: Mapping[str, TaskKey], ended: Collection[TaskKey] = ()
+) -> BackfillShare:
+    """What runs of backfills may send now, by what they have in flight."""
+    runs = frozenset(id for id, run in board.runs.items() if run.trigger == BACKFILL)
+    if not runs:
+        return NO_BACKFILLS
+    keys = {*board.in_flight, *sent.values()}.difference(ended)
+    own = sum(key[0] in runs for key in keys)
+    least = max(1, limits.max_in_flight // 10)
+    room = (limits.backfills_in_flight or limits.max_in_flight) - (len(keys) - own)
+    return BackfillShare(runs, max(0, least - own), max(0, max(least, room) - own))
 
 
 def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> Backlog:
@@ -123,9 +157,16 @@ def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> B
 
 
 def share(
-    backlog: Backlog, flying: Mapping[str, int], free: int, limits: Limits, turn: Turn
+    backlog: Backlog,
+    flying: Mapping[str, int],
+    free: int,
+    limits: Limits,
+    turn: Turn,
+    backfills: BackfillShare = NO_BACKFILLS,
 ) -> tuple[list[TaskKey], Turn]:
     queues = {tenant: _by_turns(runs, turn.runs.get(tenant)) for tenant, runs in backlog.items()}
+    if backfills.runs:
+        queues = _with_share(queues, backfills)
     room = {tenant: max(0, limits.quota(tenant) - flying.get(tenant, 0)) for tenant in queues}
     waiting = {tenant: queue[: room[tenant]] for tenant, queue in queues.items() if room[tenant]}
     ring = _from(sorted(waiting), turn)
@@ -152,9 +193,22 @@ def share(
     return picks, Turn(last, left, served)
 
 
-def _by_turns(
-    runs: Mapping[RunOrder, Sequence[Order]], last: RunOrder | None
-) -> list[tuple[RunOrder, str]]:
+def _with_share(
+    queues: Mapping[str, list[Pick]], backfills: BackfillShare
+) -> dict[str, list[Pick]]:
+    """The same, with the share of backfills in front, and what they may not send left out."""
+    least, most = backfills.least, backfills.most
+    shared: dict[str, list[Pick]] = {}
+    for tenant in sorted(queues):
+        others = [pick for pick in queues[tenant] if pick[0][1] not in backfills.runs]
+        own = [pick for pick in queues[tenant] if pick[0][1] in backfills.runs][:most]
+        if others or own:
+            shared[tenant] = own[:least] + others + own[least:]
+        least, most = max(0, least - len(own)), most - len(own)
+    return shared
+
+
+def _by_turns(runs: Mapping[RunOrder, Sequence[Order]], last: RunOrder | None) -> list[Pick]:
     """A tenant's tasks by priority; within one, its runs by turns, after the one served last."""
     ring = sorted(runs)
     if last is not None:
@@ -166,7 +220,7 @@ def _by_turns(
     return [pick for priority in sorted(by_priority) for pick in _one_each(by_priority[priority])]
 
 
-def _one_each(queues: Mapping[RunOrder, Sequence[str]]) -> Iterator[tuple[RunOrder, str]]:
+def _one_each(queues: Mapping[RunOrder, Sequence[str]]) -> Iterator[Pick]:
     for number in range(max(map(len, queues.values()))):
         for run, queue in queues.items():
             if number < len(queue):

@@ -18,6 +18,7 @@ from arco.orchestration.controllers.ready_dispatch import (
     Backlog,
     Deferred,
     Turn,
+    backfill_share,
     enqueue,
     in_flight,
     is_served,
@@ -84,7 +85,8 @@ def dispatch_ahead(
         runs = backlog.setdefault(task.tenant, {})
         order = (-task.priority, task.index, task.task_id)
         runs.setdefault(run_order(board, task.run_id), []).append(order)
-    picks, _ = share(backlog, flying, free, limits, turn)
+    backfills = backfill_share(board, limits, sent, ended)
+    picks, _ = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(tasks[key]) for key in picks]
 
 

@@ -1,0 +1,351 @@
+"""`servo backfill`: many partitions, in chunks."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from arco.cli import deferral
+from arco.cli.options import command, group
+from arco.cli.run_options import Config, Exclude, Force, Partitions, Selection, request_of
+
+if deferral.LOADED:
+    from arco.automation.backfill_commands import BackfillDraft, BackfillPreview, SampledChunk
+    from arco.automation.backfill_states import CHUNK_BAD, ChunkState
+    from arco.automation.reader import Backfill
+    from arco.automation.tables import BackfillRunRow
+    from arco.cli import render
+    from arco.cli.costs import duration
+    from arco.cli.session import Session
+    from arco.cli.shorts import short, shorts
+
+app = group("backfill", "Backfill many partitions, in chunks: preview, create, pause, retry.")
+
+SELECTION = "shop.orders -p date=2020-01-01..2025-12-31"
+
+
+class Order(StrEnum):
+    oldest = "oldest"
+    newest = "newest"
+
+
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of a backfill, or its first characters.")
+]
+ChunkSize = Annotated[
+    int, typer.Option(min=1, max=10_000, metavar="N", help="Partitions of one run.")
+]
+MaxRuns = Annotated[
+    int,
+    typer.Option(
+        "--max-concurrent-runs", min=1, max=100, metavar="N", help="Maximum number of active runs."
+    ),
+]
+Threshold = Annotated[
+    str,
+    typer.Option(
+        "--failure-threshold",
+        metavar="LIMIT",
+        help="Stop when more partitions fail: 10% of all, or a number. No limit by default.",
+    ),
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+
+
+@command(app, "preview", example=f"servo backfill preview {SELECTION}")
+def preview(
+    session: Session,
+    selection: Selection,
+    partition: Partitions = None,
+    exclude: Exclude = None,
+    force: Force = False,
+    config: Config = None,
+    chunk_size: ChunkSize = 100,
+    max_concurrent_runs: MaxRuns = 3,
+    order: Annotated[Order, typer.Option(help="Which partitions go first.")] = Order.oldest,
+) -> None:
+    """Show what a backfill would do, with an estimate of its time and cost. Changes nothing.
+
+    How many partitions are up to date is exact for up to 10 chunks, and an estimate from 10
+    of them otherwise. Time and cost follow from recent tasks of the same assets.
+    """
+    draft = BackfillDraft(
+        request=request_of(selection, exclude, partition, force, config, 1),
+        chunk_size=chunk_size,
+        max_concurrent_runs=max_concurrent_runs,
+        newest_first=order == Order.newest,
+    )
+    result = session.open().commands.backfills.preview(draft)
+    if session.json:
+        render.document(result)
+    else:
+        _show_preview(result)
+
+
+@command(
+    app,
+    "create",
+    example=f"servo backfill create {SELECTION}\n"
+    "servo backfill create shop.* -p date=all --order newest --failure-threshold 10%",
+    takes=["actor"],
+)
+def create(
+    session: Session,
+    selection: Selection,
+    partition: Partitions = None,
+    exclude: Exclude = None,
+    force: Force = False,
+    config: Config = None,
+    chunk_size: ChunkSize = 100,
+    max_concurrent_runs: MaxRuns = 3,
+    order: Annotated[Order, typer.Option(help="Which partitions go first.")] = Order.oldest,
+    failure_threshold: Threshold = "",
+    reason: Reason = "",
+) -> None:
+    """Create a backfill, which `servo orchestrator` and `servo worker` processes carry out.
+
+    Its partitions are cut into chunks; each chunk is a run. What is up to date is not run
+    again, unless --force is given. The code that is deployed now is used until it ends.
+    Everything else goes before its tasks.
+    """
+    draft = BackfillDraft(
+        request=request_of(selection, exclude, partition, force, config, 1),
+        chunk_size=chunk_size,
+        max_concurrent_runs=max_concurrent_runs,
+        newest_first=order == Order.newest,
+        failure_threshold=failure_threshold,
+        reason=reason,
+    )
+    entry = session.open().commands.backfills.create(draft)
+    if session.json:
+        render.document(_plain(entry))
+        return
+    row = entry.row
+    parts = f"{render.count(row.total_partitions, 'partition')} in "
+    runs = render.count(row.chunks, "run")
+    render.say(f"created backfill {row.backfill_id}: {parts}{runs}", "bold")
+    render.say(f"see servo backfill status {short(row.backfill_id)}", "dim")
+
+
+@command(app, "list", example="servo backfill list", takes=["at"])
+def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
+) -> None:
+    """List backfills with their progress, newest first."""
+    reader = session.open().read.automation(session.at())
+    entries = reader.backfills()
+    chosen = entries[:limit]
+    if session.json:
+        backfills = [_plain(entry) for entry in chosen]
+        render.document({"generation": reader.snapshot.generation, "backfills": backfills})
+        return
+    if not chosen:
+        render.say("there are no backfills; see servo backfill create --help")
+        return
+    names = shorts(entry.row.backfill_id for entry in entries)
+    headers = ("backfill", "state", "progress", "failed", "created", "what")
+    lines = [
+        (
+            names[e.row.backfill_id],
+            e.row.state,
+            _progress(e),
+            e.failed or None,
+            e.row.created_at,
+            _what(e),
+        )
+        for e in chosen
+    ]
+    render.show(
+        render.table(headers, lines, right=["failed"], whole=("backfill", "state", "created"))
+    )
+    if len(chosen) < len(entries):
+        render.note("there are older backfills; see --limit")
+
+
+@command(app, "status", example="servo backfill status 01KA7R2M --limit 50", takes=["at"])
+def status(
+    session: Session,
+    backfill: Id,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N chunks.")] = 20,
+) -> None:
+    """Show a backfill: its progress, and its chunks that failed, are active, or ended last.
+
+    Partitions are those of all its assets. Skipped are those below one that failed, and
+    those that are gone since the backfill was created.
+    """
+    reader = session.open().read.automation(session.at())
+    entry = reader.backfill(backfill)
+    chunks = _interesting(reader.backfill_runs(entry.row.backfill_id))[:limit]
+    if session.json:
+        document = {"generation": reader.snapshot.generation, **_plain(entry)}
+        render.document(document | {"runs": chunks})
+        return
+    row = entry.row
+    render.show(
+        render.fields(
+            {
+                "backfill": row.backfill_id,
+                "state": f"{row.state}: {row.reason}" if row.reason else row.state,
+                "selection": " ".join(row.selection),
+                "partitions": " ".join(row.partitions) or "all",
+                "progress": _progress(entry),
+                "failed": entry.failed or None,
+                "skipped": _skipped(entry),
+                "cancelled": entry.cancelled or None,
+                "pending": entry.pending or None,
+                "runs": f"{row.next_chunk:,} of {row.chunks:,} chunks asked for, "
+                f"{entry.active_runs:,} active (at most {row.max_concurrent_runs:,})",
+                "order": "newest first" if row.newest_first else "oldest first",
+                "failure threshold": row.failure_threshold or None,
+                "created": row.created_at,
+                "created by": row.created_by or None,
+                "ended": row.finished_at,
+            }
+        )
+    )
+    if chunks:
+        headers = ("chunk", "state", "run", "partitions", "failed", "why")
+        lines = [
+            (
+                c.chunk_index,
+                c.state,
+                short(c.run_id) or None,
+                c.partitions,
+                c.failed or None,
+                c.reason or None,
+            )
+            for c in chunks
+        ]
+        render.show(render.title("chunks"))
+        right = ["chunk", "partitions", "failed"]
+        render.show(render.table(headers, lines, right=right, whole=("state", "run")))
+
+
+@command(app, "pause", example="servo backfill pause 01KA7R2M --reason outage", takes=["actor"])
+def pause(session: Session, backfill: Id, reason: Reason = "") -> None:
+    """Pause a backfill: no other run is started. Runs that are active go on."""
+    _answer(session, session.open().commands.backfills.pause(backfill, reason=reason))
+
+
+@command(app, "resume", example="servo backfill resume 01KA7R2M", takes=["actor"])
+def resume(session: Session, backfill: Id) -> None:
+    """Resume a backfill that was paused."""
+    _answer(session, session.open().commands.backfills.resume(backfill))
+
+
+@command(app, "retry", example="servo backfill retry 01KA7R2M", takes=["actor"])
+def retry(session: Session, backfill: Id) -> None:
+    """Run again what failed or was cancelled, and go on with what was never started.
+
+    Partitions that succeeded are not run again.
+    """
+    _answer(session, session.open().commands.backfills.retry(backfill))
+
+
+@command(app, "cancel", example="servo backfill cancel 01KA7R2M --reason mistake", takes=["actor"])
+def cancel(session: Session, backfill: Id, reason: Reason = "") -> None:
+    """Cancel a backfill and its active runs. `servo backfill retry` takes it up again."""
+    _answer(session, session.open().commands.backfills.cancel(backfill, reason=reason))
+
+
+def _answer(session: Session, entry: Backfill) -> None:
+    if session.json:
+        render.document(_plain(entry))
+    else:
+        render.say(f"backfill {entry.row.backfill_id} is {entry.row.state}; {_progress(entry)}")
+
+
+def _interesting(chunks: list[BackfillRunRow]) -> list[BackfillRunRow]:
+    """What failed, then what is active, then the others, the last first."""
+
+    def rank(row: BackfillRunRow) -> tuple[int, int]:
+        ended = row.state in (ChunkState.SUCCEEDED, ChunkState.SKIPPED)
+        return (2 if ended else 0 if row.state in CHUNK_BAD else 1), -row.chunk_index
+
+    return sorted(chunks, key=rank)
+
+
+def _progress(entry: Backfill) -> str:
+    total = entry.row.total_partitions
+    share = 100 * entry.completed // max(1, total)
+    return f"{entry.completed:,} of {total:,} ({share}%)"
+
+
+def _skipped(entry: Backfill) -> str | None:
+    if not entry.skipped:
+        return None
+    gone = f", {entry.gone:,} of them gone since it was created" if entry.gone else ""
+    return f"{entry.skipped:,}{gone}"
+
+
+def _what(entry: Backfill) -> str:
+    return " ".join([*entry.row.selection, *entry.row.partitions])
+
+
+def _plain(entry: Backfill) -> dict[str, Any]:
+    fields: dict[str, Any] = render.plain(entry.row)
+    progress = entry.progress
+    return {
+        **fields,
+        "request": msgspec.json.decode(entry.row.request),
+        "completed_partitions": entry.completed,
+        "reused_partitions": 0 if progress is None else progress.reused,
+        "failed_partitions": entry.failed,
+        "skipped_partitions": entry.skipped,
+        "gone_partitions": entry.gone,
+        "cancelled_partitions": entry.cancelled,
+        "pending_partitions": entry.pending,
+        "active_runs": entry.active_runs,
+    }
+
+
+# -- previews --------------------------------------------------------------------------------
+
+
+def _show_preview(result: BackfillPreview) -> None:
+    about = "about " if result.is_estimate else ""
+    render.show(
+        render.fields(
+            {
+                "partitions": f"{result.partitions:,}",
+                "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} at a time",
+                "up to date": f"{about}{result.up_to_date:,}",
+                "tasks to run": f"{about}{result.tasks:,}",
+                "task time": _time(result),
+                "cost": _cost(result),
+            }
+        )
+    )
+    if len(result.assets) > 1:
+        lines = [(key, count) for key, count in result.assets.items()]
+        render.show(render.table(("asset", "partitions"), lines, right=["partitions"]))
+    render.show(render.title("chunks" if not result.is_estimate else "some of the chunks"))
+    headers = ("chunk", "partitions", "tasks", "up to date")
+    chunks = [(c.number, _partitions(c), c.tasks, c.up_to_date) for c in result.sample]
+    right = ["chunk", "tasks", "up to date"]
+    render.show(render.table(headers, chunks, right=right))
+    if result.one_by_one:
+        render.note(f"its runs follow each other: {result.one_by_one}")
+    if result.unknown_assets:
+        some = ", ".join(result.unknown_assets[:5])
+        render.note(f"no recent tasks to estimate from: {some}")
+
+
+def _partitions(chunk: SampledChunk) -> str:
+    return f"refused: {chunk.refused}" if chunk.refused else " ".join(chunk.partitions)
+
+
+def _time(result: BackfillPreview) -> str | None:
+    if result.task_time_s is None:
+        return None
+    return f"about {duration(round(result.task_time_s * 1000))}, one task after the other"
+
+
+def _cost(result: BackfillPreview) -> str | None:
+    if result.cost is None or not result.currency:
+        return None
+    return f"about {result.cost:,.2f} {result.currency}"
