@@ -37,12 +37,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from arco.automation.agenda import Agenda
-from arco.automation.controllers.backfill_chunks import backfill_chunks
-from arco.automation.controllers.plannable import active_by_schedule, to_plan
-from arco.automation.controllers.schedule_ticks import schedule_ticks
-from arco.automation.events import ScheduleTicked
 from arco.dispatch.ahead import SpeculativeFold
+from arco.dispatch.automation import Automation
 from arco.dispatch.lookout import Lookout
 from arco.dispatch.performer import Performer, call_back
 from arco.dispatch.request_planner import RequestPlanner
@@ -117,8 +113,6 @@ class Orchestrator:
         self._adopted: set[str] = set()
         """Runs of others that are served here: theirs was given up, or this is to go on."""
         self.board = Board(lambda run: run.engine_id == engine_id or run.run_id in self._adopted)
-        self.agenda = Agenda()
-        self._planner = planner
         self._ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)
@@ -131,6 +125,8 @@ class Orchestrator:
             repeat_s=2 * self._timing.interval_s,
             notes=not engine_id,
         )
+        first = self.performer.is_first_report
+        self._automation = None if planner is None else Automation(core, reports, planner, first)
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()
         self._committed_at = -1e9
@@ -206,13 +202,11 @@ class Orchestrator:
             pause = min(pause, due)
         if self._ahead:
             pause = min(pause, max(0.0, self._commit_in_s()))
-        timer = next_due(self.board)
-        tick = self.agenda.next_due()
-        for at in (timer, tick):
-            if at is not None:
-                pause = min(pause, max(0.0, (at - self._clock.now()).total_seconds()))
-        if self._planner is not None and self._planner.has_more:
-            pause = 0.0
+        now, timer = self._clock.now(), next_due(self.board)
+        if timer is not None:
+            pause = min(pause, max(0.0, (timer - now).total_seconds()))
+        if self._automation is not None and (ahead := self._automation.due_in_s(now)) is not None:
+            pause = min(pause, ahead)
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
     def _commit_in_s(self) -> float:
@@ -273,19 +267,19 @@ class Orchestrator:
             committed, changes = self._commits.popleft()
             if committed.generation == board.generation + 1:
                 board.apply(changes, committed)
-                if self._planner is not None:
-                    self.agenda.apply(changes)
+                if self._automation is not None:
+                    self._automation.agenda.apply(changes)
                 self._ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
-                if self._planner is not None:
-                    self.agenda.advance(snapshot, board.position)
+                if self._automation is not None:
+                    self._automation.agenda.advance(snapshot, board.position)
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
-                if self._planner is not None:
-                    self.agenda.load(snapshot)
+                if self._automation is not None:
+                    self._automation.agenda.load(snapshot)
             self._ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)
@@ -342,39 +336,11 @@ class Orchestrator:
         self.performer.send(board, self._ahead.task, sending)
 
     def _automate(self, head: Head) -> int:
-        """Record ticks that are due, let backfills go on, and plan runs that were requested; how
-        many of all."""
-        agenda, board, now = self.agenda, self.board, self._clock.now()
-        due = agenda.due(now)
-        if self._planner is None or not (due or agenda.requests or agenda.backfills):
+        try:
+            return 0 if self._automation is None else self._automation.act(self.board, head)
+        except Error as error:
+            self._setback = error
             return 0
-        runs = [*board.runs.values(), *board.others.values()]
-        ticks: list[ScheduleTicked] = []
-        if due:
-            active = active_by_schedule(runs, agenda.requests.values())
-            ticks = [
-                tick
-                for tick in schedule_ticks(due, active, now)
-                if self.performer.is_first_report(f"{tick.schedule_id}@{tick.tick}")
-            ]
-            self._reports.submit(ticks)
-        steps = [
-            step.event
-            for step in backfill_chunks(
-                agenda.backfills.values(), agenda.progress, agenda.requests.values(), runs
-            )
-            if self.performer.is_first_report(step.name)
-        ]
-        self._reports.submit(steps)
-        planned = 0
-        if agenda.requests:
-            snapshot = Snapshot(self._core.manifests, self._core.files, head)
-            try:
-                requests = to_plan(agenda.requests.values(), agenda.schedules, runs)
-                planned = self._planner.plan(requests, snapshot)
-            except Error as error:
-                self._setback = error
-        return len(ticks) + len(steps) + planned
 
     def _decide(self, fresh: bool, alive: Mapping[str, WorkerState] | None) -> list[Action]:
         board, sender, now = self.board, self.sender, self._clock.now()

@@ -1,0 +1,73 @@
+"""What an orchestrator does by itself: fires ticks, lets backfills go on, plans requests.
+
+The agenda follows the same commits as the board. The engine of `servo run` has none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from arco.automation.agenda import Agenda
+from arco.automation.controllers.backfill_chunks import backfill_chunks
+from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.dispatch.request_planner import RequestPlanner
+from arco.log.envelope import Payload
+from arco.log.head import Head
+from arco.orchestration.board import Board
+from arco.state.core import Core
+from arco.state.snapshot import Snapshot
+from arco.transport.reports import Reports
+
+
+class Automation:
+    def __init__(
+        self,
+        core: Core,
+        reports: Reports,
+        planner: RequestPlanner,
+        is_first_report: Callable[[str], bool],
+    ) -> None:
+        """`is_first_report` tells whether something was not reported a moment ago."""
+        self._core = core
+        self._reports = reports
+        self._planner = planner
+        self._is_first_report = is_first_report
+        self.agenda = Agenda()
+
+    def due_in_s(self, now: datetime) -> float | None:
+        """When there is something to do at the latest; None if nothing is due by itself."""
+        if self._planner.has_more:
+            return 0.0
+        at = self.agenda.next_due()
+        return None if at is None else max(0.0, (at - now).total_seconds())
+
+    def act(self, board: Board, head: Head) -> int:
+        """Report what is due and plan what was requested; how many of both.
+
+        Raises what a store may raise; what is left then is tried again at the next tick.
+        """
+        agenda, now = self.agenda, self._core.clock.now()
+        due = agenda.due(now)
+        if not (due or agenda.requests or agenda.backfills):
+            return 0
+        runs = [*board.runs.values(), *board.others.values()]
+        requests = list(agenda.requests.values())
+        active = active_by_schedule(runs, requests) if due else {}
+        facts: list[Payload] = [
+            tick
+            for tick in schedule_ticks(due, active, now)
+            if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
+        ]
+        facts += [
+            step.event
+            for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
+            if self._is_first_report(step.name)
+        ]
+        self._reports.submit(facts)
+        if not requests:
+            return len(facts)
+        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        plannable = to_plan(requests, agenda.schedules, runs)
+        return len(facts) + self._planner.plan(plannable, snapshot)
