@@ -373,6 +373,7 @@ def scheduled() -> Log:
         missed=7,
         missed_at_least=True,
     )
+    log.wait(26 * 3600)
     log.do(tick, actor="")
     skipped = replace(
         tick,
@@ -383,6 +384,7 @@ def scheduled() -> Log:
         missed=0,
         missed_at_least=False,
     )
+    log.wait(24 * 3600)
     log.do(skipped, actor="")
     log.do(SchedulePaused(schedule_id="shop/nightly", reason="the source is down"))
     log.do(ScheduleResumed(schedule_id="shop/nightly", catchup="latest"))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
+from arco.automation import ticks
 from arco.automation.events import ScheduleTicked
 from arco.automation.tables import ScheduleState, TickState
+from arco.dispatch.request_planner import RequestPlanner
 from arco.errors import Refused
 from arco.orchestration.commands import Requested
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import decode_request
 from arco.orchestration.states import RequestState, RunState
+from arco.orchestration.tables import RunRequestRow
 from servo.errors import Invalid
 from tests.kit.flows import commit_all
 from tests.kit.schedules import START, Town, every, fired, project
@@ -124,7 +128,7 @@ def test_a_changed_cron_does_not_fire_for_the_past() -> None:
     town.deploy(project("*/5 * * * *"))
     town.crowd.orchestrator()
     town.until(at(8, 36))
-    assert town.states() == fired("08:30", "08:35")
+    assert town.states() == fired("08:30#2", "08:35#2")
 
 
 def test_a_deployment_that_leaves_the_schedule_alone_changes_no_tick() -> None:
@@ -149,7 +153,7 @@ def test_a_pause_survives_deployments_and_a_resumed_schedule_leaves_its_ticks_ou
     assert town.states() == []
     town.fresh().commands.automation.resume("often")
     town.until(at(8, 46))
-    assert town.states() == fired("08:45")
+    assert town.states() == fired("08:45#2")
 
 
 @pytest.mark.parametrize(
@@ -190,6 +194,7 @@ def test_a_tick_of_another_cron_or_a_paused_schedule_changes_nothing() -> None:
         tick="2026-01-05T08:10",
         scheduled_at=at(8, 10),
     )
+    town.clock.advance(timedelta(minutes=9))
     w = town.fresh()
     w.commands.automation.pause("often")
     w.ledger.append([tick])
@@ -226,6 +231,7 @@ def test_machines_with_other_zone_data_fire_a_tick_once() -> None:
         tick="2026-01-05T08:10",
         scheduled_at=at(9, 10),
     )
+    town.clock.advance(timedelta(minutes=75))
     w = town.fresh()
     w.ledger.append([tick])
     w.ledger.append([late])
@@ -256,6 +262,86 @@ def test_an_idle_orchestrator_writes_nothing_between_ticks() -> None:
     assert town.clock.now() < at(8, 10)
     assert w.read.snapshot().generation == before
     assert sorted(m.path for m in town.store.list("") if "clock" not in m.path) == names
+
+
+def test_a_changed_time_zone_fires_a_wall_time_that_was_due_before() -> None:
+    town = Town(project("0 9 * * *"))
+    town.crowd.orchestrator()
+    town.until(at(9, 1), step_s=300)
+    town.deploy(project("0 9 * * *", timezone="America/New_York"))
+    town.until(at(14, 1), step_s=300)
+    assert town.states() == fired("09:00", "09:00#2")
+    assert len(town.runs()) == 2
+
+
+def test_a_tick_of_a_clock_that_is_far_ahead_does_not_count() -> None:
+    town = Town()
+    early = ScheduleTicked(
+        schedule_id="main/often",
+        timing="*/10 * * * * UTC",
+        tick="2027-01-05T08:10",
+        scheduled_at=datetime(2027, 1, 5, 8, 10),
+    )
+    w = town.fresh()
+    w.ledger.append([early])
+    commit_all(w)
+    assert town.ticks() == []
+    town.crowd.orchestrator()
+    town.until(at(8, 11))
+    assert town.states() == fired("08:10")
+
+
+def test_a_schedule_that_cannot_be_evaluated_here_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = (
+        "other = schedule('other', cron='*/10 * * * *', selection=[alone], timezone='Asia/Tokyo')"
+    )
+    town = Town(project("*/10 * * * *", other))
+
+    class NoTokyo(ZoneInfo):
+        def __new__(cls, key: str) -> NoTokyo:
+            if key == "Asia/Tokyo":
+                raise ZoneInfoNotFoundError(key)
+            return super().__new__(cls, key)
+
+    monkeypatch.setattr(ticks, "ZoneInfo", NoTokyo)
+    town.crowd.orchestrator()
+    town.until(at(8, 11))
+    assert town.states() == fired("08:10")
+    assert town.states("other") == []
+
+
+def test_a_pause_does_not_release_what_is_queued() -> None:
+    town = Town(project(overlap="queue"))
+    town.crowd.orchestrator()
+    while town.clock.now() < at(8, 31):
+        town.crowd.step()
+        town.clock.sleep(20)
+    town.fresh().commands.automation.pause("often")
+    for _ in range(5):
+        town.crowd.step()
+    assert len(town.runs()) == 1 and len(town.pending()) == 2
+
+
+def test_a_retry_of_a_ticks_run_is_about_the_partition_of_its_time() -> None:
+    text = project("0 1 * * *", catchup="all").replace(
+        "@asset(namespace='city')",
+        "@asset(namespace='city', partitions=daily('d', start='2026-01-01'))",
+    )
+    town = Town(text)
+    town.clock.advance(timedelta(days=3))
+    town.crowd.orchestrator()
+    town.settle()
+    first, *_ = town.runs()
+    w = town.fresh()
+    w.commands.orchestration.cancel(first.run_id, force=True)
+    retried = town.fresh().commands.orchestration.retry(first.run_id)
+    planned = town.fresh().read.orchestration()
+    keys = {task.partition_key for task in planned.tasks(retried.run_id)}
+    assert (
+        keys == {task.partition_key for task in planned.tasks(first.run_id)} == {"d=d:2026-01-05"}
+    )
 
 
 # -- requests -----------------------------------------------------------------------------
@@ -300,6 +386,55 @@ def test_a_request_whose_key_has_an_old_run_is_merged_with_it() -> None:
     run = town.fresh().commands.orchestration.trigger(request, run_key="k")
     requested = ask(town, run_key="k")
     assert (requested.state, requested.run_id) == (RequestState.MERGED, run.run_id)
+
+
+@pytest.mark.parametrize("key", ["schedule:main/often@2026", "backfill:1:3", "k" * 513])
+def test_keys_of_requests_by_others_and_long_keys_are_refused(key: str) -> None:
+    town = Town(project("0 0 1 1 *"))
+    with pytest.raises(Invalid, match="run key"):
+        ask(town, run_key=key)
+    with pytest.raises(Invalid, match="run key"):
+        request = PlanRequest(selection=("city.alone",))
+        town.fresh().commands.orchestration.trigger(request, run_key=key)
+
+
+def test_a_key_that_another_run_has_is_a_conflict_for_a_request() -> None:
+    town = Town(project("0 0 1 1 *"))
+    other = PlanRequest(selection=("city.alone",))
+    town.fresh().commands.orchestration.trigger(other, run_key="k")
+    with pytest.raises(Refused, match="another request"):
+        ask(town, run_key="k")
+
+
+def test_a_request_that_the_log_does_not_take_keeps_nobody_from_being_planned() -> None:
+    town = Town(project("0 0 1 1 *"))
+    row = RunRequestRow(
+        request_key="k1",
+        state=RequestState.PENDING,
+        kind="m" * (2 << 20),  # its trigger is larger than an event may be
+        reference="",
+        selection=[],
+        partitions=[],
+        request='{"selection": ["city.alone"]}',
+        fingerprint="f",
+        run_id="",
+        reason="",
+        hint="",
+        until=None,
+        timeout_s=0,
+        priority=0,
+        requested_at=START,
+        requested_by="",
+        decided_at=None,
+    )
+    good = ask(town)
+    w = town.fresh()
+    reader = w.read.orchestration()
+    rows = [row, reader.run_request(good.request_key)]
+    planner = RequestPlanner(w.core, w.writer, w.library)
+    assert planner.plan(rows, reader.snapshot) == 2
+    commit_all(w)
+    assert [run.run_id for run in town.runs()] == [good.run_id]
 
 
 def test_a_withdrawn_request_starts_no_run() -> None:

@@ -9,6 +9,7 @@ schedules there are.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -30,6 +31,8 @@ from arco.state.changes import Changes
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
 
+log = logging.getLogger(__name__)
+
 R = TypeVar("R", bound=Row)
 
 
@@ -45,7 +48,7 @@ class Agenda:
 
     def _clear(self) -> None:
         self.schedules: dict[str, ScheduleRow] = {}
-        """Those that are active."""
+        """All of them, also those that are paused or were removed: their requests may wait."""
         self.requests: dict[str, RunRequestRow] = {}
         """Those that are pending."""
         self._next: dict[str, datetime] = {}
@@ -102,11 +105,14 @@ class Agenda:
         key = row.schedule_id
         self._due.pop(key, None)
         self._next.pop(key, None)
-        if row.state != ScheduleState.ACTIVE:
-            self.schedules.pop(key, None)
-            return
         self.schedules[key] = row
-        tick = next_tick(row.cron, row.timezone, row.done_until)
+        if row.state != ScheduleState.ACTIVE:
+            return
+        try:
+            tick = next_tick(row.cron, row.timezone, row.done_until)
+        except Exception:  # zone data of this machine; the others are served
+            log.exception("schedule %s cannot be evaluated here", key)
+            return
         if tick is not None:
             self._next[key] = tick.at
             heapq.heappush(self._heap, (tick.at, key))

@@ -37,6 +37,8 @@ CHUNK_SIZE = 100
 MAX_CONCURRENT_RUNS = 3
 SAMPLED = 10
 """Of so many chunks a preview plans each task; what it says of the others is an estimate."""
+RETRIED = 20_000
+"""Numbers of spans of chunks in one retry."""
 REQUEST_BYTES = 16 << 10
 """Each of its requests repeats what was asked for."""
 RECENT = 200
@@ -159,13 +161,14 @@ class BackfillCommands:
     def retry(self, backfill: str) -> Backfill:
         """Ask again for the chunks that failed or were cancelled, and go on with the others.
 
-        What was good in them is up to date, and reused.
+        What was good in them is up to date, and reused. Of very many only the first are asked for
+        again; retry what is left when it has ended.
         """
         reader = AutomationReader(self._core.snapshot())
         entry = reader.backfill(backfill)
         id = entry.row.backfill_id
         chunks = [row.chunk_index for row in reader.backfill_runs(id) if row.state in CHUNK_BAD]
-        return self._do(BackfillRetried(backfill_id=id, chunks=spans(sorted(chunks))))
+        return self._do(BackfillRetried(backfill_id=id, chunks=spans(sorted(chunks))[:RETRIED]))
 
     def _do(self, event: BackfillCommand) -> Backfill:
         self._tier1.execute(event, actor=self._actor)
@@ -179,16 +182,16 @@ class BackfillCommands:
     def _define(self, snapshot: Snapshot, draft: BackfillDraft) -> _Definition:
         until = self._core.clock.now()
         deployments = OrchestrationReader(snapshot).current_deployments()
+        if len(msgspec.json.encode(draft.request)) > REQUEST_BYTES:
+            raise Invalid(
+                "the selection and the partitions of a backfill are too long",
+                hint="give ranges instead of single partitions, or make several backfills",
+            )
         request = msgspec.structs.replace(
             draft.request,
             max_tasks=MAX_TASKS_PER_RUN,
             deployments=tuple(f"{row.project}/{row.deployment_id}" for row in deployments),
         )
-        if len(msgspec.json.encode(request)) > REQUEST_BYTES:
-            raise Invalid(
-                "the selection and the partitions of a backfill are too long",
-                hint="give ranges instead of single partitions, or make several backfills",
-            )
         scope = self._planner.scope(snapshot, request, until)
         _check_periods(scope, request.partitions)
         spaces = {key: scope.spaces[key] for key in scope.chosen}
@@ -210,7 +213,8 @@ class BackfillCommands:
             chunks=chunk_count(parts.axes),
             chunk_size=draft.chunk_size,
             max_concurrent_runs=1 if parts.one_by_one else draft.max_concurrent_runs,
-            failure_threshold=draft.failure_threshold,
+            # A later chunk reads what an earlier one writes: it stops at the first failure.
+            failure_threshold="0" if parts.one_by_one else draft.failure_threshold,
             reason=draft.reason,
         )
         return _Definition(event, scope, parts.one_by_one)

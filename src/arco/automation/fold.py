@@ -8,6 +8,7 @@ One that fires asks for a run by a derived fact, so that both are seen together 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import msgspec
 
@@ -30,6 +31,8 @@ from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
 KIND = "schedule"
+EARLY = timedelta(minutes=5)
+"""A tick that is recorded earlier than this before its time does not count."""
 
 
 def request_key(reference: str) -> str:
@@ -61,6 +64,7 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
         paused_by="",
         pause_reason="",
         catchup_once=None,
+        timing_number=1,
     )
     if old is not None:
         goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
@@ -68,8 +72,9 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
             row,
             state=ScheduleState.ACTIVE if old.paused_at is None else ScheduleState.PAUSED,
             since=old.since if goes_on else now,
-            last_tick=old.last_tick,
-            last_scheduled_at=old.last_scheduled_at,
+            last_tick=old.last_tick if goes_on else "",
+            last_scheduled_at=old.last_scheduled_at if goes_on else None,
+            timing_number=old.timing_number + (old.timing != row.timing),
             paused_at=old.paused_at,
             paused_by=old.paused_by,
             pause_reason=old.pause_reason,
@@ -129,13 +134,16 @@ def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
         return
     if e.scheduled_at <= row.done_until or e.tick == row.last_tick:
         return
-    reference = f"{row.schedule_id}@{e.tick}"
+    if e.scheduled_at > fact.received_at + EARLY:
+        return  # of a machine whose clock is far ahead
+    tick = e.tick if row.timing_number == 1 else f"{e.tick}#{row.timing_number}"
+    reference = f"{row.schedule_id}@{tick}"
     fires = e.outcome == "fired"
     yield Put(
         SCHEDULE_TICKS,
         ScheduleTickRow(
             schedule_id=row.schedule_id,
-            tick=e.tick,
+            tick=tick,
             state=TickState(e.outcome.upper()),
             scheduled_at=e.scheduled_at,
             reason=e.reason,

@@ -54,6 +54,9 @@ class ScheduleRow(Row, frozen=True):
     pause_reason: str
     catchup_once: Catchup | None
     """What holds instead of `catchup` for the ticks of a pause that has ended."""
+    timing_number: int
+    """How many cron expressions or time zones it has had. From the second on it is part of the
+    names of ticks: one wall time may then be due twice."""
 
     @property
     def timing(self) -> str:

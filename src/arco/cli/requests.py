@@ -76,6 +76,30 @@ def show(
         show_request(row)
 
 
+@command(
+    app,
+    "cancel",
+    example="servo requests cancel schedule:main/nightly@2026-01-31T02:30",
+    takes=["actor"],
+)
+def cancel(
+    session: Session,
+    request: Annotated[list[str], typer.Argument(metavar="REQUEST...", help="Keys of requests.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
+) -> None:
+    """Cancel requests that no orchestrator has planned yet. Their keys start no run after this."""
+    workspace = session.open()
+    for key in request:
+        workspace.commands.orchestration.withdraw(key, reason=reason or "cancelled")
+    reader = workspace.read.orchestration()
+    rows = [reader.run_request(key) for key in request]
+    if session.json:
+        render.document({"requests": [plain_request(row) for row in rows]})
+        return
+    for row in rows:
+        render.say(f"{row.request_key} is {row.state}: {row.reason}")
+
+
 def show_request(row: RunRequestRow) -> None:
     render.show(
         render.fields(

@@ -18,7 +18,7 @@ from arco.engine import LocalEngine
 from arco.orchestration.commands import Requested, Triggered
 from arco.orchestration.plan_defaults import DefaultRange
 from arco.orchestration.planning import Review, ReviewedPlan
-from arco.orchestration.states import RunState
+from arco.orchestration.states import RequestState, RunState
 from arco.orchestration.tables import RunRow
 
 
@@ -92,7 +92,7 @@ def follow_remotely(session: Session, workspace: Workspace, triggered: Triggered
 def leave_request(session: Session, requested: Requested) -> None:
     if session.json:
         render.document(requested)
-    elif requested.run_id:
+    elif requested.state == RequestState.PENDING:
         render.say(f"run {requested.run_id} is requested; see servo runs show {requested.run_id}")
     else:
         render.say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
@@ -276,7 +276,10 @@ def _selected(row: ScheduleRow) -> str:
 def _next(row: ScheduleRow, now: datetime) -> str | None:
     if row.state != ScheduleState.ACTIVE:
         return None
-    coming = next_tick(row.cron, row.timezone, max(now, row.since))
+    try:
+        coming = next_tick(row.cron, row.timezone, max(now, row.done_until))
+    except ZoneInfoNotFoundError:
+        return f"unknown here: no zone data of {row.timezone}"
     return None if coming is None else coming.name
 
 

@@ -48,7 +48,8 @@ class Automation:
 
         Raises what a store may raise; what is left then is tried again at the next tick.
         """
-        agenda, now = self.agenda, self._core.clock.now()
+        agenda, now = self.agenda, self._core.store_clock.estimate()
+        self._planner.has_more = False
         due = agenda.due(now)
         if not (due or agenda.requests or agenda.backfills):
             return 0

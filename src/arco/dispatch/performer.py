@@ -51,6 +51,7 @@ class Performer:
         self._notes = notes
         self.reported_at: dict[str, float] = {}
         """What was reported, and when: not at every tick until it is folded."""
+        self._pruned_at = -1e9
         self._noted: set[str] = set()
         """Runs that are being cancelled, and of which workers have a note."""
 
@@ -130,9 +131,10 @@ class Performer:
         now = self._core.clock.monotonic()
         if now - self.reported_at.get(subject, -1e9) < self._repeat_s:
             return False
-        if len(self.reported_at) > 1_000:
-            recent = now - self._repeat_s
+        recent = now - self._repeat_s
+        if len(self.reported_at) > 1_000 and self._pruned_at < recent:
             self.reported_at = {key: at for key, at in self.reported_at.items() if at > recent}
+            self._pruned_at = now
         self.reported_at[subject] = now
         return True
 

@@ -7,11 +7,12 @@ and the first one in the log counts.
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 from collections.abc import Sequence
 
 from arco.errors import Error, Invalid, NotFound
-from arco.log.envelope import Event, Payload
+from arco.log.envelope import MAX_BATCH_BYTES, Event, Payload, encode_payload
 from arco.orchestration.events import RefusalCode, RunRequestRefused
 from arco.orchestration.planner import NoPartitions
 from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
@@ -30,7 +31,10 @@ BUDGET_S = 0.5
 """How long one round plans; what is left waits for the next, and tasks are served in between."""
 TOGETHER = 64
 """Plans of so many requests are stored at once."""
-BATCH_EVENTS = 200
+BATCH_BYTES = MAX_BATCH_BYTES // 2
+REASON_CHARS = 4_000
+
+Decision = PlannedRun | RunRequestRefused
 GONE: RefusalCode = "partitions_gone"
 
 
@@ -63,31 +67,51 @@ class RequestPlanner:
         left = [row for row in requests if row.request_key not in self._planned_at]
         world = _World(self._planner, snapshot)
         planned = 0
-        while planned < len(left):
-            if planned and self._clock.monotonic() - now > BUDGET_S:
-                break
-            several = left[planned : planned + TOGETHER]
-            self._plan(several, world)
-            planned += len(several)
+        while planned < len(left) and (not planned or self._clock.monotonic() - now < BUDGET_S):
+            planned += self._plan(left[planned : planned + TOGETHER], world, now)
         self.has_more = planned < len(left)
         return planned
 
-    def _plan(self, requests: Sequence[RunRequestRow], world: _World) -> None:
-        decided = [self._decided(row, world) for row in requests]
-        runs = [decision for decision in decided if isinstance(decision, PlannedRun)]
+    def _plan(self, requests: Sequence[RunRequestRow], world: _World, since: float) -> int:
+        """Plan some of the requests, at least one, and append what comes of them."""
+        decided: list[tuple[RunRequestRow, Decision]] = []
+        for row in requests:
+            if decided and self._clock.monotonic() - since > BUDGET_S:
+                break
+            decided.append((row, self._decided(row, world)))
+        runs = [decision for _, decision in decided if isinstance(decision, PlannedRun)]
         each(self._store, self._planner.store, runs)
-        events: list[Event | Payload] = []
-        for row, decision in zip(requests, decided, strict=True):
-            events += self._events(row, decision)
-            if len(events) >= BATCH_EVENTS:
-                self._ledger.append(events)
-                events = []
-        if events:
-            self._ledger.append(events)
+        batch: list[tuple[RunRequestRow, Decision]] = []
+        size = 0
+        for row, decision in decided:
+            more = _size(decision)
+            if batch and size + more > BATCH_BYTES:
+                self._append(batch)
+                batch, size = [], 0
+            batch.append((row, decision))
+            size += more
+        self._append(batch)
         now = self._clock.monotonic()
-        self._planned_at.update({row.request_key: now for row in requests})
+        self._planned_at.update({row.request_key: now for row, _ in decided})
+        return len(decided)
 
-    def _decided(self, row: RunRequestRow, world: _World) -> PlannedRun | RunRequestRefused:
+    def _append(self, decided: Sequence[tuple[RunRequestRow, Decision]]) -> None:
+        """One batch, if the log takes it. Otherwise one at a time, and what it does not take
+        is refused, so that it keeps nobody else from being planned."""
+        try:
+            events = [event for row, decision in decided for event in self._events(row, decision)]
+            if events:
+                self._ledger.append(events)
+        except Invalid as error:
+            if len(decided) > 1:
+                for one in decided:
+                    self._append([one])
+                return
+            row = decided[0][0]
+            log.error("request %s cannot be recorded: %s", row.request_key[:100], error)
+            self._ledger.append([_refusal(row, f"its run cannot be recorded: {error.message}", "")])
+
+    def _decided(self, row: RunRequestRow, world: _World) -> Decision:
         try:
             return self._run(row, world)
         except NoPartitions as error:
@@ -102,12 +126,10 @@ class RequestPlanner:
             text = f"planning failed with {type(error).__name__}: {error}"
             return _refusal(row, text, "this is a bug in arco; the orchestrator's log has more")
 
-    def _events(
-        self, row: RunRequestRow, decision: PlannedRun | RunRequestRefused
-    ) -> list[Event | Payload]:
+    def _events(self, row: RunRequestRow, decision: Decision) -> list[Event | Payload]:
         if isinstance(decision, RunRequestRefused):
             return [decision]
-        key = f"request:{row.request_key}"
+        key = f"request:{hashlib.sha256(row.request_key.encode()).hexdigest()}"
         return [self._ledger.event(decision.event, idempotency_key=key), *decision.along]
 
     def _run(self, row: RunRequestRow, world: _World) -> PlannedRun:
@@ -139,4 +161,16 @@ class _World:
 def _refusal(
     row: RunRequestRow, reason: str, hint: str, code: RefusalCode = ""
 ) -> RunRequestRefused:
-    return RunRequestRefused(request_key=row.request_key, reason=reason, hint=hint, code=code)
+    return RunRequestRefused(
+        request_key=row.request_key,
+        reason=reason[:REASON_CHARS],
+        hint=hint[:REASON_CHARS],
+        code=code,
+    )
+
+
+def _size(decision: Decision) -> int:
+    """About how many bytes of a batch it takes."""
+    if isinstance(decision, RunRequestRefused):
+        return 3 * REASON_CHARS
+    return 20_000 + sum(len(encode_payload(planned)) + 1_000 for planned in decision.along)

@@ -51,7 +51,7 @@ from arco.orchestration.plan_defaults import DefaultRange
 from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, RunSettings, accept
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.removals import check_removals
-from arco.orchestration.run_requests import packed_request, request_fingerprint
+from arco.orchestration.run_requests import check_run_key, packed_request, request_fingerprint
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
 from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
 from arco.state.core import Core
@@ -279,9 +279,11 @@ class OrchestrationCommands:
         Raises Invalid for one that could not be planned now. A `run_key` counts once: the same
         request under it answers with what it has become, another one is a conflict.
         """
+        check_run_key(run_key)
         snapshot = self._snapshot()
-        self._planner.spec(snapshot, request, until)
         key = run_key or f"{kind}:{self._ids()}"
+        if not OrchestrationReader(snapshot).is_key_used(key):
+            self._planner.spec(snapshot, request, until)
         event = RunRequested(
             request_key=key,
             fingerprint=request_fingerprint(request),
@@ -331,6 +333,7 @@ class OrchestrationCommands:
         A `run_key` counts once: the same request under it answers with the run that it
         started; another one is a conflict.
         """
+        check_run_key(run_key)
         fingerprint = request_fingerprint(request)
         snapshot = self._snapshot()
         if run_key and (run_id := OrchestrationReader(snapshot).run_of_key(run_key)) is not None:
@@ -379,7 +382,7 @@ class OrchestrationCommands:
             timeout=timedelta(seconds=row.timeout_s) if row.timeout_s else None,
             priority=row.priority,
             retry_of=row.run_id,
-            until=old.created_at,
+            until=old.until or old.created_at,
             engine_id=engine_id,
             review=review,
         )

@@ -204,6 +204,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     created_by: str
     fingerprint: str
     spec: PlanSpec
+    until: datetime | None = None
+    """Periods that end later did not exist for it; None: when it was created."""
 
 
 _plans = msgspec.json.Decoder(Plan)

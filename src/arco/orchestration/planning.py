@@ -116,7 +116,7 @@ class RunPlanner:
         """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
         world = world or self.world(snapshot, request.deployments)
         spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
-        plan = self._plan(world, spec, settings.run_id)
+        plan = self._plan(world, spec, settings.run_id, until)
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(
             request.partitions
@@ -156,7 +156,7 @@ class RunPlanner:
         lookups = _lookups(snapshot, request, until)
         return world.placed(make_spec(world.manifest, "", request, lookups, until=until))
 
-    def _plan(self, world: World, spec: PlanSpec, run_id: str) -> Plan:
+    def _plan(self, world: World, spec: PlanSpec, run_id: str, until: datetime | None) -> Plan:
         return Plan(
             plan_id=self._ids(),
             run_id=run_id or self._ids(),
@@ -165,6 +165,7 @@ class RunPlanner:
             created_by=self._actor,
             fingerprint=spec_fingerprint(spec),
             spec=spec,
+            until=until,
         )
 
 

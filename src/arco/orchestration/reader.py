@@ -170,6 +170,14 @@ class OrchestrationReader(DeploymentReader):
         matching = [row for row in rows if row.run_id.startswith(start)]
         return matching[0] if len(matching) == 1 else None
 
+    def is_key_used(self, run_key: str) -> bool:
+        """Whether a run or a request has the key."""
+        snapshot = self.snapshot
+        return (
+            snapshot.get(RUN_KEYS, run_key) is not None
+            or snapshot.get(RUN_REQUESTS, run_key) is not None
+        )
+
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
         return None if row is None else row.run_id or None

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from arco.errors import Invalid
 from arco.orchestration.derived import RunRequestDropped
 from arco.orchestration.events import (
     RefusalCode,
@@ -32,6 +33,8 @@ from servo.contract import canonical
 
 PLAIN_BYTES = 32 << 10
 """A larger request is packed."""
+KEY_BYTES = 512
+RESERVED = ("schedule", "backfill", "sensor", "webhook", "freshness", "materialization")
 LISTED = 100
 """So many terms of a request are in columns of their own."""
 
@@ -44,6 +47,18 @@ class RunAsked(RunRequested, frozen=True, kw_only=True):
 
     TYPE = "orchestration.run_asked"
     COMMAND = False
+
+
+def check_run_key(run_key: str) -> None:
+    """Raise Invalid for a key that a person may not give."""
+    kind = run_key.partition(":")[0]
+    if ":" in run_key and kind in RESERVED:
+        raise Invalid(
+            f"run keys that begin with {kind}: are those of requests by {kind}",
+            hint="choose another key",
+        )
+    if len(run_key.encode("utf-8", "replace")) > KEY_BYTES:
+        raise Invalid(f"the run key is longer than {KEY_BYTES} bytes", hint="choose a shorter key")
 
 
 def packed_request(request: PlanRequest) -> dict[str, Any]:
@@ -63,7 +78,9 @@ def _json(e: RunRequested) -> bytes:
 
 def _request(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
     row = rows.get(RUN_REQUESTS, e.request_key)
-    if row is not None and row.fingerprint != e.fingerprint:
+    taken = rows.get(RUN_KEYS, e.request_key)
+    used = row if row is not None else taken
+    if used is not None and used.fingerprint != e.fingerprint:
         yield refused(
             fact, "run_key_conflict", f"run key {e.request_key!r} was used for another request"
         )

@@ -36,6 +36,8 @@ def _ticks(row: ScheduleRow, active: str | None, now: datetime) -> Iterator[Sche
     these = due(row.cron, row.timezone, row.done_until, now, limit)
     missed, at_least = these.earlier, not these.is_exact
     for tick in these.ticks:
+        if tick.name == row.last_tick:
+            continue  # a machine with other zone data has recorded it
         outcome: TickOutcome = "fired"
         reason = ""
         if policy == "none" and now - tick.at > LATE:
