@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
@@ -158,7 +159,25 @@ def _engine(definition: AnyAsset) -> Literal["", "spark"]:
         source = definition.source
     except Invalid:  # the fingerprint of the same source has said so
         return ""
-    return "spark" if pattern.search(source) and pattern.search(_code(source)) else ""
+    if not pattern.search(source):
+        return ""
+    return "spark" if any(pattern.search(_code(text)) for text in _texts(source)) else ""
+
+
+def _texts(source: str) -> Iterator[str]:
+    """The pieces of code, and the names of modules, that a source of `servo.reach` has."""
+    if not source.startswith("["):
+        yield source
+        return
+    left = [json.loads(source)]
+    while left:
+        match left.pop():
+            case str() as text:
+                yield text
+            case list() as items:
+                left += items
+            case dict() as items:
+                left += items.values()
 
 
 def _code(source: str) -> str:

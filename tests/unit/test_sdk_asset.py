@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
@@ -88,9 +89,31 @@ def reads_a_frame(limit: AssetIn["orders"]) -> Any:
     return limit.read()
 
 
+@asset
+def reaches_something_else(ctx: AssetContext) -> Any:
+    return ctx.spark.range(math.floor(2.5))
+
+
+def frame_of(ctx: AssetContext) -> Any:
+    return ctx.spark.range(1)
+
+
+@asset
+def reaches_spark(ctx: AssetContext) -> Any:
+    return frame_of(ctx)
+
+
+@asset
+def reaches_no_spark() -> Any:
+    """Not on pyspark."""
+    return math.floor(2.5)  # ctx.spark
+
+
 def test_code_that_uses_spark_is_marked_and_words_about_spark_are_not() -> None:
     marks = [wired(each).engine for each in (was_on_spark, is_on_spark, reads_a_frame)]
     assert marks == ["", "spark", "spark"]
+    reaching = (reaches_something_else, reaches_spark, reaches_no_spark)
+    assert [wired(each).engine for each in reaching] == ["spark", "spark", ""]
 
 
 def test_a_bare_decorator_takes_name_docstring_and_namespace_from_the_module() -> None:
