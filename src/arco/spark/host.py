@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -247,7 +248,8 @@ class SparkTask:
     ) -> None:
         self._host = host
         # The scheduler remembers what was cancelled: an attempt that comes again is another.
-        self._tag = f"arco-{attempt_id}-{next(_numbers)}".replace(",", "_")
+        # Two deliveries of one attempt may be in two processes that have joined one JVM.
+        self._tag = f"arco-{attempt_id}-{os.getpid()}-{next(_numbers)}".replace(",", "_")
         self._description = description or attempt_id
         self._pool = pool
         self._input_bytes = input_bytes
