@@ -77,6 +77,11 @@ def test_a_tick_by_hand_asks_for_what_the_schedule_would_run(servo: Servo) -> No
     assert (shown["kind"], shown["reference"]) == ("schedule", "main/nightly@2026-01-05T02:30")
     assert shown["until"] == "2026-01-05T01:30:00.000000Z"
     assert servo.json("schedules", "show", "nightly")["ticks"] == []
+    key = requested["request_key"]
+    (cancelled,) = servo.json("requests", "cancel", key, "--reason", "twice")["requests"]
+    assert (cancelled["state"], cancelled["reason"]) == ("REFUSED", "twice")
+    assert "REFUSED already" in servo.error("requests", "cancel", key, code=5)["message"]
+    servo.error("requests", "cancel", "nobody", code=5)
 
 
 def test_an_impossible_cron_is_refused_where_it_is_written(servo: Servo) -> None:
