@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from arco.spark import host
 from arco.spark.session import start
@@ -118,10 +119,11 @@ def test_a_master_that_was_reached_before_may_come_back(monkeypatch: pytest.Monk
 
 
 def use_java(folder: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
-    """A Java that prints and fails."""
+    """A Java that prints and fails. A JVM that this process has already does not count."""
     java = folder / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(folder))
     monkeypatch.setenv("ARCO_SPARK_ARCHIVE", "off")
+    monkeypatch.setattr(SparkContext, "_gateway", None)
