@@ -408,7 +408,8 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
             "user_code",
             "output.schema",
             f"these rows do not match the output's columns: {error}",
-            "use the same schema for all batches of an output, and times with at most microseconds",
+            "use the same schema for all batches of an output, and times with at most microseconds "
+            "(pandas: column.dt.floor('us'))",
         ) from None
 
 
