@@ -362,6 +362,19 @@ def test_chunks_that_read_each_other_follow_each_other() -> None:
     assert town.tasks.ran == days(*range(1, 11), asset="city.totals")
 
 
+def test_a_chunk_is_not_built_on_one_that_failed() -> None:
+    town = BackfillTown(PAST)
+    town.serve()
+    town.tasks.bad = {"-06"}
+    id = town.create(JANUARY, selection="city.totals")
+    town.until_state(id, S.FAILED)
+    assert max(town.tasks.ran) == max(days(5, asset="city.totals"))
+    town.tasks.bad = set()
+    town.fresh().commands.backfills.retry(id)
+    town.until_state(id, S.SUCCEEDED)
+    assert town.tasks.ran.keys() == days(*range(1, 11), asset="city.totals").keys()
+
+
 # -- previews --------------------------------------------------------------------------------
 
 
