@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, overload
 
 from servo.context import AssetIn
 from servo.contract.manifest import Check, Phase, Severity
@@ -74,13 +74,19 @@ class CheckDefinition:
         return self.__wrapped__(data)
 
 
-def check(**options: Unpack[CheckOptions]) -> Callable[[CheckFunction], CheckDefinition]:
-    """`@check(severity="warning")` over a function of the data."""
+@overload
+def check(function: CheckFunction, /) -> CheckDefinition: ...
+@overload
+def check(**options: Unpack[CheckOptions]) -> Callable[[CheckFunction], CheckDefinition]: ...
+def check(
+    function: CheckFunction | None = None, /, **options: Unpack[CheckOptions]
+) -> CheckDefinition | Callable[[CheckFunction], CheckDefinition]:
+    """`@check`, or `@check(severity="warning")`, over a function of the data."""
 
     def decorate(function: CheckFunction) -> CheckDefinition:
         return CheckDefinition(function, options)
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 def row_count(

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from servo.check import check, not_null, row_count
+from servo.check import CheckDefinition, check, not_null, row_count
 from servo.context import AssetIn
 from servo.contract.manifest import Check
 from servo.errors import Misdeclared
@@ -32,3 +32,12 @@ def test_a_python_check_has_a_time_out_too() -> None:
 def test_a_time_out_is_a_length_of_time(timeout: str | int) -> None:
     with pytest.raises(Misdeclared, match=r"row_count: .*timeout"):
         row_count(min=1, timeout=timeout)
+
+
+def test_a_bare_decorator_makes_a_check_of_its_function() -> None:
+    @check
+    def positive(data: AssetIn) -> bool:
+        return True
+
+    assert isinstance(positive, CheckDefinition)
+    assert (positive.check.kind, positive.check.name) == ("python", "positive")
