@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +68,8 @@ from servo.contract.task import (
     TaskResult,
     personal,
 )
+
+log = logging.getLogger("servo")
 
 MAX_PROGRESS_CHARS: Final = 1_000
 
@@ -315,6 +318,10 @@ class Attempt:
     ) -> TaskResult:
         request, id = self._request, self._shared.ids()
         recorded = metadata_of(metadata, self._redact)
+        if data is not None and self._silent:
+            log.warning(
+                "%s is annotated with `-> None` and returned data: it is kept", request.asset
+            )
         written = Written() if data is None else self._write(id, data)
         if not written.files and not self._silent:
             raise failed(
