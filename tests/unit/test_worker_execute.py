@@ -61,7 +61,7 @@ def test_data_of_a_function_that_says_it_returns_nothing_is_kept_with_a_warning(
     bench.deploy("@asset\ndef f() -> None: return pa.table({'x': [1]})")
     output = bench.run().materialization
     assert output is not None and output.rows == 1
-    assert "WARNING annotated with `-> None`, and returned data" in bench.log()
+    assert "is annotated with `-> None` and returned data: it is kept" in bench.log()
 
 
 def test_a_table_is_written_and_described(bench: Bench) -> None:
