@@ -25,6 +25,7 @@ from typing import Final, TextIO
 
 from arco.worker import slot_messages as messages
 from arco.worker.slot import serve
+from arco.worker.stopping import ignore_late_signals
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -153,6 +154,7 @@ class ForkServer:
 def _become_slot(connection: int, stdout: int, stderr: int) -> None:
     host = os.getppid()
     os.setsid()
+    ignore_late_signals()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != host:

@@ -28,6 +28,15 @@ _LIMIT: Final = signal.SIGVTALRM
 _HEARD: Final = (CANCEL, TIME_OUT, _LIMIT)
 
 
+def ignore_late_signals() -> None:
+    """A signal of the supervisor that comes when no attempt listens must not end the process.
+
+    By a handler that does nothing: what is ignored would be ignored by child processes too.
+    """
+    for number in _HEARD:
+        signal.signal(number, lambda *_: None)
+
+
 class Stopping:
     """Whether, and why, one attempt is to stop. `call` is for the main thread."""
 

@@ -92,7 +92,8 @@ class Supervision:
     def _hear(self, message: messages.FromSlot) -> None:
         match message:
             case messages.Done(result, reusable):
-                self._slot.reusable = reusable
+                # A signal that was sent may still be on its way: it is not for another task.
+                self._slot.reusable = reusable and self._stopped_at is None
                 self._result = result
             case messages.SlotProgress(percent, text):
                 self._control.progress(percent, text)
