@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import signal
 import threading
 import time
@@ -436,6 +438,24 @@ def test_interruptions_never_hit_what_comes_after_the_function(bench: Bench) -> 
         request = bench.request(run_id=f"r{number}")
         assert (committed(bench.store, request) is not None) == (result.outcome == "succeeded")
     assert seen <= {"succeeded", "cancelled"}
+
+
+@pytest.mark.parametrize("number", [CANCEL, TIME_OUT])
+def test_a_signal_that_comes_after_its_task_ends_no_slot(bench: Bench, number: int) -> None:
+    bench.deploy("""
+        import os
+        @asset
+        def f(ctx: AssetContext) -> None:
+            print("process", os.getpid(), flush=True)
+    """)
+    processes = []
+    for run in ("r1", "r2"):
+        assert bench.run(run_id=run).outcome == "succeeded"
+        processes.append(int(bench.log(run).split("process ")[1].split()[0]))
+        os.kill(processes[-1], number)
+        while re.search(r"ShdPnd:\s*0*[1-9a-f]", Path(f"/proc/{processes[-1]}/status").read_text()):
+            time.sleep(0.001)  # it is still to be delivered
+    assert processes[0] == processes[1]
 
 
 # -- output, secrets, envelopes -----------------------------------------------------------
