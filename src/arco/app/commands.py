@@ -8,6 +8,7 @@ from arco.automation.reader import declared_schedules
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
 from arco.orchestration.commands import OrchestrationCommands
+from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
 from arco.state.core import Core
 from arco.state.fold import Chain
@@ -25,5 +26,6 @@ class Commands:
         self.orchestration = OrchestrationCommands(
             core, writer, self.tier1, library, declared_schedules, actor
         )
+        self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
