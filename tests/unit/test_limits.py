@@ -155,11 +155,11 @@ def test_a_task_that_waits_says_for_which_limit_or_pause() -> None:
         (("pool:jdbc", TASKS_AT_A_TIME, 2), "2 of 2 slots of pool jdbc are in use"),
         (
             ("workspace", TASKS_AT_A_TIME, 1),
-            "2 tasks of the workspace are queued or running, and its max_concurrent_tasks is 1",
+            "2 tasks of the workspace queued or running, and its max_concurrent_tasks is 1",
         ),
         (
             ("tenant:*", LimitName.QUEUED_TASKS, 1),
-            "1 tasks of tenant acme are queued, and its max_queued_tasks is 1",
+            "1 task of tenant acme queued, and its max_queued_tasks is 1",
         ),
     ]:
         use = TaskUse(declared(limits), [t for t in tasks if t.state != TaskState.READY])
@@ -223,9 +223,14 @@ def test_a_board_counts_runs_of_today_that_have_ended() -> None:
     ("limit", "use", "kind", "text"),
     [
         (LimitName.CONCURRENT_RUNS, RunUse(3), "manual", "3 runs are active"),
-        (LimitName.CONCURRENT_RUNS, RunUse(2, 2), "backfill", "2 of 2 active runs are of backf"),
+        (
+            LimitName.CONCURRENT_RUNS,
+            RunUse(2, 2),
+            "backfill",
+            "2 runs are of backfills, which leave",
+        ),
         (LimitName.DAILY_RUNS, RunUse(0, 0, 3), "schedule", "3 runs were started today (UTC)"),
-        (LimitName.BACKFILL_RUNS, RunUse(9, 3), "backfill", "3 runs of backfills are active"),
+        (LimitName.BACKFILL_RUNS, RunUse(9, 3), "backfill", "3 runs are of backfills"),
     ],
 )
 def test_a_refusal_names_the_limit_its_value_and_the_use(

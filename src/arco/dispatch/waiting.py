@@ -288,7 +288,7 @@ def limit_text(limit: TaskLimit, use: TaskUse) -> str:
         return f"{used:,} of {limit.value:,} slots of pool {pool} are in use"
     what = "queued" if limit.name == LimitName.QUEUED_TASKS else "queued or running"
     where = scope_text(limit.scope)
-    return f"{used:,} tasks of {where} are {what}, and its {limit.name} is {limit.value:,}"
+    return f"{_count(used)} of {where} {what}, and its {limit.name} is {limit.value:,}"
 
 
 def _unsent(tasks: Sequence[TaskRow], occupied: Occupied, now: datetime) -> list[Waiting]:

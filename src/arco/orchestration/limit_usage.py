@@ -109,20 +109,21 @@ def run_limit_reached(declared: DeclaredLimits, use: RunUse, kind: str) -> Limit
     """
     most = declared.of_workspace(LimitName.CONCURRENT_RUNS)
     if most is not None and use.active >= most:
-        text = f"{use.active:,} runs are active"
+        text = f"{_runs(use.active)} active"
         return LimitReached(WORKSPACE, LimitName.CONCURRENT_RUNS, most, use.active, text)
     if most is not None and kind == BACKFILL and use.backfills >= max(1, most - 1):
-        text = (
-            f"{use.backfills:,} of {use.active:,} active runs are of backfills, "
-            "which leave one place to others"
-        )
+        text = f"{_runs(use.backfills)} of backfills, which leave one place to others"
         return LimitReached(WORKSPACE, LimitName.CONCURRENT_RUNS, most, use.active, text)
     daily = declared.of_workspace(LimitName.DAILY_RUNS)
     if daily is not None and use.today >= daily:
-        text = f"{use.today:,} runs were started today (UTC)"
+        text = f"{_runs(use.today, 'was', 'were')} started today (UTC)"
         return LimitReached(WORKSPACE, LimitName.DAILY_RUNS, daily, use.today, text)
     backfills = declared.of_workspace(LimitName.BACKFILL_RUNS) or MAX_BACKFILL_RUNS
     if kind == BACKFILL and use.backfills >= backfills:
-        text = f"{use.backfills:,} runs of backfills are active"
+        text = f"{_runs(use.backfills)} of backfills"
         return LimitReached(WORKSPACE, LimitName.BACKFILL_RUNS, backfills, use.backfills, text)
     return None
+
+
+def _runs(count: int, verb: str = "is", plural: str = "are") -> str:
+    return f"1 run {verb}" if count == 1 else f"{count:,} runs {plural}"
