@@ -185,10 +185,7 @@ class CatalogCommands:
             asset_id = at.asset_id(key)
             self._check_not_declared(at, key)
             return AssetRenamed(
-                asset_id=asset_id,
-                namespace=key.namespace,
-                name=key.name,
-                new_name=new_name,
+                asset_id=asset_id, namespace=key.namespace, name=key.name, new_name=new_name
             )
 
         return self._do(build, idempotency_key)

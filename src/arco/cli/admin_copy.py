@@ -19,11 +19,9 @@ if deferral.LOADED:
 
 def register(app: typer.Typer) -> None:
     command(app, "backup", example="servo admin backup s3://backups/arco --data")(backup)
-    command(
-        app,
-        "restore",
-        example="servo admin restore s3://backups/arco --store ./empty",
-    )(restore)
+    command(app, "restore", example="servo admin restore s3://backups/arco --store ./empty")(
+        restore
+    )
 
 
 def backup(

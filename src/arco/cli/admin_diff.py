@@ -25,11 +25,7 @@ SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yel
 
 
 def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "diff",
-        example="servo admin diff 41\nservo admin diff 41 44 --json",
-    )(diff)
+    command(app, "diff", example="servo admin diff 41\nservo admin diff 41 44 --json")(diff)
 
 
 def diff(

@@ -40,8 +40,7 @@ def rejected(
         str | None, typer.Argument(metavar="KEY", help="Show this object in full.")
     ] = None,
     requeue: Annotated[
-        bool,
-        typer.Option("--requeue", help="Put it into the inbox again, if it can be read now."),
+        bool, typer.Option("--requeue", help="Put it into the inbox again, if it can be read now.")
     ] = False,
 ) -> None:
     """List the inbox objects that were rejected, with the reasons.

@@ -56,8 +56,7 @@ def register(app: typer.Typer) -> None:
 def snapshot(
     session: Session,
     history: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="List the last N generations instead."),
+        int | None, typer.Option(min=1, metavar="N", help="List the last N generations instead.")
     ] = None,
 ) -> None:
     """Show one generation: log position and files of tables."""

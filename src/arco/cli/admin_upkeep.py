@@ -38,9 +38,7 @@ class EngineName(StrEnum):
 def register(app: typer.Typer) -> None:
     command(app, "fsck", example="servo admin fsck --quick\nservo admin fsck --data --whole")(fsck)
     command(
-        app,
-        "rebuild",
-        example="servo admin rebuild --check\nservo admin rebuild --engine spark",
+        app, "rebuild", example="servo admin rebuild --check\nservo admin rebuild --engine spark"
     )(rebuild)
     command(app, "gc", example="servo admin gc\nservo admin gc --apply --keep-days 30")(gc)
 
@@ -58,8 +56,7 @@ def fsck(
         bool, typer.Option("--whole", help="With --data: read the files and compare checksums.")
     ] = False,
     record: Annotated[
-        bool,
-        typer.Option("--record", help="With --data: let plans run damaged partitions again."),
+        bool, typer.Option("--record", help="With --data: let plans run damaged partitions again.")
     ] = False,
 ) -> None:
     """Check that all files exist, are undamaged and consistent.

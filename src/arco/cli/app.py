@@ -42,9 +42,7 @@ from arco.cli import (
     schedules,
     serve,
 )
-from arco.cli import (
-    run as running,
-)
+from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 

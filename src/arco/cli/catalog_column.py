@@ -29,8 +29,7 @@ Pii = Annotated[
     str | None, typer.Option(metavar="KIND", help="Personal data: email, phone, custom:..., ...")
 ]
 Sensitivity = Annotated[
-    str | None,
-    typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted."),
+    str | None, typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted.")
 ]
 
 
@@ -50,10 +49,7 @@ def add(
 ) -> None:
     """Add a column to an asset."""
     added = msgspec.structs.replace(
-        column(spec),
-        description=description or "",
-        pii=pii or "",
-        sensitivity=sensitivity or "",
+        column(spec), description=description or "", pii=pii or "", sensitivity=sensitivity or ""
     )
     catalog = session.open().commands.catalog
     done = catalog.add_column(key, added, idempotency_key=session.idempotency_key)

@@ -47,8 +47,7 @@ class ClearableField(StrEnum):
 
 
 Clear = Annotated[
-    list[ClearableField] | None,
-    typer.Option("--clear", help="Clear this field. Repeatable."),
+    list[ClearableField] | None, typer.Option("--clear", help="Clear this field. Repeatable.")
 ]
 
 

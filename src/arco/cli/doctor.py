@@ -12,13 +12,7 @@ from arco.cli import deferral
 from arco.cli.options import command
 
 if deferral.LOADED:
-    from arco.app.health import (
-        HealthCheck,
-        disk_check,
-        machine_checks,
-        store_checks,
-        unreachable,
-    )
+    from arco.app.health import HealthCheck, disk_check, machine_checks, store_checks, unreachable
     from arco.app.versions import all_versions, installed
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT

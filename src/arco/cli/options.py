@@ -64,7 +64,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
             typer.Option(
                 metavar="NAME", help="The actor, stored in the log. [ARCO_ACTOR; the OS user]"
             ),
-        ],
+        ]
     },
     "key": {
         "idempotency_key": Annotated[
@@ -72,7 +72,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
             typer.Option(
                 metavar="KEY", help="Repeating the command with the same key changes nothing."
             ),
-        ],
+        ]
     },
 }
 _DEFAULTS = {"json": False, "wide": False, "debug": False, "idempotency_key": ""}

@@ -189,10 +189,7 @@ def deploy(
 
 
 def _preview(
-    session: Session,
-    package: Package,
-    workspace: Workspace | None,
-    allowed: Mapping[str, bool],
+    session: Session, package: Package, workspace: Workspace | None, allowed: Mapping[str, bool]
 ) -> None:
     """Show what is packed, and, if there is a workspace, what would change in it."""
     if not session.json:
@@ -239,11 +236,7 @@ def _acknowledge(session: Session, done: Deployed) -> None:
 
 
 def _show_changes(done: Deployed) -> None:
-    for label, keys in (
-        ("new", done.added),
-        ("renamed", done.renamed),
-        ("removed", done.removed),
-    ):
+    for label, keys in (("new", done.added), ("renamed", done.renamed), ("removed", done.removed)):
         listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
             render.say(f"  {label}: {listed}")

@@ -10,15 +10,7 @@ import typer
 
 from arco.cli import deferral
 from arco.cli.options import command
-from arco.cli.run_options import (
-    Config,
-    Exclude,
-    Force,
-    MaxTasks,
-    Partitions,
-    Selection,
-    request_of,
-)
+from arco.cli.run_options import Config, Exclude, Force, MaxTasks, Partitions, Selection, request_of
 from arco.cli.slots import start_slot_host
 
 if deferral.LOADED:
@@ -42,11 +34,9 @@ if deferral.LOADED:
 
 
 def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "plan",
-        example="servo plan +shop.daily_totals -p date=2025-01-01..2025-01-31",
-    )(plan)
+    command(app, "plan", example="servo plan +shop.daily_totals -p date=2025-01-01..2025-01-31")(
+        plan
+    )
     command(
         app,
         "run",

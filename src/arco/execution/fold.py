@@ -24,13 +24,7 @@ from arco.execution.events import (
     VersionsDamaged,
     VersionsExpired,
 )
-from arco.execution.states import (
-    HELD,
-    HELD_VERSIONS,
-    HoldStatus,
-    PartitionStatus,
-    VersionStatus,
-)
+from arco.execution.states import HELD, HELD_VERSIONS, HoldStatus, PartitionStatus, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
@@ -375,15 +369,7 @@ def _by_asset_of_output(fact: Fact, e: OutputAccepted | OutputHeld | OutputRejec
 
 OUTPUTS = Stage(
     "outputs",
-    (
-        MATERIALIZATIONS,
-        EXPIRATIONS,
-        SCHEMAS,
-        PARTITIONS,
-        PARTITION_STATUS,
-        QUARANTINE,
-        TASK_COSTS,
-    ),
+    (MATERIALIZATIONS, EXPIRATIONS, SCHEMAS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
     (
         On(OutputAccepted, _by_asset_of_output, _accept),
         On(OutputHeld, _by_asset_of_output, _hold),

@@ -328,10 +328,7 @@ def _by_source_asset(fact: Fact, e: UsesChanged) -> str:
 TARGETS = Stage(
     "lineage_targets",
     (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
-    (
-        On(LineageRecorded, _by_target, _recorded),
-        On(HeldLineageDecided, _by_target, _decide),
-    ),
+    (On(LineageRecorded, _by_target, _recorded), On(HeldLineageDecided, _by_target, _decide)),
 )
 SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, _by_source_asset, _use)])
 STAGES = (TARGETS, SOURCES)

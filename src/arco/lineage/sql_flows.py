@@ -339,9 +339,7 @@ class Flows:
         return self._decided(cases[1:pairs:2] + cases[pairs:], [value, *cases[:pairs:2]])
 
     def _decided(
-        self,
-        values: Iterable[exp.Expr | None],
-        conditions: Iterable[exp.Expr | None],
+        self, values: Iterable[exp.Expr | None], conditions: Iterable[exp.Expr | None]
     ) -> Flow:
         return decided(
             [self.of(each) for each in values if each is not None],

@@ -22,14 +22,7 @@ from arco.lineage.flow import (
 from arco.lineage.sql_flows import Flows
 from arco.lineage.sql_generators import generate, is_generator
 from arco.lineage.sql_pivot import pivoted, unpivoted
-from arco.lineage.sql_relation import (
-    Outputs,
-    SqlRelation,
-    everything,
-    joined,
-    renamed,
-    united,
-)
+from arco.lineage.sql_relation import Outputs, SqlRelation, everything, joined, renamed, united
 from arco.lineage.sql_scope import SelectScope, is_star, named
 from servo.contract.task import Influence
 

@@ -19,15 +19,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from arco.errors import (
-    AlreadyExists,
-    Corrupt,
-    Error,
-    Invalid,
-    NotFound,
-    Unappended,
-    Unavailable,
-)
+from arco.errors import AlreadyExists, Corrupt, Error, Invalid, NotFound, Unappended, Unavailable
 from arco.log.core import LogCore
 from arco.log.envelope import (
     Batch,

@@ -31,13 +31,7 @@ from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
-from servo.contract.manifest import (
-    Asset,
-    AssetsByKey,
-    Manifest,
-    decode_manifest,
-    decode_outline,
-)
+from servo.contract.manifest import Asset, AssetsByKey, Manifest, decode_manifest, decode_outline
 
 MANY_LOOKUPS = 1_000
 """From here on all versions of an asset take less time than single ones."""

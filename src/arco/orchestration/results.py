@@ -28,14 +28,7 @@ from arco.orchestration.events import TaskFinished
 from arco.orchestration.input_refs import shortened
 from arco.orchestration.packing import pack, unpack
 from servo.contract.manifest import ACTIONS
-from servo.contract.task import (
-    CheckResult,
-    ColumnInfo,
-    ErrorInfo,
-    Lineage,
-    TaskResult,
-    Truncated,
-)
+from servo.contract.task import CheckResult, ColumnInfo, ErrorInfo, Lineage, TaskResult, Truncated
 
 PLAIN_BYTES: Final = 128 << 10
 """Beyond this a result is packed."""

@@ -19,12 +19,7 @@ from typing import Final, Protocol, TypeVar, assert_never
 import msgspec
 
 from arco.epoch import EPOCH
-from arco.execution.events import (
-    OutputAccepted,
-    OutputHeld,
-    OutputMissed,
-    OutputRejected,
-)
+from arco.execution.events import OutputAccepted, OutputHeld, OutputMissed, OutputRejected
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
 from arco.orchestration import derived, retry, states, task_rows
@@ -50,14 +45,7 @@ from arco.orchestration.states import (
     TimerKind,
     TimerState,
 )
-from arco.orchestration.tables import (
-    RUNS,
-    TASKS,
-    TIMERS,
-    RunRow,
-    TaskRow,
-    TimerRow,
-)
+from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused

@@ -73,12 +73,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def back_up(
-    core: Core,
-    pins: Pins,
-    target: Store,
-    *,
-    data: bool = False,
-    progress: Progress = silent,
+    core: Core, pins: Pins, target: Store, *, data: bool = False, progress: Progress = silent
 ) -> CopyReport:
     """Copy the head of a workspace to `target`, which is scoped to the same workspace.
 
@@ -97,11 +92,7 @@ def back_up(
 
 
 def restore(
-    backup: Store,
-    core: Core,
-    *,
-    generation: int | None = None,
-    progress: Progress = silent,
+    backup: Store, core: Core, *, generation: int | None = None, progress: Progress = silent
 ) -> CopyReport:
     """Copy a backup (its newest generation, or the one given) into an empty workspace.
 
@@ -207,8 +198,7 @@ def _check(item: _Item, digest: str) -> None:
     named = _BY_DIGEST.fullmatch(item.path)
     if named is not None and digest != named[1]:
         raise Corrupt(
-            f"{item.path} does not match the digest in its name",
-            hint="delete it, and deploy again",
+            f"{item.path} does not match the digest in its name", hint="delete it, and deploy again"
         )
 
 

@@ -116,11 +116,7 @@ class _Marked(NamedTuple):
 
 
 class Collector:
-    def __init__(
-        self,
-        core: Core,
-        pins: Pins,
-    ) -> None:
+    def __init__(self, core: Core, pins: Pins) -> None:
         self._manifests = core.manifests
         self._leases = core.leases
         self._store = core.store
@@ -228,12 +224,7 @@ class Collector:
         }
 
     def _marked(
-        self,
-        referred: Referred,
-        floor: Floor,
-        pinned: set[int],
-        head: Head,
-        log: list[LiveSegment],
+        self, referred: Referred, floor: Floor, pinned: set[int], head: Head, log: list[LiveSegment]
     ) -> _Marked:
         published = [thinned.published_at for thinned in floor.thinned]
         lowest = [number for number in (*pinned, floor.generation) if number in referred]

@@ -177,11 +177,7 @@ class Rewriter:
         return newest
 
     def into_base(
-        self,
-        table: Table[Any],
-        files: TableFiles,
-        l0: Sequence[FileRef],
-        log_time: datetime,
+        self, table: Table[Any], files: TableFiles, l0: Sequence[FileRef], log_time: datetime
     ) -> Swap:
         """New base files for the buckets that L0 files touch."""
         fresh = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
@@ -222,11 +218,7 @@ class Rewriter:
         return rows.filter(pc.invert(gone))
 
     def _write_history(
-        self,
-        table: Table[Any],
-        files: TableFiles,
-        leaving: Sequence[pa.Table],
-        removed: set[str],
+        self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]
     ) -> list[FileRef]:
         """Files for rows that leave, of one day each, or of the months that old days are in."""
         if table.history is None or not any(part.num_rows for part in leaving):
@@ -288,11 +280,7 @@ class Rewriter:
         return Swap(table, frozenset(), history=(fresh,), removed_history=frozenset((old.path,)))
 
     def _write(
-        self,
-        table: Table[Any],
-        rows: pa.Table,
-        level: str,
-        days: tuple[date, date] | None = None,
+        self, table: Table[Any], rows: pa.Table, level: str, days: tuple[date, date] | None = None
     ) -> FileRef:
         return write_file(self._files, table, rows, level, self._ids(), self._clock.now(), days)
 

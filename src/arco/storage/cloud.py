@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 Option: TypeAlias = str | bool
 _Client: TypeAlias = S3Store | GCSStore | AzureStore
 
-CLIENTS: Mapping[str, type[_Client]] = {
-    "s3": S3Store,
-    "gs": GCSStore,
-    "az": AzureStore,
-}
+CLIENTS: Mapping[str, type[_Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 
 _HTTP_OPTIONS = frozenset(
     {

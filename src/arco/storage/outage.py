@@ -49,12 +49,7 @@ class Outage:
     """The failures of one loop's store. Threads may share it."""
 
     def __init__(
-        self,
-        clock: Clock,
-        what: str,
-        *,
-        patient: bool = False,
-        rng: random.Random | None = None,
+        self, clock: Clock, what: str, *, patient: bool = False, rng: random.Random | None = None
     ) -> None:
         """`what` names the loop in the log, as in "heartbeat"."""
         self._clock = clock

@@ -30,13 +30,7 @@ class TaskFailed(Exception):
 
 
 def failed(
-    category: Category,
-    code: str,
-    message: str,
-    hint: str = "",
-    *,
-    file: str = "",
-    line: int = 0,
+    category: Category, code: str, message: str, hint: str = "", *, file: str = "", line: int = 0
 ) -> TaskFailed:
     return TaskFailed(
         ErrorInfo(category=category, code=code, message=message, hint=hint, file=file, line=line)

@@ -27,12 +27,7 @@ from arco.storage.port import Store
 from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
-from arco.worker.failures import (
-    TaskTimeout,
-    classify,
-    encodable,
-    failed,
-)
+from arco.worker.failures import TaskTimeout, classify, encodable, failed
 from arco.worker.frames import is_frame
 from arco.worker.inputs import read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest

@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from arco.lineage import nested
-from arco.lineage.flow import (
-    KNOWN,
-    NOTHING,
-    SOMEWHERE,
-    TRANSFORMATION,
-    Flow,
-    deciding,
-    lift,
-    merge,
-)
+from arco.lineage.flow import KNOWN, NOTHING, SOMEWHERE, TRANSFORMATION, Flow, deciding, lift, merge
 from arco.lineage.functions import function_of
 from arco.lineage.nested import beside, decided, mixed
 
