@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -338,14 +337,10 @@ def _place(error: BaseException, folder: Path | None) -> tuple[str, int]:
         if inside:
             return inside, error.lineno or 0
     place = ("", 0)
-    for frame, line in _frames(error.__traceback__):
-        inside = _inside(frame, folder)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        inside = _inside(frame.f_code.co_filename, folder)
         place = (inside, line) if inside else place
     return place
-
-
-def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
-    return [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(tb)]
 
 
 def _inside(file: str, folder: Path) -> str:

@@ -16,7 +16,7 @@ from arco.columns.arrow import scalar_type
 from arco.columns.quoting import quoted
 from arco.machine import machine
 from arco.storage import parallel
-from arco.worker.checks.dialects import DuckSql, NotTranslatable
+from arco.worker.checks.dialects import DuckSql, NotTranslatable, comparable
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, File, Subject
@@ -131,7 +131,7 @@ class DuckEngine:
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: OrphanRows, relation: str = "") -> str:
-        ours, theirs = _comparable(need.column), _comparable(need.target_column)
+        ours, theirs = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
         key, target = quoted(unused(self._columns.names)), self.table_of(need.target)
         return (
             f"(SELECT *, {ours} AS {key} FROM {relation or self._relation()} "
@@ -290,10 +290,6 @@ def _misfit(need: FailingRows | FalseRows) -> str:
 
 def _keys(need: DuplicateRows) -> list[str]:
     return [_SQL.column(column) for column in need.columns]
-
-
-def _comparable(column: Any) -> str:
-    return _SQL.moment(column) if column.family == "timestamp" else _SQL.column(column)
 
 
 def _alike(files: Sequence[File]) -> list[list[File]]:

@@ -132,15 +132,12 @@ class _Evaluation:
         need = prepared.need
         if not isinstance(need, FailingRows | FalseRows) or self._spark is None:
             return
-        if not self._subject.files or self._says(need):
+        if not self._subject.files or self._duckdb().can(need):
             return
         pattern = str(prepared.check.params.get("pattern", ""))
         flaw = self._spark.flaw(need, pattern)
         if flaw:
             raise UnsuitableCheck(f"the check {prepared.check.name!r} is not valid: {flaw}")
-
-    def _says(self, need: Need) -> bool:
-        return self._duckdb().can(need)
 
     def _duckdb(self) -> DuckEngine:
         if self._duck is None:
@@ -291,7 +288,7 @@ class _Evaluation:
         if finding.method == "spark":
             return self._spark
         near = in_reach(self._around, self._subject.bytes)
-        return self._duckdb() if near and self._says(need) else self._spark
+        return self._duckdb() if near and self._duckdb().can(need) else self._spark
 
     def _seconds(self, each: Prepared) -> int:
         return each.check.timeout_s or TIMEOUT_S

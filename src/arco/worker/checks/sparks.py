@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from arco.worker.checks.dialects import SparkSql, whole
+from arco.worker.checks.dialects import SparkSql, comparable, whole
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, Subject
-from arco.worker.checks.subject_columns import CheckColumn, unused
+from arco.worker.checks.subject_columns import unused
 from servo.contract.task import CheckMethod
 
 _CONDITION: Final = re.compile(r"\[([A-Z0-9_.]+)\]")
@@ -120,7 +120,7 @@ class SparkCheckEngine:
         assert self._around.frame is not None
         target = self._around.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
-        ours, theirs = _comparable(self._sql, need.column), _comparable(other, need.target_column)
+        ours, theirs = comparable(self._sql, need.column), comparable(other, need.target_column)
         key, kept = self._key, [] if only_key else ["*"]
         left = self.frame.selectExpr(*kept, f"{ours} AS {key}").where(f"{key} IS NOT NULL")
         return left.join(target.selectExpr(f"{theirs} AS {key}"), on=key, how="left_anti")
@@ -155,10 +155,6 @@ class SparkCheckEngine:
 
 def _type_of(frame: Any, text: str) -> str:
     return str(frame.selectExpr(text).dtypes[0][1])
-
-
-def _comparable(sql: SparkSql, column: CheckColumn) -> str:
-    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
 
 
 def _kind(error: Exception) -> str:
