@@ -16,7 +16,7 @@ from arco.state import changes, parquet
 from arco.state.core import Core
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import BUCKETS, Key, Table, Versioned
+from arco.state.table import BUCKETS, Key, Table, Versioned, keep_newest
 from arco.storage import paths
 from arco.storage.own import put_own
 
@@ -171,9 +171,7 @@ class Rewriter:
         """The rows of a table in change files: of each key the newest."""
         newest: dict[Key, Versioned[Any]] = {}
         for ref in refs:
-            for key, versioned in self._files.changed_rows(table, ref).items():
-                if key not in newest or newest[key][0] < versioned[0]:
-                    newest[key] = versioned
+            keep_newest(newest, self._files.changed_rows(table, ref))
         return newest
 
     def into_base(
@@ -351,15 +349,7 @@ def _between(rows: pa.Table, low: int, high: int) -> pa.Table:
 def file_sized(rows: pa.Table) -> Iterator[pa.Table]:
     """Rows cut into files, at the borders of buckets: a bucket lies in one file."""
     if rows.num_rows == 0:
-        return
+        return iter(())
     if rows.num_rows <= ROWS_PER_FILE * 3 // 2:
-        yield rows
-        return
-    counts = pc.value_counts(rows.column("_bucket")).to_pylist()
-    start = size = 0
-    for entry in counts:
-        if size and size + entry["counts"] > ROWS_PER_FILE:
-            yield rows.slice(start, size)
-            start, size = start + size, 0
-        size += entry["counts"]
-    yield rows.slice(start, size)
+        return iter((rows,))
+    return parquet.whole_buckets(rows, ROWS_PER_FILE)
