@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import Reason, command
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -23,16 +23,6 @@ if deferral.LOADED:
 
 
 LEVELS = ("base", "l0", "history")
-SUMMARY = (
-    "generation",
-    "kind",
-    "published_at",
-    "position",
-    "events",
-    "batches",
-    "rejected",
-    "skipped",
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -85,7 +75,8 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
                 "segment": manifest.segment and manifest.segment.path,
                 "consumed": render.count(len(manifest.consumed), "batch", "batches"),
                 "pending cleanup": render.count(pending, "batch", "batches"),
-                "skipped": _skipped(manifest),
+                "skipped": ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items())
+                or "none",
                 "rejected": ", ".join(manifest.rejected) or "none",
             }
         )
@@ -147,10 +138,6 @@ def _level(refs: tuple[FileRef, ...]) -> dict[str, int]:
     }
 
 
-def _skipped(manifest: RootManifest) -> str:
-    return ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items()) or "none"
-
-
 def _generations(workspace: Workspace, newest: Snapshot, count: int) -> Iterator[RootManifest]:
     """The newest first, down to the oldest that is kept."""
     kept = KeptGenerations(workspace.manifests.kept(), newest.generation)
@@ -176,17 +163,16 @@ def _remarks(row: dict[str, Any]) -> str:
 
 def _summary(manifest: RootManifest) -> dict[str, Any]:
     segment = manifest.segment
-    values = (
-        manifest.generation,
-        manifest.kind,
-        manifest.published_at,
-        manifest.position,
-        segment.last - segment.first + 1 if segment else 0,
-        len(manifest.consumed),
-        len(manifest.rejected),
-        sum(manifest.skipped.values()),
-    )
-    return dict(zip(SUMMARY, values, strict=True))
+    return {
+        "generation": manifest.generation,
+        "kind": manifest.kind,
+        "published_at": manifest.published_at,
+        "position": manifest.position,
+        "events": segment.last - segment.first + 1 if segment else 0,
+        "batches": len(manifest.consumed),
+        "rejected": len(manifest.rejected),
+        "skipped": sum(manifest.skipped.values()),
+    }
 
 
 def merge(
@@ -216,7 +202,7 @@ def rollback(
     generation: Annotated[
         int, typer.Argument(min=1, metavar="GENERATION", help="The generation to return to.")
     ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")],
+    reason: Reason,
 ) -> None:
     """Publish the state of an older generation as a new one.
 

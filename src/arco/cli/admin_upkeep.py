@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, days
 
 if deferral.LOADED:
     from rich.text import Text
 
     from arco.app import chain
     from arco.cli import render
+    from arco.cli.data_gc import summed
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.progress import progress
     from arco.cli.session import Session
@@ -199,30 +199,9 @@ def gc(
     apply: Annotated[
         bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
     ] = False,
-    keep_days: Annotated[
-        float,
-        typer.Option(
-            min=0, max=36_500, metavar="DAYS", help="Keep every generation for this many days."
-        ),
-    ] = 1.0,
-    hourly_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep one generation per hour for this many days.",
-        ),
-    ] = 3.0,
-    daily_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep one generation per day for this many days.",
-        ),
-    ] = 30.0,
+    keep_days: Annotated[float, days("Keep every generation for this many days.")] = 1.0,
+    hourly_days: Annotated[float, days("Keep one generation per hour for this many days.")] = 3.0,
+    daily_days: Annotated[float, days("Keep one generation per day for this many days.")] = 30.0,
     keep_at_least: Annotated[
         int, typer.Option(min=1, metavar="N", help="Minimum number of generations to keep.")
     ] = 10,
@@ -234,12 +213,7 @@ def gc(
     that have ended, and queue messages older than a week, are deleted too. Data,
     logs and plans are deleted by `servo gc`.
     """
-    retention = GenerationRetention(
-        timedelta(days=keep_days),
-        timedelta(days=hourly_days),
-        timedelta(days=daily_days),
-        keep_at_least,
-    )
+    retention = GenerationRetention.of_days(keep_days, hourly_days, daily_days, keep_at_least)
     workspace = session.open()
     with progress() as report:
         result = workspace.upkeep.gc(retention, dry_run=not apply, progress=report)
@@ -250,7 +224,7 @@ def gc(
                 "floor": result.floor,
                 "head": result.head,
                 "kept_generations": result.kept_generations,
-                "kinds": by_kind(result),
+                "kinds": _by_kind(result),
                 "bytes": result.bytes,
                 "failed": result.failed,
                 "objects": result.doomed,
@@ -262,13 +236,9 @@ def gc(
         raise typer.Exit(DIFFERENT)
 
 
-def by_kind(result: GcReport) -> list[dict[str, Any]]:
-    kinds: dict[str, dict[str, Any]] = {}
-    for doomed in result.doomed:
-        kind = kinds.setdefault(doomed.why, {"kind": doomed.why, "count": 0, "bytes": 0})
-        kind["count"] += 1
-        kind["bytes"] += doomed.bytes
-    return list(kinds.values())
+def _by_kind(result: GcReport) -> list[dict[str, Any]]:
+    sums = summed((doomed.why, doomed.bytes) for doomed in result.doomed)
+    return [{"kind": why, "count": count, "bytes": size} for why, (count, size) in sums.items()]
 
 
 def _show_garbage(result: GcReport) -> None:
@@ -277,7 +247,7 @@ def _show_garbage(result: GcReport) -> None:
     if not result.doomed:
         render.say(f"nothing to remove; {kept}", "green")
         return
-    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in by_kind(result)]
+    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in _by_kind(result)]
     render.show(render.table(("kind", "count", "bytes"), rows, right=("count", "bytes")))
     total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
     if result.dry_run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -75,12 +75,12 @@ def costs(
     Spark's executors; memory is the peak, multiplied by the duration.
     """
     workspace = session.open()
-    prices = None if pricing is None else _prices(pricing)
+    prices = None if pricing is None else Pricing.read(pricing)
     reader = workspace.read.execution(session.at())
     at = session.at()
     now = workspace.clock.now() if at is None else reader.snapshot.published_at
     since = first_day(now, days)
-    rows = _chosen(reader.costs(since), asset)
+    rows = [row for row in reader.costs(since) if fnmatchcase(row.asset_key, asset)]
     bill = _Bill.of(by, rows, prices, workspace.tenant)
     if session.json:
         render.document(
@@ -93,17 +93,9 @@ def costs(
         _show(bill)
 
 
-def _prices(path: Path) -> Pricing:
-    return Pricing.read(path)
-
-
 def first_day(now: datetime, days: int) -> datetime:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return today - timedelta(days=days - 1)
-
-
-def _chosen(rows: Iterable[TaskCostRow], pattern: str) -> list[TaskCostRow]:
-    return [row for row in rows if fnmatchcase(row.asset_key, pattern)]
 
 
 # -- sums -----------------------------------------------------------------------------------
@@ -207,15 +199,8 @@ class _Bill:
 
 def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
     """What an attempt would cost at these prices."""
-    usage = Usage(
-        wall_ms=row.wall_ms,
-        cpu_ms=row.cpu_ms,
-        executor_cpu_ms=row.executor_cpu_ms,
-        peak_memory_kib=row.peak_memory_kib,
-        bytes_read=row.bytes_read,
-        bytes_written=row.bytes_written,
-    )
-    return prices.cost(usage, tenant)
+    names = (name for name in Usage.__struct_fields__ if hasattr(row, name))
+    return prices.cost(Usage(**{name: getattr(row, name) for name in names}), tenant)
 
 
 # -- showing --------------------------------------------------------------------------------

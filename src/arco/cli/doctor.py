@@ -82,10 +82,7 @@ def version(
     if session.json:
         render.document({name.replace(" ", "_"): value for name, value in versions.items()})
     elif everything:
-        render.show(render.fields({name: _text(value) for name, value in versions.items()}))
+        texts = {n: "not installed" if v is None else str(v) for n, v in versions.items()}
+        render.show(render.fields(texts))
     else:
         render.say(f"servo {versions['arco']}")
-
-
-def _text(value: str | int | None) -> str:
-    return "not installed" if value is None else str(value)

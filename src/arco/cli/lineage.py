@@ -25,7 +25,6 @@ if deferral.LOADED:
     from arco.openlineage.spec import Location, events_of
     from arco.orchestration.asset_columns import columns_of
     from arco.orchestration.input_lists import read_versions
-    from servo.contract.task import MaterializationRef
     from servo.suggest import did_you_mean
 
 
@@ -125,7 +124,13 @@ def inputs(
     if session.json:
         outputs = [
             plain_execution(row)
-            | {"inputs": [_named(each) for each in of.versions], "complete": of.is_complete}
+            | {
+                "inputs": [
+                    {"partition": each.partition, "materialization_id": each.materialization_id}
+                    for each in of.versions
+                ],
+                "complete": of.is_complete,
+            }
             for row, of in zip(rows, read, strict=True)
         ]
         render.document({"generation": snapshot.generation, "asset": asset, "read": outputs})
@@ -181,16 +186,6 @@ def export(
         return
     output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
-
-
-# -- what was read ------------------------------------------------------------------------
-
-
-def _named(version: MaterializationRef) -> dict[str, str]:
-    return {"partition": version.partition, "materialization_id": version.materialization_id}
-
-
-# -- what was asked for -------------------------------------------------------------------
 
 
 def _node(reader: LineageReader, target: str) -> Node:

@@ -116,17 +116,13 @@ def one_line(entry: LogEntry) -> Text:
     line.append(f"{short(recorded.received_at)}  ", "dim")
     line.append(f"{visible(event.type):<26} ", "cyan")
     line.append(f"{visible(event.actor) or '–':<8} ", "green")
-    if _narrow():
+    if render.console().is_terminal and render.width() < 120:
         line.rstrip()
         line.append("\n        ")
     line.append(digest(json.loads(bytes(event.data))))
     if void:
         line.stylize("strike dim")
     return line
-
-
-def _narrow() -> bool:
-    return render.console().is_terminal and render.width() < 120
 
 
 def digest(data: object) -> str:

@@ -78,6 +78,22 @@ _GROUPS: dict[str, dict[str, Any]] = {
 _DEFAULTS = {"json": False, "wide": False, "debug": False, "idempotency_key": ""}
 
 
+def days(help: str) -> Any:
+    """An option that is a number of days."""
+    return typer.Option(min=0, max=36_500, metavar="DAYS", help=help)
+
+
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")]
+Partition = Annotated[
+    str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+Remote = Annotated[
+    bool, typer.Option("--remote", help="Run on `servo orchestrator` and `servo worker` processes.")
+]
+Slots = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")]
+
+
 def group(name: str, help: str) -> typer.Typer:
     """A group of commands."""
     app = typer.Typer(name=name, rich_markup_mode=None, invoke_without_command=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, command, group
 
 if deferral.LOADED:
     from rich.text import Text
@@ -35,7 +35,6 @@ SAMPLES = 5
 app = group("quarantine", "Show, approve and reject outputs that checks hold.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The output's id, or its first characters.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
 
 
 @command(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import Remote, Slots, command
 from arco.cli.run_options import Config, Exclude, Force, MaxTasks, Partitions, Selection, request_of
 from arco.cli.slots import start_slot_host
 
@@ -129,16 +129,11 @@ def run(
     priority: Annotated[
         int, typer.Option(metavar="N", help="Tasks of runs with a higher priority go first.")
     ] = 0,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
+    slots: Slots = 4,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Dry run: only show the plan.")
     ] = False,
-    remote: Annotated[
-        bool,
-        typer.Option("--remote", help="Run on `servo orchestrator` and `servo worker` processes."),
-    ] = False,
+    remote: Remote = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="With --remote: do not wait for the run to end.")
     ] = False,

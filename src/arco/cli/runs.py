@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Limit, Partition, Reason, Remote, Slots, command, group
 
 if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render
-    from arco.cli.live import name_of, partition_text, run_state
+    from arco.cli.live import is_partition, name_of, run_state
     from arco.cli.requests import plain_request, show_request
     from arco.cli.run_display import (
         document_of,
@@ -58,7 +58,7 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its fi
 )
 def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
+    limit: Limit = 20,
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Only runs in this state.")
     ] = None,
@@ -195,7 +195,7 @@ def cancel(
     force: Annotated[
         bool, typer.Option("--force", help="Do not wait for running tasks to stop.")
     ] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
+    reason: Reason = "",
 ) -> None:
     """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
 
@@ -248,13 +248,8 @@ def _settled(workspace: Workspace, run_id: str) -> RunRow:
 def retry(
     session: Session,
     run: Run,
-    remote: Annotated[
-        bool,
-        typer.Option("--remote", help="Run on `servo orchestrator` and `servo worker` processes."),
-    ] = False,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
+    remote: Remote = False,
+    slots: Slots = 4,
 ) -> None:
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     workspace = session.open()
@@ -275,9 +270,7 @@ def retry(
 def resume(
     session: Session,
     run: Run,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
+    slots: Slots = 4,
 ) -> None:
     """Continue here a run whose process has died."""
     workspace = session.open()
@@ -306,9 +299,7 @@ def logs(
     task: Annotated[
         str | None, typer.Option(metavar="ASSET", help="Only this asset, or this task's id.")
     ] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
-    ] = None,
+    partition: Partition = None,
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only this attempt.")
     ] = None,
@@ -322,7 +313,7 @@ def logs(
     row = reader.find_run(run)
     logs, heading = RunLogs(workspace.store, row.run_id), ""
     while True:
-        tasks = _wanted(reader.tasks(row.run_id), task, partition)
+        tasks = _matching(reader.tasks(row.run_id), task, partition)
         if not tasks:
             raise NotFound(
                 f"run {row.run_id} has no matching task", hint="see `servo runs show --all`"
@@ -341,20 +332,13 @@ def logs(
         render.say("the log is empty")
 
 
-def _wanted(
-    tasks: list[TaskRow], partition_filter: str | None, partition: str | None
-) -> list[TaskRow]:
-    def fits(task: TaskRow) -> bool:
-        text = partition_text(task.partition_key)
-        named = partition_filter is None or partition_filter in (
-            task.asset_key,
-            task.task_id,
-            name_of(task),
-        )
-        parts = (task.partition_key, text, *text.split(","))
-        return named and (partition is None or partition in parts)
-
-    return [task for task in tasks if fits(task)]
+def _matching(tasks: list[TaskRow], name: str | None, partition: str | None) -> list[TaskRow]:
+    return [
+        task
+        for task in tasks
+        if name in (None, task.asset_key, task.task_id, name_of(task))
+        and is_partition(task.partition_key, partition)
+    ]
 
 
 def _new_texts(logs: RunLogs, tasks: list[TaskRow], attempt: int | None) -> list[dict[str, Any]]:
