@@ -47,12 +47,12 @@ def compact(
         stop,
         interval_s=interval,
         merge_interval_s=interval,
-        announce=lambda head, events: _said(session, head, events),
+        announce=lambda head, events: _announce(session, head, events),
     )
     if once:
         compactor.drain()
         if (merged := workspace.upkeep.merger.merge()) is not None:
-            _said(session, merged, 0)
+            _announce(session, merged, 0)
         _end(session, workspace)
         return
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,7 +80,7 @@ def _end(session: Session, workspace: Workspace) -> None:
         render.say(f"the inbox is empty; stopped at generation {generation}")
 
 
-def _said(session: Session, head: Head, events: int) -> None:
+def _announce(session: Session, head: Head, events: int) -> None:
     manifest = head.manifest
     if session.json:
         render.line(

@@ -169,7 +169,7 @@ def whole(entry: LogEntry, decided: dict[str, Any] | None) -> list[RenderableTyp
     fields = document(entry)
     data = fields.pop("data")
     if not fields.pop("void"):
-        fields["outcome"] = None if decided is None else _said(decided)
+        fields["outcome"] = None if decided is None else _outcome_text(decided)
     else:
         fields["outcome"] = "rolled back: it has no effect"
     fields["data"] = ""
@@ -183,7 +183,7 @@ def whole(entry: LogEntry, decided: dict[str, Any] | None) -> list[RenderableTyp
     return [render.fields({k: str(v) for k, v in present.items()}), body]
 
 
-def _said(decided: dict[str, Any]) -> str:
+def _outcome_text(decided: dict[str, Any]) -> str:
     if not decided["code"]:
         return str(decided["status"])
     return f"{decided['status']}: {decided['message']} ({decided['code']})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from operator import attrgetter
 
 import msgspec
 
@@ -59,7 +60,8 @@ class ExecutionReader:
             for row in MATERIALIZATIONS.rows_of(rows):
                 if matches(row):
                     chosen.setdefault(row.materialization_id, row)  # one may have come back
-            newest = sorted(chosen.values(), key=_made, reverse=True)[:limit]
+            creation = attrgetter("created_at", "materialization_id")
+            newest = sorted(chosen.values(), key=creation, reverse=True)[:limit]
             if rest_before and len(newest) == limit and newest[-1].created_at >= rest_before:
                 break
         return self._with_expirations(asset_id, newest)
@@ -130,7 +132,3 @@ class ExecutionReader:
         """What attempts took that ended since then, the oldest first."""
         rows = self.snapshot.recent(TASK_COSTS, since)
         return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))
-
-
-def _made(row: MaterializationRow) -> tuple[datetime, str]:
-    return row.created_at, row.materialization_id

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from arco.lineage.compare import Schemas, compare
 from arco.lineage.flow import CONFIDENCE
 from arco.lineage.sql import analyze
@@ -70,7 +72,8 @@ def _combined(
     refs: Mapping[str, str],
     read: tuple[InputRef, ...],
 ) -> Lineage:
-    by_sql = _analyzed(sql, inputs, refs) if sql and not _knows(plan) else None
+    traced = plan is not None and bool(plan.columns)
+    by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
     ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
     ways.append(compare(output, inputs))
     chosen, unmapped = _choose(output, ways)
@@ -85,10 +88,6 @@ def _combined(
         coverage_percent=_coverage(chosen, output),
         unmapped=tuple(unmapped),
     )
-
-
-def _knows(plan: TracedColumns | None) -> bool:
-    return plan is not None and bool(plan.columns)
 
 
 def _annotated(columns: Sequence[ColumnDef]) -> TracedColumns:
@@ -130,14 +129,7 @@ def _choose(
         if entry is None:
             unmapped.append(column.name)
             continue
-        chosen.append(
-            ColumnLineage(
-                column=column.name,
-                sources=entry.sources,
-                method=entry.method,
-                confidence=entry.confidence,
-            )
-        )
+        chosen.append(msgspec.structs.replace(entry, column=column.name))
     return chosen, unmapped
 
 

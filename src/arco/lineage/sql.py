@@ -15,7 +15,7 @@ from msgspec import structs
 from arco.lineage.flow import KNOWN, column
 from arco.lineage.sql_query import Queries
 from arco.lineage.sql_relation import SqlRelation
-from arco.lineage.traced import TracedColumns, found
+from arco.lineage.traced import TracedColumns, traced_columns
 from servo.contract.template import Call, render
 
 
@@ -44,7 +44,7 @@ def analyze(
     relation = queries.query(tree, tables)
     certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)
     reason = "" if certain else "Some columns of the query could not be resolved."
-    result = found("sql", relation.outputs, relation.influences, reason)
+    result = traced_columns("sql", relation.outputs, relation.influences, reason)
     return structs.replace(result, names=()) if relation.partial else result
 
 

@@ -186,7 +186,7 @@ class _Run:
                 self._move(task.task_id, cause)
         for task in tasks:
             if task.materialization_id:
-                self._end(self._known(task.task_id), TaskCause.UP_TO_DATE)
+                self._end(self._task_row(task.task_id), TaskCause.UP_TO_DATE)
 
     # -- what happens to attempts --------------------------------------------------------
 
@@ -234,7 +234,7 @@ class _Run:
         task = task_rows.with_usage(task, result)
         cancelling = self.row.state == RunState.CANCELLING
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
-            self._made(task_rows.with_output(task, result), result, result.materialization)
+            self._record_output(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
             self._not_made(task, result)
         else:
@@ -242,7 +242,7 @@ class _Run:
                 self._reject(result.materialization, "its run was cancelled before it finished")
             self._end(task_rows.with_error(task, result.error), TaskCause.ATTEMPT_CANCELLED)
 
-    def _made(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
+    def _record_output(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
         """An output, and what the checks say about it."""
         match result.gate:
             case "continue" | "warn" | "fail_task" | "fail_run":
@@ -279,7 +279,7 @@ class _Run:
         if result.materialization is not None:
             self._hold(task, result.materialization, result)
         self._failed(task, result.error or _UNEXPLAINED)
-        if result.gate == "fail_run" and self._known(task.task_id).state == TaskState.FAILED:
+        if result.gate == "fail_run" and self._task_row(task.task_id).state == TaskState.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
                 reason = f"{task.asset_key}: {derived.why(result)}"
@@ -431,7 +431,7 @@ class _Run:
 
     def _move(self, task_id: str, cause: TaskCause) -> None:
         """Take a task to a state that is not terminal, if the table has that transition."""
-        task = self._known(task_id)
+        task = self._task_row(task_id)
         state = states.after(task.state, cause)
         if state is None:
             return
@@ -562,7 +562,7 @@ class _Run:
         task = self._tasks.get(task_id)
         return task or self._rows.get(TASKS, self.row.run_id, task_id)
 
-    def _known(self, task_id: str) -> TaskRow:
+    def _task_row(self, task_id: str) -> TaskRow:
         task = self._task(task_id)
         assert task is not None, f"run {self.row.run_id} has no task {task_id}"
         return task

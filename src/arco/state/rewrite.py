@@ -50,7 +50,9 @@ class Swap(NamedTuple):
             kept = _without(files.history, self.removed_history)
             history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
         return files.with_files(
-            base=_ordered(_without(files.base, self.removed) + self.base),
+            base=tuple(
+                sorted(_without(files.base, self.removed) + self.base, key=lambda ref: ref.buckets)
+            ),
             l0=self.l0 + _without(files.l0, self.removed),
             history=history,
             merged=self.into_base,
@@ -120,10 +122,6 @@ def _taken_out(
 
 def _without(refs: tuple[FileRef, ...], removed: frozenset[str]) -> tuple[FileRef, ...]:
     return tuple(ref for ref in refs if ref.path not in removed)
-
-
-def _ordered(refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    return tuple(sorted(refs, key=lambda ref: ref.buckets))
 
 
 def only_grew(then: TableFiles, live: TableFiles) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arco.errors import Unavailable
 from servo.contract.manifest import Category
@@ -19,6 +19,14 @@ class SparkUnavailable(Unavailable):
         super().__init__(message, hint=hint)
         self.permanent = permanent
         """Whether it stays so until somebody installs or changes something."""
+
+
+class Verdict(NamedTuple):
+    """What an error of some kind means."""
+
+    category: Category
+    code: str
+    hint: str = ""
 
 
 class TaskFailed(Exception):

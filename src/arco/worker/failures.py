@@ -13,13 +13,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from arco.errors import Error
 from arco.spark.error_info import SparkFailure, translate
-from arco.tasks.failure import SparkUnavailable
+from arco.tasks.failure import SparkUnavailable, Verdict
 from arco.tasks.failure import TaskFailed as TaskFailed
 from arco.tasks.failure import failed as failed
 from servo import errors
@@ -53,12 +53,6 @@ class Interrupted(Cancelled):
 
     def __init__(self, message: str = "the task was asked to stop") -> None:
         super().__init__(message)
-
-
-class Verdict(NamedTuple):
-    category: Category
-    code: str
-    hint: str = ""
 
 
 # -- the tables ---------------------------------------------------------------------------
@@ -215,7 +209,7 @@ def _trace(error: BaseException, info: ErrorInfo, redact: Redact, folder: Path |
         lines = _user_lines(error, folder)
         text = redact(f"{lines}{info.message}\n") if lines else ""
     else:
-        return shown(error, redact=redact, folder=folder)
+        return traceback_text(error, redact=redact, folder=folder)
     return bounded(text, MAX_TRACEBACK_BYTES)
 
 
@@ -348,7 +342,9 @@ def _inside(file: str, folder: Path) -> str:
     return file.removeprefix(prefix) if file.startswith(prefix) else ""
 
 
-def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = None) -> str:
+def traceback_text(
+    error: BaseException, *, redact: Redact = str, folder: Path | None = None
+) -> str:
     """The traceback without our own frames, with the artifact's files by their own names."""
     try:
         whole = traceback.TracebackException(

@@ -64,7 +64,7 @@ class _Slot:
     def __init__(self, setup: messages.Setup, frames: messages.Frames) -> None:
         os.environ.clear()
         os.environ.update(setup.environment)
-        with private.shown(setup.credentials):
+        with private.exposed(setup.credentials):
             store = open_store(setup.store_url, **setup.store_options)
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())

@@ -20,7 +20,7 @@ from arco.worker.checks.dialects import DuckSql, NotTranslatable, comparable
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, File, Subject
-from arco.worker.checks.subject_columns import Columns, has_float, unused
+from arco.worker.checks.subject_columns import Columns, has_inside, unused
 from servo.contract.partition import Scalar
 from servo.contract.task import CheckMethod, InputRef
 
@@ -146,7 +146,8 @@ class DuckEngine:
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         with answered():
-            self._leave_out(_TRUSTING if any(map(has_float, self._columns.schema.types)) else "")
+            floats = any(has_inside(t, pa.types.is_floating) for t in self._columns.schema.types)
+            self._leave_out(_TRUSTING if floats else "")
             table = self._connection.sql(sql).to_arrow_table()
             values = [self.listed(table.select([at])) for at in range(table.num_columns)]
             return [

@@ -36,7 +36,7 @@ def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: in
     Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
     """
     work = _Work(around, seconds)
-    finding = _found(work, need, subject, around, seconds)
+    finding = _finding(work, need, subject, around, seconds)
     if work.broken_off:
         raise failed(
             "infrastructure",
@@ -49,7 +49,7 @@ def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: in
     return finding
 
 
-def _found(
+def _finding(
     work: _Work, need: PythonCall, subject: Subject, around: CheckContext, seconds: int
 ) -> Finding:
     try:

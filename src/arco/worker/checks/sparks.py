@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from arco.columns.quoting import backticked
 from arco.worker.checks.dialects import SparkSql, comparable, whole
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
@@ -25,18 +26,18 @@ class SparkCheckEngine:
     def __init__(self, subject: Subject, around: CheckContext) -> None:
         self._subject = subject
         self._around = around
-        self._found: Any = None
-        self._sql = SparkSql(self._type_of)
+        self._frame: Any = None
+        self._sql = SparkSql(lambda text: _type_of(self.frame, text))
 
     def stop(self) -> None:
         self._around.cancel()
 
     @property
     def frame(self) -> Any:
-        if self._found is None:
+        if self._frame is None:
             assert self._around.frame is not None
-            self._found = self._around.frame(self._subject.ref)
-        return self._found
+            self._frame = self._around.frame(self._subject.ref)
+        return self._frame
 
     def can(self, need: Need) -> bool:
         return True
@@ -69,7 +70,7 @@ class SparkCheckEngine:
         names = sampled(first, frame.columns)
         if len(names) == len(frame.columns):
             return frame
-        return frame.selectExpr(*(f"`{name.replace('`', '``')}`" for name in names))
+        return frame.selectExpr(*map(backticked, names))
 
     def _misfits(self, need: Rowwise) -> Any:
         match need:
@@ -140,9 +141,6 @@ class SparkCheckEngine:
         except CheckEngineError as error:
             return str(error)
         return ""
-
-    def _type_of(self, text: str) -> str:
-        return _type_of(self.frame, text)
 
     def _try(self, ask: Callable[[], Any]) -> Any:
         try:
