@@ -20,6 +20,7 @@ from arco.cli.options import command, group
 if deferral.LOADED:
     import msgspec
 
+    from arco.catalog.commands import ColumnChanges
     from arco.cli.session import Session
 
 app = group("column", "Change the columns of assets.")
@@ -81,24 +82,17 @@ def update(
     sensitivity: Sensitivity = None,
 ) -> None:
     """Change the given fields. An empty text clears a field."""
-    something(
-        name=new_name,
-        type=type_,
-        nullable=nullable,
-        description=description,
-        pii=pii,
-        sensitivity=sensitivity,
-    )
+    changes: ColumnChanges = {
+        "name": new_name,
+        "type": type_,
+        "nullable": nullable,
+        "description": description,
+        "pii": pii,
+        "sensitivity": sensitivity,
+    }
+    something(**changes)
     done = session.open().commands.catalog.update_column(
-        key,
-        name,
-        name=new_name,
-        type=type_,
-        nullable=nullable,
-        description=description,
-        pii=pii,
-        sensitivity=sensitivity,
-        idempotency_key=session.idempotency_key,
+        key, name, idempotency_key=session.idempotency_key, **changes
     )
     acknowledge(session, done, f"updated {name} of {key}", asset=key, column=new_name or name)
 

@@ -16,16 +16,9 @@ from arco.cli.slots import start_slot_host
 if deferral.LOADED:
     from rich.text import Text
 
-    from arco.cli import render
+    from arco.cli import render, run_following
     from arco.cli.live import partition_text
     from arco.cli.packaging import packaged, planned_sql
-    from arco.cli.run_following import (
-        follow_remotely,
-        leave_request,
-        reviewed,
-        show_defaults,
-        work_here,
-    )
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.orchestration.commands import ExplainedPlan
@@ -93,7 +86,7 @@ def _show_plan(plan: ExplainedPlan) -> None:
     reused = len(spec.tasks) - runs
     parts = f"{render.count(runs, 'task')} to run, {reused:,} up to date"
     render.say(f"{parts}; plan {spec_fingerprint(spec)[:16]}", "bold")
-    show_defaults(plan.defaults)
+    run_following.show_defaults(plan.defaults)
 
 
 def run(
@@ -176,14 +169,16 @@ def run(
         "priority": priority,
     }
     if remote and detach:
-        leave_request(session, workspace.commands.orchestration.request(request, **settings))
+        run_following.leave_request(
+            session, workspace.commands.orchestration.request(request, **settings)
+        )
         return
     if remote:
-        review = reviewed(session, workspace, here=False)
+        review = run_following.reviewed(session, workspace, here=False)
         triggered = workspace.commands.orchestration.trigger(request, review=review, **settings)
-        follow_remotely(session, workspace, triggered)
+        run_following.follow_remotely(session, workspace, triggered)
         return
-    work_here(
+    run_following.work_here(
         session,
         workspace,
         lambda engine_id, review: workspace.commands.orchestration.trigger(

@@ -12,18 +12,9 @@ from arco.cli.options import Limit, Partition, Reason, Remote, Slots, command, g
 
 if deferral.LOADED:
     from arco.app import Workspace
-    from arco.cli import render
+    from arco.cli import render, run_display
     from arco.cli.live import is_partition, name_of, run_state
     from arco.cli.requests import plain_request, show_request
-    from arco.cli.run_display import (
-        document_of,
-        duration_text,
-        plain_run,
-        requested,
-        show_run,
-        show_tasks,
-        task_counts,
-    )
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
@@ -87,7 +78,7 @@ def list_(
             {
                 "generation": reader.snapshot.generation,
                 "since": oldest,
-                "runs": [plain_run(row) for row in page.rows],
+                "runs": [run_display.plain_run(row) for row in page.rows],
             }
         )
         return
@@ -117,8 +108,8 @@ def _show_list(rows: list[RunRow]) -> None:
             run_state(r),
             f"{r.tasks_done:,}/{r.tasks_total:,}",
             r.created_at,
-            duration_text(r),
-            requested(r),
+            run_display.duration_text(r),
+            run_display.requested(r),
         )
         for r in rows
     ]
@@ -149,15 +140,15 @@ def show(
         _show_requested(session, request)
         return
     if session.json:
-        document = document_of(snapshot, row.run_id)
+        document = run_display.document_of(snapshot, row.run_id)
         if session.at() is None:
             document |= _waiting_of(workspace, snapshot, row)
         render.document(document)
         return
-    show_run(row)
+    run_display.show_run(row)
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
-    show_tasks(workspace, snapshot, row, all_tasks)
+    run_display.show_tasks(workspace, snapshot, row, all_tasks)
 
 
 def _show_requested(session: Session, request: RunRequestRow) -> None:
@@ -217,7 +208,7 @@ def cancel(
     if session.json:
         render.document(row)
     else:
-        render.say(f"run {row.run_id} is {row.state}: {task_counts(row)}")
+        render.say(f"run {row.run_id} is {row.state}: {run_display.task_counts(row)}")
 
 
 def _withdraw(session: Session, workspace: Workspace, request_key: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 
@@ -22,18 +22,7 @@ from arco.epoch import EPOCH
 from arco.execution.events import OutputAccepted, OutputHeld, OutputMissed, OutputRejected
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from arco.orchestration import derived, retry, states, task_rows
-from arco.orchestration.events import (
-    AttemptLost,
-    DispatchEnqueued,
-    RunCancelRequested,
-    RunTriggered,
-    TaskFinished,
-    TasksCancelled,
-    TasksPlanned,
-    TaskStarted,
-    TimerFired,
-)
+from arco.orchestration import derived, events, retry, states, task_rows
 from arco.orchestration.plan_events import tasks_of
 from arco.orchestration.results import whole
 from arco.orchestration.states import (
@@ -47,7 +36,7 @@ from arco.orchestration.states import (
 )
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract.identity import attempt_id, timer_key
 from servo.contract.task import ErrorInfo, Materialization, TaskResult
@@ -78,7 +67,7 @@ _COUNTER: Final = {
 }
 
 
-class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
+class RunAdmitted(events.RunTriggered, frozen=True, kw_only=True):
     """Derived: its run key was free."""
 
     TYPE = "orchestration.run_admitted"
@@ -118,7 +107,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
     yield from run.changes()
 
 
-def _cancel(rows: Rows, fact: Fact, e: RunCancelRequested) -> Iterator[Change]:
+def _cancel(rows: Rows, fact: Fact, e: events.RunCancelRequested) -> Iterator[Change]:
     row = rows.get(RUNS, e.run_id)
     if row is None:
         yield refused(fact, "run_not_found", f"there is no run {e.run_id}")
@@ -158,7 +147,7 @@ class _Run:
 
     # -- planning ------------------------------------------------------------------------
 
-    def planned(self, e: TasksPlanned) -> None:
+    def planned(self, e: events.TasksPlanned) -> None:
         if self.row.state != RunState.PLANNING:
             return
         tasks = tasks_of(e)
@@ -190,7 +179,7 @@ class _Run:
 
     # -- what happens to attempts --------------------------------------------------------
 
-    def enqueued(self, e: DispatchEnqueued) -> None:
+    def enqueued(self, e: events.DispatchEnqueued) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -205,7 +194,7 @@ class _Run:
             self._unwatch(task)
             self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, _unstarted(sent, at))
 
-    def started(self, e: TaskStarted) -> None:
+    def started(self, e: events.TaskStarted) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -220,7 +209,7 @@ class _Run:
             due = _overdue(task, now)
             self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, due)
 
-    def finished(self, e: TaskFinished) -> None:
+    def finished(self, e: events.TaskFinished) -> None:
         result = whole(e)
         row = self._task(result.task_id)
         if row is None:
@@ -305,7 +294,7 @@ class _Run:
     def _reject(self, output: Materialization, reason: str) -> None:
         self._emitted.append(OutputRejected(materialization=output, reason=reason))
 
-    def lost(self, e: AttemptLost) -> None:
+    def lost(self, e: events.AttemptLost) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -316,10 +305,7 @@ class _Run:
             hint="see the worker's own log; it was killed, or could not reach the store",
             retriable=True,
         )
-        if self.row.state == RunState.CANCELLING:
-            self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
-        else:
-            self._failed(task, error)
+        self._give_up(task, error)
 
     def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
         task = task_rows.with_error(task, error)
@@ -344,7 +330,7 @@ class _Run:
 
     # -- timers, and cancelling ----------------------------------------------------------
 
-    def fired(self, e: TimerFired) -> None:
+    def fired(self, e: events.TimerFired) -> None:
         timer_id = e.timer_id
         timer = self._rows.get(TIMERS, self.row.run_id, timer_id)
         if timer is None or timer.state != TimerState.SCHEDULED:
@@ -380,6 +366,9 @@ class _Run:
     def _time_out(self, task: TaskRow) -> None:
         error = _TOO_LATE if task.state == TaskState.RUNNING else _NOT_STARTED
         error = replace(error, message=error.message.format(task.timeout_s))
+        self._give_up(task, error)
+
+    def _give_up(self, task: TaskRow, error: ErrorInfo) -> None:
         if self.row.state == RunState.CANCELLING:
             self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
         else:
@@ -411,7 +400,7 @@ class _Run:
         self._move_run(cause, cancel_forced=self.row.cancel_forced or force)
         self.complete()
 
-    def cancelled(self, e: TasksCancelled) -> None:
+    def cancelled(self, e: events.TasksCancelled) -> None:
         self.end_tasks(e.task_ids, force=e.force)
 
     def end_tasks(self, task_ids: Iterable[str], *, force: bool) -> None:
@@ -620,19 +609,6 @@ def _epoch_s(time: datetime) -> int:
 # -- the stage ----------------------------------------------------------------------------
 
 
-class _OfRun(Protocol):
-    @property
-    def run_id(self) -> str: ...
-
-
-def _by_run(fact: Fact, e: _OfRun) -> str:
-    return e.run_id
-
-
-def _by_run_of_result(fact: Fact, e: TaskFinished) -> str:
-    return e.result.run_id
-
-
 def _on(
     payload: type[P], key: Callable[[Fact, P], str], change: Callable[[_Run, P], None]
 ) -> On[P]:
@@ -648,18 +624,19 @@ def _on(
     return On(payload, key, fold)
 
 
+_by_run = by("run_id")
 RUNS_STAGE = Stage(
     "runs",
     (RUNS, TASKS, TIMERS),
     (
         On(RunAdmitted, _by_run, _admit),
-        On(RunCancelRequested, _by_run, _cancel),
-        _on(TasksPlanned, _by_run, _Run.planned),
-        _on(DispatchEnqueued, _by_run, _Run.enqueued),
-        _on(TaskStarted, _by_run, _Run.started),
-        _on(TaskFinished, _by_run_of_result, _Run.finished),
-        _on(AttemptLost, _by_run, _Run.lost),
-        _on(TimerFired, _by_run, _Run.fired),
-        _on(TasksCancelled, _by_run, _Run.cancelled),
+        On(events.RunCancelRequested, _by_run, _cancel),
+        _on(events.TasksPlanned, _by_run, _Run.planned),
+        _on(events.DispatchEnqueued, _by_run, _Run.enqueued),
+        _on(events.TaskStarted, _by_run, _Run.started),
+        _on(events.TaskFinished, by("result.run_id"), _Run.finished),
+        _on(events.AttemptLost, _by_run, _Run.lost),
+        _on(events.TimerFired, _by_run, _Run.fired),
+        _on(events.TasksCancelled, _by_run, _Run.cancelled),
     ),
 )
