@@ -83,18 +83,9 @@ def _end(session: Session, workspace: Workspace) -> None:
 def _announce(session: Session, head: Head, events: int) -> None:
     manifest = head.manifest
     if session.json:
-        render.line(
-            {
-                "state": "published",
-                "generation": manifest.generation,
-                "kind": manifest.kind,
-                "published_at": manifest.published_at,
-                "events": events,
-                "position": manifest.position,
-                "rejected": manifest.rejected,
-                "skipped": manifest.skipped,
-            }
-        )
+        first = render.picked(manifest, "generation", "kind", "published_at")
+        rest = render.picked(manifest, "position", "rejected", "skipped")
+        render.line({"state": "published", **first, "events": events, **rest})
         return
     text = Text(f"{manifest.generation:>6}  ", "bold")
     text.append(f"{render.cell(manifest.published_at)}  ", "dim")

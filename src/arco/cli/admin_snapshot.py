@@ -97,24 +97,14 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
     """A generation as JSON."""
-    manifest = snapshot.head.manifest
+    manifest, picked = snapshot.head.manifest, render.picked
     return {
-        "generation": manifest.generation,
-        "kind": manifest.kind,
-        "published_at": manifest.published_at,
-        "position": manifest.position,
-        "log_time": manifest.log_time,
+        **picked(manifest, "generation", "kind", "published_at", "position", "log_time"),
         "commit_id": manifest.commit_id,
         "sha256": snapshot.head.sha256,
-        "parent_sha256": manifest.parent_sha256,
-        "segment": manifest.segment,
-        "consumed": manifest.consumed,
-        "pending_cleanup": manifest.pending_cleanup,
-        "skipped": manifest.skipped,
-        "rejected": manifest.rejected,
-        "change_files": [
-            {"path": ref.path, "bytes": ref.bytes, "rows": ref.rows} for ref in manifest.changes
-        ],
+        **picked(manifest, "parent_sha256", "segment", "consumed", "pending_cleanup"),
+        **picked(manifest, "skipped", "rejected"),
+        "change_files": [picked(ref, "path", "bytes", "rows") for ref in manifest.changes],
         "tables": [_table(name, table) for name, table in snapshot.tables().items()],
     }
 
@@ -164,10 +154,7 @@ def _remarks(row: dict[str, Any]) -> str:
 def _summary(manifest: RootManifest) -> dict[str, Any]:
     segment = manifest.segment
     return {
-        "generation": manifest.generation,
-        "kind": manifest.kind,
-        "published_at": manifest.published_at,
-        "position": manifest.position,
+        **render.picked(manifest, "generation", "kind", "published_at", "position"),
         "events": segment.last - segment.first + 1 if segment else 0,
         "batches": len(manifest.consumed),
         "rejected": len(manifest.rejected),

@@ -218,18 +218,9 @@ def gc(
     with progress() as report:
         result = workspace.upkeep.gc(retention, dry_run=not apply, progress=report)
     if session.json:
-        render.document(
-            {
-                "dry_run": result.dry_run,
-                "floor": result.floor,
-                "head": result.head,
-                "kept_generations": result.kept_generations,
-                "kinds": _by_kind(result),
-                "bytes": result.bytes,
-                "failed": result.failed,
-                "objects": result.doomed,
-            }
-        )
+        first = render.picked(result, "dry_run", "floor", "head", "kept_generations")
+        rest = render.picked(result, "bytes", "failed") | {"objects": result.doomed}
+        render.document({**first, "kinds": _by_kind(result), **rest})
     else:
         _show_garbage(result)
     if result.failed:

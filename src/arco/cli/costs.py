@@ -136,11 +136,8 @@ class CostSum:
             "tasks": len(self.tasks),
             "attempts": self.attempts,
             "failed_attempts": self.failed,
-            "cpu_ms": self.cpu_ms,
-            "executor_cpu_ms": self.executor_cpu_ms,
-            "memory_kib_ms": self.memory_kib_ms,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
+            **render.picked(self, "cpu_ms", "executor_cpu_ms", "memory_kib_ms"),
+            **render.picked(self, "bytes_read", "bytes_written"),
             "cost_nanos": self.nanos,
             "unpriced_attempts": self.unpriced,
         }

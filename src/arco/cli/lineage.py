@@ -275,11 +275,7 @@ def _document(
             "distance": link.distance,
             "source": link.source._asdict(),
             "target": link.target._asdict(),
-            "kind": link.kind,
-            "direct": link.direct,
-            "masked": link.masked,
-            "method": link.method,
-            "confidence": link.confidence,
+            **render.picked(link, "kind", "direct", "masked", "method", "confidence"),
         }
         for link in links
     ]

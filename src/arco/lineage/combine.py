@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from arco.lineage.compare import Schemas, compare
 from arco.lineage.flow import CONFIDENCE
 from arco.lineage.sql import analyze
 from arco.lineage.traced import TracedColumns
@@ -29,6 +28,8 @@ from servo.contract.task import (
 )
 
 log = logging.getLogger(__name__)
+Schemas = Mapping[str, Sequence[ColumnInfo]]
+"""The columns of each input, by the asset's key."""
 _REASONS: Final[Mapping[LineageMethod, str]] = {
     "annotation": "Annotations name the sources of every column.",
     "plan": "Spark's analyzed plan names the sources of every column.",
@@ -75,7 +76,7 @@ def _combined(
     traced = plan is not None and bool(plan.columns)
     by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
     ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
-    ways.append(compare(output, inputs))
+    ways.append(_compared(output, inputs))
     chosen, unmapped = _choose(output, ways)
     method = _method(chosen)
     return Lineage(
@@ -116,6 +117,32 @@ def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColum
         log.info("a query could not be analyzed", exc_info=True)
         reason = f"The query could not be analyzed: {type(error).__name__}."
         return TracedColumns(method="sql", reason=reason)
+
+
+def _compared(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
+    """The last resort: columns of the same name and type may have come from there."""
+    columns, unmapped, alike = [], [], _by_name_and_type(inputs)
+    for column in output:
+        sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
+        if sources:
+            columns.append(
+                ColumnLineage(
+                    column=column.name, sources=sources, method="schema", confidence="low"
+                )
+            )
+        else:
+            unmapped.append(column.name)
+    return TracedColumns(method="schema", columns=tuple(columns), unmapped=tuple(unmapped))
+
+
+def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:
+    """Looked up and not searched: there may be thousands of columns on both sides."""
+    alike: dict[tuple[str, str], list[ColumnSource]] = {}
+    for asset, schema in inputs.items():
+        for column in schema:
+            source = ColumnSource(asset, column.name, "identity")
+            alike.setdefault((column.name.lower(), column.type), []).append(source)
+    return alike
 
 
 def _choose(

@@ -39,7 +39,10 @@ def analyze(
         return f"`{result}`"
 
     tree = sqlglot.parse_one(render(sql, name).text, dialect="spark")
-    tables = {result: _table(key, inputs.get(key, ())) for result, key in names.items()}
+    tables = {
+        result: SqlRelation([(name, column(key, name)) for name in inputs.get(key, ())], {})
+        for result, key in names.items()
+    }
     queries = Queries()
     relation = queries.query(tree, tables)
     certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)
@@ -54,7 +57,3 @@ def _key(text: str, inputs: Mapping[str, Sequence[str]]) -> str:
         return text
     alike = [key for key in inputs if key.partition(".")[2] == text]
     return alike[0] if len(alike) == 1 else text
-
-
-def _table(key: str, columns: Sequence[str]) -> SqlRelation:
-    return SqlRelation([(name, column(key, name)) for name in columns], {})

@@ -297,7 +297,7 @@ class _Select:
         if group is None:
             return
         if group.args.get("all"):
-            keys = [e for e in self._tree.expressions if not _aggregates(e)]
+            keys = [e for e in self._tree.expressions if e.find(exp.AggFunc) is None]
             self._decide(keys, "group_by")
         for each in _flat(group):
             flow = _by_position(each, outputs, self._flows)
@@ -335,10 +335,6 @@ def _flat(group: exp.Group) -> Iterator[exp.Expr]:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _aggregates(tree: exp.Expr) -> bool:
-    return tree.find(exp.AggFunc) is not None
 
 
 def _sort_keys(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -22,7 +22,7 @@ from arco.epoch import EPOCH
 from arco.execution.events import OutputAccepted, OutputHeld, OutputMissed, OutputRejected
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from arco.orchestration import derived, events, retry, states, task_rows
+from arco.orchestration import derived, events, states, task_rows
 from arco.orchestration.plan_events import tasks_of
 from arco.orchestration.results import whole
 from arco.orchestration.states import (
@@ -309,7 +309,7 @@ class _Run:
 
     def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
         task = task_rows.with_error(task, error)
-        if not retry.will_retry(task, error):
+        if not task_rows.will_retry(task, error):
             self._emitted.append(
                 OutputMissed(
                     asset_id=task.asset_id,
@@ -322,7 +322,7 @@ class _Run:
             return
         state = states.after(task.state, TaskCause.TO_BE_RETRIED)
         assert state is not None
-        due = self._now + timedelta(seconds=retry.retry_delay_s(task))
+        due = self._now + timedelta(seconds=task_rows.retry_delay_s(task))
         self._close(task)
         self._set(replace(task, state=state, retry_not_before=due))
         self._update(retries=self.row.retries + 1)
