@@ -20,9 +20,23 @@ import msgspec
 from servo.asset import AnyAsset, SqlAssetDefinition, as_input
 from servo.check import CheckDefinition
 from servo.context import AssetIn
-from servo.contract import canonical, manifest
+from servo.contract import canonical
 from servo.contract.config_values import WireValue, from_wire
 from servo.contract.identity import transform_fingerprint
+from servo.contract.manifest import (
+    AllUpstream,
+    Asset,
+    Check,
+    Code,
+    Dimension,
+    Gating,
+    Input,
+    Resources,
+    Retention,
+    Schedule,
+    SecretRef,
+    Sensor,
+)
 from servo.contract.template import calls
 from servo.duration import seconds
 from servo.errors import Invalid
@@ -44,14 +58,14 @@ _CALLS: Final = (
 )
 
 
-_decoder = msgspec.json.Decoder(manifest.Asset)
+_decoder = msgspec.json.Decoder(Asset)
 
 # Defaults are left out of the wire's text by identity, so they must be the very objects.
-_DEFAULT: Final = manifest.Asset(key="", code=manifest.Code(module="", name=""))
+_DEFAULT: Final = Asset(key="", code=Code(module="", name=""))
 
 
 class Declared(NamedTuple):
-    asset: manifest.Asset
+    asset: Asset
     flaws: tuple[Flaw, ...]
 
 
@@ -60,7 +74,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
     keep = _Keeper(flaws)
     settings = definition.settings
     retry, freshness = cast(Retry | None, settings.get("retry")), settings.get("freshness")
-    asset = manifest.Asset(
+    asset = Asset(
         key=definition.key,
         kind=definition.kind,
         code=project.code(definition),
@@ -71,7 +85,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         partitions=_dimensions(definition),
         inputs=_with_references(definition, tuple(_inputs(definition, flaws))),
         checks=tuple(_check(each, project, flaws) for each in settings.get("checks", ())),
-        gating=cast(manifest.Gating, settings.get("gating", _DEFAULT.gating)),
+        gating=cast(Gating, settings.get("gating", _DEFAULT.gating)),
         retry=_DEFAULT.retry if retry is None else retry.wire(),
         timeout_s=keep(partial(_timeout, definition), 0),
         freshness=None if freshness is None else freshness.wire(),
@@ -93,8 +107,8 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
     return Declared(asset, tuple(flaws))
 
 
-def declare_schedule(definition: ScheduleDefinition, project: Project) -> manifest.Schedule:
-    return manifest.Schedule(
+def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedule:
+    return Schedule(
         name=definition.name,
         cron=definition.cron,
         timezone=definition.timezone,
@@ -108,12 +122,10 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> manife
     )
 
 
-def declare_sensor(
-    definition: SensorDefinition, project: Project
-) -> tuple[manifest.Sensor, list[Flaw]]:
+def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sensor, list[Flaw]]:
     flaws: list[Flaw] = []
     interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
-    sensor = manifest.Sensor(
+    sensor = Sensor(
         name=definition.name,
         selection=selected(definition.selection),
         interval_s=interval_s,
@@ -196,14 +208,14 @@ def _description(definition: AnyAsset) -> str:
     return inspect.getdoc(definition.__wrapped__) or ""
 
 
-def _dimensions(definition: AnyAsset) -> tuple[manifest.Dimension, ...]:
+def _dimensions(definition: AnyAsset) -> tuple[Dimension, ...]:
     partitions = definition.settings.get("partitions")
     if partitions is None:
         return ()
     return tuple(sorted(partitions.dimensions, key=lambda dimension: dimension.name))
 
 
-def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[manifest.Input]:
+def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[Input]:
     if isinstance(definition, SqlAssetDefinition):
         yield from _sql_inputs(definition, flaws)
     else:
@@ -214,25 +226,21 @@ def _inputs(definition: AnyAsset, flaws: list[Flaw]) -> Iterator[manifest.Input]
         yield _input(as_input(dependency), definition.namespace)
 
 
-def _with_references(
-    definition: AnyAsset, inputs: tuple[manifest.Input, ...]
-) -> tuple[manifest.Input, ...]:
+def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
     """What checks look values up in comes first, though its data is not passed."""
     keys = {definition.key, *(each.asset for each in inputs)}
     targets = [
         str(check.params["asset"])
         for check in definition.settings.get("checks", ())
-        if isinstance(check, manifest.Check) and check.kind == "references"
+        if isinstance(check, Check) and check.kind == "references"
     ]
-    added = [
-        manifest.Input(asset=key, mapping=manifest.AllUpstream()) for key in dict.fromkeys(targets)
-    ]
+    added = [Input(asset=key, mapping=AllUpstream()) for key in dict.fromkeys(targets)]
     return (*inputs, *(each for each in added if each.asset not in keys))
 
 
-def _input(declared: AssetIn, namespace: str) -> manifest.Input:
+def _input(declared: AssetIn, namespace: str) -> Input:
     mapping, dimensions = _split(declared.mapping)
-    return manifest.Input(
+    return Input(
         asset=_key(declared.asset, namespace),
         parameter=declared.parameter,
         mapping=mapping,
@@ -246,7 +254,7 @@ def _split(mapping: PartitionMapping) -> tuple[Any, dict[str, Any]]:
     return mapping, {}
 
 
-def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[manifest.Input]:
+def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:
     """An input's parameter is the text inside its `ref`, for the worker to put a table there."""
     refs = dict.fromkeys(_refs(definition, flaws))
     for ref in refs:
@@ -286,10 +294,8 @@ def _key(text: str, namespace: str) -> str:
     return text if "." in text or not text else f"{namespace}.{text}"
 
 
-def _check(
-    check: manifest.Check | CheckDefinition, project: Project, flaws: list[Flaw]
-) -> manifest.Check:
-    if isinstance(check, manifest.Check):
+def _check(check: Check | CheckDefinition, project: Project, flaws: list[Flaw]) -> Check:
+    if isinstance(check, Check):
         return check
     if "<" in check.__wrapped__.__qualname__:
         hint = "define it at the top of a module, where a worker finds it"
@@ -304,7 +310,7 @@ def _timeout(definition: AnyAsset) -> int:
     return 0 if timeout is None else seconds(timeout, "timeout")
 
 
-def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, manifest.SecretRef]]:
+def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
     secrets: Mapping[str, str] = definition.settings.get("secrets", {})
     for name, text in secrets.items():
         ref = keep(partial(_secret, text), None)
@@ -312,10 +318,10 @@ def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, manifes
             yield name, ref
 
 
-def _secret(text: str) -> manifest.SecretRef | None:
+def _secret(text: str) -> SecretRef | None:
     if not isinstance(text, str):
         raise Invalid(f"a secret's reference is a {type(text).__name__}", hint="write env:NAME")
-    return manifest.SecretRef.parse(text)
+    return SecretRef.parse(text)
 
 
 def _transform(definition: AnyAsset) -> str:
@@ -326,11 +332,11 @@ def _transform(definition: AnyAsset) -> str:
     return transform_fingerprint("python", definition.source, config)
 
 
-def _resources(definition: AnyAsset) -> manifest.Resources:
+def _resources(definition: AnyAsset) -> Resources:
     return _whole(definition.settings.get("resources", _DEFAULT.resources))
 
 
-def _retention(definition: AnyAsset) -> manifest.Retention:
+def _retention(definition: AnyAsset) -> Retention:
     return _whole(definition.settings.get("retention", _DEFAULT.retention))
 
 
@@ -341,7 +347,7 @@ def _whole(numbers: S) -> S:
     return numbers
 
 
-def _typed(asset: manifest.Asset) -> None:
+def _typed(asset: Asset) -> None:
     """Refuse values of the wrong type, which only a reader of the manifest would notice."""
     try:
         _decoder.decode(canonical.encode(asset))

@@ -20,7 +20,25 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from arco.catalog import events
+from arco.catalog.events import (
+    AssetCreated,
+    AssetDeclared,
+    AssetDropped,
+    AssetLeft,
+    AssetMoved,
+    AssetObserved,
+    AssetRenamed,
+    AssetReturned,
+    AssetUpdated,
+    Column,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnUpdated,
+    Given,
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceUpdated,
+)
 from arco.catalog.names import check_asset, check_column_name
 from arco.catalog.tables import (
     ASSET_NAMES,
@@ -50,7 +68,7 @@ class AssetRegistered(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "catalog.asset_registered"
     asset_id: str
-    asset: events.AssetCreated
+    asset: AssetCreated
 
 
 class AssetNameChanged(Payload, frozen=True, kw_only=True):
@@ -68,7 +86,7 @@ class AssetReleased(Payload, frozen=True, kw_only=True):
     asset_id: str
 
 
-class AssetDescribed(events.AssetDeclared, frozen=True, kw_only=True):
+class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
     """Derived: a declared asset has its name; this is what code says of it."""
 
     TYPE: ClassVar[str] = "catalog.asset_described"
@@ -77,7 +95,7 @@ class AssetDescribed(events.AssetDeclared, frozen=True, kw_only=True):
 # -- the directory ------------------------------------------------------------------------
 
 
-def _create_namespace(rows: Rows, fact: Fact, e: events.NamespaceCreated) -> Iterator[Change]:
+def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[Change]:
     if refusal := _bad_name(fact, lambda: check_name(e.namespace, "namespace")):
         yield refusal
         return
@@ -88,7 +106,7 @@ def _create_namespace(rows: Rows, fact: Fact, e: events.NamespaceCreated) -> Ite
     yield applied(fact)
 
 
-def _new_namespace(fact: Fact, e: events.NamespaceCreated) -> NamespaceRow:
+def _new_namespace(fact: Fact, e: NamespaceCreated) -> NamespaceRow:
     return row_from(NamespaceRow, e, assets=0, **_created(fact))
 
 
@@ -97,7 +115,7 @@ def _created(fact: Fact) -> dict[str, Any]:
     return {"created_at": now, "created_by": by, "updated_at": now, "updated_by": by}
 
 
-def _update_namespace(rows: Rows, fact: Fact, e: events.NamespaceUpdated) -> Iterator[Change]:
+def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[Change]:
     row = rows.get(NAMESPACES, e.namespace)
     if row is None:
         yield _no_namespace(fact, e.namespace)
@@ -108,7 +126,7 @@ def _update_namespace(rows: Rows, fact: Fact, e: events.NamespaceUpdated) -> Ite
         yield applied(fact)
 
 
-def _drop_namespace(rows: Rows, fact: Fact, e: events.NamespaceDropped) -> Iterator[Change]:
+def _drop_namespace(rows: Rows, fact: Fact, e: NamespaceDropped) -> Iterator[Change]:
     row = rows.get(NAMESPACES, e.namespace)
     if row is None:
         yield _no_namespace(fact, e.namespace)
@@ -123,7 +141,7 @@ def _drop_namespace(rows: Rows, fact: Fact, e: events.NamespaceDropped) -> Itera
         yield applied(fact)
 
 
-def _claim(rows: Rows, fact: Fact, e: events.AssetCreated) -> Iterator[Change]:
+def _claim(rows: Rows, fact: Fact, e: AssetCreated) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
     columns = [column.name for column in e.columns]
     if refusal := _bad_name(fact, lambda: check_asset(e.namespace, e.name, columns)):
@@ -139,7 +157,7 @@ def _claim(rows: Rows, fact: Fact, e: events.AssetCreated) -> Iterator[Change]:
         yield applied(fact)
 
 
-def _rename(rows: Rows, fact: Fact, e: events.AssetRenamed) -> Iterator[Change]:
+def _rename(rows: Rows, fact: Fact, e: AssetRenamed) -> Iterator[Change]:
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if refusal := _bad_name(fact, lambda: check_name(e.new_name, "asset name")):
         yield refusal
@@ -154,7 +172,7 @@ def _rename(rows: Rows, fact: Fact, e: events.AssetRenamed) -> Iterator[Change]:
         yield applied(fact)
 
 
-def _release(rows: Rows, fact: Fact, e: events.AssetDropped) -> Iterator[Change]:
+def _release(rows: Rows, fact: Fact, e: AssetDropped) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if namespace is None or held is None or held.asset_id != e.asset_id:
@@ -166,7 +184,7 @@ def _release(rows: Rows, fact: Fact, e: events.AssetDropped) -> Iterator[Change]
     yield applied(fact)
 
 
-def _give_up(rows: Rows, fact: Fact, e: events.AssetMoved) -> Iterator[Change]:
+def _give_up(rows: Rows, fact: Fact, e: AssetMoved) -> Iterator[Change]:
     namespace = rows.get(NAMESPACES, e.namespace)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if namespace is not None and held is not None and held.asset_id == e.asset_id:
@@ -174,7 +192,7 @@ def _give_up(rows: Rows, fact: Fact, e: events.AssetMoved) -> Iterator[Change]:
         yield Put(NAMESPACES, replace(namespace, assets=namespace.assets - 1))
 
 
-def _declare(rows: Rows, fact: Fact, e: events.AssetDeclared) -> Iterator[Change]:
+def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
     """Code has the last word on names: a deployment was checked as a whole.
 
     Somebody may have created an asset of that name by hand since the deployment
@@ -184,7 +202,7 @@ def _declare(rows: Rows, fact: Fact, e: events.AssetDeclared) -> Iterator[Change
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
-        new = events.NamespaceCreated(namespace=e.namespace)
+        new = NamespaceCreated(namespace=e.namespace)
         namespace = rows.get(NAMESPACES, e.namespace) or _new_namespace(fact, new)
         yield Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
     elif held.asset_id != e.asset_id:
@@ -202,12 +220,12 @@ def _change_name(rows: Rows, fact: Fact, e: AssetNameChanged) -> Iterator[Change
         yield Put(ASSETS, _touched(fact, row, {"name": e.name, "previous_names": names}))
 
 
-def _leave(rows: Rows, fact: Fact, e: events.AssetLeft) -> Iterator[Change]:
+def _leave(rows: Rows, fact: Fact, e: AssetLeft) -> Iterator[Change]:
     if (row := rows.get(ASSETS, e.asset_id)) is not None:
         yield Put(ASSETS, _touched(fact, row, {"active": False}))
 
 
-def _return(rows: Rows, fact: Fact, e: events.AssetReturned) -> Iterator[Change]:
+def _return(rows: Rows, fact: Fact, e: AssetReturned) -> Iterator[Change]:
     if (row := rows.get(ASSETS, e.asset_id)) is not None:
         yield Put(ASSETS, _touched(fact, row, {"active": True, "project": e.project}))
 
@@ -217,7 +235,7 @@ def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
 
 
 def _new_asset(
-    fact: Fact, asset_id: str, asset: events.AssetCreated, project: str = ""
+    fact: Fact, asset_id: str, asset: AssetCreated, project: str = ""
 ) -> Iterator[Change]:
     row = row_from(
         AssetRow, asset, asset_id=asset_id, previous_names=[], project=project, **_created(fact)
@@ -230,7 +248,7 @@ def _new_asset(
 def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
     row = rows.get(ASSETS, e.asset_id)
     if row is None:
-        created = events.AssetCreated(
+        created = AssetCreated(
             namespace=e.namespace,
             name=e.name,
             description=e.description,
@@ -285,7 +303,7 @@ def _remove(rows: Rows, fact: Fact, e: AssetReleased) -> Iterator[Change]:
         yield Delete(COLUMNS, (e.asset_id, column.column_id))
 
 
-def _update_asset(rows: Rows, fact: Fact, e: events.AssetUpdated) -> Iterator[Change]:
+def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
     row = rows.get(ASSETS, e.asset_id)
     if row is None:
         yield _no_asset(fact, e.asset_id)
@@ -298,7 +316,7 @@ def _update_asset(rows: Rows, fact: Fact, e: events.AssetUpdated) -> Iterator[Ch
         yield applied(fact)
 
 
-def _observe(rows: Rows, fact: Fact, e: events.AssetObserved) -> Iterator[Change]:
+def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
     # Of all observations the one with the greatest id stays, whatever else happens to the
     # asset: so they may come in any order, late, and twice, and the row is the same.
     stats = rows.get(ASSET_STATS, e.asset_id)
@@ -311,7 +329,7 @@ def _observe(rows: Rows, fact: Fact, e: events.AssetObserved) -> Iterator[Change
         )
 
 
-def _add_column(rows: Rows, fact: Fact, e: events.ColumnAdded) -> Iterator[Change]:
+def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
     columns = rows.scan(COLUMNS, e.asset_id)
     asset = rows.get(ASSETS, e.asset_id)
     if refusal := _bad_name(fact, lambda: check_column_name(e.column.name)):
@@ -328,7 +346,7 @@ def _add_column(rows: Rows, fact: Fact, e: events.ColumnAdded) -> Iterator[Chang
         yield applied(fact)
 
 
-def _update_column(rows: Rows, fact: Fact, e: events.ColumnUpdated) -> Iterator[Change]:
+def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]:
     columns = {column.column_id: column for column in rows.scan(COLUMNS, e.asset_id)}
     row = columns.pop(e.column_id, None)
     if row is None:
@@ -342,7 +360,7 @@ def _update_column(rows: Rows, fact: Fact, e: events.ColumnUpdated) -> Iterator[
         yield applied(fact)
 
 
-def _drop_column(rows: Rows, fact: Fact, e: events.ColumnDropped) -> Iterator[Change]:
+def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
     row = rows.get(COLUMNS, e.asset_id, e.column_id)
     if row is None:
         yield _no_column(fact, e.column_id)
@@ -353,7 +371,7 @@ def _drop_column(rows: Rows, fact: Fact, e: events.ColumnDropped) -> Iterator[Ch
         yield applied(fact)
 
 
-def _column(fact: Fact, asset_id: str, column: events.Column, ordinal: int) -> ColumnRow:
+def _column(fact: Fact, asset_id: str, column: Column, ordinal: int) -> ColumnRow:
     return row_from(
         ColumnRow,
         column,
@@ -408,17 +426,17 @@ def _column_taken(fact: Fact, name: str) -> Emit:
     return refused(fact, "column_exists", f"column {name} already exists")
 
 
-def _misnamed(row: AssetRow, asset_key: events.Given) -> bool:
+def _misnamed(row: AssetRow, asset_key: Given) -> bool:
     return asset_key not in (msgspec.UNSET, f"{row.namespace}.{row.name}")
 
 
-def _not_its_name(fact: Fact, asset_id: str, asset_key: events.Given) -> Emit:
+def _not_its_name(fact: Fact, asset_id: str, asset_key: Given) -> Emit:
     message = f"asset {asset_id} does not have the name {asset_key}; look it up again"
     return refused(fact, "asset_not_found", message)
 
 
 def _other_column(
-    rows: Rows, fact: Fact, e: events.ColumnUpdated | events.ColumnDropped, row: ColumnRow
+    rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped, row: ColumnRow
 ) -> Emit | None:
     """The refusal, if the column or its asset is not called what the caller wrote."""
     asset = rows.get(ASSETS, e.asset_id)
@@ -453,14 +471,14 @@ DIRECTORY = Stage(
     "directory",
     (NAMESPACES, ASSET_NAMES),
     (
-        On(events.NamespaceCreated, _by_namespace, _create_namespace),
-        On(events.NamespaceUpdated, _by_namespace, _update_namespace),
-        On(events.NamespaceDropped, _by_namespace, _drop_namespace),
-        On(events.AssetCreated, _by_namespace, _claim),
-        On(events.AssetRenamed, _by_namespace, _rename),
-        On(events.AssetDropped, _by_namespace, _release),
-        On(events.AssetMoved, _by_namespace, _give_up),
-        On(events.AssetDeclared, _by_namespace, _declare),
+        On(NamespaceCreated, _by_namespace, _create_namespace),
+        On(NamespaceUpdated, _by_namespace, _update_namespace),
+        On(NamespaceDropped, _by_namespace, _drop_namespace),
+        On(AssetCreated, _by_namespace, _claim),
+        On(AssetRenamed, _by_namespace, _rename),
+        On(AssetDropped, _by_namespace, _release),
+        On(AssetMoved, _by_namespace, _give_up),
+        On(AssetDeclared, _by_namespace, _declare),
     ),
 )
 ASSETS_STAGE = Stage(
@@ -471,13 +489,13 @@ ASSETS_STAGE = Stage(
         On(AssetNameChanged, _by_asset, _change_name),
         On(AssetReleased, _by_asset, _remove),
         On(AssetDescribed, _by_asset, _describe),
-        On(events.AssetLeft, _by_asset, _leave),
-        On(events.AssetReturned, _by_asset, _return),
-        On(events.AssetUpdated, _by_asset, _update_asset),
-        On(events.ColumnAdded, _by_asset, _add_column),
-        On(events.ColumnUpdated, _by_asset, _update_column),
-        On(events.ColumnDropped, _by_asset, _drop_column),
-        On(events.AssetObserved, _by_asset, _observe),
+        On(AssetLeft, _by_asset, _leave),
+        On(AssetReturned, _by_asset, _return),
+        On(AssetUpdated, _by_asset, _update_asset),
+        On(ColumnAdded, _by_asset, _add_column),
+        On(ColumnUpdated, _by_asset, _update_column),
+        On(ColumnDropped, _by_asset, _drop_column),
+        On(AssetObserved, _by_asset, _observe),
     ),
 )
 STAGES = (DIRECTORY, ASSETS_STAGE)

@@ -12,7 +12,17 @@ from datetime import datetime
 
 import msgspec
 
-from arco.execution import events
+from arco.execution.events import (
+    CostIncurred,
+    HoldEnded,
+    OutputAccepted,
+    OutputHeld,
+    OutputMissed,
+    OutputRejected,
+    QuarantineDecided,
+    VersionsDamaged,
+    VersionsExpired,
+)
 from arco.execution.states import HELD, HELD_VERSIONS, HoldStatus, PartitionStatus, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
@@ -40,7 +50,7 @@ replace = msgspec.structs.replace
 MAX_MESSAGE_CHARS = 500
 
 
-def _accept(rows: Rows, fact: Fact, e: events.OutputAccepted) -> Iterator[Change]:
+def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     m = e.materialization
     if _is_settled(rows, m):
         return  # another attempt has adopted it
@@ -74,7 +84,7 @@ def _warned(checks: int) -> str:
     return f"{checks} {'check' if checks == 1 else 'checks'} failed"
 
 
-def _hold(rows: Rows, fact: Fact, e: events.OutputHeld) -> Iterator[Change]:
+def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     m = e.materialization
     if _is_settled(rows, m):
         return
@@ -107,7 +117,7 @@ def _hold(rows: Rows, fact: Fact, e: events.OutputHeld) -> Iterator[Change]:
     yield Put(PARTITION_STATUS, status)
 
 
-def _come_late(rows: Rows, fact: Fact, e: events.OutputRejected) -> Iterator[Change]:
+def _come_late(rows: Rows, fact: Fact, e: OutputRejected) -> Iterator[Change]:
     m = e.materialization
     if rows.get(MATERIALIZATIONS, m.asset_id, m.materialization_id) is None:
         row = _row(fact, m, VersionStatus.LATE, e.reason, 0)
@@ -115,7 +125,7 @@ def _come_late(rows: Rows, fact: Fact, e: events.OutputRejected) -> Iterator[Cha
         yield from _looks(fact, m)
 
 
-def _miss(rows: Rows, fact: Fact, e: events.OutputMissed) -> Iterator[Change]:
+def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     current = rows.get(PARTITIONS, e.asset_id, e.partition)
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
@@ -135,7 +145,7 @@ def _miss(rows: Rows, fact: Fact, e: events.OutputMissed) -> Iterator[Change]:
 # -- decisions ----------------------------------------------------------------------------
 
 
-def _decide(rows: Rows, fact: Fact, e: events.QuarantineDecided) -> Iterator[Change]:
+def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     held = rows.get(QUARANTINE, e.asset_id, e.materialization_id)
     row = rows.get(MATERIALIZATIONS, e.asset_id, e.materialization_id)
     if held is None or row is None:
@@ -160,7 +170,7 @@ def _decide(rows: Rows, fact: Fact, e: events.QuarantineDecided) -> Iterator[Cha
     else:
         yield from _reject(rows, fact, row, e.reason)
     yield Emit(
-        events.HoldEnded(
+        HoldEnded(
             asset_id=e.asset_id,
             asset=held.asset_key,
             materialization_id=e.materialization_id,
@@ -199,7 +209,7 @@ def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Ite
         yield Put(PARTITION_STATUS, status)
 
 
-def _expire(rows: Rows, fact: Fact, e: events.VersionsExpired) -> Iterator[Change]:
+def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
     """Give versions up. One whose row has left was superseded long ago."""
     for version in e.versions:
         row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
@@ -221,7 +231,7 @@ def _expire(rows: Rows, fact: Fact, e: events.VersionsExpired) -> Iterator[Chang
     yield applied(fact)
 
 
-def _damage(rows: Rows, fact: Fact, e: events.VersionsDamaged) -> Iterator[Change]:
+def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
     """Without its fingerprint, a current version is up to date for no plan."""
     for version in e.versions:
         row = rows.get(MATERIALIZATIONS, e.asset_id, version.materialization_id)
@@ -316,12 +326,12 @@ def _status(
     )
 
 
-def _incur(rows: Rows, fact: Fact, e: events.CostIncurred) -> Iterator[Change]:
+def _incur(rows: Rows, fact: Fact, e: CostIncurred) -> Iterator[Change]:
     if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
         yield Put(TASK_COSTS, _cost(fact, e))
 
 
-def _cost(fact: Fact, e: events.CostIncurred) -> TaskCostRow:
+def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
     return row_from(
         TaskCostRow,
         e,
@@ -342,14 +352,14 @@ OUTPUTS = Stage(
     "outputs",
     (MATERIALIZATIONS, EXPIRATIONS, SCHEMAS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
     (
-        On(events.OutputAccepted, _by_asset_of_output, _accept),
-        On(events.OutputHeld, _by_asset_of_output, _hold),
-        On(events.OutputRejected, _by_asset_of_output, _come_late),
-        On(events.OutputMissed, _by_asset, _miss),
-        On(events.QuarantineDecided, _by_asset, _decide),
-        On(events.VersionsExpired, _by_asset, _expire),
-        On(events.VersionsDamaged, _by_asset, _damage),
-        On(events.CostIncurred, _by_asset, _incur),
+        On(OutputAccepted, _by_asset_of_output, _accept),
+        On(OutputHeld, _by_asset_of_output, _hold),
+        On(OutputRejected, _by_asset_of_output, _come_late),
+        On(OutputMissed, _by_asset, _miss),
+        On(QuarantineDecided, _by_asset, _decide),
+        On(VersionsExpired, _by_asset, _expire),
+        On(VersionsDamaged, _by_asset, _damage),
+        On(CostIncurred, _by_asset, _incur),
     ),
 )
 STAGES = (OUTPUTS,)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 from arco.errors import NotFound
-from arco.orchestration import tables
 from arco.orchestration.deployments import NEWEST, namespace_of
+from arco.orchestration.tables import (
+    DEPLOYED_ASSETS,
+    DEPLOYMENTS,
+    LAST_DEPLOYMENT,
+    PROJECT_NAMESPACES,
+    PROJECTS,
+    DeployedAssetRow,
+    DeploymentRow,
+    ProjectNamespaceRow,
+    ProjectRow,
+)
 from arco.state.snapshot import Snapshot
 from servo.contract.manifest import DEFAULT_PROJECT
 from servo.suggest import did_you_mean
@@ -18,40 +28,40 @@ LOOKS = 32
 class DeploymentReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._owners: dict[str, tables.ProjectNamespaceRow | None] = {}
+        self._owners: dict[str, ProjectNamespaceRow | None] = {}
         self._looks: Counter[str] = Counter()
-        self._whole: dict[str, dict[str, tables.DeployedAssetRow]] = {}
+        self._whole: dict[str, dict[str, DeployedAssetRow]] = {}
         """By project: all of its assets, once many of them were asked for."""
 
-    def projects(self) -> list[tables.ProjectRow]:
+    def projects(self) -> list[ProjectRow]:
         """All projects that were ever deployed, by name."""
-        return sorted(self.snapshot.all(tables.PROJECTS), key=lambda row: row.project)
+        return sorted(self.snapshot.all(PROJECTS), key=lambda row: row.project)
 
-    def current_deployment(self, project: str = DEFAULT_PROJECT) -> tables.DeploymentRow | None:
-        row = self.snapshot.get(tables.PROJECTS, project)
+    def current_deployment(self, project: str = DEFAULT_PROJECT) -> DeploymentRow | None:
+        row = self.snapshot.get(PROJECTS, project)
         if row is None:
             return None
-        return self.snapshot.get(tables.DEPLOYMENTS, project, row.deployment_id)
+        return self.snapshot.get(DEPLOYMENTS, project, row.deployment_id)
 
-    def current_deployments(self) -> list[tables.DeploymentRow]:
+    def current_deployments(self) -> list[DeploymentRow]:
         """One for each project, by name: what runs are planned from."""
         rows = [self.current_deployment(row.project) for row in self.projects()]
         return [row for row in rows if row is not None]
 
-    def pinned_deployment(self, text: str) -> tables.DeploymentRow:
+    def pinned_deployment(self, text: str) -> DeploymentRow:
         """The deployment that a request names, as `project/id`."""
         project, _, deployment_id = text.rpartition("/")
-        row = self.snapshot.get(tables.DEPLOYMENTS, project, deployment_id)
+        row = self.snapshot.get(DEPLOYMENTS, project, deployment_id)
         if row is None:
             raise NotFound(f"there is no deployment {text}", hint="see `servo deployments`")
         return row
 
     def newest_deployment(self) -> str:
         """The id of the newest deployment of any project."""
-        row = self.snapshot.get(tables.LAST_DEPLOYMENT, NEWEST)
+        row = self.snapshot.get(LAST_DEPLOYMENT, NEWEST)
         return "" if row is None else row.deployment_id
 
-    def deployment(self, text: str, project: str = DEFAULT_PROJECT) -> tables.DeploymentRow:
+    def deployment(self, text: str, project: str = DEFAULT_PROJECT) -> DeploymentRow:
         """A deployment: `12` of this project, `other/12`, or its id or the beginning of it."""
         name, slash, number = text.rpartition("/")
         project = name if slash else project
@@ -64,31 +74,31 @@ class DeploymentReader:
         of = f" of the project {project}" if slash or number.isdecimal() else ""
         raise NotFound(f"{text!r} {problem}{of}", hint="see `servo deployments`")
 
-    def deployments(self, project: str | None = None) -> list[tables.DeploymentRow]:
+    def deployments(self, project: str | None = None) -> list[DeploymentRow]:
         """Those of a project, or all of them, the newest first."""
         if project is None:
-            rows = self.snapshot.all(tables.DEPLOYMENTS)
+            rows = self.snapshot.all(DEPLOYMENTS)
         else:
-            rows = self.snapshot.rows(tables.DEPLOYMENTS, project)
+            rows = self.snapshot.rows(DEPLOYMENTS, project)
         return sorted(rows, key=lambda row: (row.created_at, row.number), reverse=True)
 
-    def deployed_assets(self, project: str | None = None) -> dict[str, tables.DeployedAssetRow]:
+    def deployed_assets(self, project: str | None = None) -> dict[str, DeployedAssetRow]:
         """By key, those of a project or of all, and also those that have left it."""
         if project is None:
-            rows = self.snapshot.all(tables.DEPLOYED_ASSETS)
+            rows = self.snapshot.all(DEPLOYED_ASSETS)
         else:
-            rows = self.snapshot.rows(tables.DEPLOYED_ASSETS, project)
+            rows = self.snapshot.rows(DEPLOYED_ASSETS, project)
         return {row.asset_key: row for row in rows}
 
     def active_assets(self) -> set[str]:
         """The keys of the assets that are deployed now."""
         return {key for key, row in self.deployed_assets().items() if row.active}
 
-    def deployed_asset(self, key: str) -> tables.DeployedAssetRow | None:
+    def deployed_asset(self, key: str) -> DeployedAssetRow | None:
         """One asset, whosever it is. The first ones read two rows, however many are deployed."""
         namespace = namespace_of(key)
         if namespace not in self._owners:
-            self._owners[namespace] = self.snapshot.get(tables.PROJECT_NAMESPACES, namespace)
+            self._owners[namespace] = self.snapshot.get(PROJECT_NAMESPACES, namespace)
         owner = self._owners[namespace]
         if owner is None:
             return None
@@ -99,7 +109,7 @@ class DeploymentReader:
         if self._looks[project] > LOOKS:
             self._whole[project] = self.deployed_assets(project)
             return self._whole[project].get(key)
-        return self.snapshot.get(tables.DEPLOYED_ASSETS, project, key)
+        return self.snapshot.get(DEPLOYED_ASSETS, project, key)
 
     def asset_id(self, key: str) -> str:
         """Of an asset that is, or was, deployed. Raises NotFound with a suggestion."""

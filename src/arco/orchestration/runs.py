@@ -22,7 +22,18 @@ from arco.epoch import EPOCH
 from arco.execution.events import OutputAccepted, OutputHeld, OutputMissed, OutputRejected
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from arco.orchestration import derived, events, states, task_rows
+from arco.orchestration import derived, states, task_rows
+from arco.orchestration.events import (
+    AttemptLost,
+    DispatchEnqueued,
+    RunCancelRequested,
+    RunTriggered,
+    TaskFinished,
+    TasksCancelled,
+    TasksPlanned,
+    TaskStarted,
+    TimerFired,
+)
 from arco.orchestration.plan_events import tasks_of
 from arco.orchestration.results import whole
 from arco.orchestration.states import (
@@ -67,7 +78,7 @@ _COUNTER: Final = {
 }
 
 
-class RunAdmitted(events.RunTriggered, frozen=True, kw_only=True):
+class RunAdmitted(RunTriggered, frozen=True, kw_only=True):
     """Derived: its run key was free."""
 
     TYPE = "orchestration.run_admitted"
@@ -107,7 +118,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
     yield from run.changes()
 
 
-def _cancel(rows: Rows, fact: Fact, e: events.RunCancelRequested) -> Iterator[Change]:
+def _cancel(rows: Rows, fact: Fact, e: RunCancelRequested) -> Iterator[Change]:
     row = rows.get(RUNS, e.run_id)
     if row is None:
         yield refused(fact, "run_not_found", f"there is no run {e.run_id}")
@@ -147,7 +158,7 @@ class _Run:
 
     # -- planning ------------------------------------------------------------------------
 
-    def planned(self, e: events.TasksPlanned) -> None:
+    def planned(self, e: TasksPlanned) -> None:
         if self.row.state != RunState.PLANNING:
             return
         tasks = tasks_of(e)
@@ -179,7 +190,7 @@ class _Run:
 
     # -- what happens to attempts --------------------------------------------------------
 
-    def enqueued(self, e: events.DispatchEnqueued) -> None:
+    def enqueued(self, e: DispatchEnqueued) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -194,7 +205,7 @@ class _Run:
             self._unwatch(task)
             self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, _unstarted(sent, at))
 
-    def started(self, e: events.TaskStarted) -> None:
+    def started(self, e: TaskStarted) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -209,7 +220,7 @@ class _Run:
             due = _overdue(task, now)
             self.schedule(TimerKind.TASK_TIMEOUT, task.task_id, task.attempt, due)
 
-    def finished(self, e: events.TaskFinished) -> None:
+    def finished(self, e: TaskFinished) -> None:
         result = whole(e)
         row = self._task(result.task_id)
         if row is None:
@@ -294,7 +305,7 @@ class _Run:
     def _reject(self, output: Materialization, reason: str) -> None:
         self._emitted.append(OutputRejected(materialization=output, reason=reason))
 
-    def lost(self, e: events.AttemptLost) -> None:
+    def lost(self, e: AttemptLost) -> None:
         task = self._active(e.task_id, e.attempt_id)
         if task is None:
             return
@@ -330,7 +341,7 @@ class _Run:
 
     # -- timers, and cancelling ----------------------------------------------------------
 
-    def fired(self, e: events.TimerFired) -> None:
+    def fired(self, e: TimerFired) -> None:
         timer_id = e.timer_id
         timer = self._rows.get(TIMERS, self.row.run_id, timer_id)
         if timer is None or timer.state != TimerState.SCHEDULED:
@@ -400,7 +411,7 @@ class _Run:
         self._move_run(cause, cancel_forced=self.row.cancel_forced or force)
         self.complete()
 
-    def cancelled(self, e: events.TasksCancelled) -> None:
+    def cancelled(self, e: TasksCancelled) -> None:
         self.end_tasks(e.task_ids, force=e.force)
 
     def end_tasks(self, task_ids: Iterable[str], *, force: bool) -> None:
@@ -630,13 +641,13 @@ RUNS_STAGE = Stage(
     (RUNS, TASKS, TIMERS),
     (
         On(RunAdmitted, _by_run, _admit),
-        On(events.RunCancelRequested, _by_run, _cancel),
-        _on(events.TasksPlanned, _by_run, _Run.planned),
-        _on(events.DispatchEnqueued, _by_run, _Run.enqueued),
-        _on(events.TaskStarted, _by_run, _Run.started),
-        _on(events.TaskFinished, by("result.run_id"), _Run.finished),
-        _on(events.AttemptLost, _by_run, _Run.lost),
-        _on(events.TimerFired, _by_run, _Run.fired),
-        _on(events.TasksCancelled, _by_run, _Run.cancelled),
+        On(RunCancelRequested, _by_run, _cancel),
+        _on(TasksPlanned, _by_run, _Run.planned),
+        _on(DispatchEnqueued, _by_run, _Run.enqueued),
+        _on(TaskStarted, _by_run, _Run.started),
+        _on(TaskFinished, by("result.run_id"), _Run.finished),
+        _on(AttemptLost, _by_run, _Run.lost),
+        _on(TimerFired, _by_run, _Run.fired),
+        _on(TasksCancelled, _by_run, _Run.cancelled),
     ),
 )

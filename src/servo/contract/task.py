@@ -12,8 +12,17 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from servo.contract import manifest
 from servo.contract.config_values import WireValue
+from servo.contract.manifest import (
+    Action,
+    Category,
+    Check,
+    ColumnDef,
+    Extra,
+    Gating,
+    Phase,
+    SecretRef,
+)
 
 CONTRACT: Final = 3
 """The greatest that this program reads. 2: an input may be listed in an object. 3: a value of the
@@ -70,7 +79,7 @@ def needed_contract(refs: Iterable[InputRef], config: Mapping[str, WireValue]) -
     return 2 if any(ref.listed_in is not None for ref in refs) else 1
 
 
-def personal(columns: Iterable[manifest.ColumnDef]) -> tuple[str, ...]:
+def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
     """The columns whose values are shown nowhere, in lower case, as Spark tells names apart."""
     hidden = (c.name.lower() for c in columns if c.pii or c.sensitivity == "restricted")
     return tuple(sorted(set(hidden)))
@@ -114,15 +123,15 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The folder of the partition's versions: `data/{namespace}/{asset}/{partition}`."""
     fingerprint: str = ""
     """Of the inputs: what makes a later plan reuse this output."""
-    checks: tuple[manifest.Check, ...] = ()
-    gating: manifest.Gating = manifest.Gating()
+    checks: tuple[Check, ...] = ()
+    gating: Gating = Gating()
     references: tuple[InputRef, ...] = ()
     """What the checks of kind `references` look values up in."""
     previous: MaterializationRef | None = None
     """The partition's good version when this was sent."""
-    columns: tuple[manifest.ColumnDef, ...] = ()
+    columns: tuple[ColumnDef, ...] = ()
     """As declared: types, what is personal, and lineage that wins over what is found."""
-    extra: manifest.Extra = "allow"
+    extra: Extra = "allow"
     """What becomes of columns that are not declared, where some are."""
     io: dict[str, str] = {}
     cpu: int = 1
@@ -130,7 +139,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_mib: int = 0
     timeout_s: int = 0
     config: dict[str, WireValue] = {}
-    secrets: dict[str, manifest.SecretRef] = {}
+    secrets: dict[str, SecretRef] = {}
     traceparent: str = ""
 
 
@@ -143,7 +152,7 @@ class Auth(Struct, frozen=True, kw_only=True):
 
 
 class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    category: manifest.Category
+    category: Category
     code: str
     """Stable, for programs: `user_code.ValueError`, `input.missing`, `timeout.task`."""
     message: str
@@ -237,14 +246,14 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     severity: str = "error"
     message: str = ""
     kind: str = ""
-    phase: manifest.Phase = "after"
+    phase: Phase = "after"
     input: str = ""
     """The key of the asset that was looked at, if that was an input."""
     parameter: str = ""
     """Which input that was: an asset may be more than one."""
     columns: tuple[str, ...] = ()
     status: CheckStatus = "passed"
-    action: manifest.Action = "continue"
+    action: Action = "continue"
     """What the asset's gating makes of it."""
     expected: str = ""
     actual: str = ""
@@ -326,7 +335,7 @@ class OutputCommit(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     materialization: Materialization
     checks: tuple[CheckResult, ...] = ()
-    gate: manifest.Action = "continue"
+    gate: Action = "continue"
     instead: MaterializationRef | None = None
     lineage: Lineage | None = None
     truncated: tuple[Truncated, ...] = ()
@@ -343,7 +352,7 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     adopted: bool = False
     """Whether another attempt had won, and this is its output."""
     checks: tuple[CheckResult, ...] = ()
-    gate: manifest.Action = "continue"
+    gate: Action = "continue"
     """The strongest of the checks' actions: what becomes of the output."""
     instead: MaterializationRef | None = None
     """What those that come after read while the output is in quarantine."""
