@@ -10,7 +10,7 @@ import typer
 
 from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
-from arco.cli.options import command
+from arco.cli.options import command, flag, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -29,11 +29,9 @@ def register(app: typer.Typer) -> None:
 def compact(
     session: Session,
     once: Annotated[
-        bool, typer.Option("--once", help="Commit the whole inbox, merge what is due, and exit.")
+        bool, flag("--once", "Commit the whole inbox, merge what is due, and exit.")
     ] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.01, metavar="S", help="Seconds between looks at the inbox.")
-    ] = 1.0,
+    interval: Annotated[float, option("S", "Seconds between looks at the inbox.", min=0.01)] = 1.0,
 ) -> None:
     """Commit the events of the inbox until stopped.
 

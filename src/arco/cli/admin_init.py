@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, flag
 
 if deferral.LOADED:
     from arco.cli import render
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def init(
     session: Session,
     save: Annotated[
-        bool, typer.Option("--save", help="Write arco.toml here, so that --store can be left out.")
+        bool, flag("--save", "Write arco.toml here, so that --store can be left out.")
     ] = False,
 ) -> None:
     """Check that a store can hold a workspace.

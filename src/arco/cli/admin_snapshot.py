@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import Reason, command
+from arco.cli.options import Reason, argument, command, flag, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 def snapshot(
     session: Session,
     history: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="List the last N generations instead.")
+        int | None, option("N", "List the last N generations instead.", min=1)
     ] = None,
 ) -> None:
     """Show one generation: log position and files of tables."""
@@ -165,7 +165,7 @@ def _summary(manifest: RootManifest) -> dict[str, Any]:
 def merge(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", help="Merge all tables into base files, due or not.")
+        bool, flag("--all", "Merge all tables into base files, due or not.")
     ] = False,
 ) -> None:
     """Rewrite small table files into fewer, larger ones.
@@ -186,9 +186,7 @@ def merge(
 
 def rollback(
     session: Session,
-    generation: Annotated[
-        int, typer.Argument(min=1, metavar="GENERATION", help="The generation to return to.")
-    ],
+    generation: Annotated[int, argument("GENERATION", "The generation to return to.", min=1)],
     reason: Reason,
 ) -> None:
     """Publish the state of an older generation as a new one.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, days
+from arco.cli.options import command, days, flag, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -45,18 +45,15 @@ def register(app: typer.Typer) -> None:
 
 def fsck(
     session: Session,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Compare sizes only; do not read the files.")
-    ] = False,
+    quick: Annotated[bool, flag("--quick", "Compare sizes only; do not read the files.")] = False,
     data: Annotated[
-        bool,
-        typer.Option("--data", help="Check the files of current versions too: sizes and footers."),
+        bool, flag("--data", "Check the files of current versions too: sizes and footers.")
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="With --data: read the files and compare checksums.")
+        bool, flag("--whole", "With --data: read the files and compare checksums.")
     ] = False,
     record: Annotated[
-        bool, typer.Option("--record", help="With --data: let plans run damaged partitions again.")
+        bool, flag("--record", "With --data: let plans run damaged partitions again.")
     ] = False,
 ) -> None:
     """Check that all files exist, are undamaged and consistent.
@@ -129,11 +126,9 @@ def rebuild(
     engine: Annotated[
         EngineName, typer.Option(help="The rebuild engine: this process, or Spark.")
     ] = EngineName.embedded,
-    master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's master URL, with --engine spark.")
-    ] = "local[*]",
+    master: Annotated[str, option("URL", "Spark's master URL, with --engine spark.")] = "local[*]",
     check: Annotated[
-        bool, typer.Option("--check", help="Only compare; exit code 1 if anything differs.")
+        bool, flag("--check", "Only compare; exit code 1 if anything differs.")
     ] = False,
 ) -> None:
     """Fold the log again, and compare with the live tables.
@@ -197,13 +192,13 @@ def _show_rebuild(result: Rebuild, check: bool) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
+        bool, flag("--apply", "Delete; without it, only show what would be deleted.")
     ] = False,
     keep_days: Annotated[float, days("Keep every generation for this many days.")] = 1.0,
     hourly_days: Annotated[float, days("Keep one generation per hour for this many days.")] = 3.0,
     daily_days: Annotated[float, days("Keep one generation per day for this many days.")] = 30.0,
     keep_at_least: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Minimum number of generations to keep.")
+        int, option("N", "Minimum number of generations to keep.", min=1)
     ] = 10,
 ) -> None:
     """Delete files that no kept generation refers to. The log is never deleted.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import catalog_options, deferral
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, group, option
 
 if deferral.LOADED:
     from arco.catalog.reader import AssetDetails
@@ -18,9 +18,9 @@ if deferral.LOADED:
 
 app = group("asset", "Show and change assets.")
 
-Kind = Annotated[str | None, typer.Option(metavar="KIND", help="table, view, model, ...")]
-Format = Annotated[str | None, typer.Option(metavar="FORMAT", help="parquet, delta, csv, ...")]
-Location = Annotated[str | None, typer.Option(metavar="URL", help="Location of the data.")]
+Kind = Annotated[str | None, option("KIND", "table, view, model, ...")]
+Format = Annotated[str | None, option("FORMAT", "parquet, delta, csv, ...")]
+Location = Annotated[str | None, option("URL", "Location of the data.")]
 
 
 @command(
@@ -34,8 +34,7 @@ def create(
     session: Session,
     key: catalog_options.AssetArgument,
     columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="NAME:TYPE[:not_null]", help="A column. Repeatable."),
+        list[str] | None, option("NAME:TYPE[:not_null]", "A column. Repeatable.", "--column")
     ] = None,
     kind: Kind = "table",
     format: Format = "parquet",
@@ -119,7 +118,7 @@ def drop(session: Session, key: catalog_options.AssetArgument) -> None:
 def list_(
     session: Session,
     namespace: Annotated[
-        str | None, typer.Argument(metavar="NAMESPACE", help="Only assets of this namespace.")
+        str | None, argument("NAMESPACE", "Only assets of this namespace.")
     ] = None,
 ) -> None:
     """List assets, sorted by name."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
 from arco.cli.catalog_options import (
     WRITES,
@@ -15,7 +13,7 @@ from arco.cli.catalog_options import (
     column,
     something,
 )
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, flag, group, option
 
 if deferral.LOADED:
     import msgspec
@@ -25,12 +23,10 @@ if deferral.LOADED:
 
 app = group("column", "Change the columns of assets.")
 
-Name = Annotated[str, typer.Argument(metavar="COLUMN", help="The column.")]
-Pii = Annotated[
-    str | None, typer.Option(metavar="KIND", help="Personal data: email, phone, custom:..., ...")
-]
+Name = Annotated[str, argument("COLUMN", "The column.")]
+Pii = Annotated[str | None, option("KIND", "Personal data: email, phone, custom:..., ...")]
 Sensitivity = Annotated[
-    str | None, typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted.")
+    str | None, option("LEVEL", "public, internal, confidential or restricted.")
 ]
 
 
@@ -43,7 +39,7 @@ Sensitivity = Annotated[
 def add(
     session: Session,
     key: AssetArgument,
-    spec: Annotated[str, typer.Argument(metavar="NAME:TYPE[:not_null]", help="The new column.")],
+    spec: Annotated[str, argument("NAME:TYPE[:not_null]", "The new column.")],
     description: Description = None,
     pii: Pii = None,
     sensitivity: Sensitivity = None,
@@ -68,14 +64,11 @@ def update(
     key: AssetArgument,
     name: Name,
     new_name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="The new name; the column's id stays."),
+        str | None, option("NAME", "The new name; the column's id stays.", "--name")
     ] = None,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="The new type.")
-    ] = None,
+    type_: Annotated[str | None, option("TYPE", "The new type.", "--type")] = None,
     nullable: Annotated[
-        bool | None, typer.Option("--nullable/--not-null", help="Whether the column may be null.")
+        bool | None, flag("--nullable/--not-null", "Whether the column may be null.")
     ] = None,
     description: Description = None,
     pii: Pii = None,

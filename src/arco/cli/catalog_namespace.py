@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from arco.cli import catalog_options, deferral
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, group
 
 if deferral.LOADED:
     from arco.cli import render
@@ -15,7 +13,7 @@ if deferral.LOADED:
 
 app = group("namespace", "Show and change namespaces.")
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace.")]
+Name = Annotated[str, argument("NAMESPACE", "The namespace.")]
 
 
 @command(

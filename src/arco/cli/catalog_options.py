@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
 from arco.cli import deferral
+from arco.cli.options import argument, flag, option
 
 if deferral.LOADED:
     from arco.catalog.events import Column
@@ -21,24 +20,20 @@ if deferral.LOADED:
 
 WRITES = ("actor", "key")
 
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="Description.")]
-Owners = Annotated[
-    list[str] | None, typer.Option("--owner", metavar="NAME", help="A person or team. Repeatable.")
-]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="K=V", help="A tag. Repeatable.")]
-Properties = Annotated[
-    list[str] | None, typer.Option("--property", metavar="K=V", help="A property. Repeatable.")
-]
+Description = Annotated[str | None, option("TEXT", "Description.")]
+Owners = Annotated[list[str] | None, option("NAME", "A person or team. Repeatable.", "--owner")]
+Tags = Annotated[list[str] | None, option("K=V", "A tag. Repeatable.", "--tag")]
+Properties = Annotated[list[str] | None, option("K=V", "A property. Repeatable.", "--property")]
 Expected = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "N",
+        "Refuse if the row version is another one by now (see `show`).",
         "--expected-version",
         min=0,
-        metavar="N",
-        help="Refuse if the row version is another one by now (see `show`).",
     ),
 ]
-AssetArgument = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
+AssetArgument = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
 
 
 class ClearableField(StrEnum):
@@ -47,9 +42,7 @@ class ClearableField(StrEnum):
     properties = "properties"
 
 
-Clear = Annotated[
-    list[ClearableField] | None, typer.Option("--clear", help="Clear this field. Repeatable.")
-]
+Clear = Annotated[list[ClearableField] | None, flag("--clear", "Clear this field. Repeatable.")]
 
 
 def entries(texts: Sequence[str] | None, option: str) -> dict[str, str] | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import Limit, Partition, command, group
+from arco.cli.options import Limit, Partition, argument, command, flag, group, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -24,8 +22,8 @@ if deferral.LOADED:
 
 app = group("checks", "Show the results of checks.")
 
-Asset = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
-Name = Annotated[str, typer.Argument(metavar="CHECK", help="The check's name, or a part of it.")]
+Asset = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
+Name = Annotated[str, argument("CHECK", "The check's name, or a part of it.")]
 _STYLES = {"passed": "green", "failed": "red", "error": "yellow"}
 
 
@@ -34,7 +32,7 @@ def list_(
     session: Session,
     asset: Asset,
     partition: Partition = None,
-    bad: Annotated[bool, typer.Option("--failing", help="Only checks that failed.")] = False,
+    bad: Annotated[bool, flag("--failing", "Only checks that failed.")] = False,
 ) -> None:
     """List the newest result of each check for each partition."""
     snapshot = session.open().read.snapshot(session.at())
@@ -74,8 +72,7 @@ def show(
     partition: Partition = None,
     limit: Limit = 10,
     since: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="Only results since this time: 2026-01-31, or 7d ago."),
+        str, option("TIME", "Only results since this time: 2026-01-31, or 7d ago.")
     ] = "30d",
 ) -> None:
     """Show the results of a check and samples of failing rows."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -54,19 +54,11 @@ def costs(
     session: Session,
     by: Annotated[GroupBy, typer.Option(help="How to group the lines.")] = GroupBy.asset,
     days: Annotated[
-        int,
-        typer.Option(
-            min=1, max=36_500, metavar="N", help="Include the last N days, today included (UTC)."
-        ),
+        int, option("N", "Include the last N days, today included (UTC).", min=1, max=36_500)
     ] = 30,
-    asset: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Only these assets: sales.orders, 'sales.*'.")
-    ] = "*",
+    asset: Annotated[str, option("PATTERN", "Only these assets: sales.orders, 'sales.*'.")] = "*",
     pricing: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Use these prices instead of those recorded at the time."
-        ),
+        Path | None, option("FILE", "Use these prices instead of those recorded at the time.")
     ] = None,
 ) -> None:
     """Show the CPU time, memory, bytes and cost of tasks.

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, days
+from arco.cli.options import command, days, flag, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
+        bool, flag("--apply", "Delete; without it, only show what would be deleted.")
     ] = False,
     keep_days: Annotated[
         float, days("Keep versions that were current within this many days.")
@@ -45,16 +45,11 @@ def gc(
         float, days("Keep versions that were current at the end of a day, for this many days.")
     ] = 30.0,
     keep_at_least: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Minimum number of generations whose versions are kept."
-        ),
+        int, option("N", "Minimum number of generations whose versions are kept.", min=1)
     ] = 10,
     logs_days: Annotated[float, days("Keep logs of runs for this many days.")] = 30.0,
     plans_days: Annotated[float, days("Keep plans of runs for this many days.")] = 30.0,
-    everything: Annotated[
-        bool, typer.Option("--all", help=f"List every version, not only {SHOWN}.")
-    ] = False,
+    everything: Annotated[bool, flag("--all", f"List every version, not only {SHOWN}.")] = False,
 ) -> None:
     """Delete old versions, leftover files, logs and plans.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, flag
 
 if deferral.LOADED:
     from arco.app.health import HealthCheck, disk_check, machine_checks, store_checks, unreachable
@@ -72,9 +72,7 @@ def version(
     session: Session,
     everything: Annotated[
         bool,
-        typer.Option(
-            "--all", help="Also Python, Java, Spark, other libraries, and the formats of the store."
-        ),
+        flag("--all", "Also Python, Java, Spark, other libraries, and the formats of the store."),
     ] = False,
 ) -> None:
     """Show the version of Arco."""
