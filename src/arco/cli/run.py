@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import Remote, Slots, command
+from arco.cli.options import Remote, Slots, command, flag, option
 from arco.cli.run_options import Config, Exclude, Force, MaxTasks, Partitions, Selection, request_of
 from arco.cli.slots import start_slot_host
 
@@ -97,38 +97,20 @@ def run(
     force: Force = False,
     config: Config = None,
     max_tasks: MaxTasks = 10_000,
-    deploy: Annotated[
-        bool, typer.Option("--deploy", help="Deploy the project in this folder first.")
-    ] = False,
+    deploy: Annotated[bool, flag("--deploy", "Deploy the project in this folder first.")] = False,
     project: Annotated[
-        Path,
-        typer.Option(
-            "--project",
-            metavar="DIR",
-            help="The folder of the project to deploy.",
-            show_default=False,
-        ),
+        Path, option("DIR", "The folder of the project to deploy.", "--project", show_default=False)
     ] = Path(),
     run_key: Annotated[
-        str,
-        typer.Option(
-            metavar="KEY",
-            help="Start at most one run per key; repeating the command returns that run.",
-        ),
+        str, option("KEY", "Start at most one run per key; repeating the command returns that run.")
     ] = "",
-    timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="S", help="Timeout of the run in seconds.")
-    ] = None,
-    priority: Annotated[
-        int, typer.Option(metavar="N", help="Tasks of runs with a higher priority go first.")
-    ] = 0,
+    timeout: Annotated[int | None, option("S", "Timeout of the run in seconds.", min=1)] = None,
+    priority: Annotated[int, option("N", "Tasks of runs with a higher priority go first.")] = 0,
     slots: Slots = 4,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Dry run: only show the plan.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Dry run: only show the plan.")] = False,
     remote: Remote = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="With --remote: do not wait for the run to end.")
+        bool, flag("--detach", "With --remote: do not wait for the run to end.")
     ] = False,
 ) -> None:
     """Plan a run, run its tasks, and show the progress.

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import Limit, Partition, Reason, Remote, Slots, command, group
+from arco.cli.options import (
+    Limit,
+    Partition,
+    Reason,
+    Remote,
+    Slots,
+    argument,
+    command,
+    flag,
+    group,
+    option,
+)
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -38,7 +49,7 @@ ORCHESTRATOR_WAIT_S = 10.0
 
 app = group("runs", "List, show, cancel, retry and resume runs.")
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
+Run = Annotated[str, argument("RUN", "The run's id, or its first characters.")]
 
 
 @command(
@@ -50,17 +61,10 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its fi
 def list_(
     session: Session,
     limit: Limit = 20,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only runs in this state.")
-    ] = None,
-    asset: Annotated[
-        str, typer.Option(metavar="NAMESPACE.NAME", help="Only runs with a task of this asset.")
-    ] = "",
+    state: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
+    asset: Annotated[str, option("NAMESPACE.NAME", "Only runs with a task of this asset.")] = "",
     since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Only runs created since this time: 2026-01-31, or 7d ago."
-        ),
+        str | None, option("TIME", "Only runs created since this time: 2026-01-31, or 7d ago.")
     ] = None,
 ) -> None:
     """List runs, newest first. The first characters of an id name a run; --json shows full ids.
@@ -123,8 +127,7 @@ def show(
     session: Session,
     run: Run,
     all_tasks: Annotated[
-        bool,
-        typer.Option("--all", help="Show every task, not only failed, running and waiting ones."),
+        bool, flag("--all", "Show every task, not only failed, running and waiting ones.")
     ] = False,
 ) -> None:
     """Show a run: its state, its tasks and their errors."""
@@ -183,9 +186,7 @@ def _show_waiting(document: dict[str, Any]) -> None:
 def cancel(
     session: Session,
     run: Run,
-    force: Annotated[
-        bool, typer.Option("--force", help="Do not wait for running tasks to stop.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "Do not wait for running tasks to stop.")] = False,
     reason: Reason = "",
 ) -> None:
     """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
@@ -236,12 +237,7 @@ def _settled(workspace: Workspace, run_id: str) -> RunRow:
 
 
 @command(app, "retry", example="servo runs retry 01K…", takes=["actor"])
-def retry(
-    session: Session,
-    run: Run,
-    remote: Remote = False,
-    slots: Slots = 4,
-) -> None:
+def retry(session: Session, run: Run, remote: Remote = False, slots: Slots = 4) -> None:
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     workspace = session.open()
     if remote:
@@ -258,11 +254,7 @@ def retry(
 
 
 @command(app, "resume", example="servo runs resume 01K…", takes=["actor"])
-def resume(
-    session: Session,
-    run: Run,
-    slots: Slots = 4,
-) -> None:
+def resume(session: Session, run: Run, slots: Slots = 4) -> None:
     """Continue here a run whose process has died."""
     workspace = session.open()
     reader = workspace.read.orchestration()
@@ -287,13 +279,9 @@ def resume(
 def logs(
     session: Session,
     run: Run,
-    task: Annotated[
-        str | None, typer.Option(metavar="ASSET", help="Only this asset, or this task's id.")
-    ] = None,
+    task: Annotated[str | None, option("ASSET", "Only this asset, or this task's id.")] = None,
     partition: Partition = None,
-    attempt: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only this attempt.")
-    ] = None,
+    attempt: Annotated[int | None, option("N", "Only this attempt.", min=1)] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show new lines until the run has ended.")
     ] = False,
