@@ -76,7 +76,7 @@ def _combined(
     traced = plan is not None and bool(plan.columns)
     by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
     ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
-    ways.append(_compared(output, inputs))
+    ways.append(compare(output, inputs))
     chosen, unmapped = _choose(output, ways)
     method = _method(chosen)
     return Lineage(
@@ -119,7 +119,7 @@ def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColum
         return TracedColumns(method="sql", reason=reason)
 
 
-def _compared(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
+def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
     """The last resort: columns of the same name and type may have come from there."""
     columns, unmapped, alike = [], [], _by_name_and_type(inputs)
     for column in output:

@@ -322,19 +322,17 @@ def _is_plain_union(tree: exp.Expr) -> bool:
 
 
 def _flat(group: exp.Group) -> Iterator[exp.Expr]:
-    waiting: list[Any] = [v for value in group.args.values() for v in _listed(value)]
+    waiting: list[Any] = list(group.args.values())
     while waiting:
         each = waiting.pop()
-        if isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
             waiting += each.expressions
         elif isinstance(each, exp.Paren):
             waiting.append(each.this)
         elif isinstance(each, exp.Expr):
             yield each
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _sort_keys(tree: exp.Expr) -> Iterator[exp.Expr]:

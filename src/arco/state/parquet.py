@@ -149,7 +149,7 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES:
             if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
                 return []
-            return [self._whole(ref)]
+            return [self._cached((ref.path, -1), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
         groups = [
             i
@@ -202,9 +202,6 @@ class Files:
             )
         except NotFound:
             raise _missing(ref) from None
-
-    def _whole(self, ref: FileRef) -> pa.RecordBatch:
-        return self._cached((ref.path, -1), lambda: decode(self.raw(ref), ref))
 
     def _group(self, ref: FileRef, footer: _Footer, i: int) -> pa.RecordBatch:
         def read() -> pa.Table:

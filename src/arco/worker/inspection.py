@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from arco.worker.loader import Loader
 from arco.worker.secrets import Redactor
 from arco.worker.stopping import Stopping
 from servo.context import AssetIn
-from servo.contract.manifest import ACTIONS, Action, Check, Code
+from servo.contract.manifest import ACTIONS, Action, Check
 from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
@@ -93,7 +94,7 @@ class Inspection:
             request.gating,
             previous=None if previous is None else previous.rows,
             references=request.references,
-            load=self._load,
+            load=functools.partial(self.loader.check, request.code),
             reader=self._read,
             reason=self.stopping.reason,
             stopping=self.stopping,
@@ -103,9 +104,6 @@ class Inspection:
         if spark is None:
             return around
         return around._replace(**spark._asdict())
-
-    def _load(self, code: Code) -> Any:
-        return self.loader.check(self.request.code, code)
 
     def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)

@@ -248,7 +248,8 @@ def answered() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise CheckEngineError(_line(error), type(error).__name__) from error
+        kind = type(error).__name__
+        raise CheckEngineError(str(error).partition("\n")[0] or kind, kind) from error
 
 
 def is_local(around: CheckContext) -> bool:
@@ -322,7 +323,3 @@ def _constant(value: Scalar) -> str:
 def _unglobbed(path: str) -> str:
     """A path that names itself: DuckDB takes these characters for patterns."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in path)
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
