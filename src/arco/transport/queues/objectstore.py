@@ -67,6 +67,8 @@ READY = f"{paths.QUEUE}ready/"
 CLAIMS = f"{paths.QUEUE}claims/"
 RANK = 4
 """So many characters of a message's file tell how urgent it is."""
+ORDINARY = 5_000
+"""The rank of priority 0; a smaller one is more urgent."""
 LOOK_AHEAD = 1_000
 """How many messages to claim one listing takes in."""
 MISSES = 2
@@ -284,7 +286,7 @@ class ObjectStoreQueue:
 
     def _is_patient(self) -> bool:
         """Whether the next candidate gives way to whatever has come in since the listing."""
-        return bool(self._candidates) and _priority(self._candidates[-1].key.file) < 0
+        return bool(self._candidates) and int(self._candidates[-1].key.file[:RANK]) > ORDINARY
 
     def _pop(self) -> _Candidate:
         """The most urgent candidate; the oldest of the least urgent if those were passed often."""
@@ -335,7 +337,7 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        named = Message(_name(key.file), message, 5_000 - int(key.file[:4]), _weight(key.file))
+        named = Message(_name(key.file), message, ORDINARY - int(key.file[:4]), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
@@ -520,7 +522,7 @@ def _key(delivery: Delivery) -> _Key:
 
 def _file(message: Message) -> str:
     """Sorts urgent messages first; priorities are kept within ±4999."""
-    rank = f"{5_000 - max(-4_999, min(4_999, message.priority)):04d}"
+    rank = f"{ORDINARY - max(-4_999, min(4_999, message.priority)):04d}"
     weight = message.weight
     suffix = "" if weight == Weight() else f".c{weight.slots}m{weight.memory_mib}"
     return f"{rank}-{message.name}{suffix}"
