@@ -15,13 +15,14 @@ from arco.execution.events import (
     OutputHeld,
     OutputMissed,
     OutputRejected,
+    PartitionMaterialized,
     QuarantineDecided,
     Version,
     VersionsDamaged,
     VersionsExpired,
 )
 from arco.execution.fold import OUTPUTS
-from arco.execution.states import HELD, HoldStatus, PartitionStatus, VersionStatus
+from arco.execution.states import HELD, HoldStatus, Quality, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
@@ -53,6 +54,7 @@ class Log:
         self.rows = Rows(NoRows())
         self.position = 0
         self.waited = timedelta()
+        self.became_current: list[str] = []
         self.ended: list[HoldEnded] = []
         """What was said to those who wait for decisions."""
 
@@ -79,7 +81,13 @@ class Log:
         derived = fold_stage(OUTPUTS, self.rows, [fact], failures)
         assert failures == []
         self.ended += [f.payload for f in derived if isinstance(f.payload, HoldEnded)]
-        said = [f.payload for f in derived if not isinstance(f.payload, HoldEnded)]
+        self.became_current += [
+            f.payload.materialization_id
+            for f in derived
+            if isinstance(f.payload, PartitionMaterialized)
+        ]
+        other = (HoldEnded, PartitionMaterialized)
+        said = [f.payload for f in derived if not isinstance(f.payload, other)]
         assert all(isinstance(s, Decided) for s in said) and len(said) <= 1
         return next((s.code or s.status for s in said if isinstance(s, Decided)), "")
 
@@ -195,7 +203,8 @@ def test_an_accepted_output_is_current_and_kept_whole(log: Log) -> None:
         versions=1,
     )
     status = log.status()
-    assert (status.status, status.current, status.last) == ("GOOD", "m1", "m1")
+    assert (status.state, status.quality) == ("MATERIALIZED", "PASSED")
+    assert (status.current, status.last) == ("m1", "m1")
     assert (status.good_at, status.warnings, status.message) == (log.now, 0, "")
 
 
@@ -214,32 +223,46 @@ def test_the_next_one_supersedes_it(log: Log) -> None:
 def test_checks_that_were_let_through_are_warnings(log: Log, warnings: int, message: str) -> None:
     log.add(good("m1", warnings=warnings))
     status = log.status()
-    assert (status.status, status.warnings) == ("WARNED", warnings)
+    assert (status.state, status.quality, status.warnings) == ("MATERIALIZED", "WARNED", warnings)
     assert status.message == message
 
 
 @pytest.mark.parametrize(
-    ("approved", "status", "message"), [(True, "GOOD", "approved"), (False, "REJECTED", "rejected")]
+    ("approved", "state", "quality", "message"),
+    [(True, "MATERIALIZED", "PASSED", "approved"), (False, "MISSING", "REJECTED", "rejected")],
 )
 def test_a_task_that_failed_by_its_checks_is_forgiven_with_its_output(
-    log: Log, approved: bool, status: str, message: str
+    log: Log, approved: bool, state: str, quality: str, message: str
 ) -> None:
     log.report(held("m1"), missed())
-    assert (log.status().status, log.status().last, log.status().error_code) == (
-        "FAILED",
-        "m1",
-        "x.y",
-    )
+    row = log.status()
+    assert (row.state, row.quality, row.last) == ("FAILED", "QUARANTINED", "m1")
+    assert row.error_code == "x.y"
     log.add(decided("m1", approved))
-    found = log.status()
-    assert (found.status, found.message, found.error_code) == (status, message, "")
+    row = log.status()
+    assert (row.state, row.quality, row.message, row.error_code) == (state, quality, message, "")
+
+
+def test_checks_that_end_an_attempt_before_its_output_make_the_quality_failed(log: Log) -> None:
+    log.add(good("m1"))
+    error = ErrorInfo(category="input", code="checks.input", message="no rows")
+    log.add(OutputMissed(asset_id="A", partition="p", run_id="R2", error=error))
+    assert (log.status().state, log.status().quality) == ("FAILED", "FAILED")
+
+
+def test_an_approval_of_an_earlier_output_leaves_the_quality_of_the_newest(log: Log) -> None:
+    log.add(held("m1"))
+    log.add(held("m2"))
+    log.add(decided("m1", True))
+    row = log.status()
+    assert (row.state, row.quality, row.current) == ("MATERIALIZED", "QUARANTINED", "m1")
 
 
 def test_a_task_that_made_nothing_stays_failed_whatever_is_decided_of_before(log: Log) -> None:
     log.add(held("m1"))
     log.add(missed())
     log.add(decided("m1", True))
-    assert (log.status().status, log.status().current) == ("FAILED", "m1")
+    assert (log.status().state, log.status().current) == ("FAILED", "m1")
 
 
 @pytest.mark.parametrize("again", [good("m1"), held("m1"), late("m1")])
@@ -281,6 +304,19 @@ def test_a_late_output_that_another_attempt_adopts_can_be_held_back(log: Log) ->
     assert log.add(decided("m1", True)) == "applied"
 
 
+def test_what_becomes_current_is_derived_and_what_is_held_back_only_once_it_is_approved(
+    log: Log,
+) -> None:
+    log.add(good("m1"))
+    log.add(good("m1"))
+    log.add(held("m2"))
+    log.add(held("m3"))
+    assert log.became_current == ["m1"]
+    log.add(decided("m3", True))
+    log.add(decided("m2", True))
+    assert log.became_current == ["m1", "m3"]
+
+
 # -- held back ------------------------------------------------------------------------------
 
 
@@ -309,7 +345,8 @@ def test_an_output_that_is_held_back_is_never_current(log: Log, status: HoldStat
         decision="",
     )
     shown = log.status()
-    assert (shown.status, shown.current, shown.last) == (PartitionStatus(status), "m1", "m2")
+    assert (shown.state, shown.quality) == ("MATERIALIZED", Quality(status))
+    assert (shown.current, shown.last) == ("m1", "m2")
     assert (shown.good_at, shown.message) == (START + HOUR, "2 bad rows")
 
 
@@ -317,13 +354,15 @@ def test_a_partition_with_nothing_but_a_held_output_has_no_current_version(log: 
     log.add(held("m1"))
     assert log.current() is None
     assert (log.status().current, log.status().good_at) == ("", None)
+    assert (log.status().state, log.status().quality) == ("MISSING", "QUARANTINED")
 
 
 def test_a_failure_leaves_what_is_current(log: Log) -> None:
     log.add(good("m1"))
     log.add(missed())
     status = log.status()
-    assert (status.status, status.current, status.last) == ("FAILED", "m1", "")
+    assert (status.state, status.current, status.last) == ("FAILED", "m1", "")
+    assert status.quality == "PASSED"
     assert (status.error_code, status.last_run_id, status.good_at) == ("x.y", "R2", START + HOUR)
     assert status.message == "m" * 500
     current = log.current()
@@ -348,7 +387,8 @@ def test_an_approved_output_becomes_current(log: Log) -> None:
     assert (current.materialization_id, current.version, current.versions) == ("m2", 2, 2)
     assert (current.position, current.updated_at) == (2, log.now)
     status = log.status()
-    assert (status.status, status.current, status.good_at) == ("GOOD", "m2", made_at)
+    assert (status.state, status.quality) == ("MATERIALIZED", "PASSED")
+    assert (status.current, status.good_at) == ("m2", made_at)
 
 
 def test_an_approved_output_is_not_current_if_something_newer_is(log: Log) -> None:
@@ -384,7 +424,8 @@ def test_a_status_names_what_an_approval_made_current_also_after_a_failure(log: 
     log.add(missed())
     log.add(decided("m1", True))
     status = log.status()
-    assert (status.status, status.current, status.good_at) == ("FAILED", "m1", made_at)
+    assert (status.state, status.quality) == ("FAILED", "PASSED")
+    assert (status.current, status.good_at) == ("m1", made_at)
     log.add(missed())
     assert (log.status().current, log.status().good_at) == ("m1", made_at)
 
@@ -407,7 +448,8 @@ def test_the_status_says_that_the_last_output_was_rejected(
     log.add(held("m2"))
     log.add(decided("m2", False, reason))
     status = log.status()
-    assert (status.status, status.message) == ("REJECTED", message)
+    assert (status.state, status.quality) == ("MATERIALIZED", "REJECTED")
+    assert status.message == message
     assert (status.current, status.last, status.good_at) == ("m1", "m2", START + HOUR)
 
 

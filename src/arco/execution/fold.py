@@ -20,6 +20,7 @@ from arco.execution.events import (
     OutputHeld,
     OutputMissed,
     OutputRejected,
+    PartitionMaterialized,
     QuarantineDecided,
     VersionsDamaged,
     VersionsExpired,
@@ -28,7 +29,8 @@ from arco.execution.states import (
     HELD,
     HELD_VERSIONS,
     HoldStatus,
-    PartitionStatus,
+    PartitionState,
+    Quality,
     VersionStatus,
 )
 from arco.execution.tables import (
@@ -55,6 +57,8 @@ from servo.contract.task import Materialization
 replace = msgspec.structs.replace
 
 MAX_MESSAGE_CHARS = 500
+FAILED_CHECKS = ("checks.failed", "checks.input")
+"""Codes of the errors with which checks end an attempt."""
 
 
 def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
@@ -63,14 +67,14 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
         return  # another attempt has adopted it
     version = _versions(rows, m.asset_id, m.partition) + 1
     row = _row(fact, m, VersionStatus.GOOD, "", version)
-    yield from _promote(rows, fact, row)
+    yield from _promote(rows, fact, row, m.asset)
     yield from _looks(fact, m)
     yield Put(
         PARTITION_STATUS,
         _status(
             fact,
             row,
-            PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
+            Quality.WARNED if e.warnings else Quality.PASSED,
             current=m.materialization_id,
             good_at=fact.received_at,
             warnings=e.warnings,
@@ -122,7 +126,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         _status(
             fact,
             row,
-            PartitionStatus(e.status),
+            Quality(e.status),
             current="" if current is None else current.materialization_id,
             good_at=_made_at(rows, current),
             message=e.reason,
@@ -142,15 +146,19 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     current = rows.get(PARTITIONS, e.asset_id, e.partition)
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
-    last = before.last if before is not None and before.position == fact.position else ""
+    has_output = before is not None and before.position == fact.position
+    quality = Quality.UNKNOWN if before is None else before.quality
+    if e.error.code in FAILED_CHECKS and not has_output:
+        quality = Quality.FAILED
     yield Put(
         PARTITION_STATUS,
         PartitionStatusRow(
             asset_id=e.asset_id,
             partition_key=e.partition,
-            status=PartitionStatus.FAILED,
+            state=PartitionState.FAILED,
+            quality=quality,
             current="" if current is None else current.materialization_id,
-            last=last,
+            last=before.last if before is not None and has_output else "",
             last_run_id=e.run_id,
             last_at=fact.received_at,
             good_at=_made_at(rows, current),
@@ -186,7 +194,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
         ),
     )
     if e.approved:
-        yield from _approve(rows, fact, row)
+        yield from _approve(rows, fact, row, held.asset_key)
     else:
         yield from _reject(rows, fact, row, e.reason)
     yield Emit(
@@ -200,7 +208,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     yield applied(fact)
 
 
-def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+def _approve(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
     version = _versions(rows, row.asset_id, row.partition_key) + 1
     good = replace(row, status=VersionStatus.GOOD, version=version)
     current = rows.get(PARTITIONS, row.asset_id, row.partition_key)
@@ -209,24 +217,39 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         yield Put(MATERIALIZATIONS, replace(good, superseded_at=fact.received_at))
         yield Put(PARTITIONS, replace(current, versions=version))
         return
-    yield from _promote(rows, fact, good)
+    yield from _promote(rows, fact, good, asset)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
     if status is None:
         return
     status = replace(status, current=row.materialization_id, good_at=row.created_at)
+    if _is_about(status, row):
+        status = replace(status, quality=Quality.PASSED)
     if status.last == row.materialization_id:
-        status = replace(status, status=PartitionStatus.GOOD, message="approved", error_code="")
+        status = replace(status, message="approved", error_code="")
+    if status.last == row.materialization_id or status.state != PartitionState.FAILED:
+        status = replace(status, state=PartitionState.MATERIALIZED)
     yield Put(PARTITION_STATUS, status)
+
+
+def _is_about(status: PartitionStatusRow, row: MaterializationRow) -> bool:
+    """Whether the newest output is this one, which is held back. An attempt after it that failed
+    made none."""
+    held = Quality.QUARANTINED, Quality.BLOCKED
+    return status.last in ("", row.materialization_id) and status.quality in held
 
 
 def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Iterator[Change]:
     rejected = replace(row, status=VersionStatus.REJECTED, superseded_at=fact.received_at)
     yield Put(MATERIALIZATIONS, rejected)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
-    if status is not None and status.last == row.materialization_id:
+    if status is None or not _is_about(status, row):
+        return
+    status = replace(status, quality=Quality.REJECTED)
+    if status.last:
+        state = PartitionState.MATERIALIZED if status.current else PartitionState.MISSING
         message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
-        status = replace(status, status=PartitionStatus.REJECTED, message=message, error_code="")
-        yield Put(PARTITION_STATUS, status)
+        status = replace(status, state=state, message=message, error_code="")
+    yield Put(PARTITION_STATUS, status)
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
@@ -264,7 +287,7 @@ def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
 # -- rows ---------------------------------------------------------------------------------
 
 
-def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+def _promote(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
     """Make a good version the current one of its partition."""
     before = rows.get(PARTITIONS, row.asset_id, row.partition_key)
     if before is not None:
@@ -274,6 +297,15 @@ def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
     yield Put(MATERIALIZATIONS, row)
     current = row_from(PartitionRow, row, updated_at=fact.received_at, versions=row.version)
     yield Put(PARTITIONS, current)
+    yield Emit(
+        PartitionMaterialized(
+            asset_id=row.asset_id,
+            asset=asset,
+            partition=row.partition_key,
+            materialization_id=row.materialization_id,
+            made_at=row.created_at,
+        )
+    )
 
 
 def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
@@ -316,7 +348,7 @@ def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
 def _status(
     fact: Fact,
     row: MaterializationRow,
-    status: PartitionStatus,
+    quality: Quality,
     *,
     current: str,
     good_at: datetime | None,
@@ -326,7 +358,8 @@ def _status(
     return PartitionStatusRow(
         asset_id=row.asset_id,
         partition_key=row.partition_key,
-        status=status,
+        state=PartitionState.MATERIALIZED if current else PartitionState.MISSING,
+        quality=quality,
         current=current,
         last=row.materialization_id,
         last_run_id=row.run_id,

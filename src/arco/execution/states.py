@@ -19,15 +19,34 @@ class VersionStatus(StrEnum):
     """Given up, so that its files may go. Readers show it; rows keep the status of before."""
 
 
-class PartitionStatus(StrEnum):
-    """The result of the last attempt to make a partition."""
+class PartitionState(StrEnum):
+    """Whether a partition is there. MATERIALIZING and STALE are worked out when it is read: they
+    follow from tasks that run, and from what it reads."""
 
-    GOOD = "GOOD"
+    MISSING = "MISSING"
+    """It has no current version."""
+    MATERIALIZING = "MATERIALIZING"
+    """A task that makes it is active."""
+    MATERIALIZED = "MATERIALIZED"
+    STALE = "STALE"
+    """Its current version is out of date: another plan would run it."""
+    FAILED = "FAILED"
+    """The last attempt to make it failed. It may have a current version, from before."""
+
+
+class Quality(StrEnum):
+    """What checks say about the newest output of a partition."""
+
+    UNKNOWN = "UNKNOWN"
+    """It has never had an output."""
+    PASSED = "PASSED"
+    """No check failed, or somebody approved it."""
     WARNED = "WARNED"
+    FAILED = "FAILED"
+    """Checks ended the attempt before there was an output."""
     QUARANTINED = "QUARANTINED"
     BLOCKED = "BLOCKED"
     REJECTED = "REJECTED"
-    FAILED = "FAILED"
 
 
 class HoldStatus(StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.epoch import EPOCH
-from arco.execution.states import HoldStatus, PartitionStatus, VersionStatus
+from arco.execution.states import HoldStatus, PartitionState, Quality, VersionStatus
 from arco.state.table import History, Row, Table
 from servo.contract.task import Outcome
 
@@ -94,8 +94,10 @@ class PartitionStatusRow(Row, frozen=True):
 
     asset_id: str
     partition_key: str
-    status: PartitionStatus
-    """Of the last attempt to make it."""
+    state: PartitionState
+    """As far as attempts tell: MISSING, MATERIALIZED or FAILED."""
+    quality: Quality
+    """Of its newest output, which may be another than the current version."""
     current: str
     """The current version, which may be older than that; empty if there is none."""
     last: str
