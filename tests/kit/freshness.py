@@ -32,7 +32,12 @@ def succeed(request: TaskRequest) -> Outcome:
 
 class AgingTown(Town):
     def __init__(
-        self, text: str = "", start: datetime = START, *, script: Script = succeed, orchestrators: int = 1
+        self,
+        text: str = "",
+        start: datetime = START,
+        *,
+        script: Script = succeed,
+        orchestrators: int = 1,
     ) -> None:
         super().__init__(text or policy(), start)
         for _ in range(orchestrators):

@@ -22,7 +22,7 @@ from arco.execution.events import (
     VersionsExpired,
 )
 from arco.execution.fold import OUTPUTS
-from arco.execution.states import HELD, HoldStatus, Quality, VersionStatus
+from arco.execution.states import HELD, HoldStatus, PartitionStatus, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
@@ -203,8 +203,7 @@ def test_an_accepted_output_is_current_and_kept_whole(log: Log) -> None:
         versions=1,
     )
     status = log.status()
-    assert (status.state, status.quality) == ("MATERIALIZED", "PASSED")
-    assert (status.current, status.last) == ("m1", "m1")
+    assert (status.status, status.current, status.last) == ("GOOD", "m1", "m1")
     assert (status.good_at, status.warnings, status.message) == (log.now, 0, "")
 
 
@@ -223,46 +222,32 @@ def test_the_next_one_supersedes_it(log: Log) -> None:
 def test_checks_that_were_let_through_are_warnings(log: Log, warnings: int, message: str) -> None:
     log.add(good("m1", warnings=warnings))
     status = log.status()
-    assert (status.state, status.quality, status.warnings) == ("MATERIALIZED", "WARNED", warnings)
+    assert (status.status, status.warnings) == ("WARNED", warnings)
     assert status.message == message
 
 
 @pytest.mark.parametrize(
-    ("approved", "state", "quality", "message"),
-    [(True, "MATERIALIZED", "PASSED", "approved"), (False, "MISSING", "REJECTED", "rejected")],
+    ("approved", "status", "message"), [(True, "GOOD", "approved"), (False, "REJECTED", "rejected")]
 )
 def test_a_task_that_failed_by_its_checks_is_forgiven_with_its_output(
-    log: Log, approved: bool, state: str, quality: str, message: str
+    log: Log, approved: bool, status: str, message: str
 ) -> None:
     log.report(held("m1"), missed())
-    row = log.status()
-    assert (row.state, row.quality, row.last) == ("FAILED", "QUARANTINED", "m1")
-    assert row.error_code == "x.y"
+    assert (log.status().status, log.status().last, log.status().error_code) == (
+        "FAILED",
+        "m1",
+        "x.y",
+    )
     log.add(decided("m1", approved))
-    row = log.status()
-    assert (row.state, row.quality, row.message, row.error_code) == (state, quality, message, "")
-
-
-def test_checks_that_end_an_attempt_before_its_output_make_the_quality_failed(log: Log) -> None:
-    log.add(good("m1"))
-    error = ErrorInfo(category="input", code="checks.input", message="no rows")
-    log.add(OutputMissed(asset_id="A", partition="p", run_id="R2", error=error))
-    assert (log.status().state, log.status().quality) == ("FAILED", "FAILED")
-
-
-def test_an_approval_of_an_earlier_output_leaves_the_quality_of_the_newest(log: Log) -> None:
-    log.add(held("m1"))
-    log.add(held("m2"))
-    log.add(decided("m1", True))
-    row = log.status()
-    assert (row.state, row.quality, row.current) == ("MATERIALIZED", "QUARANTINED", "m1")
+    found = log.status()
+    assert (found.status, found.message, found.error_code) == (status, message, "")
 
 
 def test_a_task_that_made_nothing_stays_failed_whatever_is_decided_of_before(log: Log) -> None:
     log.add(held("m1"))
     log.add(missed())
     log.add(decided("m1", True))
-    assert (log.status().state, log.status().current) == ("FAILED", "m1")
+    assert (log.status().status, log.status().current) == ("FAILED", "m1")
 
 
 @pytest.mark.parametrize("again", [good("m1"), held("m1"), late("m1")])
@@ -317,6 +302,31 @@ def test_what_becomes_current_is_derived_and_what_is_held_back_only_once_it_is_a
     assert log.became_current == ["m1", "m3"]
 
 
+def test_a_status_has_a_state_and_a_quality(log: Log) -> None:
+    def look() -> tuple[str, str]:
+        return str(log.status().state), str(log.status().quality)
+
+    log.add(held("m1"))
+    assert look() == ("MISSING", "QUARANTINED")
+    log.add(decided("m1", False))
+    assert look() == ("MISSING", "REJECTED")
+    log.add(good("m2", warnings=1))
+    assert look() == ("MATERIALIZED", "WARNED")
+    log.add(good("m3"))
+    assert look() == ("MATERIALIZED", "PASSED")
+    log.add(held("m4"))
+    assert look() == ("MATERIALIZED", "QUARANTINED")
+    log.add(decided("m4", True))
+    assert look() == ("MATERIALIZED", "PASSED")
+    log.report(held("m5", HoldStatus.BLOCKED), missed())
+    assert look() == ("FAILED", "BLOCKED")
+    log.add(missed())
+    assert look() == ("FAILED", "UNKNOWN")
+    error = ErrorInfo(category="input", code="checks.input", message="no rows")
+    log.add(OutputMissed(asset_id="A", partition="p", run_id="R2", error=error))
+    assert look() == ("FAILED", "FAILED")
+
+
 # -- held back ------------------------------------------------------------------------------
 
 
@@ -345,8 +355,7 @@ def test_an_output_that_is_held_back_is_never_current(log: Log, status: HoldStat
         decision="",
     )
     shown = log.status()
-    assert (shown.state, shown.quality) == ("MATERIALIZED", Quality(status))
-    assert (shown.current, shown.last) == ("m1", "m2")
+    assert (shown.status, shown.current, shown.last) == (PartitionStatus(status), "m1", "m2")
     assert (shown.good_at, shown.message) == (START + HOUR, "2 bad rows")
 
 
@@ -354,15 +363,13 @@ def test_a_partition_with_nothing_but_a_held_output_has_no_current_version(log: 
     log.add(held("m1"))
     assert log.current() is None
     assert (log.status().current, log.status().good_at) == ("", None)
-    assert (log.status().state, log.status().quality) == ("MISSING", "QUARANTINED")
 
 
 def test_a_failure_leaves_what_is_current(log: Log) -> None:
     log.add(good("m1"))
     log.add(missed())
     status = log.status()
-    assert (status.state, status.current, status.last) == ("FAILED", "m1", "")
-    assert status.quality == "PASSED"
+    assert (status.status, status.current, status.last) == ("FAILED", "m1", "")
     assert (status.error_code, status.last_run_id, status.good_at) == ("x.y", "R2", START + HOUR)
     assert status.message == "m" * 500
     current = log.current()
@@ -387,8 +394,7 @@ def test_an_approved_output_becomes_current(log: Log) -> None:
     assert (current.materialization_id, current.version, current.versions) == ("m2", 2, 2)
     assert (current.position, current.updated_at) == (2, log.now)
     status = log.status()
-    assert (status.state, status.quality) == ("MATERIALIZED", "PASSED")
-    assert (status.current, status.good_at) == ("m2", made_at)
+    assert (status.status, status.current, status.good_at) == ("GOOD", "m2", made_at)
 
 
 def test_an_approved_output_is_not_current_if_something_newer_is(log: Log) -> None:
@@ -424,8 +430,7 @@ def test_a_status_names_what_an_approval_made_current_also_after_a_failure(log: 
     log.add(missed())
     log.add(decided("m1", True))
     status = log.status()
-    assert (status.state, status.quality) == ("FAILED", "PASSED")
-    assert (status.current, status.good_at) == ("m1", made_at)
+    assert (status.status, status.current, status.good_at) == ("FAILED", "m1", made_at)
     log.add(missed())
     assert (log.status().current, log.status().good_at) == ("m1", made_at)
 
@@ -448,8 +453,7 @@ def test_the_status_says_that_the_last_output_was_rejected(
     log.add(held("m2"))
     log.add(decided("m2", False, reason))
     status = log.status()
-    assert (status.state, status.quality) == ("MATERIALIZED", "REJECTED")
-    assert status.message == message
+    assert (status.status, status.message) == ("REJECTED", message)
     assert (status.current, status.last, status.good_at) == ("m1", "m2", START + HOUR)
 
 

@@ -29,8 +29,7 @@ from arco.execution.states import (
     HELD,
     HELD_VERSIONS,
     HoldStatus,
-    PartitionState,
-    Quality,
+    PartitionStatus,
     VersionStatus,
 )
 from arco.execution.tables import (
@@ -57,8 +56,6 @@ from servo.contract.task import Materialization
 replace = msgspec.structs.replace
 
 MAX_MESSAGE_CHARS = 500
-FAILED_CHECKS = ("checks.failed", "checks.input")
-"""Codes of the errors with which checks end an attempt."""
 
 
 def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
@@ -74,7 +71,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
         _status(
             fact,
             row,
-            Quality.WARNED if e.warnings else Quality.PASSED,
+            PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
             current=m.materialization_id,
             good_at=fact.received_at,
             warnings=e.warnings,
@@ -126,7 +123,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         _status(
             fact,
             row,
-            Quality(e.status),
+            PartitionStatus(e.status),
             current="" if current is None else current.materialization_id,
             good_at=_made_at(rows, current),
             message=e.reason,
@@ -146,19 +143,15 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     current = rows.get(PARTITIONS, e.asset_id, e.partition)
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
-    has_output = before is not None and before.position == fact.position
-    quality = Quality.UNKNOWN if before is None else before.quality
-    if e.error.code in FAILED_CHECKS and not has_output:
-        quality = Quality.FAILED
+    last = before.last if before is not None and before.position == fact.position else ""
     yield Put(
         PARTITION_STATUS,
         PartitionStatusRow(
             asset_id=e.asset_id,
             partition_key=e.partition,
-            state=PartitionState.FAILED,
-            quality=quality,
+            status=PartitionStatus.FAILED,
             current="" if current is None else current.materialization_id,
-            last=before.last if before is not None and has_output else "",
+            last=last,
             last_run_id=e.run_id,
             last_at=fact.received_at,
             good_at=_made_at(rows, current),
@@ -222,34 +215,19 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Ite
     if status is None:
         return
     status = replace(status, current=row.materialization_id, good_at=row.created_at)
-    if _is_about(status, row):
-        status = replace(status, quality=Quality.PASSED)
     if status.last == row.materialization_id:
-        status = replace(status, message="approved", error_code="")
-    if status.last == row.materialization_id or status.state != PartitionState.FAILED:
-        status = replace(status, state=PartitionState.MATERIALIZED)
+        status = replace(status, status=PartitionStatus.GOOD, message="approved", error_code="")
     yield Put(PARTITION_STATUS, status)
-
-
-def _is_about(status: PartitionStatusRow, row: MaterializationRow) -> bool:
-    """Whether the newest output is this one, which is held back. An attempt after it that failed
-    made none."""
-    held = Quality.QUARANTINED, Quality.BLOCKED
-    return status.last in ("", row.materialization_id) and status.quality in held
 
 
 def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Iterator[Change]:
     rejected = replace(row, status=VersionStatus.REJECTED, superseded_at=fact.received_at)
     yield Put(MATERIALIZATIONS, rejected)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
-    if status is None or not _is_about(status, row):
-        return
-    status = replace(status, quality=Quality.REJECTED)
-    if status.last:
-        state = PartitionState.MATERIALIZED if status.current else PartitionState.MISSING
+    if status is not None and status.last == row.materialization_id:
         message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
-        status = replace(status, state=state, message=message, error_code="")
-    yield Put(PARTITION_STATUS, status)
+        status = replace(status, status=PartitionStatus.REJECTED, message=message, error_code="")
+        yield Put(PARTITION_STATUS, status)
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
@@ -348,7 +326,7 @@ def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
 def _status(
     fact: Fact,
     row: MaterializationRow,
-    quality: Quality,
+    status: PartitionStatus,
     *,
     current: str,
     good_at: datetime | None,
@@ -358,8 +336,7 @@ def _status(
     return PartitionStatusRow(
         asset_id=row.asset_id,
         partition_key=row.partition_key,
-        state=PartitionState.MATERIALIZED if current else PartitionState.MISSING,
-        quality=quality,
+        status=status,
         current=current,
         last=row.materialization_id,
         last_run_id=row.run_id,

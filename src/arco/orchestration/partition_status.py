@@ -24,7 +24,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.execution.states import PartitionState, Quality
+from arco.execution.states import (
+    PartitionState,
+    PartitionStatus,
+    Quality,
+    quality_of,
+    state_of,
+)
 from arco.execution.tables import PARTITION_STATUS
 from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, Value, count, keys_of
 from arco.orchestration.plan import PlanRequest
@@ -276,13 +282,13 @@ class StatusReader:
         return keys_of(dimension, self._until, self._lookups.dynamic_keys)
 
     def _lay_rows(self, statuses: PartitionStatuses, asset_id: str) -> None:
-        table = self._snapshot.columns(PARTITION_STATUS, asset_id, ["state", "quality"])
+        names = ("partition_key", "status", "current", "last", "error_code")
+        table = self._snapshot.columns(PARTITION_STATUS, asset_id, names)
         for batch in table.to_batches(max_chunksize=SLICE):
-            columns = [
-                batch.column(name).to_pylist() for name in ("partition_key", "state", "quality")
-            ]
-            for key, state, quality in zip(*columns, strict=True):
-                look = PartitionLook(PartitionState(state), Quality(quality))
+            columns = [batch.column(name).to_pylist() for name in names]
+            for key, text, current, last, code in zip(*columns, strict=True):
+                status = PartitionStatus(text)
+                look = PartitionLook(state_of(status, current), quality_of(status, last, code))
                 statuses.outside += not statuses.mark(key, look)
 
     def _in_flight(self, asset_id: str) -> Iterator[str]:

@@ -127,7 +127,7 @@ def test_quarantine_keeps_the_good_version_until_somebody_approves(shop: SparkPr
         for row in shop.workspace.read.snapshot().all(PARTITION_STATUS)
         if row.asset_id == held.asset_id
     ]
-    assert (status.quality, status.last) == ("QUARANTINED", held.materialization_id)
+    assert (status.status, status.last) == ("QUARANTINED", held.materialization_id)
     assert status.current == shop.versions("orders")[0].materialization_id
     shop.workspace.commands.execution.decide(held, approved=True, reason="a refund day")
     assert [(v.status, v.version) for v in shop.versions("orders")] == [("GOOD", 1), ("GOOD", 2)]
