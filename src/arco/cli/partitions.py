@@ -257,11 +257,12 @@ class _Entry(NamedTuple):
         )
 
     def plain(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {} if self.row is None else render.plain(self.row)
+        fields: dict[str, Any] = render.plain(self.range)
+        if self.row is not None:
+            fields["last_attempt"] = render.plain(self.row)
         if self.current is not None:
-            names = ("version", "rows", "bytes")
-            fields |= {name: getattr(self.current, name) for name in names}
-        fields |= render.plain(self.range)
+            names = ("materialization_id", "version", "rows", "bytes")
+            fields["current"] = {name: getattr(self.current, name) for name in names}
         return fields
 
 
