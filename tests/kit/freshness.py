@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
 from arco.automation.freshness_tables import FRESHNESS_CHANGES, FreshnessChangeRow
 from arco.orchestration.plan import PlanRequest
-from servo.contract.task import TaskRequest
-from tests.kit.flows import Outcome, Script
+from arco.worker.supervise import Control
+from servo.contract.task import TaskRequest, TaskResult
+from tests.kit.flows import Outcome, Script, ScriptedExecutor
 from tests.kit.schedules import START, Town
 
 
@@ -28,6 +31,14 @@ def policy(max_age: str = "1h", *, partitions: str = "", **settings: Any) -> str
 
 def succeed(request: TaskRequest) -> Outcome:
     return None
+
+
+class HoldingExecutor(ScriptedExecutor):
+    """Its outputs fail their checks."""
+
+    def run(self, request: TaskRequest, control: Control, *, again: bool = False) -> TaskResult:
+        result = super().run(request, control, again=again)
+        return msgspec.structs.replace(result, gate="quarantine")
 
 
 class AgingTown(Town):
@@ -49,6 +60,11 @@ class AgingTown(Town):
         run_id = self.fresh().commands.orchestration.trigger(request).run_id
         self.settle()
         return run_id
+
+    def hold_back(self) -> None:
+        """From now on, checks hold back what is made."""
+        self.crowd.workers.clear()
+        self.crowd.worker(executor=lambda w: HoldingExecutor(w, "holding", succeed))
 
     def wait(self, *, step_s: float = 60.0, **time: float) -> None:
         self.until(self.clock.now() + timedelta(**time), step_s=step_s)

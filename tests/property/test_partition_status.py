@@ -61,7 +61,7 @@ def test_ranges_have_every_partition_once_with_its_status(
     assert singles == model
     ranges = list(statuses.ranges())
     assert sum(each.partitions for each in ranges) == len(model) == statuses.partitions
-    expanded = {}
+    expanded: dict[str, PartitionLook] = {}
     for each in ranges:
         inside = keys_between(space, chosen, each.first, each.last)
         assert len(inside) == each.partitions

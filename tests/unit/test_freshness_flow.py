@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_CHANGES, FRESHNESS_POLICIES
+from arco.automation.agenda import Agenda
+from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES
 from arco.orchestration.states import RunState
 from servo.contract.task import ErrorInfo, TaskRequest
 from tests.kit.flows import Outcome
@@ -218,6 +219,27 @@ def test_the_reason_names_a_stale_asset_above() -> None:
     assert causes == {"city.alone": "no_recent_run", "city.below": "upstream_stale"}
 
 
+def test_output_that_quarantine_holds_back_does_not_count_as_fresh() -> None:
+    town = AgingTown(policy("1h"))
+    town.hold_back()
+    town.run()
+    (held,) = town.fresh().read.execution().quarantine()
+    town.wait(minutes=70)
+    (stale,) = town.changes()
+    assert (stale.status, stale.cause) == ("STALE", "held")
+    assert "its last output is held back" in stale.reason
+    town.run()
+    town.wait(minutes=5)
+    assert town.history() == ["city.alone STALE"]
+    newest, _ = town.fresh().read.execution().quarantine()
+    town.fresh().commands.execution.decide(held, approved=True)
+    town.wait(minutes=5)
+    assert town.history() == ["city.alone STALE"], "it is as old as when it was made"
+    town.fresh().commands.execution.decide(newest, approved=True)
+    town.wait(minutes=5)
+    assert town.history() == ["city.alone STALE", "city.alone FRESH"]
+
+
 # -- runs -------------------------------------------------------------------------------------
 
 
@@ -271,11 +293,11 @@ def test_nothing_is_written_while_nothing_is_due() -> None:
     town.run()
     town.wait(minutes=10)
     before = town.fresh().read.snapshot().generation
-    (orchestrator,) = town.crowd.orchestrators
-    automation = orchestrator.orchestrator._automation
-    assert automation is not None
-    due = automation.due_in_s(town.clock.now())
-    assert due is not None and due > 29 * 86_400
+    agenda = Agenda()
+    agenda.load(town.fresh().read.snapshot())
+    due = agenda.next_due()
+    assert due is not None and due > town.clock.now() + timedelta(days=29)
+    assert not agenda.freshness.is_due(town.clock.now())
     town.wait(days=3, step_s=7200)
     assert town.fresh().read.snapshot().generation == before
 
@@ -286,8 +308,9 @@ def test_assets_without_a_policy_leave_no_rows() -> None:
     town.run()
     town.wait(hours=2, step_s=600)
     snapshot = town.fresh().read.snapshot()
-    for table in (FRESHNESS, FRESHNESS_POLICIES, FRESHNESS_CHANGES):
-        assert snapshot.all(table) == []
+    assert snapshot.all(FRESHNESS) == []
+    assert snapshot.all(FRESHNESS_POLICIES) == []
+    assert town.changes() == []
 
 
 @pytest.mark.parametrize("orchestrators", [1, 3])

@@ -86,7 +86,12 @@ def status(
     ] = None,
     state: Annotated[
         list[StateName] | None,
-        typer.Option("--state", case_sensitive=False, help="Only partitions in this state."),
+        typer.Option(
+            "--state",
+            case_sensitive=False,
+            metavar="STATE",
+            help="Only these: missing, materializing, materialized, stale or failed.",
+        ),
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="One line for each partition.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N lines.")] = 100,
@@ -94,9 +99,9 @@ def status(
     """Show the state and quality of an asset's partitions, also of missing ones.
 
     Neighbours with equal status are one line. A partition is MISSING, MATERIALIZING,
-    MATERIALIZED, STALE (a plan would run it again) or FAILED (its last attempt did). Its quality
-    is that of its newest output: PASSED, WARNED, FAILED, QUARANTINED, BLOCKED, REJECTED, or
-    UNKNOWN before there is one.
+    MATERIALIZED, STALE (a plan would run it again) or FAILED (its last attempt did). The quality
+    is that of the last attempt's output: PASSED, WARNED, FAILED, QUARANTINED, BLOCKED or REJECTED,
+    and UNKNOWN if it made none.
     """
     workspace = session.open()
     at = session.at()

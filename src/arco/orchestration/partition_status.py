@@ -69,7 +69,7 @@ class StatusRange(msgspec.Struct, frozen=True, kw_only=True):
     quality: Quality
 
 
-class _Axis:
+class _StatusAxis:
     """The keys of one dimension that are looked at, numbered without gaps."""
 
     def __init__(self, keys: Keys, ranges: Ranges) -> None:
@@ -120,7 +120,9 @@ class PartitionStatuses:
                 f"these are {self.partitions:,} partitions; at most {MAX_PARTITIONS:,} are listed",
                 hint="give a range with -p",
             )
-        axes = [_Axis(keys, each) for keys, each in zip(space.dimensions, ranges, strict=True)]
+        axes = [
+            _StatusAxis(keys, each) for keys, each in zip(space.dimensions, ranges, strict=True)
+        ]
         # Ranges are along time, if there is such a dimension.
         self._axes = sorted(axes, key=lambda axis: isinstance(axis.keys, Calendar))
         self._names = [axis.keys.name for axis in self._axes]
