@@ -123,22 +123,25 @@ class FreshnessAgenda:
         self._settle(SeriesKey(row.asset_id, row.series), row)
 
     def _settle(self, key: SeriesKey, row: FreshnessRow | None) -> None:
-        policy, rule = self.policies[key.asset_id], self.rules[key.asset_id]
         self._due.pop(key, None)
-        if row is not None and not rule.has(row.series):
+        try:
+            self._look(key, self._next_look(key, row))
+        except Exception:  # zone data of this machine; the others are served
+            log.exception("the freshness of %s %s cannot be judged here", *key)
             self._look(key, None)
-        elif row is None or row.status == FreshnessStatus.FRESH:
-            self._look(key, rule.deadline(row))
-        elif row.judged != judged_as(policy, row.materialization_id if rule.counts(row) else ""):
-            self._look(key, NOW)
-        elif policy.request_run:
-            request = self.requests.get(key)
-            if request is None or row.due_at is None or request.due_at < row.due_at:
-                self._look(key, NOW)
-            else:
-                self._look(key, rule.next_due(row, request.due_at))
-        else:
-            self._look(key, None)
+
+    def _next_look(self, key: SeriesKey, row: FreshnessRow | None) -> datetime | None:
+        policy, rule = self.policies[key.asset_id], self.rules[key.asset_id]
+        if row is None or row.status == FreshnessStatus.FRESH:
+            return rule.deadline(row)
+        if row.judged != judged_as(policy, row.materialization_id if rule.counts(row) else ""):
+            return NOW
+        if not policy.request_run:
+            return None
+        request = self.requests.get(key)
+        if request is None or row.due_at is None or request.due_at < row.due_at:
+            return NOW
+        return rule.next_due(row, request.due_at)
 
     def postpone(self, key: SeriesKey, until: datetime | None) -> None:
         """Look at a series again then, and not before, unless it changes."""

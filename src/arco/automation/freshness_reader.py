@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
@@ -100,6 +101,10 @@ def _newest_periods(status: pa.Table, dimension: str) -> list[SeriesData]:
 class FreshnessReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._dynamic_keys = functools.cache(self._read_keys)
+
+    def _read_keys(self, name: str) -> frozenset[str]:
+        return frozenset(row.key for row in self.snapshot.rows(DYNAMIC_KEYS, name))
 
     def policies(self) -> list[FreshnessPolicyRow]:
         rows = [row for row in self.snapshot.all(FRESHNESS_POLICIES) if row.active]
@@ -126,7 +131,7 @@ class FreshnessReader:
 
     def _is_there(self, rule: DeadlineRule, series: str) -> bool:
         return rule.has(series) and all(
-            self.snapshot.get(DYNAMIC_KEYS, *each) is not None for each in rule.dynamic(series)
+            key in self._dynamic_keys(keys) for keys, key in rule.dynamic(series)
         )
 
     def _unobserved(self, policy: FreshnessPolicyRow) -> dict[str, FreshnessRow]:

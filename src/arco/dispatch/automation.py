@@ -70,11 +70,14 @@ class Automation:
             for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
             if self._is_first_report(step.name)
         ]
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
         if has_aged:
+            snapshot = self._snapshot(head)
             facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
         self._reports.submit(facts)
         if not requests:
             return len(facts)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, snapshot)
+        return len(facts) + self._planner.plan(plannable, self._snapshot(head))
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)

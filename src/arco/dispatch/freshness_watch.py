@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -16,10 +17,13 @@ from arco.automation.freshness_events import (
 from arco.automation.freshness_fold import KIND
 from arco.automation.freshness_reader import newest_data
 from arco.automation.freshness_tables import FRESHNESS
+from arco.errors import Error
 from arco.execution.tables import PARTITION_STATUS
 from arco.log.envelope import Payload
 from arco.orchestration.tables import DYNAMIC_KEYS, RunRequestRow, RunRow
 from arco.state.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
 
 ROUND = 500
 """So many series are judged in one round, and so many policies are read for the first time."""
@@ -45,11 +49,15 @@ class FreshnessWatch:
                 agenda.put(row)
         facts: list[Payload] = list(self._observed(agenda, snapshot))
         due = agenda.due(now, ROUND)
-        if due:
-            active = _active(runs, requests)
-            facts += (
-                fact for key in due for fact in self._judged(agenda, snapshot, key, active, now)
-            )
+        active = _active(runs, requests) if due else frozenset()
+        for key in due:
+            try:
+                facts += self._judged(agenda, snapshot, key, active, now)
+            except Error:
+                raise
+            except Exception:  # it must not keep the others from being judged
+                log.exception("the freshness of %s %s cannot be judged", *key)
+                agenda.postpone(key, None)
         return facts
 
     def _observed(self, agenda: FreshnessAgenda, snapshot: Snapshot) -> Iterator[Payload]:
@@ -75,9 +83,10 @@ class FreshnessWatch:
         now: datetime,
     ) -> Iterator[Payload]:
         policy, rule = agenda.policies[key.asset_id], agenda.rules[key.asset_id]
-        sets = rule.dynamic(key.series)
-        if any(snapshot.get(DYNAMIC_KEYS, *each) is None for each in sets):
-            agenda.postpone(key, None)  # the key was removed
+        if not rule.has(key.series) or any(
+            snapshot.get(DYNAMIC_KEYS, *each) is None for each in rule.dynamic(key.series)
+        ):
+            agenda.postpone(key, None)  # there is no such partition any more
             return
         row = snapshot.get(FRESHNESS, *key)
         partition = verdict(rule, key.series, row, now).partition
@@ -105,8 +114,8 @@ def _subject(fact: FreshnessEvaluated | FreshnessRunDue) -> str:
     return f"{name}={fact.status}:{fact.number}:{fact.materialization_id}"
 
 
-def _active(runs: Iterable[RunRow], requests: Iterable[RunRequestRow]) -> set[str]:
+def _active(runs: Iterable[RunRow], requests: Iterable[RunRequestRow]) -> frozenset[str]:
     """The series that have a request or a run which is not over."""
     keys = [run.run_key for run in runs if run.trigger == KIND]
     keys += [request.request_key for request in requests if request.kind == KIND]
-    return {key.rpartition("@")[0] for key in keys}
+    return frozenset([key.rpartition("@")[0] for key in keys])
