@@ -335,7 +335,7 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        named = Message(_name(key.file), message, 5_000 - int(key.file[:4]), _weight(key.file))
+        named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
@@ -538,3 +538,7 @@ def _weight(file: str) -> Weight:
 def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
     file = candidate.key.file
     return admission is None or admission.reserve(_name(file), _weight(file))
+
+
+def _priority(file: str) -> int:
+    return 5_000 - int(file[:4])
