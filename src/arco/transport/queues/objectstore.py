@@ -286,7 +286,7 @@ class ObjectStoreQueue:
 
     def _is_patient(self) -> bool:
         """Whether the next candidate gives way to whatever has come in since the listing."""
-        return bool(self._candidates) and int(self._candidates[-1].key.file[:RANK]) > ORDINARY
+        return bool(self._candidates) and _priority(self._candidates[-1].key.file) < 0
 
     def _pop(self) -> _Candidate:
         """The most urgent candidate; the oldest of the least urgent if those were passed often."""
@@ -337,7 +337,7 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        named = Message(_name(key.file), message, ORDINARY - int(key.file[:4]), _weight(key.file))
+        named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
@@ -540,3 +540,7 @@ def _weight(file: str) -> Weight:
 def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
     file = candidate.key.file
     return admission is None or admission.reserve(_name(file), _weight(file))
+
+
+def _priority(file: str) -> int:
+    return ORDINARY - int(file[:RANK])
