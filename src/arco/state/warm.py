@@ -165,8 +165,8 @@ class Warm:
                 versioned = self._look_up(table, key)
             else:
                 bucket = self._whole(table, number)
-        if versioned is None and isinstance(bucket, LoadedBucket) and (at := bucket.find(key)) >= 0:
-            versioned = bucket.versioned(at)
+        if versioned is None and isinstance(bucket, LoadedBucket):
+            versioned = bucket.get(key)
         if versioned is not None:
             bucket.changed[key] = versioned  # the next look costs nothing
             bucket.hits += 1
@@ -191,8 +191,8 @@ class Warm:
         bucket.hits += LOOKS  # all rows are needed
         rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
-            versioned = bucket.versioned(at)
-            rows[table.key_of(versioned[1])] = versioned
+            of_key, versioned = bucket.entry(at)
+            rows[of_key] = versioned
         for key, versioned in bucket.changed.items():
             if key[: table.shard] == shard:
                 rows[key] = versioned
