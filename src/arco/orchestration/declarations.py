@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
-from servo.contract.manifest import Catchup, Manifest, Overlap, Schedule
+from servo.contract.manifest import (
+    Catchup,
+    Manifest,
+    Notification,
+    NotificationEvent,
+    Overlap,
+    Schedule,
+)
 
 
 class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -37,7 +44,23 @@ class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedu
     pass
 
 
-Declaration: TypeAlias = DeployedSchedule
+class DeployedNotification(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="notification",
+):
+    name: str
+    on: tuple[NotificationEvent, ...]
+    to: tuple[str, ...]
+    select: tuple[str, ...] = ()
+    interval_s: int = 60
+
+
+Declaration: TypeAlias = DeployedSchedule | DeployedNotification
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -67,6 +90,15 @@ class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
 
 
+class NotificationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_declared"
+    declaration: DeployedNotification
+
+
+class NotificationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -74,6 +106,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "notification": Facts(NotificationDeclared, NotificationRemoved),
 }
 """Of each kind."""
 
@@ -100,7 +133,10 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 
 
 def declarations_of(manifest: Manifest) -> list[Declaration]:
-    return [_deployed_schedule(schedule) for schedule in manifest.schedules]
+    return [
+        *map(_deployed_schedule, manifest.schedules),
+        *map(_deployed_notification, manifest.notifications),
+    ]
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
@@ -114,4 +150,10 @@ def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
         catchup=schedule.catchup,
         catchup_limit=schedule.catchup_limit,
         overlap=schedule.overlap,
+    )
+
+
+def _deployed_notification(rule: Notification) -> DeployedNotification:
+    return DeployedNotification(
+        name=rule.name, on=rule.on, to=rule.to, select=rule.select, interval_s=rule.interval_s
     )
