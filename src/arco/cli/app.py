@@ -34,6 +34,7 @@ from arco.cli import (
     data_gc,
     doctor,
     lineage,
+    notifications,
     partitions,
     project,
     quarantine,
@@ -74,6 +75,7 @@ app.add_typer(runs.app)
 app.add_typer(schedules.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
+app.add_typer(notifications.app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
