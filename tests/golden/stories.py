@@ -25,6 +25,13 @@ from arco.automation.events import (
     ScheduleResumed,
     ScheduleTicked,
 )
+from arco.automation.freshness_events import (
+    FreshnessEvaluated,
+    FreshnessObserved,
+    FreshnessRunDue,
+    SeriesData,
+)
+from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -43,6 +50,7 @@ from arco.notifications.events import (
     NotificationRetried,
 )
 from arco.orchestration.declarations import (
+    DeployedFreshness,
     DeployedNotification,
     DeployedSchedule,
     PlainSchedule,
@@ -71,7 +79,7 @@ from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import ColumnDef
+from servo.contract.manifest import ColumnDef, TimeDimension
 from servo.contract.task import (
     CheckResult,
     ColumnInfo,
@@ -563,6 +571,63 @@ def declared() -> Log:
     return log
 
 
+def aged() -> Log:
+    """A policy begins with data of before; it becomes stale, asks for a run, and is removed."""
+    log = Log()
+    policy = DeployedFreshness(
+        name="raw.orders",
+        max_age_s=60,
+        cron="* * * * *",
+        timezone="Europe/Berlin",
+        request_run=True,
+        partitions=(TimeDimension(name="date", every="day", start="2025-01-01"),),
+        upstream=("raw.events",),
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"), _deployed("raw.rates", "A2")),
+            total=2,
+            declarations=(policy, DeployedFreshness(name="raw.rates", max_age_s=60)),
+        )
+    )
+    data = SeriesData(partition="date=d:2025-01-01", materialization_id="M1", made_at=log.now)
+    log.do(FreshnessObserved(asset_id="A1", shape=1, data=(data,)), actor="")
+    log.do(FreshnessObserved(asset_id="A2", shape=1), actor="")
+    stale = FreshnessEvaluated(
+        asset_id="A1",
+        number=1,
+        status=FreshnessStatus.STALE,
+        materialization_id="M1",
+        partition="date=d:2025-01-02",
+        due_at=log.now,
+        cause="no_recent_run",
+        reason="date=2025-01-02 is missing",
+    )
+    for _ in range(2):
+        log.do(stale, actor="")
+    due = FreshnessRunDue(
+        asset_id="A1", asset="raw.orders", partitions=("date=2025-01-02",), due_at=log.now
+    )
+    for _ in range(2):
+        log.do(due, actor="")
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=2,
+            removed_declarations=("freshness/raw.rates",),
+        )
+    )
+    return log
+
+
 def notified() -> Log:
     """An asset fails; the message of that is sent at the second attempt."""
     log = Log()
@@ -624,6 +689,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "backfills": backfilled,
     "declarations": declared,
     "notifications": notified,
+    "freshness": aged,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

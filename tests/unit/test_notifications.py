@@ -7,11 +7,14 @@ from datetime import timedelta
 import pytest
 
 from arco.automation.backfill_commands import BackfillDraft
+from arco.automation.freshness_events import FreshnessChanged
+from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
 from arco.execution.events import OutputHeld, QuarantineDecided
 from arco.execution.states import HoldStatus
 from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
+from arco.notifications.message import message_of
 from arco.notifications.tables import (
     ALERTS,
     NOTIFICATION_QUEUES,
@@ -91,9 +94,13 @@ def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None
     )
     w.run("*", failing=True)
     w.settle()
-    assert {letter.receiver: [e[1] for e in letter.events] for letter in w.postbox.delivered} == {
+    heard = {
+        letter.receiver: sorted(name for _, name, _ in letter.events)
+        for letter in w.postbox.delivered
+    }
+    assert heard == {
         "a": ["shop.orders"],
-        "b": ["shop.parts", "shop.orders"],
+        "b": ["shop.orders", "shop.parts"],
         "c": ["shop.orders"],
         "owners:ana@example.org": ["shop.orders"],
         "owners:bob@example.org": ["shop.parts"],
@@ -182,6 +189,42 @@ def test_an_output_that_is_held_back_is_told_and_recovers_when_it_is_approved(
     assert "4711" not in message.items
     ((_, alert),) = rows.changes[ALERTS].values()
     assert (alert is None) == approved
+
+
+def freshness(status: FreshnessStatus, series: str) -> FreshnessChanged:
+    return FreshnessChanged(
+        asset_id="A1",
+        asset="shop.orders",
+        series=series,
+        partition="",
+        status=status,
+        cause="no_recent_run" if status == FreshnessStatus.STALE else "",
+        reason="made 4711 s ago",
+        due_at=None,
+    )
+
+
+def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
+    rule = DeployedNotification(name="old", on=("stale", "recovered"), to=("ops",))
+    declared = [
+        NotificationDeclared(project="shop", deployment_id="D", declaration=rule),
+        AssetDeclared(asset_id="A1", namespace="shop", name="orders", project="shop"),
+    ]
+    stale, fresh = FreshnessStatus.STALE, FreshnessStatus.FRESH
+    changes = [(stale, "a"), (stale, "b"), (fresh, "a"), (fresh, "b")]
+    told = []
+    for count in range(1, 5):
+        rows = folded([*declared, *(freshness(*change) for change in changes[:count])])
+        ((_, message),) = rows.changes[NOTIFICATIONS].values()
+        assert message is not None and "4711" not in message.items
+        told.append([(item.event, item.count) for item in decode_items(message.items)])
+    assert told == [
+        [("stale", 1)],
+        [("stale", 2)],
+        [("stale", 2)],
+        [("stale", 2), ("recovered", 1)],
+    ]
+        assert "servo freshness shop.orders" in message_of(message, "w").text
 
 
 # -- sending ------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def chain() -> Chain:
         *orchestration_fold.AFTER_AUTOMATION,
         *automation_fold.AFTER_RUNS,
         *execution_fold.STAGES,
+        *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,
         *quality_fold.STAGES,
         *lineage_fold.STAGES,

@@ -33,6 +33,7 @@ from arco.cli import (
     costs,
     data_gc,
     doctor,
+    freshness,
     lineage,
     notifications,
     partitions,
@@ -76,6 +77,7 @@ app.add_typer(schedules.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(notifications.app)
+freshness.register(app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)

@@ -1,4 +1,5 @@
-"""What an orchestrator does by itself: fires ticks, lets backfills go on, plans requests.
+"""What an orchestrator does by itself: fires ticks, lets backfills go on, judges how fresh data
+is, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
@@ -12,6 +13,7 @@ from arco.automation.agenda import Agenda
 from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan
 from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.dispatch.freshness_watch import FreshnessWatch
 from arco.dispatch.request_planner import RequestPlanner
 from arco.log.envelope import Payload
 from arco.log.head import Head
@@ -34,6 +36,7 @@ class Automation:
         self._reports = reports
         self._planner = planner
         self._is_first_report = is_first_report
+        self._freshness = FreshnessWatch(is_first_report)
         self.agenda = Agenda()
 
     def due_in_s(self, now: datetime) -> float | None:
@@ -51,7 +54,8 @@ class Automation:
         agenda, now = self.agenda, self._core.store_clock.estimate()
         self._planner.has_more = False
         due = agenda.due(now)
-        if not (due or agenda.requests or agenda.backfills):
+        has_aged = agenda.freshness.is_due(now)
+        if not (due or has_aged or agenda.requests or agenda.backfills):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
@@ -66,9 +70,14 @@ class Automation:
             for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
             if self._is_first_report(step.name)
         ]
+        if has_aged:
+            snapshot = self._snapshot(head)
+            facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
         self._reports.submit(facts)
         if not requests:
             return len(facts)
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, snapshot)
+        return len(facts) + self._planner.plan(plannable, self._snapshot(head))
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)

@@ -99,7 +99,7 @@ def _words(item: NotificationItem) -> str:
     words = WORDS[item.event]
     if item.count == 1:
         return words
-    counted = "tasks" if item.event == "run_failed" else "partitions"
+    counted = {"run_failed": "tasks", "stale": "series"}.get(item.event, "partitions")
     return f"{words} ({item.count:,} {counted})"
 
 
@@ -123,7 +123,8 @@ def _where(item: NotificationItem, base_url: str) -> str:
     if item.run_id:
         kind, name = "run", item.run_id
     if base_url:
-        return f"{base_url.rstrip('/')}/{kind}s/{plain(name)}"
+        page = "assets" if kind == "freshness" else f"{kind}s"
+        return f"{base_url.rstrip('/')}/{page}/{plain(name)}"
     command = "servo runs show" if kind == "run" else COMMANDS.get(kind, "servo requests list")
     return f"{command} {plain(name)}" if command.endswith(("show", "status", "ness")) else command
 

@@ -39,10 +39,11 @@ class NotificationItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AssetFailuresRow(Row, frozen=True):
-    """An asset with partitions whose last attempt gave no good output."""
+    """An asset with partitions whose last attempt gave no good output, or with stale series."""
 
     asset_id: str
     failing: int
+    stale: int = 0
 
 
 class RuleIndexRow(Row, frozen=True):

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
 from servo.contract.manifest import (
+    Asset,
     Catchup,
+    Dimension,
     Manifest,
     Notification,
     NotificationEvent,
@@ -44,6 +47,26 @@ class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedu
     pass
 
 
+class DeployedFreshness(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="freshness",
+):
+    name: str
+    """The asset's key."""
+    max_age_s: int
+    cron: str = ""
+    timezone: str = "UTC"
+    request_run: bool = False
+    partitions: tuple[Dimension, ...] = ()
+    upstream: tuple[str, ...] = ()
+    """Keys of the assets that it reads."""
+
+
 class DeployedNotification(
     Struct,
     frozen=True,
@@ -60,7 +83,7 @@ class DeployedNotification(
     interval_s: int = 60
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedNotification
+Declaration: TypeAlias = DeployedSchedule | DeployedFreshness | DeployedNotification
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -79,6 +102,8 @@ class RemovedFact(Payload, frozen=True, kw_only=True):
     project: str
     deployment_id: str
     name: str
+    asset_id: str = ""
+    """Of the asset that had this name, if it is about one."""
 
 
 class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -88,6 +113,15 @@ class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
 
 class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
+
+
+class FreshnessDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_declared"
+    declaration: DeployedFreshness
+
+
+class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_removed"
 
 
 class NotificationDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -106,6 +140,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
     "notification": Facts(NotificationDeclared, NotificationRemoved),
 }
 """Of each kind."""
@@ -134,9 +169,20 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 
 def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
-        *map(_deployed_schedule, manifest.schedules),
-        *map(_deployed_notification, manifest.notifications),
+        *(_deployed_schedule(schedule) for schedule in manifest.schedules),
+        *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *(_deployed_notification(rule) for rule in manifest.notifications),
     ]
+
+
+def _deployed_freshness(asset: Asset) -> DeployedFreshness:
+    assert asset.freshness is not None
+    return DeployedFreshness(
+        name=asset.key,
+        partitions=asset.partitions,
+        upstream=tuple(sorted({each.asset for each in asset.inputs})),
+        **msgspec.structs.asdict(asset.freshness),
+    )
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
