@@ -217,6 +217,7 @@ def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
         rows = folded([*declared, *(freshness(*change) for change in changes[:count])])
         ((_, message),) = rows.changes[NOTIFICATIONS].values()
         assert message is not None and "4711" not in message.items
+        assert "servo freshness shop.orders" in message_of(message, "w").text
         told.append([(item.event, item.count) for item in decode_items(message.items)])
     assert told == [
         [("stale", 1)],
@@ -224,7 +225,6 @@ def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
         [("stale", 2)],
         [("stale", 2), ("recovered", 1)],
     ]
-        assert "servo freshness shop.orders" in message_of(message, "w").text
 
 
 # -- sending ------------------------------------------------------------------------------
