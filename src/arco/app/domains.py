@@ -12,7 +12,7 @@ from arco.lineage import fold as lineage_fold
 from arco.log.envelope import Payload
 from arco.notifications import events as notification_events
 from arco.notifications import fold as notification_fold
-from arco.orchestration import derived
+from arco.orchestration import derived, limit_events
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
 from arco.quality import fold as quality_fold
@@ -23,6 +23,7 @@ from arco.state.rollback import RolledBack
 EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *orchestration_events.EVENTS,
+    *limit_events.EVENTS,
     *automation_events.EVENTS,
     *execution_events.EVENTS,
     *notification_events.EVENTS,

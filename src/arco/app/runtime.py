@@ -15,7 +15,7 @@ from arco.dispatch.sender import Sender
 from arco.notifications.delivery import Courier
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
-from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.limits import Timing
 from arco.orchestration.plan import PlanSpec
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.spark.host import SparkHost
@@ -130,7 +130,6 @@ class Runtime:
         reports: Reports,
         signer: EnvelopeSigner,
         *,
-        limits: Limits | None = None,
         timing: Timing | None = None,
         courier: Courier | None = None,
         engine_id: str = "",
@@ -142,9 +141,7 @@ class Runtime:
         """One of this workspace; `name` is the process's own, by default a new one. With a
         `courier` it sends notifications."""
         requests = Requests(self._core, self._library)
-        sender = Sender(
-            self._core, queue, signer, requests, limits=limits, timing=timing, slots=slots
-        )
+        sender = Sender(self._core, queue, signer, requests, timing=timing, slots=slots)
         return Orchestrator(
             self._core,
             self._writer,

@@ -32,6 +32,7 @@ from arco.cli import (
     checks,
     costs,
     data_gc,
+    dispatch_limits,
     doctor,
     freshness,
     lineage,
@@ -77,6 +78,8 @@ app.add_typer(schedules.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(notifications.app)
+app.add_typer(dispatch_limits.app)
+dispatch_limits.register(app)
 freshness.register(app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)

@@ -11,13 +11,14 @@ from datetime import datetime
 
 from arco.automation.agenda import Agenda
 from arco.automation.controllers.backfill_chunks import backfill_chunks
-from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
 from arco.dispatch.freshness_watch import FreshnessWatch
 from arco.dispatch.request_planner import RequestPlanner
 from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
+from arco.orchestration.limit_tables import Permit
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.transport.reports import Reports
@@ -76,8 +77,14 @@ class Automation:
         self._reports.submit(facts)
         if not requests:
             return len(facts)
+        declared = board.declared
+        self._planner.saw_limits(declared)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, self._snapshot(head))
+        plannable = within_limits(plannable, declared, board.run_use(now))
+        if not plannable:
+            return len(facts)
+        permit = Permit(board.position, self._core.ids()) if declared.has_run_limits else None
+        return len(facts) + self._planner.plan(plannable, self._snapshot(head), permit)
 
     def _snapshot(self, head: Head) -> Snapshot:
         return Snapshot(self._core.manifests, self._core.files, head)
