@@ -23,6 +23,7 @@ from arco.notifications.tables import (
     decode_items,
 )
 from arco.orchestration.declarations import DeployedNotification, NotificationDeclared
+from arco.orchestration.derived import AutomationFailed, AutomationRecovered
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
 from servo.contract.task import Materialization
@@ -225,6 +226,25 @@ def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
         [("stale", 2)],
         [("stale", 2), ("recovered", 1)],
     ]
+
+
+def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
+    rule = DeployedNotification(name="own", on=("automation_failed", "recovered"), to=("ops",))
+    declared = [
+        NotificationDeclared(project=project, deployment_id="D", declaration=rule)
+        for project in ("shop", "other")
+    ]
+    failed = AutomationFailed(kind="sensor", name="shop/landing", code="user_code.OSError")
+    good = AutomationRecovered(kind="sensor", name="shop/landing")
+    rows = folded([*declared, failed, failed, good])
+    ((_, message),) = rows.changes[NOTIFICATIONS].values()
+    assert message is not None and message.rule_id == "shop/own"
+    items = [(item.event, item.subject) for item in decode_items(message.items)]
+    assert items == [
+        ("automation_failed", "start:sensor:shop/landing"),
+        ("recovered", "start:sensor:shop/landing"),
+    ]
+    assert "servo sensors show shop/landing" in message_of(message, "w").text
 
 
 # -- sending ------------------------------------------------------------------------------

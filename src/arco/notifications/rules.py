@@ -21,7 +21,12 @@ from arco.log.envelope import Payload
 from arco.notifications.events import AlertCleared, AlertRaised
 from arco.notifications.tables import RULE_INDEX, RuleIndexRow, rule_id
 from arco.orchestration.declarations import NotificationDeclared, NotificationRemoved
-from arco.orchestration.derived import RunEnded, RunRequestDropped
+from arco.orchestration.derived import (
+    AutomationFailed,
+    AutomationRecovered,
+    RunEnded,
+    RunRequestDropped,
+)
 from arco.orchestration.runs import RunAdmitted
 from arco.orchestration.states import BACKFILL, RunState
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
@@ -142,6 +147,21 @@ def _admitted(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
             yield Emit(AlertCleared(rule_id=key, subject=_asking(cause), run_id=e.run_id))
 
 
+def _automation_failed(rows: Rows, fact: Fact, e: AutomationFailed) -> Iterator[Change]:
+    cause = f"{e.kind}:{e.name}"
+    for key in _hearing(rows, "automation_failed", cause):
+        raised = AlertRaised(
+            rule_id=key, subject=_asking(cause), event="automation_failed", code=e.code
+        )
+        yield Emit(raised)
+
+
+def _automation_recovered(rows: Rows, fact: Fact, e: AutomationRecovered) -> Iterator[Change]:
+    cause = f"{e.kind}:{e.name}"
+    for key in _hearing(rows, "automation_failed", cause):
+        yield Emit(AlertCleared(rule_id=key, subject=_asking(cause)))
+
+
 def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
     failed = e.state == BackfillState.FAILED
     event: NotificationEvent = "backfill_failed" if failed else "backfill_finished"
@@ -185,6 +205,8 @@ STAGE = Stage(
         On(RunEnded, _one_key, _run_ended),
         On(RunRequestDropped, _one_key, _dropped),
         On(RunAdmitted, _one_key, _admitted),
+        On(AutomationFailed, _one_key, _automation_failed),
+        On(AutomationRecovered, _one_key, _automation_recovered),
         On(BackfillOver, _one_key, _backfill_over),
     ),
 )

@@ -34,6 +34,24 @@ class RunRequestDropped(Payload, frozen=True, kw_only=True):
     code: RefusalCode | Literal["merged"] = ""
 
 
+class AutomationFailed(Payload, frozen=True, kw_only=True):
+    """What starts runs cannot do its work, as a sensor whose evaluation failed."""
+
+    TYPE: ClassVar[str] = "orchestration.automation_failed"
+    kind: str
+    name: str
+    """`project/name`."""
+    code: str = ""
+
+
+class AutomationRecovered(Payload, frozen=True, kw_only=True):
+    """It does again."""
+
+    TYPE: ClassVar[str] = "orchestration.automation_recovered"
+    kind: str
+    name: str
+
+
 class RunEnded(Payload, frozen=True, kw_only=True):
     """A run has ended."""
 
