@@ -6,6 +6,7 @@ from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
+from arco.notifications.commands import NotificationCommands
 from arco.orchestration.commands import OrchestrationCommands
 from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
@@ -26,3 +27,4 @@ class Commands:
         self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
+        self.notifications = NotificationCommands(core, self.tier1, actor)

@@ -17,7 +17,16 @@ from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
-from servo.contract.manifest import Asset, Catchup, Dimension, Manifest, Overlap, Schedule
+from servo.contract.manifest import (
+    Asset,
+    Catchup,
+    Dimension,
+    Manifest,
+    Notification,
+    NotificationEvent,
+    Overlap,
+    Schedule,
+)
 
 
 class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -58,7 +67,23 @@ class DeployedFreshness(
     """Keys of the assets that it reads."""
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedFreshness
+class DeployedNotification(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="notification",
+):
+    name: str
+    on: tuple[NotificationEvent, ...]
+    to: tuple[str, ...]
+    select: tuple[str, ...] = ()
+    interval_s: int = 60
+
+
+Declaration: TypeAlias = DeployedSchedule | DeployedFreshness | DeployedNotification
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -99,6 +124,15 @@ class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.freshness_removed"
 
 
+class NotificationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_declared"
+    declaration: DeployedNotification
+
+
+class NotificationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -107,6 +141,7 @@ class Facts(NamedTuple):
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
+    "notification": Facts(NotificationDeclared, NotificationRemoved),
 }
 """Of each kind."""
 
@@ -136,6 +171,7 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *(_deployed_notification(rule) for rule in manifest.notifications),
     ]
 
 
@@ -160,4 +196,10 @@ def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
         catchup=schedule.catchup,
         catchup_limit=schedule.catchup_limit,
         overlap=schedule.overlap,
+    )
+
+
+def _deployed_notification(rule: Notification) -> DeployedNotification:
+    return DeployedNotification(
+        name=rule.name, on=rule.on, to=rule.to, select=rule.select, interval_s=rule.interval_s
     )
