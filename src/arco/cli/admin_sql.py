@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, flag, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -35,16 +35,10 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     session: Session,
-    query: Annotated[
-        str | None, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from stdin.")
-    ] = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="List the tables and their columns.")
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows.")] = 100,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, metavar="S", help="Timeout in seconds.")
-    ] = 30.0,
+    query: Annotated[str | None, argument("SELECT", "One SELECT; - reads it from stdin.")] = None,
+    tables: Annotated[bool, flag("--tables", "List the tables and their columns.")] = False,
+    limit: Annotated[int, option("N", "Maximum number of rows.", min=1)] = 100,
+    timeout: Annotated[float, option("S", "Timeout in seconds.", min=0.001)] = 30.0,
 ) -> None:
     """Run one SELECT over the tables of one generation.
 
@@ -104,6 +98,12 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
     present = set(snapshot.contents.names())
     tables = {str(table): snapshot.manifest(table) for table in workspace.tables}
     tables |= {name: snapshot.contents.table(name) for name in present - tables.keys()}
+    columns = {
+        name: [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
+        for name, table in tables.items()
+    }
+    for table in workspace.tables:
+        columns[str(table)] += [(name, "string", "computed") for name in table.computed]
     if session.json:
         render.document(
             {
@@ -112,16 +112,15 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
                     {
                         "table": name,
                         "present": name in present,
-                        "key": table.key,
-                        "columns": [{"name": c.name, "type": c.type} for c in table.columns],
+                        "key": files.key,
+                        "columns": [{"name": c, "type": type} for c, type, _ in columns[name]],
                     }
-                    for name, table in sorted(tables.items())
+                    for name, files in sorted(tables.items())
                 ],
             }
         )
         return
-    for name, table in sorted(tables.items()):
+    for name in sorted(tables):
         empty = "" if name in present else "  (no rows yet)"
         render.show(render.title(name + empty))
-        rows = [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
-        render.show(render.columns(rows))
+        render.show(render.columns(columns[name]))

@@ -1,4 +1,5 @@
-"""What an orchestrator does by itself: fires ticks, lets backfills go on, plans requests.
+"""What an orchestrator does by itself: fires ticks, lets backfills go on, judges how fresh data
+is, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
@@ -10,12 +11,14 @@ from datetime import datetime
 
 from arco.automation.agenda import Agenda
 from arco.automation.controllers.backfill_chunks import backfill_chunks
-from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.dispatch.freshness_watch import FreshnessWatch
 from arco.dispatch.request_planner import RequestPlanner
 from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
+from arco.orchestration.limit_tables import Permit
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.transport.reports import Reports
@@ -34,6 +37,7 @@ class Automation:
         self._reports = reports
         self._planner = planner
         self._is_first_report = is_first_report
+        self._freshness = FreshnessWatch(is_first_report)
         self.agenda = Agenda()
 
     def due_in_s(self, now: datetime) -> float | None:
@@ -51,7 +55,8 @@ class Automation:
         agenda, now = self.agenda, self._core.store_clock.estimate()
         self._planner.has_more = False
         due = agenda.due(now)
-        if not (due or agenda.requests or agenda.backfills):
+        has_aged = agenda.freshness.is_due(now)
+        if not (due or has_aged or agenda.requests or agenda.backfills):
             return 0
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
@@ -66,9 +71,20 @@ class Automation:
             for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
             if self._is_first_report(step.name)
         ]
+        if has_aged:
+            snapshot = self._snapshot(head)
+            facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
         self._reports.submit(facts)
         if not requests:
             return len(facts)
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        declared = board.declared
+        self._planner.saw_limits(declared)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, snapshot)
+        plannable = within_limits(plannable, declared, board.run_use(now))
+        if not plannable:
+            return len(facts)
+        permit = Permit(board.position, self._core.ids()) if declared.has_run_limits else None
+        return len(facts) + self._planner.plan(plannable, self._snapshot(head), permit)
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)

@@ -27,14 +27,7 @@ from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from arco.epoch import EPOCH
-from servo.contract.manifest import (
-    GRAINS,
-    Asset,
-    Dimension,
-    DynamicDimension,
-    TenantDimension,
-    TimeDimension,
-)
+from servo.contract import manifest
 from servo.contract.partition import PartitionKey, Scalar
 from servo.errors import Invalid
 
@@ -52,7 +45,7 @@ _LAST_HOUR: Final = datetime(9999, 12, 1)
 class Calendar:
     """The periods of a time dimension."""
 
-    def __init__(self, dimension: TimeDimension, until: datetime | None = None) -> None:
+    def __init__(self, dimension: manifest.TimeDimension, until: datetime | None = None) -> None:
         """`until` is in UTC (naive, or converted); without an `end` it must be given."""
         if until is None and dimension.end is None:
             raise Invalid(
@@ -71,7 +64,7 @@ class Calendar:
         self.first = self._round_up(begin)
         self.bound = self._bound(dimension)
         """After the last period there will ever be."""
-        self.complete = self.bound if until is None else min(self.bound, self._reached(until))
+        self.complete = self.bound if until is None else min(self.bound, self.at(until))
         self.complete = max(self.complete, self.first)
         """After the last complete period."""
 
@@ -86,12 +79,24 @@ class Calendar:
         assert isinstance(value, date)
         return self._number(value)
 
+    def end(self, number: int) -> datetime:
+        """The instant (UTC) at which a period is over."""
+        following = self.key(number + 1)
+        return following if isinstance(following, datetime) else self._midnight(following)
+
     def has(self, value: Value) -> bool:
         """Whether this is the key of a period between start and end, complete or not."""
         if type(value) is not self.type:
             return False
         number = self.number(value)
         return self.first <= number < self.bound and self.key(number) == value
+
+    def find(self, value: Value) -> int | None:
+        """The number of the period with this key, wherever it is; None if it begins none."""
+        if type(value) is not self.type:
+            return None
+        number = self.number(value)
+        return number if self._key(number) == value else None
 
     def shift(self, value: Value, start: int, end: int) -> list[Value]:
         """The keys from `start` to `end` periods away, clipped to the dimension."""
@@ -104,7 +109,7 @@ class Calendar:
         A period is in the one in which it begins. Hours are in the days of the other's zone;
         days, weeks and months are dates, whatever their zones. Clipped to the dimension.
         """
-        if GRAINS.index(self.every) < GRAINS.index(own.every):
+        if manifest.GRAINS.index(self.every) < manifest.GRAINS.index(own.every):
             at = own.number(value)
             return self._keys_of(self.beginning_in(own, own.key(at), own.key(at + 1)))
         if isinstance(value, datetime) and self.type is date:
@@ -152,12 +157,12 @@ class Calendar:
         day = instant.replace(tzinfo=UTC).astimezone(self.zone).date()
         return _next(day) if instant >= self._midnight(_next(day)) else day
 
-    def _bound(self, dimension: TimeDimension) -> int:
+    def _bound(self, dimension: manifest.TimeDimension) -> int:
         if dimension.end is not None:
             return self._number(self._boundary(dimension.end, "end"))
         return self._number(_LAST_HOUR if self.type is datetime else _LAST_DAY)
 
-    def _reached(self, until: datetime) -> int:
+    def at(self, until: datetime) -> int:
         """The period that is going on, or begins, at this instant."""
         aware = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
         if self.type is datetime:
@@ -213,6 +218,9 @@ class Names:
     def has(self, value: Value) -> bool:
         return value in self._numbers
 
+    def find(self, value: Value) -> int | None:
+        return self._numbers.get(str(value))
+
     def every_key(self) -> range:
         return range(len(self.values))
 
@@ -221,16 +229,16 @@ Keys: TypeAlias = Calendar | Names
 
 
 def keys_of(
-    dimension: Dimension,
+    dimension: manifest.Dimension,
     until: datetime | None = None,
     dynamic: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> Keys:
     """A dimension's keys; `dynamic` gives those of a dynamic dimension's set."""
-    if isinstance(dimension, TimeDimension):
+    if isinstance(dimension, manifest.TimeDimension):
         return Calendar(dimension, until)
-    if isinstance(dimension, DynamicDimension):
+    if isinstance(dimension, manifest.DynamicDimension):
         return Names(dimension.name, dynamic(dimension.keys), keys=dimension.keys)
-    tenant = isinstance(dimension, TenantDimension)
+    tenant = isinstance(dimension, manifest.TenantDimension)
     return Names(dimension.name, dimension.values, tenant=tenant)
 
 
@@ -242,7 +250,7 @@ class Space:
         self.names = tuple(keys.name for keys in self.dimensions)
 
     @classmethod
-    def of(cls, asset: Asset, keys: Callable[[Dimension], Keys]) -> Space:
+    def of(cls, asset: manifest.Asset, keys: Callable[[manifest.Dimension], Keys]) -> Space:
         """`keys` is `keys_of`, or a cache of it: equal dimensions may share their keys."""
         try:
             return cls([keys(dimension) for dimension in asset.partitions])
@@ -307,7 +315,7 @@ def _value(value: Scalar) -> Value:
     return value if isinstance(value, str | date) else f"\0{value!r}"
 
 
-def _zone(dimension: TimeDimension) -> ZoneInfo:
+def _zone(dimension: manifest.TimeDimension) -> ZoneInfo:
     try:
         return ZoneInfo(dimension.timezone)
     except (KeyError, ValueError, OSError):

@@ -8,7 +8,7 @@ the files that are new in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from arco.log.manifest import Floor
 from arco.state.lookup import look_up, slices
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest, prefix_range
-from arco.state.table import Key, Row, Table, Versioned
+from arco.state.table import Key, Row, Table, Versioned, keep_newest
 
 R = TypeVar("R", bound=Row)
 log = logging.getLogger(__name__)
@@ -137,10 +137,19 @@ class Snapshot:
         refs = manifest.files() if history else manifest.recent()
         for batch in slices(self.files, refs, table, shard):
             start, end = prefix_range(batch, table.key, shard)
-            for key, versioned in table.versioned(batch.slice(start, end - start)).items():
-                if key not in best or best[key][0] < versioned[0]:
-                    best[key] = versioned
+            keep_newest(best, table.versioned(batch.slice(start, end - start)))
         return best
+
+    def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
+        """Some columns of the rows of one shard key that have not left for history."""
+        chosen = list(dict.fromkeys([*table.key, *names, "row_version", "_deleted", "_bucket"]))
+        parts = [
+            batch.filter(pc.equal(batch.column(table.key[0]), shard)).select(chosen)
+            for batch in slices(self.files, self.manifest(table).recent(), table, (shard,))
+        ]
+        if not parts:
+            return table.schema.empty_table().select(chosen)
+        return latest(parts, table.key, keep_deleted=False)
 
     def scan(self, table: Table[Any]) -> pa.Table:
         """All rows of a table, with their versions, in file order."""
@@ -159,9 +168,7 @@ class Snapshot:
                 continue
             for batch in self.files.batches(table, ref):
                 newer = batch.filter(pc.greater(batch.column("row_version"), position))
-                for key, versioned in table.versioned(newer).items():
-                    if key not in newest or newest[key][0] < versioned[0]:
-                        newest[key] = versioned
+                keep_newest(newest, table.versioned(newer))
         for key, (_, row) in newest.items():
             if row is not None:
                 yield key, row

@@ -74,7 +74,10 @@ class Table(Generic[R]):
         shard: int = 1,
         spread: int = 1,
         history: History | None = None,
+        computed: Mapping[str, str] | None = None,
     ) -> None:
+        """`computed` are columns that only SQL has, as expressions of the others."""
+        self.computed = computed or {}
         self.domain = domain
         self.name = name
         self.row = row
@@ -253,6 +256,13 @@ class Table(Generic[R]):
         if value is not None and column in self._members:
             return self._members[column][value]
         return dict(value) if column in self._maps and value is not None else value
+
+
+def keep_newest(newest: dict[Key, Versioned[R]], rows: Mapping[Key, Versioned[R]]) -> None:
+    """Put rows into `newest` that it has not, or has in an older version."""
+    for key, versioned in rows.items():
+        if key not in newest or newest[key][0] < versioned[0]:
+            newest[key] = versioned
 
 
 def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
