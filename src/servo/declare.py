@@ -6,6 +6,7 @@ out of the data, so that the rest can still be checked against other assets.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
 import json
@@ -46,6 +47,7 @@ from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
 from servo.signature import Flaw
+from servo.source import source_of
 from servo.suggest import did_you_mean
 
 T = TypeVar("T")
@@ -91,7 +93,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         freshness=None if freshness is None else freshness.wire(),
         io=dict(settings.get("io", {})),
         resources=keep(partial(_resources, definition), _DEFAULT.resources),
-        secrets=dict(_secrets(definition, keep)),
+        secrets=dict(_secrets(settings.get("secrets", {}), keep)),
         columns=tuple(settings.get("columns", ())),
         extra=settings.get("extra", "allow"),
         retention=keep(partial(_retention, definition), _DEFAULT.retention),
@@ -124,14 +126,45 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedu
 
 def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sensor, list[Flaw]]:
     flaws: list[Flaw] = []
-    interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
+    keep = _Keeper(flaws)
     sensor = Sensor(
         name=definition.name,
         selection=selected(definition.selection),
-        interval_s=interval_s,
+        interval_s=keep(partial(seconds, definition.interval, "interval"), 60),
         code=project.code(definition),
+        kind=definition.kind,
+        timeout_s=keep(partial(seconds, definition.timeout, "timeout"), 60),
+        has_function=definition.function is not None,
+        transform=keep(partial(_sensor_transform, definition), ""),
+        secrets=dict(_secrets(definition.secrets, keep)),
+        url=definition.url.rstrip("/"),
+        pattern=definition.pattern,
+        existing=definition.existing,
+        asset=definition.asset,
+        workspace=definition.workspace,
     )
+    if sensor.has_function and returns_nothing(definition):
+        hint = "return SensorResult(...), also where nothing is to run"
+        flaws.append(Flaw(f"the sensor {sensor.name!r} has no result", hint))
     return sensor, flaws
+
+
+def _sensor_transform(definition: SensorDefinition) -> str:
+    return transform_fingerprint("python", definition.source) if definition.source else ""
+
+
+def returns_nothing(definition: SensorDefinition) -> bool:
+    """Whether its function is seen to have no result: by its annotation, or by its text."""
+    function = definition.function
+    if getattr(function, "__annotations__", {}).get("return", "") in (None, "None"):
+        return True
+    try:
+        tree = ast.parse(source_of(cast(Callable[..., Any], function)))
+    except (Invalid, SyntaxError):  # its fingerprint has said so, or its text is not all of it
+        return False
+    kinds = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+    ends = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return not any(getattr(node, "value", True) is not None for node in ends)
 
 
 class _Keeper:
@@ -310,8 +343,7 @@ def _timeout(definition: AnyAsset) -> int:
     return 0 if timeout is None else seconds(timeout, "timeout")
 
 
-def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
-    secrets: Mapping[str, str] = definition.settings.get("secrets", {})
+def _secrets(secrets: Mapping[str, str], keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
     for name, text in secrets.items():
         ref = keep(partial(_secret, text), None)
         if ref is not None:
