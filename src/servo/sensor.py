@@ -81,8 +81,8 @@ class SensorContext:
 class RunRequest:
     key: str
     """One run for one key of this sensor, however often it is asked for."""
-    partitions: str = ""
-    """A range as the command line takes it; several are separated by blanks."""
+    partitions: str | Sequence[str] = ""
+    """A range as the command line takes it, or several."""
     config: Mapping[str, str | int | bool | None] = field(default_factory=dict)
     """Values in place of those that assets declare, as `--config` gives them."""
 

@@ -12,6 +12,7 @@ from arco.dispatch.orchestrator import Orchestrator
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
+from arco.dispatch.sensor_sender import SensorSender
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.limits import Limits, Timing
@@ -149,6 +150,7 @@ class Runtime:
             sender,
             timing=timing,
             planner=None if engine_id else RequestPlanner(self._core, self._writer, self._library),
+            sensors=None if engine_id else SensorSender(self._core, queue, signer, timing=timing),
             engine_id=engine_id,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,

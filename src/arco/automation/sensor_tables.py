@@ -1,4 +1,4 @@
-"""The tables of sensors: where each of them is, what was pushed to them, and what they asked for."""
+"""The tables of sensors: where each of them is, what was pushed to it, and what it asked for."""
 
 from __future__ import annotations
 

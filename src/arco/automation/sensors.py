@@ -335,9 +335,7 @@ def _after(row: SensorRow, fact: Fact) -> SensorRow:
     )
 
 
-def _ask(
-    fact: Fact, row: SensorRow, e: SensorEvaluated, answer: SensorAnswer
-) -> Iterator[Change]:
+def _ask(fact: Fact, row: SensorRow, e: SensorEvaluated, answer: SensorAnswer) -> Iterator[Change]:
     for name in sorted(answer.keys):
         yield Emit(PartitionKeysFound(keys=name, added=tuple(dict.fromkeys(answer.keys[name]))))
     runs = {run.key: run for run in reversed(answer.runs)}

@@ -40,6 +40,7 @@ from arco.cli import (
     requests,
     runs,
     schedules,
+    sensors,
     serve,
 )
 from arco.cli import (
@@ -74,6 +75,7 @@ for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
 app.add_typer(schedules.app)
+app.add_typer(sensors.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(partitions.app)

@@ -119,17 +119,10 @@ def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list
 def _note_what_waits(manifest: Manifest) -> None:
     """Note what this version records and does not run."""
     assets = manifest.assets
-    waits = {
-        "sensor": len(manifest.sensors),
-        "freshness policy": sum(asset.freshness is not None for asset in assets),
-    }
-    parts = [
-        render.count(n, noun, "freshness policies" if noun.endswith("policy") else "")
-        for noun, n in waits.items()
-        if n
-    ]
-    if parts:
-        render.note(f"{', '.join(parts)}: recorded, but not run by this version")
+    number = sum(asset.freshness is not None for asset in assets)
+    if number:
+        policies = render.count(number, "freshness policy", "freshness policies")
+        render.note(f"{policies}: recorded, but not run by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:

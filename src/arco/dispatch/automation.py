@@ -1,4 +1,5 @@
-"""What an orchestrator does by itself: fires ticks, lets backfills go on, plans requests.
+"""What an orchestrator does by itself: fires ticks, has sensors evaluated, lets backfills go on,
+plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
@@ -12,7 +13,9 @@ from arco.automation.agenda import Agenda
 from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan
 from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.automation.controllers.sensor_calls import sensor_calls
 from arco.dispatch.request_planner import RequestPlanner
+from arco.dispatch.sensor_sender import SensorSender
 from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
@@ -27,12 +30,14 @@ class Automation:
         core: Core,
         reports: Reports,
         planner: RequestPlanner,
+        sensors: SensorSender,
         is_first_report: Callable[[str], bool],
     ) -> None:
         """`is_first_report` tells whether something was not reported a moment ago."""
         self._core = core
         self._reports = reports
         self._planner = planner
+        self._sensors = sensors
         self._is_first_report = is_first_report
         self.agenda = Agenda()
 
@@ -40,8 +45,9 @@ class Automation:
         """When there is something to do at the latest; None if nothing is due by itself."""
         if self._planner.has_more:
             return 0.0
-        at = self.agenda.next_due()
-        return None if at is None else max(0.0, (at - now).total_seconds())
+        times = (self.agenda.next_due(), self.agenda.sensors.next_due())
+        due = [max(0.0, (at - now).total_seconds()) for at in times if at is not None]
+        return min(due, default=None)
 
     def act(self, board: Board, head: Head) -> int:
         """Report what is due and plan what was requested; how many of both.
@@ -50,9 +56,10 @@ class Automation:
         """
         agenda, now = self.agenda, self._core.store_clock.estimate()
         self._planner.has_more = False
+        sensed = self._evaluate_sensors(head, now)
         due = agenda.due(now)
         if not (due or agenda.requests or agenda.backfills):
-            return 0
+            return sensed
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
         active = active_by_schedule(runs, requests) if due else {}
@@ -68,7 +75,18 @@ class Automation:
         ]
         self._reports.submit(facts)
         if not requests:
-            return len(facts)
+            return sensed + len(facts)
         snapshot = Snapshot(self._core.manifests, self._core.files, head)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, snapshot)
+        return sensed + len(facts) + self._planner.plan(plannable, snapshot)
+
+    def _evaluate_sensors(self, head: Head, now: datetime) -> int:
+        """Have the sensors that are due evaluated; how many."""
+        agenda = self.agenda.sensors
+        calls = sensor_calls(agenda, now)
+        if calls:
+            snapshot = Snapshot(self._core.manifests, self._core.files, head)
+            self._sensors.send(calls, self.agenda.deployments, snapshot)
+        for row, _ in calls:
+            agenda.sent(row, now)
+        return len(calls)

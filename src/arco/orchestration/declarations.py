@@ -16,7 +16,16 @@ from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
-from servo.contract.manifest import Catchup, Manifest, Overlap, Schedule
+from servo.contract.manifest import (
+    Catchup,
+    Code,
+    Manifest,
+    Overlap,
+    Schedule,
+    SecretRef,
+    Sensor,
+    SensorKind,
+)
 
 
 class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -37,7 +46,37 @@ class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedu
     pass
 
 
-Declaration: TypeAlias = DeployedSchedule
+class DeployedSensor(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="sensor",
+):
+    name: str
+    type: SensorKind = "polling"
+    selection: tuple[str, ...] = ()
+    interval_s: int = 60
+    timeout_s: int = 60
+    has_function: bool = True
+    module: str = ""
+    variable: str = ""
+    """The name that the module has it by."""
+    root: str = ""
+    """Where imports begin in the artifact."""
+    transform: str = ""
+    """So that a change of its code is a change of it."""
+    secrets: dict[str, SecretRef] = {}
+    url: str = ""
+    pattern: str = ""
+    existing: bool = False
+    asset: str = ""
+    workspace: str = ""
+
+
+Declaration: TypeAlias = DeployedSchedule | DeployedSensor
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -67,6 +106,15 @@ class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
 
 
+class SensorDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.sensor_declared"
+    declaration: DeployedSensor
+
+
+class SensorRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.sensor_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -74,6 +122,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "sensor": Facts(SensorDeclared, SensorRemoved),
 }
 """Of each kind."""
 
@@ -100,7 +149,32 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 
 
 def declarations_of(manifest: Manifest) -> list[Declaration]:
-    return [_deployed_schedule(schedule) for schedule in manifest.schedules]
+    return [
+        *[_deployed_schedule(schedule) for schedule in manifest.schedules],
+        *[deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors],
+    ]
+
+
+def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:
+    code = sensor.code if sensor.has_function else Code(module="", name="")
+    return DeployedSensor(
+        name=sensor.name,
+        type=sensor.kind,
+        selection=sensor.selection,
+        interval_s=sensor.interval_s,
+        timeout_s=sensor.timeout_s,
+        has_function=sensor.has_function,
+        module=code.module,
+        variable=code.name,
+        root=root if sensor.has_function else "",
+        transform=sensor.transform,
+        secrets=sensor.secrets,
+        url=sensor.url,
+        pattern=sensor.pattern,
+        existing=sensor.existing,
+        asset=sensor.asset,
+        workspace=sensor.workspace,
+    )
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
