@@ -85,6 +85,9 @@ class RunRequest:
     """A range as the command line takes it, or several."""
     config: Mapping[str, str | int | bool | None] = field(default_factory=dict)
     """Values in place of those that assets declare, as `--config` gives them."""
+    force: bool = True
+    """Run also what is up to date by its inputs and its code: what a sensor saw is not among
+    them."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Which sensors are due, in memory: the part of the agenda that is about them.
 
 A sensor is due at multiples of its interval, which are the same for every orchestrator. It is due
-at once when it was just declared, when its last evaluation said that there is more, and when
-messages wait for it. After a failure it waits longer and longer. A webhook sensor is due for its
-messages alone, and one of an asset of this workspace only after something was materialized.
+at once when it was declared, reset or resumed, when its last evaluation said that there is more,
+and when messages wait for it. After a failure it waits longer and longer. A webhook sensor is due
+for its messages alone, and one of an asset of this workspace only after something was materialized.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_tables import (
     MessageState,
     SensorMessageRow,
     SensorRow,
 )
-from arco.automation.sensors import definition_of
 
 MAX_BACKOFF_S: Final = 3_600
 RESEND_S: Final = 60
@@ -107,7 +107,7 @@ class SensorAgenda:
         elif row.kind == "webhook":
             if key in self._pending:
                 self._set(key, row.since)
-        elif row.more or at is None:
+        elif row.at_once or at is None:
             self._set(key, row.since)
         else:
             self._set(key, next_turn(row, at))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from arco.automation.sensor_evaluations import EvaluationRecorded
 from arco.automation.sensor_tables import SENSOR_EVALUATIONS
-from arco.automation.sensors import EvaluationRecorded
 from arco.orchestration.derived import RunRequestDropped
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage
 

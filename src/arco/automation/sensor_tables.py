@@ -60,8 +60,8 @@ class SensorRow(Row, frozen=True):
     hint: str
     skip_reason: str
     """Of the last evaluation that asked for nothing."""
-    more: bool
-    """The last evaluation said that there is more to see."""
+    at_once: bool
+    """It does not wait for its interval: it was declared or reset, or there is more to see."""
     waiting: int
     """Messages that were not dealt with yet."""
     deployment_id: str

@@ -14,13 +14,13 @@ from arco.cli.options import command, group
 
 if deferral.LOADED:
     from arco.app import Workspace
+    from arco.automation.sensor_evaluations import definition_of, request_key
     from arco.automation.sensor_tables import (
         SensorEvaluationRow,
         SensorMessageRow,
         SensorRow,
         SensorStatus,
     )
-    from arco.automation.sensors import definition_of, request_key
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.sensor_trial import Trial, try_sensor

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 import msgspec
 
+from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_tables import SENSOR_MESSAGES, SensorRow
-from arco.automation.sensors import definition_of
 from arco.orchestration.limits import Timing
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.state.core import Core

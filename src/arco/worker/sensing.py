@@ -276,4 +276,5 @@ def _run(request: object) -> SensorRun:
         raise TypeError(f"runs has a {type(request).__name__}, not a RunRequest")
     given = request.partitions
     ranges = (given,) if isinstance(given, str) else tuple(given)
-    return SensorRun(request.key, tuple([text for text in ranges if text]), dict(request.config))
+    partitions = tuple([text for text in ranges if text])
+    return SensorRun(request.key, partitions, dict(request.config), bool(request.force))

@@ -52,6 +52,7 @@ class SensorRun(Struct, frozen=True, omit_defaults=True):
     key: str
     partitions: tuple[str, ...] = ()
     config: dict[str, str | int | bool | None] = {}
+    force: bool = True
 
 
 class SensorAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from arco.automation.sensor_agenda import SensorAgenda, interval_of, next_turn
+from arco.automation.sensor_evaluations import definition_of
 from arco.automation.sensor_tables import SensorRow
-from arco.automation.sensors import definition_of
 from servo.contract.sensing import SensorCall
 
 
@@ -37,7 +37,7 @@ def _call(row: SensorRow, message_id: str, now: datetime) -> SensorCall:
         cursor=row.cursor,
         due_s=int(turn.timestamp()) - interval_of(row),
         has_function=sensor.has_function,
-        is_told=row.last_evaluation_at is None or row.failures > 0 or row.more or bool(message_id),
+        is_told=row.at_once or row.failures > 0 or bool(message_id),
         skip_reason=row.skip_reason,
         message_id=message_id,
         url=sensor.url,
