@@ -8,19 +8,20 @@ import msgspec
 import pytest
 
 from arco.automation.sensor_agenda import MAX_BACKOFF_S, backoff_s
-from arco.automation.sensor_events import EvaluationError
+from arco.automation.sensor_events import EvaluationError, SensorPaused
 from arco.automation.sensor_tables import (
     EvaluationState,
     MessageState,
     SensorStatus,
 )
+from arco.dispatch.orchestrator import IDLE
 from arco.errors import Invalid, NotFound, Refused
 from arco.orchestration.states import RequestState, RunState
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.storage import paths
 from servo.contract.sensing import MAX_RUNS, SensorAnswer, SensorCall, SensorRun
 from servo.sensor import RunRequest, SensorContext, SensorResult
-from tests.kit.flows import commit_all
+from tests.kit.flows import TIMING, commit_all
 from tests.kit.schedules import START
 from tests.kit.sensors import HOOK, PLAIN_HOOK, POLL, SensorTown, evaluated_from
 
@@ -84,10 +85,14 @@ def test_two_orchestrators_have_a_sensor_evaluated_once_for_each_turn() -> None:
 
 
 def test_paused_sensors_cost_an_idle_orchestrator_nothing() -> None:
-    polls = [POLL.replace("def poll", f"def poll_{n}") for n in range(20)]
-    town = SensorTown(*polls)
-    for n in range(20):
-        town.fresh().commands.sensors.pause(f"poll_{n}")
+    many = """
+def look(ctx: SensorContext) -> SensorResult:
+    return SensorResult()
+
+polls = [sensor(selection=[alone], name=f"poll_{n}")(look) for n in range(200)]
+"""
+    town = SensorTown(many)
+    town.commit(*[SensorPaused(sensor_id=f"main/poll_{n}") for n in range(200)])
     process = town.crowd.orchestrator()
     town.settle()
     names = sorted(meta.path for meta in town.store.list("") if "clock" not in meta.path)
@@ -96,8 +101,7 @@ def test_paused_sensors_cost_an_idle_orchestrator_nothing() -> None:
         town.crowd.step()
     assert town.fresh().read.snapshot().generation == generation
     assert sorted(m.path for m in town.store.list("") if "clock" not in m.path) == names
-    automation = process.orchestrator._automation
-    assert automation is not None and automation.due_in_s(town.clock.now()) is None
+    assert process.orchestrator.pause_s() == IDLE * TIMING.interval_s  # nothing is due before
 
 
 def test_an_evaluation_counts_only_from_where_the_sensor_is() -> None:
