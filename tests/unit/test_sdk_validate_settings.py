@@ -118,8 +118,8 @@ def test_sensors_are_checked() -> None:
 
 
 def test_a_sensor_without_a_result_is_refused() -> None:
-    @sensor(selection=["a.x"])
-    def silent(ctx: SensorContext) -> None: ...  # type: ignore[arg-type]
+    @sensor(selection=["a.x"])  # type: ignore[arg-type]
+    def silent(ctx: SensorContext) -> None: ...
 
     @sensor(selection=["a.x"])
     def forgetful(ctx: SensorContext):  # type: ignore[no-untyped-def]

@@ -184,9 +184,10 @@ class Executor:
         if control.cancelled():
             raise Interrupted()
         secrets = self._resolved(request, log)
-        artifact = request.code.artifact if request.code.module else ""  # "": no code is needed
-        with self._artifacts.using(artifact) if artifact else contextlib.nullcontext():
-            folder = str(self._folder(artifact)) if artifact else ""
+        needs_code = request.sensor is None or request.sensor.has_function
+        artifact = request.code.artifact if needs_code else ""
+        with self._artifacts.using(artifact) if needs_code else contextlib.nullcontext():
+            folder = str(self._folder(artifact)) if needs_code else ""
             task = messages.Task(request, folder, secrets)
             if self._store.url.startswith("memory:"):
                 raise failed(

@@ -165,10 +165,11 @@ class Worker:
             working.stop = True
 
     def progress(self) -> dict[str, Progress]:
-        """What is being worked on, by attempt."""
+        """The tasks that are being worked on, by attempt. Of sensors nobody asks."""
         return {
             id: Progress(w.request.run_id, w.request.task_id, w.percent, w.message)
             for id, w in list(self._working.items())
+            if w.request.sensor is None
         }
 
     # -- slots ---------------------------------------------------------------------------
