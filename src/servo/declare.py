@@ -143,10 +143,21 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
         asset=definition.asset,
         workspace=definition.workspace,
     )
+    if definition.function is not None and not _takes_context(definition.function):
+        hint = "its one parameter is the context: def name(ctx: SensorContext) -> SensorResult"
+        flaws.append(Flaw(f"the sensor {sensor.name!r} does not take one parameter", hint))
     if sensor.has_function and returns_nothing(definition):
         hint = "return SensorResult(...), also where nothing is to run"
         flaws.append(Flaw(f"the sensor {sensor.name!r} has no result", hint))
     return sensor, flaws
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def _sensor_transform(definition: SensorDefinition) -> str:

@@ -21,7 +21,7 @@ from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.storage import paths
 from servo.contract.sensing import MAX_RUNS, SensorAnswer, SensorCall, SensorRun
 from servo.sensor import RunRequest, SensorContext, SensorResult
-from tests.kit.flows import TIMING, commit_all
+from tests.kit.flows import TIMING, commit_all, trigger
 from tests.kit.schedules import START
 from tests.kit.sensors import HOOK, PLAIN_HOOK, POLL, SensorTown, evaluated_from
 
@@ -418,6 +418,32 @@ def test_a_reset_clears_or_sets_the_cursor_and_ends_what_is_under_way() -> None:
     assert town.sensor().cursor == ""
     with pytest.raises(NotFound, match="there is no sensor 'pol'"):
         commands.reset("pol")
+
+
+# -- assets of this workspace ---------------------------------------------------------------
+
+
+def test_a_new_version_of_an_asset_asks_for_a_run_and_quiet_costs_no_evaluations() -> None:
+    after = """
+@asset(namespace="city")
+def after() -> None: ...
+
+watch = asset_sensor("watch", alone, selection=[after])
+"""
+    town = SensorTown(after)
+    town.crowd.orchestrator()
+    worker = town.crowd.worker()
+    town.until(START + timedelta(minutes=5))
+    quiet = len(worker.executor.ran)
+    town.until(START + timedelta(minutes=50), step_s=60)
+    assert (len(worker.executor.ran), town.asked()) == (quiet, {})
+    trigger(town.fresh(), "city.alone")
+    town.until(START + timedelta(minutes=55))
+    (evaluation,) = [e for e in town.history("watch") if e.requests]
+    (key,) = town.asked()
+    assert evaluation.request_keys == [f"sensor:main/{key}"]
+    (run,) = [run for run in town.runs() if run.trigger == "sensor"]
+    assert (run.state, run.selection) == (RunState.SUCCEEDED, ["city.after"])
 
 
 # -- webhooks -----------------------------------------------------------------------------

@@ -130,10 +130,15 @@ def test_a_sensor_without_a_result_is_refused() -> None:
     def abstract(ctx: SensorContext) -> SensorResult:
         raise NotImplementedError
 
-    found = problems([make("a.x")], sensors=[silent, forgetful, abstract])
+    @sensor(selection=["a.x"])  # type: ignore[arg-type]
+    def alone() -> SensorResult:
+        return SensorResult()
+
+    found = problems([make("a.x")], sensors=[silent, forgetful, abstract, alone])
     assert [problem.message for problem in found] == [
         "the sensor 'silent' has no result",
         "the sensor 'forgetful' has no result",
+        "the sensor 'alone' does not take one parameter",
     ]
     assert found[0].hint == "return SensorResult(...), also where nothing is to run"
 

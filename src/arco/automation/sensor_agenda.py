@@ -3,7 +3,7 @@
 A sensor is due at multiples of its interval, which are the same for every orchestrator. It is due
 at once when it was declared, reset or resumed, when its last evaluation said that there is more,
 and when messages wait for it. After a failure it waits longer and longer. A webhook sensor is due
-for its messages alone, and one of an asset of this workspace only after something was materialized.
+for its messages alone, and one of an asset of this workspace after something was materialized.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from arco.automation.sensor_tables import (
 )
 
 MAX_BACKOFF_S: Final = 3_600
+QUIET: Final = timedelta(hours=1)
+"""So often a sensor of an asset of this workspace is evaluated while nothing is materialized: its
+last message may have been lost."""
 RESEND_S: Final = 60
 """A message whose evaluation is not over after so long is sent again, if the queue lost it."""
 
@@ -90,24 +93,21 @@ class SensorAgenda:
     def versions_changed(self) -> None:
         """Something was materialized in this workspace."""
         for key in self._watching:
-            if key not in self._next:
-                row = self.rows[key]
-                sent_at = self._sent_at.get(key, row.since)
-                self._set(key, sent_at + timedelta(seconds=row.interval_s))
+            row = self.rows[key]
+            at = self._sent_at.get(key, row.since) + timedelta(seconds=row.interval_s)
+            if not row.failures and at < self._next.get(key, datetime.max):
+                self._set(key, at)
 
     def _plan(self, key: str) -> None:
         row = self.rows.get(key)
         self._next.pop(key, None)
-        if row is None:
+        if row is None or (row.kind == "webhook" and key not in self._pending):
             return
         at = row.last_evaluation_at
         if row.failures and at is not None:
             wait_s = backoff_s(row.failures, interval_of(row))
             self._set(key, at + timedelta(seconds=wait_s))
-        elif row.kind == "webhook":
-            if key in self._pending:
-                self._set(key, row.since)
-        elif row.at_once or at is None:
+        elif row.kind == "webhook" or row.at_once or at is None:
             self._set(key, row.since)
         else:
             self._set(key, next_turn(row, at))
@@ -133,9 +133,10 @@ class SensorAgenda:
         key = row.sensor_id
         self._sent_at[key] = now
         self._next.pop(key, None)
-        if key in self._watching and not row.failures and row.last_evaluation_at is not None:
-            return  # until something was materialized
-        self._set(key, next_turn(row, now))
+        if key in self._watching and not row.failures and not row.at_once:
+            self._set(key, max(next_turn(row, now), now + QUIET))  # or when something is new
+        else:
+            self._set(key, next_turn(row, now))
 
     def next_due(self) -> datetime | None:
         while self._heap:

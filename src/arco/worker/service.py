@@ -263,8 +263,9 @@ class Worker:
     def _evaluate(self, delivery: Delivery, request: TaskRequest, call: SensorCall) -> None:
         """Evaluate a sensor. What comes to nothing is not reported."""
         turn = (call.number, call.message_id, call.due_s)
-        if delivery.number == 1 and self._evaluated.get(call.sensor_id) == turn:
-            self._queue.done([delivery])  # two orchestrators asked, one after the other
+        again = self._evaluated.get(call.sensor_id) == turn and not call.is_told
+        if again and delivery.number == 1:  # two orchestrators asked, one after the other
+            self._queue.done([delivery])
             return
         working = _Working(request, delivery, self._clock.monotonic())
         if self._working.setdefault(request.attempt_id, working) is not working:

@@ -19,9 +19,6 @@ def sensor_calls(agenda: SensorAgenda, now: datetime) -> list[tuple[SensorRow, S
     calls = []
     for row in agenda.due(now):
         message_id = agenda.next_message(row.sensor_id) if row.kind == "webhook" else ""
-        if row.kind == "webhook" and not message_id:
-            agenda.sent(row, now)  # its failure was the last message's
-            continue
         calls.append((row, _call(row, message_id, now)))
     return calls
 
