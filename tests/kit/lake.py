@@ -123,7 +123,7 @@ class Lake:
             bytes=8,
         )
         if commit:
-            marker = paths.output_commit(folder, run_id, task.task_id)
+            marker = paths.output_commit(run_id, task.task_id)
             for path in (log, marker):
                 self.w.store.put(path, b"{}", Mode.OVERWRITE)
         return made
@@ -171,7 +171,7 @@ class Lake:
 
 def versions_with_files(store: Store) -> set[str]:
     listed = (meta.path.split("/") for meta in store.list("data/"))
-    return {parts[4] for parts in listed if parts[4] != "_commits"}
+    return {parts[4] for parts in listed}
 
 
 # -- what must hold ------------------------------------------------------------------------

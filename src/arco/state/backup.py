@@ -45,7 +45,7 @@ from arco.storage.port import Mode, Store
 
 ARTIFACTS = "artifacts/"
 PLANS = "plans/"
-DATA = "data/"
+DATA = ("data/", paths.COMMITS)
 BY_NAME = (ARTIFACTS, PLANS, paths.INPUTS)
 _BY_DIGEST = re.compile(rf"(?:{ARTIFACTS}|{paths.INPUTS}[^/]+/)([0-9a-f]{{64}})\.\w+")
 
@@ -90,7 +90,7 @@ def back_up(
         raise NotFound("the workspace is empty; there is nothing to back up")
     pin = pins.pin(f"backup-{core.ids()}", head.generation, "backup", ttl=timedelta(days=7))
     try:
-        prefixes = (*BY_NAME, DATA) if data else BY_NAME
+        prefixes = (*BY_NAME, *DATA) if data else BY_NAME
         return _copy(core.manifests, core.files, head, target, prefixes, progress)
     finally:
         pins.release(pin.name)
@@ -118,7 +118,7 @@ def restore(
     head = source.head() if generation is None else source.read(generation)
     if head.generation == 0:
         raise NotFound(f"there is no backup of {tenant}/{workspace} at {backup.url}")
-    return _copy(source, Files(backup), head, core.store, (*BY_NAME, DATA), progress)
+    return _copy(source, Files(backup), head, core.store, (*BY_NAME, *DATA), progress)
 
 
 def _copy(
