@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from arco.automation.sensor_events import answer_of
@@ -17,12 +20,15 @@ from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode
 from arco.tasks.failure import TaskFailed
 from arco.worker import sensor_files
+from arco.worker.attempt import Shared
 from arco.worker.capture import LogCapture
 from arco.worker.evaluations import evaluated, has_effect
-from arco.worker.secrets import NO_REDACTION
-from arco.worker.sensing import Evaluation, open_folder, open_workspace
+from arco.worker.loader import Loader
+from arco.worker.secrets import NO_REDACTION, SecretValues
+from arco.worker.sensing import Evaluation, SensorAttempt, open_folder, open_workspace
 from arco.worker.sensor_files import new_files
 from arco.worker.sensor_versions import new_versions
+from arco.worker.stopping import Stopping
 from servo.contract.sensing import SensorAnswer, SensorCall, SensorRun
 from servo.contract.task import CodeRef, TaskRequest
 from servo.sensor import RunRequest, SensorContext, SensorFile, SensorResult
@@ -250,6 +256,44 @@ def test_a_function_of_files_says_what_runs_and_the_sensor_keeps_the_cursor() ->
     strange = SensorCall(sensor_id="p/s", name="s", kind="files", number=0, cursor="7")
     with pytest.raises(TaskFailed, match="is not one of a sensor of this kind"):
         evaluation(strange, each, folder.store).answer()
+
+
+class BareProcess:
+    """Stands for the slot's process."""
+
+    def logger(self, name: str) -> logging.Logger:
+        return logging.getLogger(name)
+
+    def progress(self, percent: int, text: str) -> None: ...
+
+    def own_changes(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def loaded(self) -> None: ...
+
+    def called(self) -> None: ...
+
+
+def test_a_result_that_holds_a_secret_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaky_sensor.py").write_text(
+        "from servo import *\n"
+        "@sensor(selection=['a.b'], secrets={'token': 'env:T'})\n"
+        "def leak(ctx):\n"
+        "    return SensorResult(cursor=ctx.secret('token'), runs=[RunRequest('k')])\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    clock = SimClock()
+    shared = Shared(MemoryStore(clock), clock, lambda: "id", "w1", 1, BareProcess())
+    code = CodeRef(artifact="", module="leaky_sensor", name="leak")
+    request = msgspec.structs.replace(REQUEST, code=code)
+    secrets = SecretValues({"token": "s3cr3t-value"})
+    attempt = SensorAttempt(shared, request, Stopping(), Loader(tmp_path), secrets)
+    result, answer = attempt.run()
+    assert (answer, result.outcome) == (None, "failed")
+    assert result.error is not None and "holds a secret" in result.error.message
+    assert "s3cr3t" not in repr(result)
 
 
 @pytest.mark.parametrize(

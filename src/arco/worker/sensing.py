@@ -103,7 +103,16 @@ class SensorAttempt:
             tenant=self._request.tenant_id,
             own_workspace=self._request.workspace_id,
         )
-        return evaluation.answer()
+        answer = evaluation.answer()
+        text = msgspec.json.encode(answer).decode()
+        if self._redact(text) != text:
+            raise failed(
+                "user_code",
+                "sensor.secret",
+                f"the result of {call.name} holds a secret",
+                "leave it out of cursor, keys and config: they are stored in the log",
+            )
+        return answer
 
     def _open(self, call: SensorCall) -> Store:
         if call.kind == "files":
