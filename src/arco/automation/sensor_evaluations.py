@@ -29,7 +29,7 @@ from arco.orchestration.derived import PartitionKeysFound
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.fold import Change, Emit, Fact, Put, Rows
-from servo.contract.sensing import SensorAnswer, check_answer
+from servo.contract.sensing import SensorAnswer, SensorRun, check_answer
 from servo.errors import Invalid
 
 replace = msgspec.structs.replace
@@ -82,13 +82,13 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
     try:
         answer = answer_of(e)
         check_answer(answer)
-    except (ValueError, msgspec.MsgspecError) as unreadable:
-        text = f"its answer cannot be read: {unreadable}"
-        yield from _fail(fact, row, e, EvaluationError(code="answer", message=text), message)
-        return
     except Invalid as invalid:
         error = EvaluationError(code="answer", message=invalid.message, hint=invalid.hint)
         yield from _fail(fact, row, e, error, message)
+        return
+    except (ValueError, msgspec.MsgspecError) as unreadable:
+        text = f"its answer cannot be read: {unreadable}"
+        yield from _fail(fact, row, e, EvaluationError(code="answer", message=text), message)
         return
     taken = replace(
         after(row, fact),
@@ -120,7 +120,9 @@ def after(row: SensorRow, fact: Fact) -> SensorRow:
 def ask(fact: Fact, row: SensorRow, e: SensorEvaluated, answer: SensorAnswer) -> Iterator[Change]:
     for name in sorted(answer.keys):
         yield Emit(PartitionKeysFound(keys=name, added=tuple(dict.fromkeys(answer.keys[name]))))
-    runs = {run.key: run for run in reversed(answer.runs)}
+    runs: dict[str, SensorRun] = {}
+    for run in answer.runs:
+        runs.setdefault(run.key, run)
     twice = len(answer.runs) - len(runs)
     skipped = answer.skip_reason[:TEXT_CHARS]
     merged = f"requests of this evaluation have the same key: {twice:,} are merged"
@@ -131,13 +133,12 @@ def ask(fact: Fact, row: SensorRow, e: SensorEvaluated, answer: SensorAnswer) ->
         state=EvaluationState.REQUESTED if runs else EvaluationState.SKIPPED,
         requests=len(answer.runs),
         merged=twice,
-        request_keys=[request_key(row.sensor_id, key) for key in list(runs)[::-1][:LISTED]],
+        request_keys=[request_key(row.sensor_id, key) for key in list(runs)[:LISTED]],
         keys_added=sum(len(keys) for keys in answer.keys.values()),
         reason=merged if twice else "" if runs else skipped,
         more=answer.more,
     )
-    for key in reversed(runs):
-        run = runs[key]
+    for key, run in runs.items():
         request = PlanRequest(
             selection=tuple(row.selection),
             partitions=run.partitions,
