@@ -6,13 +6,12 @@ out of the data, so that the rest can still be checked against other assets.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import io
 import json
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
@@ -46,8 +45,7 @@ from servo.policy import Retry
 from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
-from servo.signature import Flaw
-from servo.source import source_of
+from servo.signature import Flaw, returns_nothing, takes_one
 from servo.suggest import did_you_mean
 
 T = TypeVar("T")
@@ -143,39 +141,18 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
         asset=definition.asset,
         workspace=definition.workspace,
     )
-    if definition.function is not None and not _takes_context(definition.function):
+    function = definition.function
+    if function is not None and not takes_one(function):
         hint = "its one parameter is the context: def name(ctx: SensorContext) -> SensorResult"
         flaws.append(Flaw(f"the sensor {sensor.name!r} does not take one parameter", hint))
-    if sensor.has_function and returns_nothing(definition):
+    if function is not None and returns_nothing(function):
         hint = "return SensorResult(...), also where nothing is to run"
         flaws.append(Flaw(f"the sensor {sensor.name!r} has no result", hint))
     return sensor, flaws
 
 
-def _takes_context(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    return True
-
-
 def _sensor_transform(definition: SensorDefinition) -> str:
     return transform_fingerprint("python", definition.source) if definition.source else ""
-
-
-def returns_nothing(definition: SensorDefinition) -> bool:
-    """Whether its function is seen to have no result: by its annotation, or by its text."""
-    function = definition.function
-    if getattr(function, "__annotations__", {}).get("return", "") in (None, "None"):
-        return True
-    try:
-        tree = ast.parse(source_of(cast(Callable[..., Any], function)))
-    except (Invalid, SyntaxError):  # its fingerprint has said so, or its text is not all of it
-        return False
-    kinds = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
-    ends = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    return not any(getattr(node, "value", True) is not None for node in ends)
 
 
 class _Keeper:
@@ -376,16 +353,19 @@ def _transform(definition: AnyAsset) -> str:
 
 
 def _resources(definition: AnyAsset) -> Resources:
-    return _whole(definition.settings.get("resources", _DEFAULT.resources))
+    resources = definition.settings.get("resources", _DEFAULT.resources)
+    if not isinstance(resources.pool, str):
+        raise Invalid(f'Resources: pool={resources.pool!r} is not a name, as in "jdbc"')
+    return _whole(resources, but=("pool",))
 
 
 def _retention(definition: AnyAsset) -> Retention:
     return _whole(definition.settings.get("retention", _DEFAULT.retention))
 
 
-def _whole(numbers: S) -> S:
+def _whole(numbers: S, but: Collection[str] = ()) -> S:
     for name, value in msgspec.structs.asdict(numbers).items():
-        if type(value) is not int:
+        if type(value) is not int and name not in but:
             raise Invalid(f"{type(numbers).__name__}: {name}={value!r} is not a whole number")
     return numbers
 

@@ -23,6 +23,7 @@ GROUPS: Final = {
     "Projects and deployments": ("validate", "deploy", "deployments", "rollback"),
     "Runs": ("plan", "run", "runs"),
     "Automation": ("schedules", "sensors", "backfill", "requests"),
+    "Limits": ("limits", "pause", "resume"),
     "Data": ("partitions", "checks", "quarantine", "lineage", "costs", "gc"),
     "The catalog": ("catalog",),
     "Servers": ("orchestrator", "worker"),

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from arco.automation.backfill_states import BackfillCause
 from arco.automation.events import (
@@ -66,6 +67,15 @@ from arco.orchestration.events import (
     TasksPlanned,
     TaskStarted,
 )
+from arco.orchestration.limit_events import (
+    AdmittedTask,
+    DispatchPaused,
+    DispatchResumed,
+    LimitSet,
+    LimitUnset,
+    TasksAdmitted,
+)
+from arco.orchestration.limit_tables import LimitName, Permit
 from arco.orchestration.packing import pack
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
@@ -495,6 +505,46 @@ def backfilled() -> Log:
     return log
 
 
+def limited() -> Log:
+    """Limits are set and unset, dispatch is paused and resumed, tasks and runs are let in."""
+    log = Log()
+    tasks, runs = LimitName.CONCURRENT_TASKS, LimitName.CONCURRENT_RUNS
+    log.do(LimitSet(scope="pool:jdbc", name=tasks, value=2, reason="the database has few"))
+    log.do(LimitSet(scope="workspace", name=runs, value=1))
+    log.do(LimitSet(scope="tenant:acme", name=LimitName.WEIGHT, value=0))
+    run = RunTriggered(
+        run_id="R1",
+        plan_id="P1",
+        plan_fingerprint="fp",
+        deployment_id="D1",
+        tasks_total=2,
+        timeout_s=3600,
+        timeout_limit=LimitName.RUN_DURATION.value,
+        permit=Permit(3, "first"),
+    )
+    log.do(run)
+    log.do(replace(run, run_id="R2", permit=Permit(3, "second")))
+    log.do(replace(run, run_id="R2", permit=UNSET))
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1, pool="jdbc")
+    planned = (TaskPlan(task_id="t1", asset=0), TaskPlan(task_id="t2", asset=0))
+    log.do(TasksPlanned(run_id="R1", first=0, assets=(asset,), tasks=planned), actor="")
+
+    def admitted(position: int, proposal: str, *tasks: str) -> TasksAdmitted:
+        these = tuple(AdmittedTask("R1", id, attempt_id("R1", id, 1)) for id in tasks)
+        return TasksAdmitted(permit=Permit(position, proposal), tasks=these)
+
+    log.do(admitted(7, "third", "t1"), actor="")
+    log.do(admitted(7, "fourth", "t2"), actor="")
+    log.do(TaskStarted(**_attempt("R1", "t1"), worker_id="w1"), actor="")
+    log.do(DispatchPaused(reason="the database is upgraded"))
+    log.do(replace(run, run_id="R2", permit=Permit(11, "fifth")))
+    log.do(DispatchResumed(reason="it is back"))
+    log.do(LimitUnset(scope="workspace", name=runs, reason="not needed"))
+    log.do(LimitUnset(scope="workspace", name=runs))
+    log.do(replace(run, run_id="R3", permit=UNSET))
+    return log
+
+
 def _by_chance(seed: int) -> Callable[[], Folding]:
     """All that could happen to a run, as it happened in one world."""
     dag = (Node(), Node((0,)), Node((0,)), Node((1, 2)), Node(reused=True), Node((3,)))
@@ -648,6 +698,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "damaged_versions": damaged,
     "schedules_and_requests": scheduled,
     "backfills": backfilled,
+    "limits": limited,
     "declarations": declared,
     "sensors": sensed,
     "run_by_chance_1": _by_chance(1),

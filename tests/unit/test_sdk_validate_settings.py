@@ -207,6 +207,11 @@ def test_every_problem_of_a_project_is_reported_at_once() -> None:
             "Resources: cpu=1.5 is not a whole number",
         ),
         (Resources(cpu=True), "Resources: cpu=True is not a whole number"),
+        (Resources(pool="a/b"), "Resources: pool='a/b' is not a name of a pool"),
+        (
+            Resources(pool=4),  # type: ignore[arg-type]
+            'Resources: pool=4 is not a name, as in "jdbc"',
+        ),
     ],
 )
 def test_resources_that_no_task_can_have_are_refused(resources: Resources, problem: str) -> None:

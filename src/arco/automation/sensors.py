@@ -30,7 +30,7 @@ from arco.automation.sensor_tables import (
     sensor_id,
 )
 from arco.orchestration.declarations import DeployedSensor, SensorDeclared, SensorRemoved
-from arco.state.fold import Change, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract.sensing import SensorAnswer, SensorRun
 
@@ -249,23 +249,16 @@ def _by_removed_name(fact: Fact, e: SensorRemoved) -> str:
     return sensor_id(e.project, e.name)
 
 
-def _by_sensor(
-    fact: Fact,
-    e: SensorPaused | SensorResumed | SensorReset | SensorMessagePushed | SensorEvaluated,
-) -> str:
-    return e.sensor_id
-
-
 STAGE = Stage(
     "sensors",
     (SENSORS, SENSOR_MESSAGES),
     (
         On(SensorDeclared, _by_declaration, _declare),
         On(SensorRemoved, _by_removed_name, _remove),
-        On(SensorPaused, _by_sensor, _pause),
-        On(SensorResumed, _by_sensor, _resume),
-        On(SensorReset, _by_sensor, _reset),
-        On(SensorMessagePushed, _by_sensor, _push),
-        On(SensorEvaluated, _by_sensor, evaluate),
+        On(SensorPaused, by("sensor_id"), _pause),
+        On(SensorResumed, by("sensor_id"), _resume),
+        On(SensorReset, by("sensor_id"), _reset),
+        On(SensorMessagePushed, by("sensor_id"), _push),
+        On(SensorEvaluated, by("sensor_id"), evaluate),
     ),
 )

@@ -32,6 +32,7 @@ from arco.cli import (
     checks,
     costs,
     data_gc,
+    dispatch_limits,
     doctor,
     lineage,
     partitions,
@@ -43,9 +44,7 @@ from arco.cli import (
     sensors,
     serve,
 )
-from arco.cli import (
-    run as running,
-)
+from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
@@ -78,6 +77,8 @@ app.add_typer(schedules.app)
 app.add_typer(sensors.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
+app.add_typer(dispatch_limits.app)
+dispatch_limits.register(app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
@@ -175,8 +176,5 @@ def _report(error: Exception, *, as_json: bool) -> int:
         path = "servo" if context is None else context.command_path
         message = error.format_message().replace("Value error, ", "")
         failure = ShownError("invalid", message, f"see {path} --help")
-    return report(failure, as_json=as_json, color=_color())
-
-
-def _color() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return report(failure, as_json=as_json, color=color)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from arco.automation.agenda import Agenda
 from arco.automation.controllers.backfill_chunks import backfill_chunks
-from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
 from arco.automation.controllers.sensor_calls import sensor_calls
 from arco.dispatch.request_planner import RequestPlanner
@@ -19,6 +19,7 @@ from arco.dispatch.sensor_sender import SensorSender
 from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
+from arco.orchestration.limit_tables import Permit
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.transport.reports import Reports
@@ -56,7 +57,7 @@ class Automation:
         """
         agenda, now = self.agenda, self._core.store_clock.estimate()
         self._planner.has_more = False
-        sensed = self._evaluate_sensors(head, now)
+        sensed = self._evaluate_sensors(board, head, now)
         due = agenda.due(now)
         if not (due or agenda.requests or agenda.backfills):
             return sensed
@@ -76,17 +77,26 @@ class Automation:
         self._reports.submit(facts)
         if not requests:
             return sensed + len(facts)
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        declared = board.declared
+        self._planner.saw_limits(declared)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return sensed + len(facts) + self._planner.plan(plannable, snapshot)
+        plannable = within_limits(plannable, declared, board.run_use(now))
+        if not plannable:
+            return sensed + len(facts)
+        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        permit = Permit(board.position, self._core.ids())
+        planned = self._planner.plan(
+            plannable, snapshot, permit if declared.has_run_limits else None
+        )
+        return sensed + len(facts) + planned
 
-    def _evaluate_sensors(self, head: Head, now: datetime) -> int:
-        """Have the sensors that are due evaluated; how many."""
+    def _evaluate_sensors(self, board: Board, head: Head, now: datetime) -> int:
+        """Have the sensors that are due evaluated, unless dispatch is paused; how many."""
         agenda = self.agenda.sensors
         calls = sensor_calls(agenda, now)
-        if calls:
+        if calls and not board.declared.is_paused:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             self._sensors.send(calls, self.agenda.deployments, snapshot)
         for row, _ in calls:
             agenda.sent(row, now)
-        return len(calls)
+        return 0 if board.declared.is_paused else len(calls)

@@ -19,8 +19,17 @@ import msgspec
 
 from arco.orchestration import states
 from arco.orchestration.controllers.cancellation import waits
+from arco.orchestration.limit_tables import (
+    DeclaredLimits,
+    LimitName,
+    pause_text,
+    scope_text,
+)
+from arco.orchestration.limit_usage import TaskLimit, TaskUse
+from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
+from arco.state.snapshot import Snapshot
 from arco.storage.outage import PastOutage
 from arco.storage.port import Store
 from arco.transport.liveness import (
@@ -43,7 +52,7 @@ DEFAULT_HEARTBEAT_S = 5.0
 
 class Waiting(msgspec.Struct, frozen=True):
     what: str
-    """orchestrator, process, worker, queue, resources, limits, retry or cancellation"""
+    """orchestrator, process, worker, queue, resources, pause, limits, retry or cancellation"""
     text: str
     since: datetime | None = None
     tasks: int = 0
@@ -57,6 +66,20 @@ class Liveness(NamedTuple):
     queue: QueueListing
 
 
+class Occupied(NamedTuple):
+    """The limits of the workspace, and how much of them is in use."""
+
+    declared: DeclaredLimits = DeclaredLimits()
+    use: TaskUse = TaskUse(DeclaredLimits())
+
+    @classmethod
+    def read(cls, snapshot: Snapshot) -> Occupied:
+        reader = OrchestrationReader(snapshot)
+        declared = reader.limits()
+        tasks = reader.tasks_in_flight() if declared.has_task_limits else ()
+        return cls(declared, TaskUse(declared, tasks))
+
+
 def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     """Read the signs. The queue is listed only if a task of the run should be in it."""
     sent = not run.engine_id and any(task.state == TaskState.DISPATCHED for task in tasks)
@@ -64,7 +87,13 @@ def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     return Liveness(orchestrator_signs(store), worker_signs(store), queue)
 
 
-def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Liveness, now: datetime) -> list[Waiting]:
+def waiting(
+    run: RunRow,
+    tasks: Sequence[TaskRow],
+    signs: Liveness,
+    now: datetime,
+    occupied: Occupied = Occupied(),
+) -> list[Waiting]:
     """What keeps an open run from going on; empty if it goes on, or has ended."""
     if run.state not in states.RUN_ACTIVE:
         return []
@@ -75,7 +104,8 @@ def waiting(run: RunRow, tasks: Sequence[TaskRow], signs: Liveness, now: datetim
     return [
         *unserved,
         *silent,
-        *([] if unserved else _unsent(tasks, now)),
+        *held_back(tasks, occupied),
+        *([] if unserved else _unsent(tasks, occupied, now)),
         *([] if run.engine_id else _unclaimed(tasks, signs, now)),
         *_retries(tasks),
     ]
@@ -236,9 +266,40 @@ def _slots(signs: Liveness, now: datetime) -> str:
     return f"{slots - busy} of {slots} slots of workers are free"
 
 
-def _unsent(tasks: Sequence[TaskRow], now: datetime) -> list[Waiting]:
-    ready = [t for t in tasks if t.state == TaskState.READY and _is_older(t.ready_at, now)]
-    if not ready:
+def held_back(tasks: Sequence[TaskRow], occupied: Occupied) -> list[Waiting]:
+    """Tasks that are ready and wait because of a pause, or for a limit."""
+    ready = [task for task in tasks if task.state == TaskState.READY]
+    declared, use = occupied
+    if declared.is_paused and ready:
+        text = f"{_count(len(ready))} ready: {pause_text(declared.control)}; see `servo resume`"
+        return [Waiting("pause", text, declared.control.paused_at, len(ready))]
+    reached = Counter(limit for task in ready if (limit := use.full(task)) is not None)
+    return [
+        Waiting("limits", f"{_count(count)} ready: {limit_text(limit, use)}", tasks=count)
+        for limit, count in sorted(reached.items())
+    ]
+
+
+def limit_text(limit: TaskLimit, use: TaskUse) -> str:
+    """A limit that is reached, with its value and its use."""
+    used = use.of(limit.scope, limit.name)
+    if limit.scope.startswith("pool:"):
+        pool = limit.scope.removeprefix("pool:")
+        return f"{used:,} of {limit.value:,} slots of pool {pool} are in use"
+    what = "queued" if limit.name == LimitName.QUEUED_TASKS else "queued or running"
+    where = scope_text(limit.scope)
+    return f"{_count(used)} of {where} {what}, and its {limit.name} is {limit.value:,}"
+
+
+def _unsent(tasks: Sequence[TaskRow], occupied: Occupied, now: datetime) -> list[Waiting]:
+    ready = [
+        task
+        for task in tasks
+        if task.state == TaskState.READY
+        and _is_older(task.ready_at, now)
+        and occupied.use.full(task) is None
+    ]
+    if not ready or occupied.declared.is_paused:
         return []
     cause = "other tasks go first, or limits and the workers' capacity are reached"
     text = f"{_count(len(ready))} ready and not dispatched: {cause}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from arco.orchestration.tables import TaskRow
+
 
 class Enqueue(Struct, frozen=True):
     """Send an attempt to the queue; a greater `redelivery` sends it again."""
@@ -12,6 +14,12 @@ class Enqueue(Struct, frozen=True):
     task_id: str
     attempt_id: str
     redelivery: int = 0
+
+
+class AdmitTasks(Struct, frozen=True):
+    """Let tasks in that limits count; they are sent once the log has it."""
+
+    tasks: tuple[Enqueue, ...]
 
 
 class FireTimer(Struct, frozen=True):
@@ -24,7 +32,11 @@ class LoseAttempt(Struct, frozen=True):
     task_id: str
     attempt_id: str
     reason: str
-    worker_id: str = ""
+    worker_id: str
+
+    @classmethod
+    def of(cls, task: TaskRow, reason: str) -> LoseAttempt:
+        return cls(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
 
 
 class Interrupt(Struct, frozen=True):
@@ -47,4 +59,4 @@ class AdoptRun(Struct, frozen=True):
     run_id: str
 
 
-Action = Enqueue | FireTimer | LoseAttempt | Interrupt | CancelTasks | AdoptRun
+Action = Enqueue | AdmitTasks | FireTimer | LoseAttempt | Interrupt | CancelTasks | AdoptRun

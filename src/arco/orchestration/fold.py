@@ -1,7 +1,8 @@
-"""Orchestration's fold, in four stages.
+"""Orchestration's fold, in five stages.
 
 deployments   one key for all: which manifest of each project holds (`deployments.py`)
 dynamic_keys  one key for each set of partition keys
+limits        one key for all: what is set, and who was let in (`limit_fold.py`)
 run_keys      one key for each run key: one run comes of it (`run_requests.py`)
 runs          one key for each run: everything about it (`runs.py`)
 """
@@ -13,10 +14,11 @@ from collections.abc import Iterator
 from arco.orchestration.deployments import STAGE as DEPLOYMENTS_STAGE
 from arco.orchestration.derived import PartitionKeysFound
 from arco.orchestration.events import PartitionKeysChanged
+from arco.orchestration.limit_fold import STAGE as LIMITS_STAGE
 from arco.orchestration.run_requests import STAGE as RUN_KEYS_STAGE
 from arco.orchestration.runs import RUNS_STAGE
 from arco.orchestration.tables import DYNAMIC_KEYS, DynamicKeyRow
-from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied
 
 
@@ -35,10 +37,6 @@ def _add_found(rows: Rows, fact: Fact, e: PartitionKeysFound) -> Iterator[Change
             yield Put(DYNAMIC_KEYS, DynamicKeyRow(e.keys, key, fact.received_at, fact.actor))
 
 
-def _by_set(fact: Fact, e: PartitionKeysChanged | PartitionKeysFound) -> str:
-    return e.keys
-
-
 BEFORE_SENSORS = (DEPLOYMENTS_STAGE,)
 """What sensors hear of."""
 AFTER_SENSORS = (
@@ -46,11 +44,11 @@ AFTER_SENSORS = (
         "dynamic_keys",
         (DYNAMIC_KEYS,),
         [
-            On(PartitionKeysChanged, _by_set, _change_keys),
-            On(PartitionKeysFound, _by_set, _add_found),
+            On(PartitionKeysChanged, by("keys"), _change_keys),
+            On(PartitionKeysFound, by("keys"), _add_found),
         ],
     ),
 )
 """What hears of them, and what other automation hears of."""
-AFTER_AUTOMATION = (RUN_KEYS_STAGE, RUNS_STAGE)
+AFTER_AUTOMATION = (LIMITS_STAGE, RUN_KEYS_STAGE, RUNS_STAGE)
 STAGES = (*BEFORE_SENSORS, *AFTER_SENSORS, *AFTER_AUTOMATION)

@@ -255,6 +255,13 @@ class Table(Generic[R]):
         return dict(value) if column in self._maps and value is not None else value
 
 
+def keep_newest(newest: dict[Key, Versioned[R]], rows: Mapping[Key, Versioned[R]]) -> None:
+    """Put rows into `newest` that it has not, or has in an older version."""
+    for key, versioned in rows.items():
+        if key not in newest or newest[key][0] < versioned[0]:
+            newest[key] = versioned
+
+
 def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
     """What takes the values of some columns out of a row."""
     if not columns:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +31,7 @@ from arco.worker.evaluations import SILENT_S, evaluated
 from arco.worker.failures import Interrupted, classify, failed
 from arco.worker.output import TARGET_FILE_BYTES
 from arco.worker.pricing import Pricing
+from arco.worker.recordable import committed_result, failed_result
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
 from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
@@ -128,8 +129,7 @@ class Executor:
                 _tell(log, result)
         except Exception as error:
             info = classify(error, redact=log.redact, request=request)
-            outcome = "cancelled" if info.category == "cancelled" else "failed"
-            result = self._result(request, outcome=outcome, error=info)
+            result = failed_result(request, self._worker_id, info)
             _tell(log, result)
         usage = result.usage
         if not usage.wall_ms:
@@ -244,27 +244,8 @@ class Executor:
         )
 
     def _succeeded(self, request: TaskRequest, marker: OutputCommit) -> TaskResult:
-        return self._result(
-            request,
-            outcome="succeeded",
-            adopted=marker.materialization.attempt_id != request.attempt_id,
-            materialization=marker.materialization,
-            checks=marker.checks,
-            gate=marker.gate,
-            instead=marker.instead,
-            lineage=marker.lineage,
-            truncated=marker.truncated,
-        )
-
-    def _result(self, request: TaskRequest, **fields: Any) -> TaskResult:
-        return TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            worker_id=self._worker_id,
-            **fields,
-        )
+        adopted = marker.materialization.attempt_id != request.attempt_id
+        return committed_result(request, self._worker_id, marker, adopted=adopted)
 
 
 def _left_out(result: TaskResult) -> str:

@@ -10,6 +10,7 @@ many for the collector to walk.
 
 from __future__ import annotations
 
+import re
 from collections import abc
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -182,13 +183,8 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     critical: Action | None = None
 
     def action(self, severity: Severity) -> Action:
-        exceptions: dict[Severity, Action | None] = {
-            "info": self.info,
-            "warning": self.warning,
-            "error": self.error,
-            "critical": self.critical,
-        }
-        return exceptions[severity] or PRESETS[self.preset][severity]
+        exception: Action | None = getattr(self, severity)
+        return exception or PRESETS[self.preset][severity]
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -208,6 +204,9 @@ class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     cron: str = ""
 
 
+POOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
 class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How much of a worker a task takes, and what goes first."""
 
@@ -217,6 +216,8 @@ class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """Of the worker's memory; 0: no limit. A task that uses more fails. Spark's is not counted."""
     priority: int = 0
     """Higher priorities go first."""
+    pool: str = ""
+    """The pool that its tasks take a slot of, for as long as they are queued or running."""
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -76,7 +76,8 @@ def dispatch_ahead(
         for task in ready
         if task.attempt_id not in sent and is_served(board, task.run_id) and not later.has(task)
     }
-    flying = in_flight(board, sent, ended)
+    backfills = backfill_share(board, limits, sent, ended)
+    flying = in_flight(board, sent, ended, backfills)
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0 or not tasks:
         return []
@@ -85,7 +86,6 @@ def dispatch_ahead(
         runs = backlog.setdefault(task.tenant, {})
         order = (-task.priority, task.index, task.task_id)
         runs.setdefault(run_order(board, task.run_id), []).append(order)
-    backfills = backfill_share(board, limits, sent, ended)
     picks, _ = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(tasks[key]) for key in picks]
 
@@ -95,7 +95,9 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
     if not board.ready:
         return False
     ready = {key: task for key in (*sent.values(), *later.tasks) if (task := _ready(board, key))}
-    passed_over = {key for attempt, key in sent.items() if _is_attempt(ready.get(key), attempt)}
+    passed_over = {
+        key for attempt, key in sent.items() if key in ready and ready[key].attempt_id == attempt
+    }
     passed_over |= later.tasks & ready.keys()
     gone = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
     for kind in later.kinds:
@@ -113,7 +115,3 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
 def _ready(board: Board, key: TaskKey) -> TaskRow | None:
     task = board.task(*key)
     return task if task is not None and task.state == TaskState.READY else None
-
-
-def _is_attempt(task: TaskRow | None, attempt_id: str) -> bool:
-    return task is not None and task.attempt_id == attempt_id
