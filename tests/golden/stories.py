@@ -26,6 +26,13 @@ from arco.automation.events import (
     ScheduleResumed,
     ScheduleTicked,
 )
+from arco.automation.freshness_events import (
+    FreshnessEvaluated,
+    FreshnessObserved,
+    FreshnessRunDue,
+    SeriesData,
+)
+from arco.automation.freshness_tables import FreshnessStatus
 from arco.automation.sensor_events import (
     EvaluationError,
     SensorEvaluated,
@@ -47,7 +54,12 @@ from arco.catalog.events import (
 from arco.catalog.fold import column_id
 from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
-from arco.orchestration.declarations import DeployedSchedule, DeployedSensor, PlainSchedule
+from arco.orchestration.declarations import (
+    DeployedFreshness,
+    DeployedSchedule,
+    DeployedSensor,
+    PlainSchedule,
+)
 from arco.orchestration.deployments import packed
 from arco.orchestration.events import (
     DeployedAsset,
@@ -80,7 +92,7 @@ from arco.orchestration.packing import pack
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import ColumnDef, SecretRef
+from servo.contract.manifest import ColumnDef, SecretRef, TimeDimension
 from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import (
     CheckResult,
@@ -612,6 +624,63 @@ def declared() -> Log:
     return log
 
 
+def aged() -> Log:
+    """A policy begins with data of before; it becomes stale, asks for a run, and is removed."""
+    log = Log()
+    policy = DeployedFreshness(
+        name="raw.orders",
+        max_age_s=60,
+        cron="* * * * *",
+        timezone="Europe/Berlin",
+        request_run=True,
+        partitions=(TimeDimension(name="date", every="day", start="2025-01-01"),),
+        upstream=("raw.events",),
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"), _deployed("raw.rates", "A2")),
+            total=2,
+            declarations=(policy, DeployedFreshness(name="raw.rates", max_age_s=60)),
+        )
+    )
+    data = SeriesData(partition="date=d:2025-01-01", materialization_id="M1", made_at=log.now)
+    log.do(FreshnessObserved(asset_id="A1", shape=1, data=(data,)), actor="")
+    log.do(FreshnessObserved(asset_id="A2", shape=1), actor="")
+    stale = FreshnessEvaluated(
+        asset_id="A1",
+        number=1,
+        status=FreshnessStatus.STALE,
+        materialization_id="M1",
+        partition="date=d:2025-01-02",
+        due_at=log.now,
+        cause="no_recent_run",
+        reason="date=2025-01-02 is missing",
+    )
+    for _ in range(2):
+        log.do(stale, actor="")
+    due = FreshnessRunDue(
+        asset_id="A1", asset="raw.orders", partitions=("date=2025-01-02",), due_at=log.now
+    )
+    for _ in range(2):
+        log.do(due, actor="")
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=2,
+            removed_declarations=("freshness/raw.rates",),
+        )
+    )
+    return log
+
+
 def sensed() -> Log:
     """Sensors are evaluated, fail, pause, are reset and pushed to; keys repeat."""
     log = Log()
@@ -701,6 +770,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "limits": limited,
     "declarations": declared,
     "sensors": sensed,
+    "freshness": aged,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

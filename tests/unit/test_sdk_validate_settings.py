@@ -7,10 +7,12 @@ import pytest
 
 from servo import (
     AssetIn,
+    Freshness,
     Resources,
     asset,
     asset_sensor,
     column,
+    daily,
     file_sensor,
     not_null,
     references,
@@ -77,6 +79,21 @@ def test_checks_and_columns_have_names_of_their_own() -> None:
     assert said([make("a.x", columns=[column("a"), column("a")])]) == [
         "the column 'a' is declared twice"
     ]
+
+
+def test_a_freshness_policy_must_be_one_that_can_be_kept() -> None:
+    berlin = Freshness(max_age="1h", cron="0 6 * * *", timezone="Europe/Berlin")
+    assert said([make("a.x", freshness=berlin)]) == []
+    mars = Freshness(max_age="1h", cron="0 6 * * *", timezone="Mars/Base")
+    assert said([make("a.x", freshness=mars)]) == [
+        "freshness: the time zone 'Mars/Base' is unknown (write it like \"Europe/Berlin\")"
+    ]
+    assert said([make("a.x", freshness=Freshness(max_age="20000d"))]) == [
+        "freshness: the max_age is longer than ten years (give a shorter one)"
+    ]
+    two = daily("a", start="2026-01-01") * daily("b", start="2026-01-01")
+    (problem,) = said([make("a.x", partitions=two, freshness=Freshness(max_age="1h"))])
+    assert problem.startswith("freshness: a.x has several time dimensions (a, b)")
 
 
 def test_lineage_must_come_from_somewhere() -> None:

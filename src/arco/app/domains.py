@@ -44,6 +44,7 @@ def chain() -> Chain:
         *automation_fold.AFTER_RUNS,
         sensor_history.STAGE,
         *execution_fold.STAGES,
+        *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,
         *quality_fold.STAGES,
         *lineage_fold.STAGES,

@@ -34,6 +34,7 @@ from arco.cli import (
     data_gc,
     dispatch_limits,
     doctor,
+    freshness,
     lineage,
     partitions,
     project,
@@ -79,6 +80,7 @@ app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(dispatch_limits.app)
 dispatch_limits.register(app)
+freshness.register(app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)

@@ -93,8 +93,6 @@ def validate(session: Session, project: Folder = Path()) -> None:
         if unchecked:
             inputs = render.count(unchecked, "input")
             render.note(f"{inputs} from other projects: checked at deploy")
-        assert manifest is not None
-        _note_what_waits(manifest)
     if not session.json:
         for note in notes:
             render.note(str(note))
@@ -110,15 +108,6 @@ def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list
     if workspace is None:
         return len(reads)
     return read_problems(workspace.read.orchestration(), workspace.library, manifest)
-
-
-def _note_what_waits(manifest: Manifest) -> None:
-    """Note what this version records and does not run."""
-    assets = manifest.assets
-    number = sum(asset.freshness is not None for asset in assets)
-    if number:
-        policies = render.count(number, "freshness policy", "freshness policies")
-        render.note(f"{policies}: recorded, but not run by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:
@@ -171,7 +160,6 @@ def deploy(
     if done.changed:
         assets = render.count(len(manifest.assets), "asset")
         render.say(f"{assets}, {_source(package)}; list them with --dry-run", "dim")
-        _note_what_waits(manifest)
 
 
 def _preview(

@@ -150,6 +150,9 @@ def cause_of(kind: str, reference: str, by: str) -> str:
     if kind in ("sensor", "webhook") and reference:
         sensor, _, number = reference.rpartition("#")
         return f"{kind} {sensor}, evaluation {number}"
+    if kind == "freshness":
+        subject, _, due = reference.rpartition("@")
+        return f"freshness of {subject}, due {due}"
     what = f"{kind} of run {reference}" if kind == "retry" and reference else kind
     return f"{what} by {by or '–'}"
 

@@ -1,5 +1,5 @@
 """What an orchestrator does by itself: fires ticks, has sensors evaluated, lets backfills go on,
-plans requests.
+judges how fresh data is, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
@@ -14,6 +14,7 @@ from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
 from arco.automation.controllers.sensor_calls import sensor_calls
+from arco.dispatch.freshness_watch import FreshnessWatch
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sensor_sender import SensorSender
 from arco.log.envelope import Payload
@@ -40,6 +41,7 @@ class Automation:
         self._planner = planner
         self._sensors = sensors
         self._is_first_report = is_first_report
+        self._freshness = FreshnessWatch(is_first_report)
         self.agenda = Agenda()
 
     def due_in_s(self, now: datetime) -> float | None:
@@ -59,7 +61,8 @@ class Automation:
         self._planner.has_more = False
         sensed = self._evaluate_sensors(board, head, now)
         due = agenda.due(now)
-        if not (due or agenda.requests or agenda.backfills):
+        has_aged = agenda.freshness.is_due(now)
+        if not (due or has_aged or agenda.requests or agenda.backfills):
             return sensed
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
@@ -74,6 +77,9 @@ class Automation:
             for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
             if self._is_first_report(step.name)
         ]
+        if has_aged:
+            snapshot = self._snapshot(head)
+            facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
         self._reports.submit(facts)
         if not requests:
             return sensed + len(facts)
@@ -83,11 +89,8 @@ class Automation:
         plannable = within_limits(plannable, declared, board.run_use(now))
         if not plannable:
             return sensed + len(facts)
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
-        permit = Permit(board.position, self._core.ids())
-        planned = self._planner.plan(
-            plannable, snapshot, permit if declared.has_run_limits else None
-        )
+        permit = Permit(board.position, self._core.ids()) if declared.has_run_limits else None
+        planned = self._planner.plan(plannable, self._snapshot(head), permit)
         return sensed + len(facts) + planned
 
     def _evaluate_sensors(self, board: Board, head: Head, now: datetime) -> int:
@@ -95,8 +98,10 @@ class Automation:
         agenda = self.agenda.sensors
         calls = sensor_calls(agenda, now)
         if calls and not board.declared.is_paused:
-            snapshot = Snapshot(self._core.manifests, self._core.files, head)
-            self._sensors.send(calls, self.agenda.deployments, snapshot)
+            self._sensors.send(calls, self.agenda.deployments, self._snapshot(head))
         for row, _ in calls:
             agenda.sent(row, now)
         return 0 if board.declared.is_paused else len(calls)
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
 from servo.contract.manifest import (
+    Asset,
     Catchup,
     Code,
+    Dimension,
     Manifest,
     Overlap,
     Schedule,
@@ -44,6 +47,26 @@ class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedule"):
     pass
+
+
+class DeployedFreshness(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="freshness",
+):
+    name: str
+    """The asset's key."""
+    max_age_s: int
+    cron: str = ""
+    timezone: str = "UTC"
+    request_run: bool = False
+    partitions: tuple[Dimension, ...] = ()
+    upstream: tuple[str, ...] = ()
+    """Keys of the assets that it reads."""
 
 
 class DeployedSensor(
@@ -76,7 +99,7 @@ class DeployedSensor(
     workspace: str = ""
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedSensor
+Declaration: TypeAlias = DeployedSchedule | DeployedFreshness | DeployedSensor
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -95,6 +118,8 @@ class RemovedFact(Payload, frozen=True, kw_only=True):
     project: str
     deployment_id: str
     name: str
+    asset_id: str = ""
+    """Of the asset that had this name, if it is about one."""
 
 
 class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -104,6 +129,15 @@ class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
 
 class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
+
+
+class FreshnessDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_declared"
+    declaration: DeployedFreshness
+
+
+class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_removed"
 
 
 class SensorDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -122,6 +156,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
     "sensor": Facts(SensorDeclared, SensorRemoved),
 }
 """Of each kind."""
@@ -150,9 +185,20 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 
 def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
-        *[_deployed_schedule(schedule) for schedule in manifest.schedules],
-        *[deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors],
+        *(_deployed_schedule(schedule) for schedule in manifest.schedules),
+        *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
     ]
+
+
+def _deployed_freshness(asset: Asset) -> DeployedFreshness:
+    assert asset.freshness is not None
+    return DeployedFreshness(
+        name=asset.key,
+        partitions=asset.partitions,
+        upstream=tuple(sorted({each.asset for each in asset.inputs})),
+        **msgspec.structs.asdict(asset.freshness),
+    )
 
 
 def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:

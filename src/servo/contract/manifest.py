@@ -200,8 +200,14 @@ class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
 
 class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """When an asset's data stops being fresh."""
+
     max_age_s: int
     cron: str = ""
+    """Empty: at any time. Otherwise age is asked at these times only, in `timezone`."""
+    timezone: str = "UTC"
+    request_run: bool = False
+    """Whether a stale asset asks for a run."""
 
 
 POOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
