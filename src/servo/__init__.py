@@ -33,13 +33,24 @@ from servo.notify import notify
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
 from servo.policy import Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
-from servo.sensor import RunRequest, SensorContext, SensorResult, sensor
+from servo.sensor import (
+    AssetVersion,
+    RunRequest,
+    SensorContext,
+    SensorFile,
+    SensorResult,
+    asset_sensor,
+    file_sensor,
+    sensor,
+    webhook_sensor,
+)
 
 __all__ = [
     "AssetContext",
     "AssetDefinition",
     "AssetIn",
     "AssetOut",
+    "AssetVersion",
     "Cancelled",
     "Error",
     "Freshness",
@@ -51,17 +62,20 @@ __all__ = [
     "Retry",
     "RunRequest",
     "SensorContext",
+    "SensorFile",
     "SensorResult",
     "SqlAssetDefinition",
     "accepted_values",
     "all_upstream",
     "asset",
+    "asset_sensor",
     "by_dimension",
     "check",
     "column",
     "daily",
     "dynamic",
     "expression",
+    "file_sensor",
     "freshness",
     "hourly",
     "identity",
@@ -82,6 +96,7 @@ __all__ = [
     "tenant",
     "time_window",
     "unique",
+    "webhook_sensor",
     "weekly",
     "window",
 ]

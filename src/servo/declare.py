@@ -47,7 +47,7 @@ from servo.policy import Retry
 from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
 from servo.sensor import SensorDefinition
-from servo.signature import Flaw
+from servo.signature import Flaw, returns_nothing, takes_one
 from servo.suggest import did_you_mean
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         freshness=None if freshness is None else freshness.wire(),
         io=dict(settings.get("io", {})),
         resources=keep(partial(_resources, definition), _DEFAULT.resources),
-        secrets=dict(_secrets(definition, keep)),
+        secrets=dict(_secrets(settings.get("secrets", {}), keep)),
         columns=tuple(settings.get("columns", ())),
         extra=settings.get("extra", "allow"),
         retention=keep(partial(_retention, definition), _DEFAULT.retention),
@@ -126,13 +126,30 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedu
 
 def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sensor, list[Flaw]]:
     flaws: list[Flaw] = []
-    interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
+    keep = _Keeper(flaws)
     sensor = Sensor(
         name=definition.name,
         selection=selected(definition.selection),
-        interval_s=interval_s,
+        interval_s=keep(partial(seconds, definition.interval, "interval"), 60),
         code=project.code(definition),
+        kind=definition.kind,
+        timeout_s=keep(partial(seconds, definition.timeout, "timeout"), 60),
+        has_function=definition.function is not None,
+        transform=keep(partial(_sensor_transform, definition), ""),
+        secrets=dict(_secrets(definition.secrets, keep)),
+        url=definition.url.rstrip("/"),
+        pattern=definition.pattern,
+        existing=definition.existing,
+        asset=definition.asset,
+        workspace=definition.workspace,
     )
+    function = definition.function
+    if function is not None and not takes_one(function):
+        hint = "its one parameter is the context: def name(ctx: SensorContext) -> SensorResult"
+        flaws.append(Flaw(f"the sensor {sensor.name!r} does not take one parameter", hint))
+    if function is not None and returns_nothing(function):
+        hint = "return SensorResult(...), also where nothing is to run"
+        flaws.append(Flaw(f"the sensor {sensor.name!r} has no result", hint))
     return sensor, flaws
 
 
@@ -155,6 +172,10 @@ def declare_notification(
         code=project.code(definition),
     )
     return notification, flaws
+
+
+def _sensor_transform(definition: SensorDefinition) -> str:
+    return transform_fingerprint("python", definition.source) if definition.source else ""
 
 
 class _Keeper:
@@ -333,8 +354,7 @@ def _timeout(definition: AnyAsset) -> int:
     return 0 if timeout is None else seconds(timeout, "timeout")
 
 
-def _secrets(definition: AnyAsset, keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
-    secrets: Mapping[str, str] = definition.settings.get("secrets", {})
+def _secrets(secrets: Mapping[str, str], keep: _Keeper) -> Iterator[tuple[str, SecretRef]]:
     for name, text in secrets.items():
         ref = keep(partial(_secret, text), None)
         if ref is not None:

@@ -360,7 +360,7 @@ def _collect(modules: Sequence[ModuleType]) -> list[_Found]:
 def _read_sources(definitions: Sequence[_Found]) -> None:
     """Read the texts now, while the files are those that were imported."""
     for each in definitions:
-        if isinstance(each.value, AssetDefinition):
+        if isinstance(each.value, AssetDefinition | SensorDefinition):
             with suppress(Invalid):  # to be reported by `validate`
                 _ = each.value.source
 

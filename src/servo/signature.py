@@ -8,12 +8,14 @@ annotations`) are evaluated in the function's module.
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from servo.context import AssetContext, AssetIn
-from servo.errors import Misdeclared
+from servo.errors import Invalid, Misdeclared
+from servo.source import source_of
 from servo.suggest import did_you_mean
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -121,3 +123,25 @@ _REMOVE = "remove it from ins"
 _HINT = (
     "an input is annotated with AssetIn, the context with AssetContext; settings go into config="
 )
+
+
+def takes_one(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with one argument."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def returns_nothing(function: Callable[..., Any]) -> bool:
+    """Whether a function is seen to have no result: by its annotation, or by its text."""
+    if getattr(function, "__annotations__", {}).get("return", "") in (None, "None"):
+        return True
+    try:
+        tree = ast.parse(source_of(function))
+    except (Invalid, SyntaxError):  # its fingerprint has said so, or its text is not all of it
+        return False
+    kinds = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+    ends = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return not any(getattr(node, "value", True) is not None for node in ends)

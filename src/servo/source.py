@@ -21,6 +21,7 @@ from servo.contract.manifest import Code
 from servo.errors import Invalid, Misdeclared
 from servo.suggest import did_you_mean
 
+_DECORATORS: Final = ("asset", "sensor", "file_sensor", "webhook_sensor", "asset_sensor")
 _PACKAGE: Final = str(Path(__file__).parent) + "/"
 
 
@@ -81,7 +82,7 @@ def code_of(function: Callable[..., Any]) -> Code:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """The function's text, without indentation and without the `asset` decorator.
+    """The function's text, without indentation and without our own decorator.
 
     What the decorator says (owners, retries, checks) does not change what the
     function makes; other decorators may, and stay.
@@ -130,7 +131,7 @@ def _without_asset(text: str) -> str:
 def _is_asset(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     match called:
-        case ast.Name(id="asset") | ast.Attribute(attr="asset"):
-            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in _DECORATORS
         case _:
             return False

@@ -33,6 +33,15 @@ from arco.automation.freshness_events import (
     SeriesData,
 )
 from arco.automation.freshness_tables import FreshnessStatus
+from arco.automation.sensor_events import (
+    EvaluationError,
+    SensorEvaluated,
+    SensorMessagePushed,
+    SensorPaused,
+    SensorReset,
+    SensorResumed,
+    cursor_digest,
+)
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -54,6 +63,7 @@ from arco.orchestration.declarations import (
     DeployedFreshness,
     DeployedNotification,
     DeployedSchedule,
+    DeployedSensor,
     PlainSchedule,
 )
 from arco.orchestration.deployments import packed
@@ -89,7 +99,8 @@ from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import ColumnDef, TimeDimension
+from servo.contract.manifest import ColumnDef, SecretRef, TimeDimension
+from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import (
     CheckResult,
     ColumnInfo,
@@ -732,6 +743,87 @@ def notified() -> Log:
     return log
 
 
+def sensed() -> Log:
+    """Sensors are evaluated, fail, pause, are reset and pushed to; keys repeat."""
+    log = Log()
+    poll = DeployedSensor(
+        name="poll",
+        selection=("raw.orders",),
+        interval_s=300,
+        timeout_s=30,
+        module="shop.sensors",
+        variable="poll",
+        root="src",
+        transform="f1",
+        secrets={"token": SecretRef(provider="env", path="TOKEN")},
+    )
+    hook = DeployedSensor(
+        name="hook", type="webhook", selection=("raw.orders",), module="shop.sensors", variable="h"
+    )
+    plain = DeployedSensor(name="plain", type="webhook", selection=("raw.*",), has_function=False)
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"),),
+            total=1,
+            sensors=3,
+            declarations=(poll, hook, plain),
+        )
+    )
+    first = SensorEvaluated(
+        sensor_id="shop/poll",
+        number=0,
+        started_from=cursor_digest(""),
+        answer=SensorAnswer(
+            cursor="10",
+            runs=(
+                SensorRun("a", ("date=2026-01-01",), {"path": "x"}, False),
+                SensorRun("b"),
+                SensorRun("b"),
+            ),
+            keys={"clients": ("acme", "bob")},
+            more=True,
+        ),
+        worker_id="w1",
+        log="logs/sensors/shop-poll/1.n",
+        wall_ms=12,
+    )
+    log.do(first, actor="")
+    log.do(first, actor="")  # again: it changes nothing
+    again = SensorAnswer(runs=(SensorRun("a"),))
+    second = SensorEvaluated(
+        sensor_id="shop/poll",
+        number=1,
+        started_from=cursor_digest("10"),
+        packed=pack(msgspec.json.encode(again)),
+    )
+    log.do(second, actor="")
+    failed = SensorEvaluated(
+        sensor_id="shop/poll",
+        number=2,
+        started_from=cursor_digest("10"),
+        error=EvaluationError(code="user_code.KeyError", message="'x'", hint="h", place="s.py:3"),
+    )
+    log.do(failed, actor="")
+    log.do(SensorPaused(sensor_id="shop/poll", reason="the source is down"))
+    log.do(SensorResumed(sensor_id="shop/poll"))
+    log.do(SensorReset(sensor_id="shop/poll", cursor="5", reason="once more"))
+    for sensor, message in (("shop/hook", "m1"), ("shop/hook", "m1"), ("shop/plain", "m1")):
+        log.do(SensorMessagePushed(sensor_id=sensor, message_id=message, payload='{"n":1}'))
+    dealt = SensorEvaluated(
+        sensor_id="shop/hook",
+        number=0,
+        started_from=cursor_digest(""),
+        answer=SensorAnswer(skip_reason="not for us"),
+        message_id="m1",
+    )
+    log.do(dealt, actor="")
+    return log
+
+
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
@@ -744,4 +836,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),
+    "sensors": sensed,
 }

@@ -18,6 +18,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import logging
 import tempfile
 import threading
 from collections import Counter
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from arco.app import Workspace
+from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
 from arco.errors import Conflict, Fenced, Unavailable
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
@@ -47,15 +49,22 @@ from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
+from arco.worker.capture import LogCapture
 from arco.worker.commit import commit_output, committed
+from arco.worker.evaluations import SILENT_S, evaluated
+from arco.worker.failures import Interrupted, classify
 from arco.worker.packing import pack
+from arco.worker.secrets import NO_REDACTION
+from arco.worker.sensing import Evaluation
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
 from arco.worker.supervise import Control
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import Manifest
+from servo.contract.sensing import SensorCall
 from servo.contract.task import ErrorInfo, Materialization, OutputCommit, TaskRequest, TaskResult
 from servo.discover import build_manifest, discover
+from servo.sensor import SensorContext, SensorResult
 from tests.kit.clocks import SimClock
 from tests.kit.faulty import Crash
 from tests.kit.workspace import make_workspace
@@ -147,6 +156,8 @@ def trigger(w: Workspace, *selection: str, **settings: Any) -> str:
 
 Outcome = ErrorInfo | None
 Script = Callable[[TaskRequest], Outcome]
+Sense = Callable[[SensorCall, SensorContext], object]
+"""What the function of a sensor does."""
 
 
 def city_script(request: TaskRequest) -> Outcome:
@@ -178,6 +189,7 @@ class ScriptedExecutor:
         self.ran: list[TaskRequest] = []
         self.during: Callable[[TaskRequest, Control], None] = lambda request, control: None
         """Called while a task runs, for whatever is to happen meanwhile."""
+        self.sense: Sense = lambda call, context: SensorResult()
 
     def open(self, raw: bytes) -> TaskRequest:
         return self._signer.open(raw, tenant=self._w.tenant, workspace=self._w.name)
@@ -193,6 +205,32 @@ class ScriptedExecutor:
                 category="transient", code="transient.store", message=str(error), retriable=True
             )
             return self._result(request, outcome="failed", error=info)
+
+    def evaluate(self, request: TaskRequest, control: Control) -> SensorEvaluated | None:
+        """As the real one, with a script in the place of the function."""
+        call = request.sensor
+        assert call is not None
+        self.ran.append(request)
+        self.during(request, control)
+        if control.cancelled():
+            raise Interrupted()
+        path = paths.attempt_log(request.run_id, request.task_id, request.attempt, self._w.ids())
+        log = LogCapture(self._w.store, path, self._w.clock, NO_REDACTION, interval_s=SILENT_S)
+        answer, info = None, None
+        try:
+            answer = Evaluation(
+                call,
+                lambda context: self.sense(call, context),
+                lambda: self._w.store,
+                logger=logging.getLogger("sensor"),
+                secrets={},
+                clock=self._w.clock,
+                tenant=self._w.tenant,
+                own_workspace=self._w.name,
+            ).answer()
+        except Exception as error:
+            info = classify(error, request=request)
+        return evaluated(request, log, answer, info, self._worker_id, 1)
 
     def end_idle(self) -> None:
         pass
@@ -397,6 +435,7 @@ class Crowd:
         self.orchestrators: list[OrchestratorProcess] = []
         self.workers: list[WorkerProcess] = []
         self._seeds = itertools.count(10)
+        self.sense: Sense = lambda call, context: SensorResult()
         self.looking = make_workspace(store, 9, clock=clock)
 
     def orchestrator(self, store: Store | None = None, **settings: Any) -> OrchestratorProcess:
@@ -411,6 +450,7 @@ class Crowd:
 
     def worker(self, store: Store | None = None, **settings: Any) -> WorkerProcess:
         made = WorkerProcess(store or self.store, self.clock, next(self._seeds), **settings)
+        made.executor.sense = lambda call, context: self.sense(call, context)
         self.workers.append(made)
         return made
 

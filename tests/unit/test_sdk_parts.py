@@ -16,6 +16,7 @@ from servo import (
     Retry,
     RunRequest,
     SensorContext,
+    SensorFile,
     SensorResult,
     accepted_values,
     check,
@@ -23,6 +24,7 @@ from servo import (
     daily,
     dynamic,
     expression,
+    file_sensor,
     freshness,
     hourly,
     in_range,
@@ -39,6 +41,7 @@ from servo import (
     static,
     tenant,
     unique,
+    webhook_sensor,
     weekly,
 )
 from servo.contract import manifest as wire
@@ -279,6 +282,21 @@ def test_a_python_check_is_still_the_function() -> None:
     assert small.check == Check(
         kind="python", name="size", severity="critical", phase="before", code=code
     )
+
+
+def test_a_sensor_of_files_or_messages_may_stand_over_a_function() -> None:
+    @file_sensor("landing", "s3://bucket/x/", selection=["a.b"], pattern="*.csv")
+    def landing(ctx: SensorContext) -> SensorResult:
+        return SensorResult(runs=[RunRequest(file.path) for file in ctx.files])
+
+    files = (SensorFile("x.csv", 1, datetime(2026, 1, 1)),)
+    context = SensorContext(cursor="", log=logging.getLogger("test"), files=files)
+    assert landing(context) == SensorResult(runs=[RunRequest("x.csv")])
+    assert (landing.kind, landing.name, landing.code.name) == ("files", "landing", "landing")
+    plain = webhook_sensor("pushed", selection=["a.b"])
+    assert (plain.function, plain.code.line > 0) == (None, True)
+    with pytest.raises(Misdeclared, match="which is not a function"):
+        webhook_sensor("pushed", selection=["a.b"])(3)
 
 
 def test_a_sensor_is_still_the_function() -> None:

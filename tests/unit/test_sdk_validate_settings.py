@@ -10,14 +10,17 @@ from servo import (
     Freshness,
     Resources,
     asset,
+    asset_sensor,
     column,
     daily,
+    file_sensor,
     not_null,
     references,
     schedule,
     sensor,
     sql_asset,
     static,
+    webhook_sensor,
 )
 from servo.contract import manifest as wire
 from servo.sensor import SensorContext, SensorResult
@@ -128,6 +131,63 @@ def test_sensors_are_checked() -> None:
     assert [problem.message for problem in found] == [
         "'often' is not a valid interval",
         "'watch' selects the unknown asset 'a.y'",
+    ]
+
+
+def test_a_sensor_without_a_result_is_refused() -> None:
+    @sensor(selection=["a.x"])  # type: ignore[arg-type]
+    def silent(ctx: SensorContext) -> None: ...
+
+    @sensor(selection=["a.x"])
+    def forgetful(ctx: SensorContext):  # type: ignore[no-untyped-def]
+        if ctx.cursor:
+            return
+
+    @sensor(selection=["a.x"])
+    def abstract(ctx: SensorContext) -> SensorResult:
+        raise NotImplementedError
+
+    @sensor(selection=["a.x"])  # type: ignore[arg-type]
+    def alone() -> SensorResult:
+        return SensorResult()
+
+    found = problems([make("a.x")], sensors=[silent, forgetful, abstract, alone])
+    assert [problem.message for problem in found] == [
+        "the sensor 'silent' has no result",
+        "the sensor 'forgetful' has no result",
+        "the sensor 'alone' does not take one parameter",
+    ]
+    assert found[0].hint == "return SensorResult(...), also where nothing is to run"
+
+
+def test_what_sensors_watch_and_how_often_is_checked() -> None:
+    x = make("a.x")
+    found = problems(
+        [x],
+        sensors=[
+            file_sensor("often", "s3://bucket/x", selection=[x], interval="2s"),
+            file_sensor("long", "/data", selection=[x], timeout="2h"),
+            file_sensor("relative", "data", selection=[x]),
+            file_sensor("web", "https://example.org/x", selection=[x]),
+            file_sensor("secret", "/data", selection=[x], secrets={"t": "nowhere"}),
+            asset_sensor("nothing", "x", selection=[x]),
+            asset_sensor("unknown", "a.xx", selection=[x]),
+            asset_sensor("elsewhere", "b.y", selection=[x]),
+            asset_sensor("there", "a.xx", selection=[x], workspace="../up"),
+            webhook_sensor("Bad Name", selection=[]),
+        ],
+    )
+    assert [problem.message for problem in found] == [
+        "'often' has an interval of 2 s",
+        "'long' has a timeout of 7200 s",
+        "'relative' watches the relative path 'data'",
+        "'web' watches 'https://example.org/x', which names no folder of a store",
+        "'nowhere' is not a secret's reference",
+        "'x' is not an asset key",
+        "'unknown' watches the unknown asset 'a.xx'",
+        "'there' names the workspace '../up'",
+        "'Bad Name' is not a valid sensor",
+        "the sensor 'Bad Name' selects nothing",
     ]
 
 

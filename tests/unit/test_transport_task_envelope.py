@@ -171,7 +171,7 @@ def test_garbage_is_invalid(raw: bytes) -> None:
         ({"attempt_id": "att_x"}, Invalid, "att_x"),
         ({"partition": "date=d:2025-1-5"}, Invalid, "date"),
         ({"partition": "b=i:1,a=i:2"}, Invalid, "canonical"),
-        ({"contract": 4}, Invalid, "contract 4"),
+        ({"contract": 5}, Invalid, "contract 5"),
     ],
 )
 def test_a_request_whose_parts_disagree_is_refused_although_signed(

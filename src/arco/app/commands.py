@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
+from arco.automation.sensor_commands import SensorCommands
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
 from arco.notifications.commands import NotificationCommands
@@ -26,5 +27,6 @@ class Commands:
         self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
         self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
+        self.sensors = SensorCommands(core, self.tier1, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arco.automation import events as automation_events
 from arco.automation import fold as automation_fold
+from arco.automation import sensor_events, sensor_history, sensors
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
 from arco.execution import events as execution_events
@@ -25,6 +26,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *orchestration_events.EVENTS,
     *limit_events.EVENTS,
     *automation_events.EVENTS,
+    *sensor_events.EVENTS,
     *execution_events.EVENTS,
     *notification_events.EVENTS,
     RolledBack,
@@ -37,10 +39,13 @@ def chain() -> Chain:
     commands = [event for event in EVENTS if event.COMMAND]
     stages = (
         system.admission(commands),
-        *orchestration_fold.BEFORE_AUTOMATION,
+        *orchestration_fold.BEFORE_SENSORS,
+        sensors.STAGE,
+        *orchestration_fold.AFTER_SENSORS,
         *automation_fold.STAGES,
         *orchestration_fold.AFTER_AUTOMATION,
         *automation_fold.AFTER_RUNS,
+        sensor_history.STAGE,
         *execution_fold.STAGES,
         *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,

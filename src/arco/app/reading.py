@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arco.automation.reader import AutomationReader
+from arco.automation.sensor_reader import SensorReader
 from arco.catalog.reader import CatalogReader
 from arco.execution.reader import ExecutionReader
 from arco.lineage.reader import LineageReader
@@ -38,6 +39,9 @@ class Reading:
 
     def notifications(self, at: At | None = None) -> NotificationReader:
         return NotificationReader(self.snapshot(at))
+
+    def sensors(self, at: At | None = None) -> SensorReader:
+        return SensorReader(self.snapshot(at))
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))

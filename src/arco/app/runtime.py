@@ -12,6 +12,7 @@ from arco.dispatch.orchestrator import Orchestrator
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
+from arco.dispatch.sensor_sender import SensorSender
 from arco.notifications.delivery import Courier
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
@@ -37,7 +38,7 @@ from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
 from arco.worker.service import Worker
 from arco.worker.staleness import Staleness
-from servo.contract.manifest import AssetOutline, Manifest
+from servo.contract.manifest import Manifest, SecretRef
 from servo.contract.task import TaskRequest
 
 
@@ -70,13 +71,16 @@ class Runtime:
         """Spark, for all workers of this process that have the same settings."""
         return _spark_host(msgspec.json.encode(self._spark_settings))
 
-    def _deployed(self) -> Iterator[AssetOutline]:
+    def _manifests(self) -> Iterator[Manifest]:
         for row in OrchestrationReader(self._core.snapshot()).current_deployments():
-            yield from self._library.outline(row.manifest).assets
+            yield self._library.outline(row.manifest)
 
     def _secret_variables(self) -> set[str]:
-        """The variables of the environment that deployed assets name as secrets."""
-        refs = (ref for asset in self._deployed() for ref in asset.secrets.values())
+        """The variables of the environment that deployed code names as secrets."""
+        refs: list[SecretRef] = []
+        for manifest in self._manifests():
+            refs += [ref for asset in manifest.assets for ref in asset.secrets.values()]
+            refs += [ref for sensor in manifest.sensors for ref in sensor.secrets.values()]
         return {ref.path for ref in refs if ref.provider == "env"}
 
     def warm_spark(self) -> bool:
@@ -89,7 +93,7 @@ class Runtime:
 
     def needs_spark(self) -> bool:
         """Whether the deployed assets seem to use Spark."""
-        return any(asset.engine == "spark" for asset in self._deployed())
+        return any(a.engine == "spark" for each in self._manifests() for a in each.assets)
 
     def require_engines(self, manifest: Manifest, spec: PlanSpec) -> None:
         """Raises SparkUnavailable if a task needs Spark, and this machine cannot have it."""
@@ -150,6 +154,7 @@ class Runtime:
             timing=timing,
             planner=None if engine_id else RequestPlanner(self._core, self._writer, self._library),
             courier=courier,
+            sensors=None if engine_id else SensorSender(self._core, queue, signer, timing=timing),
             engine_id=engine_id,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,

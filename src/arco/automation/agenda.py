@@ -1,9 +1,9 @@
 """The agenda: what is due next, in memory, for controllers to look at.
 
-It holds the active schedules, each with its next tick, the requests for runs that are not
-planned yet, the backfills that are not over, and when data stops being fresh. Like the board it
-is brought from one generation to the next by the rows that changed: what it costs follows that,
-and what is due, not how many schedules there are.
+It holds the active schedules, each with its next tick, the active sensors (`sensor_agenda.py`),
+the requests for runs that are not planned yet, the backfills that are not over, and when data stops
+being fresh. Like the board it is brought from one generation to the next by the rows that changed:
+what it costs follows that, and what is due, not how many schedules and sensors there are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Protocol, TypeVar
 from arco.automation.controllers.backfill_chunks import is_over
 from arco.automation.freshness_agenda import FreshnessAgenda
 from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES, FRESHNESS_REQUESTS
+from arco.automation.sensor_agenda import SensorAgenda
+from arco.automation.sensor_tables import SENSOR_MESSAGES, SENSORS
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
     BACKFILLS,
@@ -27,8 +29,9 @@ from arco.automation.tables import (
     ScheduleState,
 )
 from arco.automation.ticks import next_tick
+from arco.execution.tables import PARTITIONS
 from arco.orchestration.states import RequestState
-from arco.orchestration.tables import RUN_REQUESTS, RunRequestRow
+from arco.orchestration.tables import PROJECTS, RUN_REQUESTS, RunRequestRow
 from arco.state.changes import Changes
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
@@ -61,6 +64,9 @@ class Agenda:
         """Those that ask for chunks or are paused, and those with runs that have not ended."""
         self.progress: dict[str, BackfillProgressRow] = {}
         """Of the same."""
+        self.sensors = SensorAgenda()
+        self.deployments: dict[str, str] = {}
+        """By project, the current deployment."""
         self.freshness = FreshnessAgenda()
 
     # -- moving to another generation ----------------------------------------------------
@@ -78,6 +84,7 @@ class Agenda:
             return (row for _, row in snapshot.since(table, position))
 
         self._take(changed)
+        self._hear_versions(changed)
 
     def apply(self, changes: Changes) -> None:
         """Go on by one commit of this process."""
@@ -86,6 +93,11 @@ class Agenda:
             return (row for _, row in changes.get(table, {}).values() if row is not None)
 
         self._take(changed)
+        self._hear_versions(changed)
+
+    def _hear_versions(self, rows_of: RowsOf) -> None:
+        if self.sensors.watches_assets and any(True for _ in rows_of(PARTITIONS)):
+            self.sensors.versions_changed()
 
     def _take(self, rows_of: RowsOf) -> None:
         for schedule in rows_of(SCHEDULES):
@@ -95,6 +107,8 @@ class Agenda:
                 self.requests[request.request_key] = request
             else:
                 self.requests.pop(request.request_key, None)
+        self.sensors.take(rows_of(SENSORS), rows_of(SENSOR_MESSAGES))
+        self.deployments |= {row.project: row.deployment_id for row in rows_of(PROJECTS)}
         backfills = {row.backfill_id: row for row in rows_of(BACKFILLS)}
         progress = {row.backfill_id: row for row in rows_of(BACKFILL_PROGRESS)}
         self.backfills |= backfills

@@ -43,6 +43,7 @@ from arco.cli import (
     requests,
     runs,
     schedules,
+    sensors,
     serve,
 )
 from arco.cli import run as running
@@ -75,6 +76,7 @@ for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
 app.add_typer(schedules.app)
+app.add_typer(sensors.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(notifications.app)

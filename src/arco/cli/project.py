@@ -105,8 +105,6 @@ def validate(session: Session, project: Folder = Path()) -> None:
         if unchecked:
             inputs = render.count(unchecked, "input")
             render.note(f"{inputs} from other projects: checked at deploy")
-        assert manifest is not None
-        _note_what_waits(manifest)
     if not session.json:
         for note in notes:
             render.note(str(note))
@@ -122,13 +120,6 @@ def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list
     if workspace is None:
         return len(reads)
     return read_problems(workspace.read.orchestration(), workspace.library, manifest)
-
-
-def _note_what_waits(manifest: Manifest) -> None:
-    """Note what this version records and does not run."""
-    if manifest.sensors:
-        sensors = render.count(len(manifest.sensors), "sensor")
-        render.note(f"{sensors}: recorded, but not run by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:
@@ -181,7 +172,6 @@ def deploy(
     if done.changed:
         assets = render.count(len(manifest.assets), "asset")
         render.say(f"{assets}, {_source(package)}; list them with --dry-run", "dim")
-        _note_what_waits(manifest)
 
 
 def _preview(

@@ -147,6 +147,9 @@ def cause_of(kind: str, reference: str, by: str) -> str:
         backfill, _, chunk = reference.partition(":")
         number, _, round = chunk.partition(":")
         return f"backfill {backfill}, chunk {number}" + (f", round {round}" if round else "")
+    if kind in ("sensor", "webhook") and reference:
+        sensor, _, number = reference.rpartition("#")
+        return f"{kind} {sensor}, evaluation {number}"
     if kind == "freshness":
         subject, _, due = reference.rpartition("@")
         return f"freshness of {subject}, due {due}"

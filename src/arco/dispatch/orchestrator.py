@@ -44,6 +44,7 @@ from arco.dispatch.notifier import Notifier
 from arco.dispatch.performer import Performer, call_back
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
+from arco.dispatch.sensor_sender import SensorSender
 from arco.dispatch.sign_of_life import SignOfLife
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
@@ -88,13 +89,15 @@ class Orchestrator:
         timing: Timing | None = None,
         planner: RequestPlanner | None = None,
         courier: Courier | None = None,
+        sensors: SensorSender | None = None,
         engine_id: str = "",
         name: str = "orchestrator",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
         on_board: Callable[[Board], None] = lambda board: None,
     ) -> None:
-        """`planner` plans requests for runs, where this orchestrator serves schedules; `courier`
-        sends notifications, where it has channels.
+        """`planner` plans requests for runs, and `sensors` sends evaluations, where this
+        orchestrator serves schedules and sensors; `courier` sends notifications, where it has
+        channels.
 
         `engine_id` is whose runs these are: by default those that are of no local engine.
 
@@ -128,7 +131,11 @@ class Orchestrator:
             notes=not engine_id,
         )
         first = self.performer.is_first_report
-        self._automation = None if planner is None else Automation(core, reports, planner, first)
+        self._automation = (
+            None
+            if planner is None or sensors is None
+            else Automation(core, reports, planner, sensors, first)
+        )
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()

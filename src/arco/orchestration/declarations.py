@@ -20,12 +20,16 @@ from servo.contract import canonical
 from servo.contract.manifest import (
     Asset,
     Catchup,
+    Code,
     Dimension,
     Manifest,
     Notification,
     NotificationEvent,
     Overlap,
     Schedule,
+    SecretRef,
+    Sensor,
+    SensorKind,
 )
 
 
@@ -83,7 +87,39 @@ class DeployedNotification(
     interval_s: int = 60
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedFreshness | DeployedNotification
+class DeployedSensor(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="sensor",
+):
+    name: str
+    type: SensorKind = "polling"
+    selection: tuple[str, ...] = ()
+    interval_s: int = 60
+    timeout_s: int = 60
+    has_function: bool = True
+    module: str = ""
+    variable: str = ""
+    """The name that the module has it by."""
+    root: str = ""
+    """Where imports begin in the artifact."""
+    transform: str = ""
+    """So that a change of its code is a change of it."""
+    secrets: dict[str, SecretRef] = {}
+    url: str = ""
+    pattern: str = ""
+    existing: bool = False
+    asset: str = ""
+    workspace: str = ""
+
+
+Declaration: TypeAlias = (
+    DeployedSchedule | DeployedFreshness | DeployedNotification | DeployedSensor
+)
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -133,6 +169,15 @@ class NotificationRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.notification_removed"
 
 
+class SensorDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.sensor_declared"
+    declaration: DeployedSensor
+
+
+class SensorRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.sensor_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -142,6 +187,7 @@ FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
     "notification": Facts(NotificationDeclared, NotificationRemoved),
+    "sensor": Facts(SensorDeclared, SensorRemoved),
 }
 """Of each kind."""
 
@@ -172,6 +218,7 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
         *(_deployed_notification(rule) for rule in manifest.notifications),
+        *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
     ]
 
 
@@ -182,6 +229,28 @@ def _deployed_freshness(asset: Asset) -> DeployedFreshness:
         partitions=asset.partitions,
         upstream=tuple(sorted({each.asset for each in asset.inputs})),
         **msgspec.structs.asdict(asset.freshness),
+    )
+
+
+def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:
+    code = sensor.code if sensor.has_function else Code(module="", name="")
+    return DeployedSensor(
+        name=sensor.name,
+        type=sensor.kind,
+        selection=sensor.selection,
+        interval_s=sensor.interval_s,
+        timeout_s=sensor.timeout_s,
+        has_function=sensor.has_function,
+        module=code.module,
+        variable=code.name,
+        root=root if sensor.has_function else "",
+        transform=sensor.transform,
+        secrets=sensor.secrets,
+        url=sensor.url,
+        pattern=sensor.pattern,
+        existing=sensor.existing,
+        asset=sensor.asset,
+        workspace=sensor.workspace,
     )
 
 

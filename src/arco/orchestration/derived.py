@@ -23,6 +23,14 @@ FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no 
 """Said too: an asset may have been made from others before."""
 
 
+class PartitionKeysFound(Payload, frozen=True, kw_only=True):
+    """A sensor has seen keys of a dynamic partition dimension."""
+
+    TYPE: ClassVar[str] = "orchestration.partition_keys_found"
+    keys: str
+    added: tuple[str, ...]
+
+
 class RunRequestDropped(Payload, frozen=True, kw_only=True):
     """No run comes of a request that something other than a person made."""
 

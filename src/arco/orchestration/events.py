@@ -185,8 +185,9 @@ class RunRequestWithdrawn(OrchestrationCommand, frozen=True, kw_only=True):
     reason: str = ""
 
 
-RefusalCode = Literal["", "partitions_gone", "backfill_cancelled", "withdrawn"]
-"""Why a request became no run, for whoever asked; empty: it could not be planned."""
+RefusalCode = Literal["", "partitions_gone", "backfill_cancelled", "withdrawn", "merged"]
+"""Why a request became no run, for whoever asked; empty: it could not be planned. `merged`: its
+key was used before."""
 
 
 class RunRequestRefused(Payload, frozen=True, kw_only=True):

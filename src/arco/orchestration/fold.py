@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arco.orchestration.deployments import STAGE as DEPLOYMENTS_STAGE
+from arco.orchestration.derived import PartitionKeysFound
 from arco.orchestration.events import PartitionKeysChanged
 from arco.orchestration.limit_fold import STAGE as LIMITS_STAGE
 from arco.orchestration.run_requests import STAGE as RUN_KEYS_STAGE
@@ -30,10 +31,24 @@ def _change_keys(rows: Rows, fact: Fact, e: PartitionKeysChanged) -> Iterator[Ch
     yield applied(fact)
 
 
-BEFORE_AUTOMATION = (
-    DEPLOYMENTS_STAGE,
-    Stage("dynamic_keys", (DYNAMIC_KEYS,), [On(PartitionKeysChanged, by("keys"), _change_keys)]),
+def _add_found(rows: Rows, fact: Fact, e: PartitionKeysFound) -> Iterator[Change]:
+    for key in e.added:
+        if rows.get(DYNAMIC_KEYS, e.keys, key) is None:
+            yield Put(DYNAMIC_KEYS, DynamicKeyRow(e.keys, key, fact.received_at, fact.actor))
+
+
+BEFORE_SENSORS = (DEPLOYMENTS_STAGE,)
+"""What sensors hear of."""
+AFTER_SENSORS = (
+    Stage(
+        "dynamic_keys",
+        (DYNAMIC_KEYS,),
+        [
+            On(PartitionKeysChanged, by("keys"), _change_keys),
+            On(PartitionKeysFound, by("keys"), _add_found),
+        ],
+    ),
 )
-"""What schedules hear of, and what hears of them."""
+"""What hears of them, and what other automation hears of."""
 AFTER_AUTOMATION = (LIMITS_STAGE, RUN_KEYS_STAGE, RUNS_STAGE)
-STAGES = (*BEFORE_AUTOMATION, *AFTER_AUTOMATION)
+STAGES = (*BEFORE_SENSORS, *AFTER_SENSORS, *AFTER_AUTOMATION)

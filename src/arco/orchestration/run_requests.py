@@ -91,7 +91,12 @@ def _request(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
 
 
 def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
-    if rows.get(RUN_REQUESTS, e.request_key) is not None:
+    before = rows.get(RUN_REQUESTS, e.request_key)
+    if before is not None:
+        if e.reference != before.reference:  # another cause, and not the same fact again
+            reason = f"it was requested before, at {before.requested_at:%Y-%m-%d %H:%M}"
+            again = replace(before, kind=e.kind, reference=e.reference)
+            yield from _dropped(again, reason, "merged")
         return
     raw = _json(e)
     request = decode_request(raw)

@@ -161,6 +161,12 @@ class Snapshot:
         Reads only files that hold something newer. Rows that were deleted since do not
         show.
         """
+        for key, (_, row) in self.versions_since(table, position).items():
+            if row is not None:
+                yield key, row
+
+    def versions_since(self, table: Table[R], position: int) -> dict[Key, Versioned[R]]:
+        """The same with their versions; None for rows that were deleted."""
         manifest = self.manifest(table)
         newest: dict[Key, Versioned[R]] = {}
         for ref in (*manifest.recent(), *manifest.history_since(position)):
@@ -169,9 +175,7 @@ class Snapshot:
             for batch in self.files.batches(table, ref):
                 newer = batch.filter(pc.greater(batch.column("row_version"), position))
                 keep_newest(newest, table.versioned(newer))
-        for key, (_, row) in newest.items():
-            if row is not None:
-                yield key, row
+        return newest
 
     def all(self, table: Table[R]) -> list[R]:
         return list(table.rows_of(self.scan(table)))

@@ -28,7 +28,7 @@ from arco.storage import paths
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
 from servo.contract.partition import PartitionKey
-from servo.contract.task import CONTRACT, Auth, TaskRequest, needed_contract
+from servo.contract.task import CONTRACT, SENSING, Auth, TaskRequest, needed_contract
 
 ENV: Final = "ARCO_TASK_KEYS"
 
@@ -160,6 +160,8 @@ def check_request(request: TaskRequest, *, tenant: str, workspace: str) -> TaskR
     refs = (*request.inputs, *request.references)
     if request.contract < needed_contract(refs, request.config):
         raise Invalid("the envelope has inputs or values that its contract does not know")
+    if request.sensor is not None and request.contract < SENSING:
+        raise Invalid("the envelope has a sensor, which its contract does not know")
     for ref in refs:
         listed = ref.listed_in
         if listed and listed.path != paths.input_list(request.run_id, listed.sha256):

@@ -24,6 +24,7 @@ from arco.spark.host import SparkHost
 from arco.spark.query import TaskQuery
 from arco.spark.read import read_frame
 from arco.spark.write import write_frame
+from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
@@ -82,6 +83,8 @@ class Shared(NamedTuple):
     target_file_bytes: int
     process: Process
     spark: SparkHost | None = None
+    open_store: Callable[[str], Store] = open_store
+    """Opens another store by its URL."""
 
 
 class Attempt:

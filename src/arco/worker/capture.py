@@ -57,7 +57,7 @@ class LogCapture:
     ) -> None:
         """`path` is what the parts' paths begin with; no other log's do."""
         self.store = store
-        self._path = path
+        self.path = path
         self._clock = clock
         self.redact = redact
         self._limit = limit_bytes
@@ -172,6 +172,16 @@ class LogCapture:
         longest_s = max(self._interval_s, LONGEST_INTERVAL_S)
         return min(longest_s, self._interval_s * _INTERVAL_GROWTH ** min(self._parts, 100))
 
+    @property
+    def is_stored(self) -> bool:
+        return self._parts > 0
+
+    def discard(self) -> None:
+        """End without storing what is not stored yet."""
+        with self._lock:
+            self.closed = self._full = True
+            self._unmasked, self._unstored = [], bytearray()
+
     def close(self, outcome: str, *, always: bool = False) -> None:
         """End with a line that tells the outcome; if silent until then, only if `always`.
 
@@ -202,7 +212,7 @@ class LogCapture:
             while self._next_part():
                 assert self._part is not None
                 # OVERWRITE: if it is there, it is this very part.
-                self.store.put(paths.log_part(self._path, self._parts), self._part, Mode.OVERWRITE)
+                self.store.put(paths.log_part(self.path, self._parts), self._part, Mode.OVERWRITE)
                 self._part = None
                 self._parts += 1
 

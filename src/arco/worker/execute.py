@@ -8,11 +8,14 @@ what happened. After a cancellation or a timeout nothing is committed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Invalid, NotFound
 from arco.spark.host import SparkHost
@@ -24,6 +27,7 @@ from arco.worker import slot_messages as messages
 from arco.worker.artifact import ArtifactCache
 from arco.worker.capture import INTERVAL_S, LIMIT_BYTES, LogCapture
 from arco.worker.commit import committed
+from arco.worker.evaluations import SILENT_S, evaluated
 from arco.worker.failures import Interrupted, classify, failed
 from arco.worker.output import TARGET_FILE_BYTES
 from arco.worker.pricing import Pricing
@@ -31,7 +35,17 @@ from arco.worker.recordable import committed_result, failed_result
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
 from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
+from servo.contract.sensing import SensorAnswer
 from servo.contract.task import ErrorInfo, OutputCommit, TaskRequest, TaskResult, Usage
+
+
+class _SlotRun(NamedTuple):
+    """How it went in a slot."""
+
+    result: TaskResult
+    answer: SensorAnswer | None
+    is_over: bool
+    """Whether the slot has ended."""
 
 
 class Executor:
@@ -123,6 +137,26 @@ class Executor:
         cost = self._pricing.cost(usage, self._tenant)
         return msgspec.structs.replace(result, usage=usage, cost=cost)
 
+    def evaluate(self, request: TaskRequest, control: Control) -> SensorEvaluated | None:
+        """Evaluate a sensor: what is to be recorded of it, if anything. Blocks, like `run`.
+
+        Raises Interrupted if `control` has ended it.
+        """
+        log = self._log(request, interval_s=SILENT_S)
+        error: ErrorInfo | None
+        began = self._clock.monotonic()
+        answer: SensorAnswer | None = None
+        try:
+            result, answer, _ = self._in_slot(request, control, log)
+            error = result.error
+        except Exception as problem:
+            error = classify(problem, redact=log.redact, request=request)
+        if error is not None and error.category == "cancelled":
+            log.discard()
+            raise Interrupted()
+        wall_ms = round((self._clock.monotonic() - began) * 1000)
+        return evaluated(request, log, answer, error, self._worker_id, wall_ms)
+
     def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
         """What was committed by another attempt, or delivery; the first one need not ask."""
         try:
@@ -137,12 +171,24 @@ class Executor:
         return committed(self._store, request) if again else None
 
     def _run(self, request: TaskRequest, control: Control, log: LogCapture) -> TaskResult:
+        result, _, is_over = self._in_slot(request, control, log)
+        if result.outcome == "succeeded" or not is_over:
+            return result
+        # It ended in the midst of something, which may have been the commit.
+        marker = committed(self._store, request)
+        if marker is None or marker.materialization.attempt_id != request.attempt_id:
+            return result
+        return self._succeeded(request, marker)
+
+    def _in_slot(self, request: TaskRequest, control: Control, log: LogCapture) -> _SlotRun:
         if control.cancelled():
             raise Interrupted()
         secrets = self._resolved(request, log)
-        artifact = request.code.artifact
-        with self._artifacts.using(artifact):
-            task = messages.Task(request, str(self._folder(artifact)), secrets)
+        needs_code = request.sensor is None or request.sensor.has_function
+        artifact = request.code.artifact if needs_code else ""
+        with self._artifacts.using(artifact) if needs_code else contextlib.nullcontext():
+            folder = str(self._folder(artifact)) if needs_code else ""
+            task = messages.Task(request, folder, secrets)
             if self._store.url.startswith("memory:"):
                 raise failed(
                     "configuration",
@@ -152,18 +198,13 @@ class Executor:
                 )
             slot = self._slots.take(artifact)
             try:
-                result = Supervision(
+                supervision = Supervision(
                     slot, task, control, self._clock, log, self._spark, self._worker_id
-                ).run()
+                )
+                result = supervision.run()
             finally:
                 self._slots.give_back(slot)
-        if result.outcome == "succeeded" or not slot.is_over:
-            return result
-        # It ended in the midst of something, which may have been the commit.
-        marker = committed(self._store, request)
-        if marker is None or marker.materialization.attempt_id != request.attempt_id:
-            return result
-        return self._succeeded(request, marker)
+        return _SlotRun(result, supervision.answer, slot.is_over)
 
     def _resolved(self, request: TaskRequest, log: LogCapture) -> dict[str, str]:
         """The task's secrets: from here on its log is redacted. No other task's slot has them."""
@@ -192,14 +233,14 @@ class Executor:
                 "configuration", "artifact.invalid", error.message, "deploy the project again"
             ) from None
 
-    def _log(self, request: TaskRequest) -> LogCapture:
+    def _log(self, request: TaskRequest, *, interval_s: float | None = None) -> LogCapture:
         return LogCapture(
             self._store,
             paths.attempt_log(request.run_id, request.task_id, request.attempt, self._ids()),
             self._clock,
             NO_REDACTION,
             limit_bytes=self._log_limit_bytes,
-            interval_s=self._log_interval_s,
+            interval_s=self._log_interval_s if interval_s is None else interval_s,
         )
 
     def _succeeded(self, request: TaskRequest, marker: OutputCommit) -> TaskResult:

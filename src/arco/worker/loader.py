@@ -58,6 +58,10 @@ class Loader:
     def asset(self, code: CodeRef) -> Loaded:
         return self.load(code.module, code.name, code.root)
 
+    def sensor(self, code: CodeRef) -> Callable[..., Any]:
+        member: Callable[..., Any] = self._member(code.module, code.name, code.root)
+        return member
+
     def check(self, asset: CodeRef, check: Code) -> Callable[..., Any]:
         """A check's function, from the artifact that the asset is of."""
         member: Callable[..., Any] = self._member(check.module, check.name, asset.root)

@@ -21,6 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 
+from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
 from arco.errors import Denied, Error, Invalid
 from arco.orchestration.events import TaskStarted
@@ -36,9 +37,12 @@ from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import UnknownKey
+from arco.worker.evaluations import UNANSWERED, failed_event, started
 from arco.worker.execute import Executor
+from arco.worker.failures import Interrupted
 from arco.worker.recordable import failed_result
 from arco.worker.supervise import GRACE_S
+from servo.contract.sensing import SensorCall
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
 log = logging.getLogger(__name__)
@@ -111,6 +115,8 @@ class Worker:
         self.is_over = is_over
         self._reported: OrderedDict[str, None] = OrderedDict()
         """Attempts whose results this worker has put into the log, the newest last."""
+        self._evaluated: dict[str, tuple[int, str, int]] = {}
+        """By sensor, the turn that was evaluated here last."""
         self.cancelled = cancelled
         self._drain_s = drain_s
         self._working: dict[str, _Working] = {}
@@ -160,10 +166,11 @@ class Worker:
             working.stop = True
 
     def progress(self) -> dict[str, Progress]:
-        """What is being worked on, by attempt."""
+        """The tasks that are being worked on, by attempt. Of sensors nobody asks."""
         return {
             id: Progress(w.request.run_id, w.request.task_id, w.percent, w.message)
             for id, w in list(self._working.items())
+            if w.request.sensor is None
         }
 
     # -- slots ---------------------------------------------------------------------------
@@ -225,6 +232,9 @@ class Worker:
             log.error("refused message %s: %s", delivery.message.name, error)
             self._queue.done([delivery])
             return
+        if request.sensor is not None:
+            self._evaluate(delivery, request, request.sensor)
+            return
         if self._does_nothing(delivery, request):
             log.info("message %s belongs to an attempt that has ended", delivery.message.name)
             self._queue.done([delivery])
@@ -250,6 +260,37 @@ class Worker:
         except Exception as error:
             log.exception("the result of %s cannot be reported", request.asset)
             self._report(working, self._broken(request, error))
+
+    def _evaluate(self, delivery: Delivery, request: TaskRequest, call: SensorCall) -> None:
+        """Evaluate a sensor. What comes to nothing is not reported."""
+        turn = (call.number, call.message_id, call.due_s)
+        again = self._evaluated.get(call.sensor_id) == turn and not call.is_told
+        if again and delivery.number == 1:  # two orchestrators asked, one after the other
+            self._queue.done([delivery])
+            return
+        working = _Working(request, delivery, self._clock.monotonic())
+        if self._working.setdefault(request.attempt_id, working) is not working:
+            return
+        event: SensorEvaluated | None
+        try:
+            if delivery.lost >= MAX_DELIVERIES:
+                error = self._undeliverable(request).error
+                event = failed_event(started(call, self.worker_id), error or UNANSWERED)
+            else:
+                event = self._executor.evaluate(request, working)
+        except Interrupted:  # the worker stops: another one evaluates it
+            self._working.pop(request.attempt_id, None)
+            self._release(delivery)
+            return
+        except Exception:
+            log.exception("%s could not be evaluated", request.asset)
+            event = failed_event(started(call, self.worker_id), UNANSWERED)
+        self._evaluated[call.sensor_id] = turn
+        if event is None:
+            self._done(working)
+            return
+        self._reports.submit([event], done=lambda: self._done(working))
+        working.reported = True
 
     def _does_nothing(self, delivery: Delivery, request: TaskRequest) -> bool:
         """Whether the attempt is over, so that nobody waits for what it would do."""
@@ -402,7 +443,8 @@ class Worker:
             log.warning("%s: %s", otherwise, error, exc_info=not isinstance(error, Error))
 
     def stop_cancelled(self) -> None:
-        runs = {w.request.run_id for w in list(self._working.values())}
+        tasks = [w.request for w in list(self._working.values()) if w.request.sensor is None]
+        runs = {request.run_id for request in tasks}
         if not runs:
             return
         gone = self.cancelled(runs)

@@ -29,6 +29,7 @@ from arco.clock import SystemClock
 from arco.spark.joined import JoinedHost, JvmAddress, JvmStatus
 from arco.spark.settings import SparkSettings
 from arco.storage.open import open_store
+from arco.storage.port import Store
 from arco.tasks import private
 from arco.tasks.failure import SparkUnavailable
 from arco.worker import slot_messages as messages
@@ -36,6 +37,7 @@ from arco.worker.attempt import Attempt, Shared
 from arco.worker.failures import bounded
 from arco.worker.loader import Loader
 from arco.worker.secrets import SecretValues
+from arco.worker.sensing import SensorAttempt
 from arco.worker.stopping import Stopping
 from servo.contract.ulid import system_ulids
 
@@ -66,6 +68,7 @@ class _Slot:
         os.environ.update(setup.environment)
         with private.exposed(setup.credentials):
             store = open_store(setup.store_url, **setup.store_options)
+        self._setup = setup
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())
         self._loader: Loader | None = None
@@ -84,6 +87,7 @@ class _Slot:
             target_file_bytes=setup.target_file_bytes,
             process=self,
             spark=spark,
+            open_store=self._open_store,
         )
         logging.root.addHandler(_SlotHandler(frames))
         self._pages = _resident_pages()
@@ -94,14 +98,17 @@ class _Slot:
         stopping = Stopping(task.request.timeout_s)
         with stopping.listening():
             self._before = _look()
-            attempt = Attempt(
-                self._shared, task.request, stopping, loader, SecretValues(task.secrets)
-            )
-            result = attempt.run()
+            secrets = SecretValues(task.secrets)
+            answer = None
+            if task.request.sensor is None:
+                result = Attempt(self._shared, task.request, stopping, loader, secrets).run()
+            else:
+                sensing = SensorAttempt(self._shared, task.request, stopping, loader, secrets)
+                result, answer = sensing.run()
             _flush()
             reusable = not stopping.stopping() and self._is_clean()
         self.called()
-        self._frames.send(messages.Done(result, reusable))
+        self._frames.send(messages.Done(result, reusable, answer))
         if not reusable:
             os._exit(0)
 
@@ -143,6 +150,14 @@ class _Slot:
         logger = logging.Logger(name, logging.INFO)
         logger.addHandler(_SlotHandler(self._frames))
         return logger
+
+    def _open_store(self, url: str) -> Store:
+        """Another store, with the workspace's own options and credentials where it is of its
+        kind."""
+        own = self._setup.store_url
+        same = url.partition("://")[0] == own.partition("://")[0]
+        with private.exposed(self._setup.credentials if same else {}):
+            return open_store(url, **(self._setup.store_options if same else {}))
 
     # -- the supervisor -------------------------------------------------------------------
 

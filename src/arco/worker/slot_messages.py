@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from servo.contract.sensing import SensorAnswer
 from servo.contract.task import TaskRequest, TaskResult
 
 DESCRIPTORS_LOST: Final = 77
@@ -103,6 +104,8 @@ class Done(Struct, frozen=True, tag=True):
     result: TaskResult
     reusable: bool
     """Whether the process is as it was before the task."""
+    answer: SensorAnswer | None = None
+    """Of a sensor that was evaluated."""
 
 
 FromSlot = SlotProgress | LogLine | SparkWanted | SparkJoined | SparkDoubted | Done

@@ -23,6 +23,7 @@ from arco.worker.recordable import failed_result
 from arco.worker.slot_spark import GuestSpark
 from arco.worker.slots import ENDED_S, Slot
 from arco.worker.stopping import CANCEL, TIME_OUT
+from servo.contract.sensing import SensorAnswer
 from servo.contract.task import TaskRequest, TaskResult, Usage
 
 POLL_S: Final = 0.05
@@ -70,6 +71,8 @@ class Supervision:
         self._reason: BaseException | None = None
         """Why the attempt is to stop."""
         self._result: TaskResult | None = None
+        self.answer: SensorAnswer | None = None
+        """Of a sensor that was evaluated."""
 
     def run(self) -> TaskResult:
         slot, request = self._slot, self._task.request
@@ -92,10 +95,10 @@ class Supervision:
 
     def _hear(self, message: messages.FromSlot) -> None:
         match message:
-            case messages.Done(result, reusable):
+            case messages.Done(result, reusable, answer):
                 # A signal that was sent may still be on its way: it is not for another task.
                 self._slot.reusable = reusable and self._stopped_at is None
-                self._result = result
+                self._result, self.answer = result, answer
             case messages.SlotProgress(percent, text):
                 self._control.progress(percent, text)
             case messages.LogLine(level, text):

@@ -349,11 +349,29 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code
 
 
+SensorKind = Literal["polling", "webhook", "files", "asset"]
+
+
 class Sensor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     selection: tuple[str, ...] = ()
     interval_s: int = 60
     code: Code
+    kind: SensorKind = "polling"
+    timeout_s: int = 60
+    has_function: bool = True
+    transform: str = ""
+    """Fingerprint of its function's code."""
+    secrets: dict[str, SecretRef] = {}
+    url: str = ""
+    """Of files: the folder in an object store."""
+    pattern: str = ""
+    """Of files: what their paths below it must match; empty for all."""
+    existing: bool = False
+    """Of files: whether those that are there at first count."""
+    asset: str = ""
+    workspace: str = ""
+    """Of an asset: where it is; empty for the same workspace."""
 
 
 NotificationEvent = Literal[

@@ -23,10 +23,12 @@ from servo.contract.manifest import (
     Phase,
     SecretRef,
 )
+from servo.contract.sensing import SensorCall
 
-CONTRACT: Final = 3
+CONTRACT: Final = 4
 """The greatest that this program reads. 2: an input may be listed in an object. 3: a value of the
-configuration may be a list or an object."""
+configuration may be a list or an object. 4: it may be the evaluation of a sensor."""
+SENSING: Final = 4
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -141,6 +143,8 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: dict[str, WireValue] = {}
     secrets: dict[str, SecretRef] = {}
     traceparent: str = ""
+    sensor: SensorCall | None = None
+    """This is no task, but the evaluation of a sensor."""
 
 
 class Auth(Struct, frozen=True, kw_only=True):

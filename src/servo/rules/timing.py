@@ -3,9 +3,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
-from typing import get_args
+from typing import Final, get_args
 
-from servo.contract.keys import check_name
+from servo.contract.keys import AssetKey, check_name
 from servo.contract.manifest import Catchup, Overlap, Schedule, Sensor
 from servo.cron import check_cron
 from servo.errors import Invalid
@@ -13,6 +13,10 @@ from servo.project import Problem
 from servo.rules.partitions import check_timezone
 from servo.suggest import did_you_mean
 
+MIN_INTERVAL_S: Final = 5
+MAX_TIMEOUT_S: Final = 3_600
+_SCHEMES: Final = ("file", "s3", "gs", "az")
+_WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _TERM = re.compile(r"(?:[0-9]*\+)?([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)(?:\+[0-9]*)?")
 
 
@@ -35,6 +39,51 @@ def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterat
 
 def sensors_are_sound(sensors: Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
     yield from _common(sensors, keys)
+    for sensor in sensors:
+        yield from _durations(sensor)
+        if sensor.kind == "files":
+            yield from _refused(sensor, partial(_check_url, sensor))
+        if sensor.kind == "asset":
+            yield from _refused(sensor, partial(AssetKey.parse, sensor.asset))
+            if not sensor.workspace and sensor.asset not in keys:
+                yield from _other_project(sensor, keys)
+            if sensor.workspace and _WORKSPACE.fullmatch(sensor.workspace) is None:
+                message = f"{sensor.name!r} names the workspace {sensor.workspace!r}"
+                hint = "up to 63 of a-z, 0-9, '-' and '_': a workspace of the same tenant"
+                yield Problem.at(sensor.code, message, hint)
+
+
+def _durations(sensor: Sensor) -> Iterator[Problem]:
+    if sensor.interval_s < MIN_INTERVAL_S:
+        message = f"{sensor.name!r} has an interval of {sensor.interval_s} s"
+        hint = f"at least {MIN_INTERVAL_S} s; what must be noticed at once can be pushed"
+        yield Problem.at(sensor.code, message, f"{hint} (webhook_sensor)")
+    if sensor.timeout_s > MAX_TIMEOUT_S:
+        message = f"{sensor.name!r} has a timeout of {sensor.timeout_s} s"
+        hint = f"at most {MAX_TIMEOUT_S} s; look at less at a time, and return a cursor"
+        yield Problem.at(sensor.code, message, hint)
+
+
+def _check_url(sensor: Sensor) -> None:
+    scheme, separator, rest = sensor.url.partition("://")
+    if (separator and (scheme not in _SCHEMES or not rest)) or not sensor.url:
+        raise Invalid(
+            f"{sensor.name!r} watches {sensor.url!r}, which names no folder of a store",
+            hint="a path, file:///path, s3://bucket/prefix, gs://… or az://…",
+        )
+    if not separator and not sensor.url.startswith("/"):
+        raise Invalid(
+            f"{sensor.name!r} watches the relative path {sensor.url!r}",
+            hint="workers have folders of their own: give an absolute path, or a URL",
+        )
+
+
+def _other_project(sensor: Sensor, keys: Set[str]) -> Iterator[Problem]:
+    """An asset of another project may be watched; one of a namespace of our own must exist."""
+    namespace = sensor.asset.partition(".")[0]
+    if any(key.startswith(f"{namespace}.") for key in keys):
+        message = f"{sensor.name!r} watches the unknown asset {sensor.asset!r}"
+        yield Problem.at(sensor.code, message, did_you_mean(sensor.asset, keys))
 
 
 def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:

@@ -1,0 +1,152 @@
+"""Which sensors are due, in memory: the part of the agenda that is about them.
+
+A sensor is due at multiples of its interval, which are the same for every orchestrator. It is due
+at once when it was declared, reset or resumed, when its last evaluation said that there is more,
+and when messages wait for it. After a failure it waits longer and longer. A webhook sensor is due
+for its messages alone, and one of an asset of this workspace after something was materialized.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from arco.automation.sensor_evaluations import definition_of
+from arco.automation.sensor_tables import (
+    MessageState,
+    SensorMessageRow,
+    SensorRow,
+)
+
+MAX_BACKOFF_S: Final = 3_600
+QUIET: Final = timedelta(hours=1)
+"""So often a sensor of an asset of this workspace is evaluated while nothing is materialized: its
+last message may have been lost."""
+RESEND_S: Final = 60
+"""A message whose evaluation is not over after so long is sent again, if the queue lost it."""
+
+
+def backoff_s(failures: int, interval_s: int) -> int:
+    """How long a sensor waits after so many failures in a row."""
+    longest = max(MAX_BACKOFF_S, interval_s)
+    return min(longest, interval_s << min(failures - 1, 20))
+
+
+def next_turn(row: SensorRow, after: datetime) -> datetime:
+    """The first multiple of its interval after an instant, shifted by what its name gives."""
+    interval_s = interval_of(row)
+    shift = zlib.crc32(row.sensor_id.encode()) % interval_s
+    seconds = int(after.replace(tzinfo=UTC).timestamp())
+    turn = ((seconds - shift) // interval_s + 1) * interval_s + shift
+    return datetime.fromtimestamp(turn, UTC).replace(tzinfo=None)
+
+
+def interval_of(row: SensorRow) -> int:
+    return RESEND_S if row.kind == "webhook" else row.interval_s
+
+
+class SensorAgenda:
+    def __init__(self) -> None:
+        self.rows: dict[str, SensorRow] = {}
+        """Those that are evaluated: neither paused nor removed."""
+        self._pending: dict[str, dict[str, int]] = {}
+        """By sensor, the positions of messages that wait, by their ids."""
+        self._next: dict[str, datetime] = {}
+        self._heap: list[tuple[datetime, str]] = []
+        """An entry that differs from `_next` is of before, and does not count."""
+        self._watching: set[str] = set()
+        """Sensors of assets of this workspace."""
+        self._sent_at: dict[str, datetime] = {}
+
+    @property
+    def watches_assets(self) -> bool:
+        return bool(self._watching)
+
+    # -- what has changed ----------------------------------------------------------------
+
+    def take(self, sensors: Iterable[SensorRow], messages: Iterable[SensorMessageRow]) -> None:
+        changed: dict[str, None] = {}
+        for message in messages:
+            pending = self._pending.setdefault(message.sensor_id, {})
+            if message.state == MessageState.PENDING:
+                pending[message.message_id] = message.position
+            else:
+                pending.pop(message.message_id, None)
+            if not pending:
+                del self._pending[message.sensor_id]
+            changed[message.sensor_id] = None
+        for row in sensors:
+            changed[row.sensor_id] = None
+            self._watching.discard(row.sensor_id)
+            if not row.is_evaluated:
+                self.rows.pop(row.sensor_id, None)
+                continue
+            self.rows[row.sensor_id] = row
+            if row.kind == "asset" and not definition_of(row).workspace:
+                self._watching.add(row.sensor_id)
+        for key in changed:
+            self._plan(key)
+
+    def versions_changed(self) -> None:
+        """Something was materialized in this workspace."""
+        for key in self._watching:
+            row = self.rows[key]
+            at = self._sent_at.get(key, row.since) + timedelta(seconds=row.interval_s)
+            if not row.failures and at < self._next.get(key, datetime.max):
+                self._set(key, at)
+
+    def _plan(self, key: str) -> None:
+        row = self.rows.get(key)
+        self._next.pop(key, None)
+        if row is None or (row.kind == "webhook" and key not in self._pending):
+            return
+        at = row.last_evaluation_at
+        if row.failures and at is not None:
+            wait_s = backoff_s(row.failures, interval_of(row))
+            self._set(key, at + timedelta(seconds=wait_s))
+        elif row.kind == "webhook" or row.at_once or at is None:
+            self._set(key, row.since)
+        else:
+            self._set(key, next_turn(row, at))
+
+    def _set(self, key: str, at: datetime) -> None:
+        self._next[key] = at
+        heapq.heappush(self._heap, (at, key))
+
+    # -- what is due ---------------------------------------------------------------------
+
+    def due(self, now: datetime) -> list[SensorRow]:
+        """Sensors to evaluate now. Each is due until it was `sent`."""
+        rows = []
+        while (at := self.next_due()) is not None and at <= now:
+            _, key = heapq.heappop(self._heap)
+            rows.append(self.rows[key])
+        for row in rows:
+            heapq.heappush(self._heap, (self._next[row.sensor_id], row.sensor_id))
+        return rows
+
+    def sent(self, row: SensorRow, now: datetime) -> None:
+        """Its evaluation is with the queue; the next one is due at its next turn."""
+        key = row.sensor_id
+        self._sent_at[key] = now
+        self._next.pop(key, None)
+        if key in self._watching and not row.failures and not row.at_once:
+            self._set(key, max(next_turn(row, now), now + QUIET))  # or when something is new
+        else:
+            self._set(key, next_turn(row, now))
+
+    def next_due(self) -> datetime | None:
+        while self._heap:
+            at, key = self._heap[0]
+            if self._next.get(key) == at:
+                return at
+            heapq.heappop(self._heap)
+        return None
+
+    def next_message(self, sensor: str) -> str:
+        """The id of the message that has waited longest; empty if there is none."""
+        pending = self._pending.get(sensor, {})
+        return min(pending, key=lambda id: (pending[id], id), default="")

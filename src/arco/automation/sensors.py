@@ -1,0 +1,264 @@
+"""The fold of sensors: one key for each.
+
+An evaluation counts if the sensor is still where it started from: compare and set. Then cursor,
+requests, new partition keys and skip reason are taken together; if one part of the answer is
+invalid, none is, and the evaluation has failed. Whoever reports an evaluation again, or too late,
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from arco.automation.sensor_evaluations import after, ask, dealt_with, definition_of, evaluate
+from arco.automation.sensor_events import (
+    SensorEvaluated,
+    SensorMessagePushed,
+    SensorPaused,
+    SensorReset,
+    SensorResumed,
+)
+from arco.automation.sensor_tables import (
+    SENSOR_MESSAGES,
+    SENSORS,
+    MessageState,
+    SensorMessageRow,
+    SensorRow,
+    SensorStatus,
+    sensor_id,
+)
+from arco.orchestration.declarations import DeployedSensor, SensorDeclared, SensorRemoved
+from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
+from arco.state.system import applied, refused
+from servo.contract.sensing import SensorAnswer, SensorRun
+
+replace = msgspec.structs.replace
+
+MAX_WAITING = 10_000
+
+
+# -- deployments --------------------------------------------------------------------------
+
+
+def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
+    sensor = e.declaration
+    row = SensorRow(
+        sensor_id=sensor_id(e.project, sensor.name),
+        project=e.project,
+        name=sensor.name,
+        kind=sensor.type,
+        status=SensorStatus.ACTIVE,
+        cursor="",
+        number=0,
+        last_evaluation_at=None,
+        selection=list(sensor.selection),
+        interval_s=sensor.interval_s,
+        definition=msgspec.json.encode(sensor).decode(),
+        failures=0,
+        error="",
+        hint="",
+        skip_reason="",
+        at_once=True,
+        waiting=0,
+        deployment_id=e.deployment_id,
+        since=fact.received_at,
+        paused_at=None,
+        paused_by="",
+        pause_reason="",
+    )
+    old = rows.get(SENSORS, row.sensor_id)
+    if old is not None:
+        goes_on = _place(definition_of(old)) == _place(sensor)
+        row = replace(
+            row,
+            status=SensorStatus.ACTIVE if old.paused_at is None else SensorStatus.PAUSED,
+            cursor=old.cursor if goes_on else "",
+            number=old.number + (not goes_on),
+            last_evaluation_at=old.last_evaluation_at,
+            waiting=old.waiting,
+            paused_at=old.paused_at,
+            paused_by=old.paused_by,
+            pause_reason=old.pause_reason,
+        )
+    yield from _with_waiting(rows, fact, row)
+
+
+def _place(sensor: DeployedSensor) -> tuple[str, ...]:
+    """What the cursor is about: where it differs, there is nothing to go on from."""
+    return sensor.type, sensor.url, sensor.pattern, sensor.asset, sensor.workspace
+
+
+def _remove(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change]:
+    row = rows.get(SENSORS, sensor_id(e.project, e.name))
+    if row is not None:
+        removed = replace(
+            row,
+            status=SensorStatus.REMOVED,
+            deployment_id=e.deployment_id,
+            since=fact.received_at,
+        )
+        yield Put(SENSORS, removed)
+
+
+# -- people -------------------------------------------------------------------------------
+
+
+def _known(rows: Rows, sensor: str) -> SensorRow | None:
+    row = rows.get(SENSORS, sensor)
+    return None if row is None or row.status == SensorStatus.REMOVED else row
+
+
+def _unknown(fact: Fact, sensor: str) -> Change:
+    return refused(fact, "sensor_not_found", f"there is no sensor {sensor}")
+
+
+def _pause(rows: Rows, fact: Fact, e: SensorPaused) -> Iterator[Change]:
+    row = _known(rows, e.sensor_id)
+    if row is None:
+        yield _unknown(fact, e.sensor_id)
+        return
+    if row.status != SensorStatus.PAUSED:
+        paused = replace(
+            row,
+            status=SensorStatus.PAUSED,
+            paused_at=fact.received_at,
+            paused_by=fact.actor,
+            pause_reason=e.reason,
+        )
+        yield Put(SENSORS, paused)
+    yield applied(fact)
+
+
+def _resume(rows: Rows, fact: Fact, e: SensorResumed) -> Iterator[Change]:
+    row = _known(rows, e.sensor_id)
+    if row is None:
+        yield _unknown(fact, e.sensor_id)
+        return
+    if row.status == SensorStatus.PAUSED:
+        resumed = replace(
+            row,
+            status=SensorStatus.ACTIVE,
+            failures=0,
+            error="",
+            hint="",
+            at_once=True,
+            paused_at=None,
+            paused_by="",
+            pause_reason="",
+        )
+        yield from _with_waiting(rows, fact, resumed)
+    yield applied(fact)
+
+
+def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
+    row = _known(rows, e.sensor_id)
+    if row is None:
+        yield _unknown(fact, e.sensor_id)
+        return
+    is_paused = row.status == SensorStatus.PAUSED
+    anew = replace(
+        row,
+        status=row.status if is_paused else SensorStatus.ACTIVE,
+        cursor=e.cursor,
+        number=row.number + 1,
+        failures=0,
+        error="",
+        hint="",
+        skip_reason="",
+        at_once=True,
+    )
+    yield Put(SENSORS, anew)
+    yield applied(fact)
+
+
+def _push(rows: Rows, fact: Fact, e: SensorMessagePushed) -> Iterator[Change]:
+    row = _known(rows, e.sensor_id)
+    if row is None:
+        yield _unknown(fact, e.sensor_id)
+        return
+    if row.kind != "webhook":
+        reason = f"{e.sensor_id} is a sensor of kind {row.kind}, which takes no messages"
+        yield refused(fact, "not_a_webhook", reason)
+        return
+    if rows.get(SENSOR_MESSAGES, e.sensor_id, e.message_id) is None:
+        if row.waiting >= MAX_WAITING:
+            reason = f"{row.waiting:,} messages wait for {e.sensor_id} already"
+            yield refused(fact, "too_many_messages", reason)
+            return
+        message = SensorMessageRow(
+            sensor_id=e.sensor_id,
+            message_id=e.message_id,
+            state=MessageState.PENDING,
+            payload=e.payload,
+            position=fact.position,
+            attempts=0,
+            error="",
+            pushed_at=fact.received_at,
+            pushed_by=fact.actor,
+            decided_at=None,
+            number=0,
+        )
+        if _answers_itself(row):
+            yield from _answer_itself(fact, row, [message])
+        else:
+            yield Put(SENSOR_MESSAGES, message)
+            yield Put(SENSORS, replace(row, waiting=row.waiting + 1))
+    yield applied(fact)
+
+
+def _answers_itself(row: SensorRow) -> bool:
+    return row.kind == "webhook" and row.is_evaluated and not definition_of(row).has_function
+
+
+def _with_waiting(rows: Rows, fact: Fact, row: SensorRow) -> Iterator[Change]:
+    """The row; messages that waited for a sensor without a function ask for their runs."""
+    if not row.waiting or not _answers_itself(row):
+        yield Put(SENSORS, row)
+        return
+    messages = rows.scan(SENSOR_MESSAGES, row.sensor_id)
+    pending = [each for each in messages if each.state == MessageState.PENDING]
+    pending.sort(key=lambda each: each.position)
+    yield from _answer_itself(fact, replace(row, waiting=0), pending)
+
+
+def _answer_itself(
+    fact: Fact, row: SensorRow, messages: list[SensorMessageRow]
+) -> Iterator[Change]:
+    """Without a function, each message asks for one run."""
+    for message in messages:
+        answer = SensorAnswer(runs=(SensorRun(message.message_id),))
+        evaluated = SensorEvaluated(
+            sensor_id=row.sensor_id,
+            number=row.number,
+            started_from="",
+            message_id=message.message_id,
+        )
+        row = replace(after(row, fact), skip_reason="")
+        yield Put(SENSOR_MESSAGES, dealt_with(message, fact, row.number))
+        yield from ask(fact, row, evaluated, answer)
+    yield Put(SENSORS, row)
+
+
+def _by_declaration(fact: Fact, e: SensorDeclared) -> str:
+    return sensor_id(e.project, e.declaration.name)
+
+
+def _by_removed_name(fact: Fact, e: SensorRemoved) -> str:
+    return sensor_id(e.project, e.name)
+
+
+STAGE = Stage(
+    "sensors",
+    (SENSORS, SENSOR_MESSAGES),
+    (
+        On(SensorDeclared, _by_declaration, _declare),
+        On(SensorRemoved, _by_removed_name, _remove),
+        On(SensorPaused, by("sensor_id"), _pause),
+        On(SensorResumed, by("sensor_id"), _resume),
+        On(SensorReset, by("sensor_id"), _reset),
+        On(SensorMessagePushed, by("sensor_id"), _push),
+        On(SensorEvaluated, by("sensor_id"), evaluate),
+    ),
+)
