@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from arco.automation import sensors
 from arco.catalog.fold import STAGES as CATALOG
 from arco.execution.fold import OUTPUTS
 from arco.log.envelope import Payload
@@ -160,7 +161,7 @@ class Watch(Crowd):
 
 # -- facts without tasks ------------------------------------------------------------------
 
-STAGES = (OUTPUTS, *BEFORE_CATALOG, *CATALOG, *AFTER_CATALOG)
+STAGES = (sensors.STAGE, OUTPUTS, *BEFORE_CATALOG, *CATALOG, *AFTER_CATALOG)
 NOW = datetime(2026, 1, 5, 8)
 
 

@@ -9,6 +9,7 @@ import pytest
 from arco.automation.backfill_commands import BackfillDraft
 from arco.automation.freshness_events import FreshnessChanged
 from arco.automation.freshness_tables import FreshnessStatus
+from arco.automation.sensor_events import EvaluationError, SensorEvaluated, cursor_digest
 from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
 from arco.execution.events import OutputHeld, QuarantineDecided
@@ -22,10 +23,15 @@ from arco.notifications.tables import (
     NotificationState,
     decode_items,
 )
-from arco.orchestration.declarations import DeployedNotification, NotificationDeclared
-from arco.orchestration.derived import AutomationFailed, AutomationRecovered
+from arco.orchestration.declarations import (
+    DeployedNotification,
+    DeployedSensor,
+    NotificationDeclared,
+    SensorDeclared,
+)
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
+from servo.contract.sensing import SensorAnswer
 from servo.contract.task import Materialization
 from tests.kit.flows import deploy, trigger
 from tests.kit.notifications import Watch, folded, project
@@ -234,9 +240,19 @@ def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
         NotificationDeclared(project=project, deployment_id="D", declaration=rule)
         for project in ("shop", "other")
     ]
-    failed = AutomationFailed(kind="sensor", name="shop/landing", code="user_code.OSError")
-    good = AutomationRecovered(kind="sensor", name="shop/landing")
-    rows = folded([*declared, failed, failed, good])
+    landing = DeployedSensor(name="landing", selection=("raw.orders",), module="m", variable="v")
+    sensor = SensorDeclared(project="shop", deployment_id="D", declaration=landing)
+    error = EvaluationError(code="user_code.OSError", message="the disk is full")
+    evaluations = [
+        SensorEvaluated(
+            sensor_id="shop/landing",
+            number=number,
+            started_from=cursor_digest(""),
+            **({"error": error} if number < 2 else {"answer": SensorAnswer(skip_reason="none")}),
+        )
+        for number in range(3)
+    ]
+    rows = folded([*declared, sensor, *evaluations])
     ((_, message),) = rows.changes[NOTIFICATIONS].values()
     assert message is not None and message.rule_id == "shop/own"
     items = [(item.event, item.subject) for item in decode_items(message.items)]

@@ -25,7 +25,7 @@ from arco.automation.sensor_tables import (
 )
 from arco.log.envelope import Payload
 from arco.orchestration.declarations import DeployedSensor
-from arco.orchestration.derived import PartitionKeysFound
+from arco.orchestration.derived import AutomationFailed, AutomationRecovered, PartitionKeysFound
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.fold import Change, Emit, Fact, Put, Rows
@@ -50,6 +50,11 @@ class EvaluationRecorded(Payload, frozen=True, kw_only=True):
 
 def request_key(sensor: str, key: str) -> str:
     return f"sensor:{sensor}:{key}"
+
+
+def _kind(row: SensorRow) -> str:
+    """Of its requests."""
+    return "webhook" if row.kind == "webhook" else "sensor"
 
 
 def definition_of(row: SensorRow) -> DeployedSensor:
@@ -98,6 +103,8 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         waiting=row.waiting - (message is not None),
     )
     yield Put(SENSORS, taken)
+    if row.status == SensorStatus.ERROR:
+        yield Emit(AutomationRecovered(kind=_kind(row), name=row.sensor_id))
     if message is not None:
         yield Put(SENSOR_MESSAGES, dealt_with(message, fact, taken.number))
     yield from ask(fact, taken, e, answer)
@@ -149,7 +156,7 @@ def ask(fact: Fact, row: SensorRow, e: SensorEvaluated, answer: SensorAnswer) ->
             RunAsked(
                 request_key=request_key(row.sensor_id, key),
                 fingerprint=request_fingerprint(request),
-                kind="webhook" if row.kind == "webhook" else "sensor",
+                kind=_kind(row),
                 reference=f"{row.sensor_id}#{row.number}",
                 **packed_request(request),
             )
@@ -189,6 +196,7 @@ def _fail(
             failed = replace(failed, waiting=row.waiting - 1, failures=0)
         yield Put(SENSOR_MESSAGES, tried)
     yield Put(SENSORS, failed)
+    yield Emit(AutomationFailed(kind=_kind(row), name=row.sensor_id, code=error.code))
     yield _recorded(
         fact,
         failed,

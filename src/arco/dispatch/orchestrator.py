@@ -131,11 +131,9 @@ class Orchestrator:
             notes=not engine_id,
         )
         first = self.performer.is_first_report
-        self._automation = (
-            None
-            if planner is None or sensors is None
-            else Automation(core, reports, planner, sensors, first)
-        )
+        self._automation = None
+        if planner is not None and sensors is not None:
+            self._automation = Automation(core, reports, planner, sensors, first)
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()

@@ -8,6 +8,7 @@ of all other runs and of backfills, which may have assets of several projects, e
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -182,8 +183,9 @@ def cause_of(trigger: str, reference: str) -> str:
     """What keeps starting runs: `schedule:shop/nightly`; empty for a person's run."""
     if not reference:
         return ""
-    name = backfill_of(reference) if trigger == BACKFILL else reference.partition("@")[0]
-    return f"{trigger}:{name}"
+    if trigger == BACKFILL:
+        return f"{trigger}:{backfill_of(reference)}"
+    return f"{trigger}:{re.split('[@#]', reference)[0]}"  # before the tick, or the evaluation
 
 
 def _asking(cause: str) -> str:
