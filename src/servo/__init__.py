@@ -12,6 +12,7 @@ This is all of it: every other module is the inside, and `__all__` is pinned by 
 """
 
 from servo.asset import AssetDefinition, SqlAssetDefinition, asset, column, sql_asset
+from servo.automation import eager, on_cron, on_missing
 from servo.check import (
     accepted_values,
     check,
@@ -60,6 +61,7 @@ __all__ = [
     "column",
     "daily",
     "dynamic",
+    "eager",
     "expression",
     "freshness",
     "hourly",
@@ -69,6 +71,8 @@ __all__ = [
     "matches",
     "monthly",
     "not_null",
+    "on_cron",
+    "on_missing",
     "references",
     "row_count",
     "row_count_change",

@@ -16,7 +16,7 @@ from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
 from servo.rules.partitions import partitions_are_sound
 from servo.rules.resources import resources_are_sound
-from servo.rules.timing import schedules_are_sound, sensors_are_sound
+from servo.rules.timing import automation_is_sound, schedules_are_sound, sensors_are_sound
 
 Rule: TypeAlias = Callable[[Sequence[Asset]], Iterable[Problem]]
 
@@ -33,6 +33,7 @@ RULES: Final[tuple[Rule, ...]] = (
     lineage_leads_somewhere,
     checks_name_columns,
     resources_are_sound,
+    automation_is_sound,
 )
 
 
