@@ -112,7 +112,9 @@ def plain(value: Any) -> Any:
             return value.value
         case msgspec.Struct():
             fields = {f.encode_name: getattr(value, f.name) for f in msgspec.structs.fields(value)}
-            return {n: plain(v) for n, v in fields.items() if v is not msgspec.UNSET}
+            config = value.__struct_config__
+            tag = {} if config.tag is None else {config.tag_field: config.tag}
+            return tag | {n: plain(v) for n, v in fields.items() if v is not msgspec.UNSET}
         case dict():
             return {name: plain(item) for name, item in value.items()}
         case list() | tuple():

@@ -37,10 +37,10 @@ from arco.catalog.events import (
 from arco.catalog.fold import column_id
 from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
+from arco.orchestration.declarations import DeployedSchedule, PlainSchedule
 from arco.orchestration.deployments import packed
 from arco.orchestration.events import (
     DeployedAsset,
-    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
@@ -319,7 +319,7 @@ def damaged() -> Log:
 def scheduled() -> Log:
     """Schedules come, change, pause and go; ticks ask for runs, and so do people."""
     log = Log()
-    schedule = DeployedSchedule(
+    schedule = PlainSchedule(
         name="nightly",
         cron="30 2 * * *",
         timezone="Europe/Berlin",
@@ -495,11 +495,69 @@ def _by_chance(seed: int) -> Callable[[], Folding]:
     return play
 
 
+def declared() -> Log:
+    """Declarations come and change in a small deployment, and leave in a large one."""
+    log = Log()
+    nightly = DeployedSchedule(name="nightly", cron="30 2 * * *", selection=("raw.*",))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"),),
+            total=1,
+            schedules=3,
+            declarations=(
+                nightly,
+                replace(nightly, name="hourly", cron="0 * * * *"),
+                replace(nightly, name="weekly", cron="0 0 * * 1"),
+            ),
+        )
+    )
+    log.do(
+        DeploymentPart(
+            project="shop",
+            deployment_id="D2",
+            parent="D1",
+            number=0,
+            declarations=packed([replace(nightly, cron="0 3 * * *")]),
+            removed_declarations=("schedule/hourly",),
+        )
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=1,
+            schedules=2,
+            parts=1,
+        )
+    )
+    log.do(DeploymentInstalled(project="shop", deployment_id="D2", parent="D1"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D3",
+            parent="D2",
+            manifest="m3",
+            artifact="z3",
+            project="shop",
+            total=1,
+            removed_declarations=("schedule/weekly",),
+        )
+    )
+    return log
+
+
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
     "schedules_and_requests": scheduled,
     "backfills": backfilled,
+    "declarations": declared,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

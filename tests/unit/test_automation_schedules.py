@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
 import pytest
 
 from arco.automation import ticks
@@ -12,11 +14,15 @@ from arco.automation.events import ScheduleTicked
 from arco.automation.tables import ScheduleState, TickState
 from arco.dispatch.request_planner import RequestPlanner
 from arco.errors import Refused
+from arco.log.envelope import Payload
 from arco.orchestration.commands import Requested
+from arco.orchestration.declarations import PlainSchedule
+from arco.orchestration.events import DeploymentCreated
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import decode_request
 from arco.orchestration.states import RequestState, RunState
 from arco.orchestration.tables import RunRequestRow
+from arco.state.tier1 import Tier1
 from servo.errors import Invalid
 from tests.kit.flows import commit_all
 from tests.kit.schedules import START, Town, every, fired, project
@@ -184,6 +190,30 @@ def test_a_removed_schedule_does_not_fire_and_is_kept() -> None:
     town.deploy(project())
     town.until(at(8, 41))
     assert town.states() == fired("08:40")
+
+
+def test_a_schedule_from_before_there_were_declarations_is_removed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    town = Town("from servo import asset\n@asset(namespace='city')\ndef alone() -> None: ...")
+    replace = msgspec.structs.replace
+
+    def as_version_3(self: Tier1, event: Payload, **rest: Any) -> Any:
+        assert isinstance(event, DeploymentCreated) and event.declarations
+        plain = (PlainSchedule(**msgspec.structs.asdict(each)) for each in event.declarations)
+        return execute(
+            self, replace(event, declarations=(), changed_schedules=tuple(plain)), **rest
+        )
+
+    execute = Tier1.execute
+    with monkeypatch.context() as context:
+        context.setattr(Tier1, "execute", as_version_3)
+        town.deploy(project())
+    names = [row.name for row in town.fresh().read.automation().schedules()]
+    assert names == ["often"]
+    town.deploy(project().replace("'often'", "'seldom'"))
+    names = [row.name for row in town.fresh().read.automation().schedules()]
+    assert names == ["seldom"]
 
 
 def test_a_tick_of_another_cron_or_a_paused_schedule_changes_nothing() -> None:

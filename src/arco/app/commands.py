@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
-from arco.automation.reader import declared_schedules
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
 from arco.orchestration.commands import OrchestrationCommands
@@ -22,8 +21,6 @@ class Commands:
         self.tier1 = Tier1(core, writer, chain)
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
         self.execution = ExecutionCommands(self.tier1, actor)
-        self.orchestration = OrchestrationCommands(
-            core, writer, self.tier1, library, declared_schedules, actor
-        )
+        self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)

@@ -23,7 +23,7 @@ from arco.automation.tables import (
     TickState,
     schedule_id,
 )
-from arco.orchestration.derived import ScheduleDeclared, ScheduleRemoved
+from arco.orchestration.declarations import ScheduleDeclared, ScheduleRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
@@ -40,7 +40,7 @@ def request_key(reference: str) -> str:
 
 
 def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
-    key, schedule = schedule_id(e.project, e.schedule.name), e.schedule
+    key, schedule = schedule_id(e.project, e.declaration.name), e.declaration
     old = rows.get(SCHEDULES, key)
     now = fact.received_at
     row = ScheduleRow(
@@ -179,7 +179,7 @@ def request_of(row: ScheduleRow) -> PlanRequest:
 
 
 def _by_name(fact: Fact, e: ScheduleDeclared) -> str:
-    return schedule_id(e.project, e.schedule.name)
+    return schedule_id(e.project, e.declaration.name)
 
 
 def _by_removed_name(fact: Fact, e: ScheduleRemoved) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
 import pyarrow.compute as pc
 
 from arco.automation.tables import (
@@ -22,7 +21,6 @@ from arco.automation.tables import (
     TickState,
 )
 from arco.errors import NotFound
-from arco.orchestration.events import DeployedSchedule
 from arco.orchestration.reader import MIN_CHARS
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS, RunRequestRow
@@ -169,23 +167,3 @@ class AutomationReader:
 
 def _begins(row: BackfillRow, start: str) -> bool:
     return len(start) >= MIN_CHARS and row.backfill_id.startswith(start)
-
-
-def declared_schedules(snapshot: Snapshot, project: str) -> dict[str, DeployedSchedule]:
-    """The schedules that a project's current deployment has, by name."""
-    rows = [row for row in snapshot.all(SCHEDULES) if row.project == project]
-    return {row.name: _declared(row) for row in rows if row.state != ScheduleState.REMOVED}
-
-
-def _declared(row: ScheduleRow) -> DeployedSchedule:
-    return DeployedSchedule(
-        name=row.name,
-        cron=row.cron,
-        timezone=row.timezone,
-        selection=tuple(row.selection),
-        partitions=tuple(row.partitions),
-        config=msgspec.json.decode(row.config),
-        catchup=row.catchup,
-        catchup_limit=row.catchup_limit,
-        overlap=row.overlap,
-    )

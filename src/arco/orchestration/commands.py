@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,6 +14,11 @@ import msgspec
 from arco.errors import Error, Invalid, Refused
 from arco.orchestration.cancel_notes import note_cancelled
 from arco.orchestration.controllers.cancellation import chunks_of
+from arco.orchestration.declarations import (
+    declaration_changes,
+    declaration_id,
+    declarations_of,
+)
 from arco.orchestration.deploying import (
     INLINE_BYTES,
     AssetIds,
@@ -24,11 +29,9 @@ from arco.orchestration.deploying import (
     check_namespaces,
     deployed,
     parts_of,
-    schedule_changes,
     size_of,
 )
 from arco.orchestration.events import (
-    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
@@ -90,10 +93,6 @@ class Requested(msgspec.Struct, frozen=True):
     generation: int
 
 
-Schedules = Callable[[Snapshot, str], Mapping[str, DeployedSchedule]]
-"""The schedules that a project has, by name."""
-
-
 class ExplainedPlan(NamedTuple):
     spec: PlanSpec
     defaults: list[DefaultRange]
@@ -107,7 +106,6 @@ class OrchestrationCommands:
         writer: LogWriter,
         tier1: Tier1,
         library: Library,
-        schedules: Schedules,
         actor: str = "",
     ) -> None:
         self._store = core.store
@@ -117,7 +115,6 @@ class OrchestrationCommands:
         self._writer = writer
         self._tier1 = tier1
         self._library = library
-        self._schedules = schedules
         self._actor = actor
         self._planner = RunPlanner(core, library, actor)
 
@@ -197,14 +194,14 @@ class OrchestrationCommands:
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
             current = reader.current_deployment(draft.manifest.project)
-            declared = self._schedules(reader.snapshot, draft.manifest.project)
-            schedules, gone = schedule_changes(draft.manifest, declared)
+            declared = self._declared(reader, draft.manifest.project, current)
+            changed, gone = declaration_changes(draft.manifest, declared)
             same = current is not None and current.manifest == digest
-            if current is not None and same and not schedules and not gone:
+            if current is not None and same and not changed and not gone:
                 return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)
-            change = change._replace(schedules=schedules, removed_schedules=gone)
+            change = change._replace(declarations=changed, removed_declarations=gone)
             if draft.artifact is not None:
                 _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
             _put_by_digest(self._store, paths.manifest(digest), raw)
@@ -221,6 +218,17 @@ class OrchestrationCommands:
             "other deployments changed the workspace at the same time",
             hint="try again later",
         )
+
+    def _declared(
+        self, reader: OrchestrationReader, project: str, current: DeploymentRow | None
+    ) -> dict[str, str]:
+        """Fingerprints of what a project declares besides assets, by id."""
+        declared = reader.declared(project)
+        if declared or current is None or not current.schedules:
+            return declared
+        # Deployed before there was that table: all that it has differs, and all may leave.
+        manifest = self._library.manifest(current.manifest)
+        return dict.fromkeys(map(declaration_id, declarations_of(manifest)), "")
 
     def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
         """What a manifest changes, if it fits what other projects have deployed."""
@@ -506,8 +514,8 @@ def _events(
             assets=tuple(change.assets),
             removed=tuple(change.removed),
             reads=tuple(change.reads),
-            changed_schedules=tuple(change.schedules),
-            removed_schedules=tuple(change.removed_schedules),
+            declarations=tuple(change.declarations),
+            removed_declarations=tuple(change.removed_declarations),
         )
         return event, []
     shared = DeploymentPart(

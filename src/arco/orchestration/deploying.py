@@ -19,10 +19,10 @@ import msgspec
 from arco.catalog.tables import ASSET_NAMES
 from arco.errors import Invalid
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES
+from arco.orchestration.declarations import Declaration
 from arco.orchestration.deployments import namespace_of, packed, taken
 from arco.orchestration.events import (
     DeployedAsset,
-    DeployedSchedule,
     DeploymentCreated,
     DeploymentPart,
 )
@@ -35,7 +35,7 @@ from arco.orchestration.tables import (
 )
 from arco.state.replay import Progress
 from arco.state.writer import LogWriter
-from servo.contract.manifest import Asset, ColumnDef, Manifest, Schedule
+from servo.contract.manifest import Asset, ColumnDef, Manifest
 
 INLINE_BYTES = MAX_EVENT_BYTES // 2
 """A change of so much JSON has no parts: it is in the command itself."""
@@ -61,9 +61,10 @@ class Change(NamedTuple):
     """Keys of assets of other projects that its own read."""
     reshaped: Sequence[str] = ()
     """Keys of assets with other partitions or columns, which others may read."""
-    schedules: Sequence[DeployedSchedule] = ()
+    declarations: Sequence[Declaration] = ()
     """Those that are new or differ."""
-    removed_schedules: Sequence[str] = ()
+    removed_declarations: Sequence[str] = ()
+    """Ids."""
 
 
 class AssetIds:
@@ -149,29 +150,6 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
     return Change(changed, removed, sorted(reads))
 
 
-def schedule_changes(
-    manifest: Manifest, declared: Mapping[str, DeployedSchedule]
-) -> tuple[list[DeployedSchedule], list[str]]:
-    """Schedules of a manifest that differ from those the project has, and names of those gone."""
-    schedules = {schedule.name: _deployed_schedule(schedule) for schedule in manifest.schedules}
-    changed = [new for name, new in schedules.items() if declared.get(name) != new]
-    return changed, sorted(declared.keys() - schedules.keys())
-
-
-def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
-    return DeployedSchedule(
-        name=schedule.name,
-        cron=schedule.cron,
-        timezone=schedule.timezone,
-        selection=schedule.selection,
-        partitions=(schedule.partitions,) if schedule.partitions else (),
-        config=schedule.config,
-        catchup=schedule.catchup,
-        catchup_limit=schedule.catchup_limit,
-        overlap=schedule.overlap,
-    )
-
-
 def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
     return DeployedAsset(
         key=asset.key, asset_id=asset_id, transform=asset.transform, definition=definition
@@ -213,9 +191,9 @@ def _not_yours(
 
 def size_of(change: Change) -> int:
     """The size of a change's JSON."""
-    lists = (change.removed, change.reads, change.removed_schedules)
+    lists = (change.removed, change.reads, change.removed_declarations)
     named = sum(len(key) + 3 for keys in lists for key in keys)
-    return named + len(msgspec.json.encode((change.assets, change.schedules)))
+    return named + len(msgspec.json.encode((change.assets, change.declarations)))
 
 
 def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
@@ -227,9 +205,9 @@ def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
     groups += [replace(of, removed=keys) for keys in _keys_in_parts(change.removed)]
     groups += [replace(of, reads=keys) for keys in _keys_in_parts(change.reads)]
     groups += [
-        replace(of, removed_schedules=names) for names in _keys_in_parts(change.removed_schedules)
+        replace(of, removed_declarations=ids) for ids in _keys_in_parts(change.removed_declarations)
     ]
-    groups += _packed_schedules(change.schedules, of)
+    groups += _packed_declarations(change.declarations, of)
     return [replace(part, number=number) for number, part in enumerate(groups)]
 
 
@@ -268,16 +246,16 @@ def _packed(pieces: list[DeployedAsset], of: DeploymentPart) -> Iterator[Deploym
     )
 
 
-def _packed_schedules(
-    schedules: Sequence[DeployedSchedule], of: DeploymentPart
+def _packed_declarations(
+    declarations: Sequence[Declaration], of: DeploymentPart
 ) -> Iterator[DeploymentPart]:
-    text = packed(schedules)
-    if len(text) > PART_BYTES and len(schedules) > 1:
-        half = len(schedules) // 2
-        yield from _packed_schedules(schedules[:half], of)
-        yield from _packed_schedules(schedules[half:], of)
-    elif schedules:
-        yield replace(of, schedules=text)
+    text = packed(declarations)
+    if len(text) > PART_BYTES and len(declarations) > 1:
+        half = len(declarations) // 2
+        yield from _packed_declarations(declarations[:half], of)
+        yield from _packed_declarations(declarations[half:], of)
+    elif declarations:
+        yield replace(of, declarations=text)
 
 
 def _keys_in_parts(keys: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -29,25 +29,35 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from arco.catalog.events import AssetDeclared, AssetLeft, AssetMoved, AssetReturned, Column
 from arco.errors import Invalid
 from arco.log.envelope import Payload
-from arco.orchestration.derived import ScheduleDeclared, ScheduleRemoved
+from arco.orchestration.declarations import (
+    FACTS,
+    Declaration,
+    Facts,
+    PlainSchedule,
+    ScheduleDeclared,
+    ScheduleRemoved,
+    kind_of,
+)
 from arco.orchestration.events import (
     DeployedAsset,
-    DeployedSchedule,
     DeploymentCreated,
     DeploymentInstalled,
     DeploymentPart,
 )
 from arco.orchestration.tables import (
+    DECLARATIONS,
     DEPLOYED_ASSETS,
     DEPLOYMENT_PARTS,
     DEPLOYMENTS,
     LAST_DEPLOYMENT,
     PROJECT_NAMESPACES,
     PROJECTS,
+    DeclarationRow,
     DeployedAssetRow,
     DeploymentPartRow,
     DeploymentRow,
@@ -58,6 +68,7 @@ from arco.orchestration.tables import (
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 from arco.state.system import applied, refused
+from servo.contract import canonical
 
 ABANDONED = timedelta(days=1)
 """Parts of a deployment that has not been created by then are forgotten."""
@@ -65,7 +76,8 @@ NEWEST = "newest"
 
 replace = msgspec.structs.replace
 _assets = msgspec.json.Decoder(tuple[DeployedAsset, ...])
-_schedules = msgspec.json.Decoder(tuple[DeployedSchedule, ...])
+_schedules = msgspec.json.Decoder(tuple[PlainSchedule, ...])
+_declarations = msgspec.json.Decoder(tuple[Declaration, ...])
 
 
 def namespace_of(key: str) -> str:
@@ -95,7 +107,10 @@ def _check_part(e: DeploymentPart) -> None:
     Later it would be too late to refuse the command.
     """
     named = [asset for asset in unpacked(e.packed) if not asset.continued]
-    unpacked_schedules(e.schedules)
+    _schedules.decode(_inflated(e.schedules))
+    _declarations.decode(_inflated(e.declarations))
+    for each in e.removed_declarations:
+        _facts(each)
     described = list(zip(e.asset_keys, e.asset_ids, e.renamed_from, strict=True))
     if [(asset.key, asset.asset_id, asset.renamed_from) for asset in named] != described:
         raise Invalid(f"part {e.number} of deployment {e.deployment_id} has other assets in it")
@@ -110,20 +125,16 @@ def _parts(rows: Rows, project: str, deployment_id: str) -> list[DeploymentPartR
     return [part for part in parts if part.deployment_id == deployment_id]
 
 
-def packed(assets: Sequence[DeployedAsset] | Sequence[DeployedSchedule]) -> str:
+def packed(assets: Sequence[Struct]) -> str:
     return base64.b64encode(zlib.compress(msgspec.json.encode(assets), 3)).decode()
 
 
 def unpacked(text: str) -> tuple[DeployedAsset, ...]:
-    if not text:
-        return ()
-    return _assets.decode(zlib.decompress(base64.b64decode(text)))
+    return _assets.decode(_inflated(text))
 
 
-def unpacked_schedules(text: str) -> tuple[DeployedSchedule, ...]:
-    if not text:
-        return ()
-    return _schedules.decode(zlib.decompress(base64.b64decode(text)))
+def _inflated(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text)) if text else b"[]"
 
 
 def joined(assets: Iterable[DeployedAsset]) -> Iterator[DeployedAsset]:
@@ -189,6 +200,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     if not parts:
         yield from _install(rows, e, e.assets, removed)
         yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
+        yield from _declare(rows, e, e.declarations, e.removed_declarations)
     yield applied(fact)
 
 
@@ -335,8 +347,10 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     removed = [key for part in parts for key in part.removed]
     yield from _install(rows, e, list(joined(pieces)), removed)
     for part in parts:
-        schedules = unpacked_schedules(part.schedules)
+        schedules = _schedules.decode(_inflated(part.schedules))
         yield from _tell_schedules(e, schedules, part.removed_schedules)
+        declarations = _declarations.decode(_inflated(part.declarations))
+        yield from _declare(rows, e, declarations, part.removed_declarations)
 
 
 def _install(
@@ -365,15 +379,49 @@ def _install(
 
 def _tell_schedules(
     e: DeploymentCreated | DeploymentInstalled,
-    changed: Iterable[DeployedSchedule],
+    changed: Iterable[PlainSchedule],
     removed: Iterable[str],
 ) -> Iterator[Change]:
-    for schedule in changed:
-        yield Emit(
-            ScheduleDeclared(project=e.project, deployment_id=e.deployment_id, schedule=schedule)
-        )
+    """Schedules of deployments from before there were other declarations."""
+    project, deployment_id = e.project, e.deployment_id
+    for each in changed:
+        yield Emit(ScheduleDeclared(project=project, deployment_id=deployment_id, declaration=each))
     for name in removed:
-        yield Emit(ScheduleRemoved(project=e.project, deployment_id=e.deployment_id, name=name))
+        yield Emit(ScheduleRemoved(project=project, deployment_id=deployment_id, name=name))
+
+
+def _declare(
+    rows: Rows,
+    e: DeploymentCreated | DeploymentInstalled,
+    changed: Iterable[Declaration],
+    removed: Iterable[str],
+) -> Iterator[Change]:
+    project, deployment_id = e.project, e.deployment_id
+    for each in removed:
+        kind, _, name = each.partition("/")
+        yield Delete(DECLARATIONS, (project, kind, name))
+        fact = _facts(each).removed
+        yield Emit(fact(project=project, deployment_id=deployment_id, name=name))
+    for declaration in changed:
+        kind, name = kind_of(declaration), declaration.name
+        fingerprint = canonical.fingerprint(declaration)
+        yield Put(DECLARATIONS, DeclarationRow(project, kind, name, fingerprint, deployment_id))
+        asset = rows.get(DEPLOYED_ASSETS, project, name)
+        yield Emit(
+            FACTS[kind].declared(
+                project=project,
+                deployment_id=deployment_id,
+                asset_id="" if asset is None else asset.asset_id,
+                declaration=declaration,
+            )
+        )
+
+
+def _facts(declaration_id: str) -> Facts:
+    kind = declaration_id.partition("/")[0]
+    if kind not in FACTS:
+        raise Invalid(f"there is no declaration of the kind {kind!r}")
+    return FACTS[kind]
 
 
 def _give_up(project: str, before: Mapping[str, DeployedAssetRow | None]) -> Iterator[Change]:
@@ -487,6 +535,7 @@ STAGE = Stage(
         DEPLOYED_ASSETS,
         PROJECT_NAMESPACES,
         DEPLOYMENT_PARTS,
+        DECLARATIONS,
         LAST_DEPLOYMENT,
     ),
     (

@@ -12,7 +12,7 @@ from typing import ClassVar
 from arco.execution.events import CostIncurred, HoldEnded
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import Payload
-from arco.orchestration.events import DeployedSchedule, RefusalCode
+from arco.orchestration.events import RefusalCode
 from arco.orchestration.states import RunState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.quality.events import ChecksEvaluated
@@ -21,24 +21,6 @@ from servo.contract.task import Lineage, Materialization, TaskResult
 
 FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no asset.")
 """Said too: an asset may have been made from others before."""
-
-
-class ScheduleDeclared(Payload, frozen=True, kw_only=True):
-    """A deployment has a schedule that is new, or differs from what the project had."""
-
-    TYPE: ClassVar[str] = "orchestration.schedule_declared"
-    project: str
-    deployment_id: str
-    schedule: DeployedSchedule
-
-
-class ScheduleRemoved(Payload, frozen=True, kw_only=True):
-    """A deployment does not have a schedule any more."""
-
-    TYPE: ClassVar[str] = "orchestration.schedule_removed"
-    project: str
-    deployment_id: str
-    name: str
 
 
 class RunRequestDropped(Payload, frozen=True, kw_only=True):

@@ -21,8 +21,9 @@ from typing import ClassVar, Literal
 from msgspec import UNSET, Struct, UnsetType, field
 
 from arco.log.envelope import Payload
+from arco.orchestration.declarations import Declaration, PlainSchedule
 from arco.orchestration.plan import PlanRequest
-from servo.contract.manifest import DEFAULT_PROJECT, Catchup, ColumnDef, Overlap
+from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef
 from servo.contract.task import TaskResult
 
 
@@ -45,31 +46,17 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """These are more columns of the asset before it, whose columns are too many for one event."""
 
 
-class DeployedSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A schedule that is new, or differs from what the project had."""
-
-    name: str
-    cron: str
-    timezone: str = "UTC"
-    selection: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
-    config: dict[str, str | int | bool | None] = {}
-    catchup: Catchup = "latest"
-    catchup_limit: int = 0
-    overlap: Overlap = "allow"
-
-
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
     """A project's manifest becomes the one that runs are planned from.
 
     Version 1 has all assets of the manifest. Version 2 has those that changed since the
     parent, and the keys of those that left; a large change is in parts, which are in the log
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
-    Version 3 has schedules that changed, too.
+    Version 3 has schedules that changed, too; version 4 has all kinds of declarations.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     deployment_id: str
     parent: str = ""
     """The project's deployment that this was built on; refused if another has come in between."""
@@ -90,11 +77,18 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     based_on: str = ""
     """The newest deployment of any project when inputs across projects were checked; refused
     if another has come in between. Empty if there was nothing to check."""
-    changed_schedules: tuple[DeployedSchedule, ...] = ()
+    changed_schedules: tuple[PlainSchedule, ...] = ()
+    """Of version 3, as the next."""
     removed_schedules: tuple[str, ...] = ()
+    declarations: tuple[Declaration, ...] = ()
+    """Those that are new, or differ from what the project had."""
+    removed_declarations: tuple[str, ...] = ()
+    """Ids."""
 
     @property
     def lowest_version(self) -> int:
+        if self.declarations or self.removed_declarations:
+            return 4
         if self.changed_schedules or self.removed_schedules:
             return 3
         return 1 if self.total is None else 2
@@ -104,7 +98,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
 
     TYPE: ClassVar[str] = "orchestration.deployment_part"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     project: str = DEFAULT_PROJECT
     deployment_id: str
     parent: str = ""
@@ -120,11 +114,17 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     packed: str = ""
     """The `DeployedAsset`s, as base64 of deflated JSON."""
     schedules: str = ""
-    """`DeployedSchedule`s, likewise."""
+    """`DeployedSchedule`s, likewise. Of version 2, as the next."""
     removed_schedules: tuple[str, ...] = ()
+    declarations: str = ""
+    """`Declaration`s, likewise."""
+    removed_declarations: tuple[str, ...] = ()
+    """Ids."""
 
     @property
     def lowest_version(self) -> int:
+        if self.declarations or self.removed_declarations:
+            return 3
         return 2 if self.schedules or self.removed_schedules else 1
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from arco.errors import NotFound
 from arco.orchestration.deployments import NEWEST, namespace_of
 from arco.orchestration.tables import (
+    DECLARATIONS,
     DEPLOYED_ASSETS,
     DEPLOYMENTS,
     LAST_DEPLOYMENT,
@@ -89,6 +90,11 @@ class DeploymentReader:
         else:
             rows = self.snapshot.rows(DEPLOYED_ASSETS, project)
         return {row.asset_key: row for row in rows}
+
+    def declared(self, project: str) -> dict[str, str]:
+        """Fingerprints of what a project declares besides assets, by id."""
+        rows = self.snapshot.rows(DECLARATIONS, project)
+        return {f"{row.kind}/{row.name}": row.fingerprint for row in rows}
 
     def active_assets(self) -> set[str]:
         """The keys of the assets that are deployed now."""

@@ -81,6 +81,20 @@ class DeploymentPartRow(Row, frozen=True):
     schedules: str = ""
     """Schedules, likewise."""
     removed_schedules: list[str] = []
+    declarations: str = ""
+    """Declarations, likewise."""
+    removed_declarations: list[str] = []
+
+
+class DeclarationRow(Row, frozen=True):
+    """Something other than an asset that a project's current deployment declares."""
+
+    project: str
+    kind: str
+    name: str
+    fingerprint: str
+    deployment_id: str
+    """The one that last changed it."""
 
 
 class LastDeploymentRow(Row, frozen=True):
@@ -260,6 +274,9 @@ DEPLOYMENT_PARTS = Table(
     "deployment_parts",
     DeploymentPartRow,
     key=["project", "deployment_id", "number"],
+)
+DECLARATIONS = Table(
+    "orchestration", "declarations", DeclarationRow, key=["project", "kind", "name"]
 )
 LAST_DEPLOYMENT = Table("orchestration", "last_deployment", LastDeploymentRow, key=["name"])
 RUN_KEYS = Table(

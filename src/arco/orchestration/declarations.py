@@ -1,0 +1,117 @@
+"""What a deployment declares besides its assets. Each declaration has a kind and a name.
+
+A deployment carries those that are new or differ, and the ids (`kind/name`) of those that left.
+The table `declarations` has what a project declares now. Whoever acts on a kind is told by its
+two facts.
+
+To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its facts in `FACTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from arco.log.envelope import Payload
+from servo.contract import canonical
+from servo.contract.manifest import Catchup, Manifest, Overlap, Schedule
+
+
+class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """As it was in events before there were other declarations: without its kind."""
+
+    name: str
+    cron: str
+    timezone: str = "UTC"
+    selection: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    config: dict[str, str | int | bool | None] = {}
+    catchup: Catchup = "latest"
+    catchup_limit: int = 0
+    overlap: Overlap = "allow"
+
+
+class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedule"):
+    pass
+
+
+Declaration: TypeAlias = DeployedSchedule
+
+
+class DeclaredFact(Payload, frozen=True, kw_only=True):
+    """Derived: a deployment declares something that is new, or differs from what there was."""
+
+    project: str
+    deployment_id: str
+    asset_id: str = ""
+    """Of the asset with the declaration's name, if it is about one."""
+    declaration: Struct
+
+
+class RemovedFact(Payload, frozen=True, kw_only=True):
+    """Derived: a deployment does not declare something any more."""
+
+    project: str
+    deployment_id: str
+    name: str
+
+
+class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.schedule_declared"
+    declaration: PlainSchedule
+
+
+class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.schedule_removed"
+
+
+class Facts(NamedTuple):
+    declared: type[DeclaredFact]
+    removed: type[RemovedFact]
+
+
+FACTS: dict[str, Facts] = {
+    "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+}
+"""Of each kind."""
+
+
+class DeclarationChanges(NamedTuple):
+    changed: Sequence[Declaration]
+    removed: Sequence[str]
+    """Ids."""
+
+
+def kind_of(declaration: Declaration) -> str:
+    return str(declaration.__struct_config__.tag)
+
+
+def declaration_id(declaration: Declaration) -> str:
+    return f"{kind_of(declaration)}/{declaration.name}"
+
+
+def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> DeclarationChanges:
+    """What differs from `declared`: the fingerprints of what the project has, by id."""
+    new = {declaration_id(each): each for each in declarations_of(manifest)}
+    changed = [new[key] for key in new if declared.get(key) != canonical.fingerprint(new[key])]
+    return DeclarationChanges(changed, sorted(declared.keys() - new.keys()))
+
+
+def declarations_of(manifest: Manifest) -> list[Declaration]:
+    return [_deployed_schedule(schedule) for schedule in manifest.schedules]
+
+
+def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
+    return DeployedSchedule(
+        name=schedule.name,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        selection=schedule.selection,
+        partitions=(schedule.partitions,) if schedule.partitions else (),
+        config=schedule.config,
+        catchup=schedule.catchup,
+        catchup_limit=schedule.catchup_limit,
+        overlap=schedule.overlap,
+    )
