@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arco.automation import asset_events
 from arco.automation import events as automation_events
 from arco.automation import fold as automation_fold
 from arco.catalog import events as catalog_events
@@ -22,6 +23,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *orchestration_events.EVENTS,
     *automation_events.EVENTS,
+    *asset_events.EVENTS,
     *execution_events.EVENTS,
     RolledBack,
 )

@@ -12,8 +12,9 @@ import heapq
 import logging
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from arco.automation.asset_watch import AssetWatch, TableRows
 from arco.automation.controllers.backfill_chunks import is_over
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
@@ -36,12 +37,6 @@ log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Row)
 
 
-class RowsOf(Protocol):
-    """The rows of a table to take in."""
-
-    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
-
-
 class Agenda:
     def __init__(self) -> None:
         self._clear()
@@ -59,6 +54,7 @@ class Agenda:
         """Those that ask for chunks or are paused, and those with runs that have not ended."""
         self.progress: dict[str, BackfillProgressRow] = {}
         """Of the same."""
+        self.assets = AssetWatch()
 
     # -- moving to another generation ----------------------------------------------------
 
@@ -66,6 +62,7 @@ class Agenda:
         """Start anew from a snapshot."""
         self._clear()
         self._take(snapshot.hot)
+        self.assets.load(snapshot)
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
         """Go on to a newer snapshot by what changed after a position."""
@@ -74,6 +71,7 @@ class Agenda:
             return (row for _, row in snapshot.since(table, position))
 
         self._take(changed)
+        self.assets.take(changed)
 
     def apply(self, changes: Changes) -> None:
         """Go on by one commit of this process."""
@@ -82,8 +80,9 @@ class Agenda:
             return (row for _, row in changes.get(table, {}).values() if row is not None)
 
         self._take(changed)
+        self.assets.take(changed)
 
-    def _take(self, rows_of: RowsOf) -> None:
+    def _take(self, rows_of: TableRows) -> None:
         for schedule in rows_of(SCHEDULES):
             self._put_schedule(schedule)
         for request in rows_of(RUN_REQUESTS):

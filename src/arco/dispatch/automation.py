@@ -1,14 +1,17 @@
-"""What an orchestrator does by itself: fires ticks, lets backfills go on, plans requests.
+"""What an orchestrator does by itself: fires ticks, lets backfills go on, asks for partitions by
+the automation of assets, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from arco.automation.agenda import Agenda
+from arco.automation.asset_reads import AutomationReads
+from arco.automation.conditions import ActiveWork
 from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan
 from arco.automation.controllers.schedule_ticks import schedule_ticks
@@ -40,7 +43,8 @@ class Automation:
         """When there is something to do at the latest; None if nothing is due by itself."""
         if self._planner.has_more:
             return 0.0
-        at = self.agenda.next_due()
+        times = [self.agenda.next_due(), self.agenda.assets.next_due()]
+        at = min((time for time in times if time is not None), default=None)
         return None if at is None else max(0.0, (at - now).total_seconds())
 
     def act(self, board: Board, head: Head) -> int:
@@ -51,12 +55,14 @@ class Automation:
         agenda, now = self.agenda, self._core.store_clock.estimate()
         self._planner.has_more = False
         due = agenda.due(now)
+        facts: list[Payload] = [*self._by_assets(board, head, now)]
         if not (due or agenda.requests or agenda.backfills):
-            return 0
+            self._reports.submit(facts)
+            return len(facts)
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
         active = active_by_schedule(runs, requests) if due else {}
-        facts: list[Payload] = [
+        facts += [
             tick
             for tick in schedule_ticks(due, active, now)
             if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
@@ -72,3 +78,16 @@ class Automation:
         snapshot = Snapshot(self._core.manifests, self._core.files, head)
         plannable = to_plan(requests, agenda.schedules, runs)
         return len(facts) + self._planner.plan(plannable, snapshot)
+
+    def _by_assets(self, board: Board, head: Head, now: datetime) -> Sequence[Payload]:
+        """What the automation of assets proposes."""
+        watch, monotonic_s = self.agenda.assets, self._core.clock.monotonic()
+        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        reads = AutomationReads(snapshot, self._planner.library)
+        if not watch.is_prepared:
+            watch.prepare(reads.graph(self._planner.world(snapshot)))
+        if not watch.has_work(now, monotonic_s, snapshot.position):
+            return ()
+        places = reads.places(watch.graph, self.agenda.requests.values(), now)
+        active = ActiveWork(board.making, places)
+        return watch.decide(snapshot, active, reads, now, monotonic_s)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
 from arco.log.head import Head
@@ -54,6 +55,11 @@ class Board:
         """How many tasks of a run are in flight."""
         self.timers: dict[Key, TimerRow] = {}
         """Those that are scheduled."""
+        self.making: dict[str, dict[str, dict[str, str]]] = {}
+        """By asset id and partition: the active runs, whoever serves them, with their tasks for
+        it that have not ended."""
+        self._makes: dict[str, set[tuple[str, str]]] = {}
+        """By run: where it is in `making`."""
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
         return self.tasks.get(run_id, {}).get(task_id)
@@ -68,6 +74,9 @@ class Board:
                 self._put_run(run)
         for run_id in list(self.runs):
             self._load_run(snapshot, run_id)
+        for run_id in self.others:
+            for task in snapshot.rows(TASKS, run_id):
+                self._mark(task)
         self._arrived(snapshot.head)
 
     def adopt(self, run_id: str, snapshot: Snapshot) -> None:
@@ -114,6 +123,8 @@ class Board:
             for row in rows:
                 if row.run_id in self.runs:
                     self._put_task(row)
+                elif row.run_id in self.others:
+                    self._mark(row)
         else:
             for row in rows:
                 if row.run_id in self.runs:
@@ -127,7 +138,9 @@ class Board:
         if row.state in states.RUN_ACTIVE and foreign:
             self.others[row.run_id] = row
             return
-        self.others.pop(row.run_id, None)
+        other = self.others.pop(row.run_id, None)
+        if other is not None and row.state not in states.RUN_ACTIVE:
+            self._unmark(row.run_id)
         if row.state in states.RUN_ACTIVE:
             self.runs[row.run_id] = row
             self.tasks.setdefault(row.run_id, {})
@@ -138,6 +151,7 @@ class Board:
         for task in self.tasks.pop(run_id).values():
             self._unlist(run_id, task)
         del self.runs[run_id]
+        self._unmark(run_id)
         for key in [key for key in self.timers if key[0] == run_id]:
             del self.timers[key]
 
@@ -147,6 +161,7 @@ class Board:
         if old is not None:
             self._unlist(row.run_id, old)
         tasks[row.task_id] = row
+        self._mark(row)
         if row.state == TaskState.READY:
             queue = self.ready.setdefault(row.tenant, {}).setdefault(row.run_id, [])
             insort(queue, _order(row))
@@ -155,6 +170,45 @@ class Board:
             self.in_flight[row.run_id, row.task_id] = row
             _count(self.in_flight_of, row.tenant, 1)
             _count(self.in_flight_in, row.run_id, 1)
+
+    def _mark(self, row: TaskRow) -> None:
+        place = row.asset_id, row.partition_key
+        if row.state in states.TERMINAL:
+            if place in self._makes.get(row.run_id, ()):
+                self._makes[row.run_id].discard(place)
+                self._end_making(row.run_id, place)
+            return
+        self._makes.setdefault(row.run_id, set()).add(place)
+        runs = self.making.setdefault(place[0], {}).setdefault(place[1], {})
+        runs[row.run_id] = row.task_id
+
+    def _unmark(self, run_id: str) -> None:
+        for place in self._makes.pop(run_id, ()):
+            self._end_making(run_id, place)
+
+    def _end_making(self, run_id: str, place: tuple[str, str]) -> None:
+        partitions = self.making[place[0]]
+        del partitions[place[1]][run_id]
+        if not partitions[place[1]]:
+            del partitions[place[1]]
+        if not partitions:
+            del self.making[place[0]]
+
+    def goes_after(self, task: TaskRow) -> str:
+        """The run that makes the same partition, and began before the task's; empty if none does.
+
+        The task waits until that one's has ended: a partition is made by one run at a time, in the
+        order of the log, which is the same to everybody.
+        """
+        runs = self.making.get(task.asset_id, {}).get(task.partition_key, {})
+        if len(runs) < 2:
+            return ""
+        first = min(runs, key=self._age)
+        return "" if first == task.run_id else first
+
+    def _age(self, run_id: str) -> tuple[datetime, str]:
+        run = self.runs.get(run_id) or self.others[run_id]
+        return run.created_at, run_id
 
     def _unlist(self, run_id: str, task: TaskRow) -> None:
         if task.state == TaskState.READY:

@@ -9,14 +9,14 @@ To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
-from servo.contract.manifest import Catchup, Manifest, Overlap, Schedule
+from servo.contract.manifest import AutomationKind, Catchup, Manifest, Overlap, Schedule
 
 
 class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -37,7 +37,23 @@ class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedu
     pass
 
 
-Declaration: TypeAlias = DeployedSchedule
+class DeployedAutomation(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="automation",
+):
+    name: str
+    """The asset's key."""
+    when: AutomationKind
+    cron: str = ""
+    timezone: str = "UTC"
+
+
+Declaration: TypeAlias = DeployedSchedule | DeployedAutomation
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -67,6 +83,15 @@ class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
 
 
+class AutomationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.automation_declared"
+    declaration: DeployedAutomation
+
+
+class AutomationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.automation_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -74,6 +99,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "automation": Facts(AutomationDeclared, AutomationRemoved),
 }
 """Of each kind."""
 
@@ -100,7 +126,19 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 
 
 def declarations_of(manifest: Manifest) -> list[Declaration]:
-    return [_deployed_schedule(schedule) for schedule in manifest.schedules]
+    return [
+        *(_deployed_schedule(schedule) for schedule in manifest.schedules),
+        *_deployed_automations(manifest),
+    ]
+
+
+def _deployed_automations(manifest: Manifest) -> Iterator[DeployedAutomation]:
+    for asset in manifest.assets:
+        spec = asset.automation
+        if spec is not None:
+            yield DeployedAutomation(
+                name=asset.key, when=spec.kind, cron=spec.cron, timezone=spec.timezone
+            )
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:

@@ -82,6 +82,7 @@ class RunPlanner:
         self._ids = core.ids
         self._library = library
         self._actor = actor
+        self._world: tuple[tuple[tuple[str, str], ...], World] | None = None
 
     def spec(
         self,
@@ -95,15 +96,21 @@ class RunPlanner:
         return self._spec(world, snapshot, _resumed(snapshot, request), until)
 
     def world(self, snapshot: Snapshot, deployments: Sequence[str] = ()) -> World:
-        return World.of(OrchestrationReader(snapshot), self._library, deployments)
+        """What is deployed; the last one is kept, since it is the same until the next deploy."""
+        rows = World.deployments(OrchestrationReader(snapshot), deployments)
+        key = tuple([(row.project, row.deployment_id) for row in rows])
+        if self._world is None or self._world[0] != key:
+            manifests = [self._library.outline(row.manifest) for row in rows]
+            self._world = key, World(rows, manifests)
+        return self._world[1]
 
     def scope(
         self, snapshot: Snapshot, request: PlanRequest, until: datetime | None = None
     ) -> Scope:
         """The assets and keys that a request means."""
-        manifest = self.world(snapshot, request.deployments).manifest
+        graph = self.world(snapshot, request.deployments).graph
         until = until or self._clock.now()
-        return Scope.of(manifest, request, _lookups(snapshot, request, until), until)
+        return Scope.of(graph, request, _lookups(snapshot, request, until), until)
 
     def run(
         self,
@@ -116,7 +123,7 @@ class RunPlanner:
         """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
         world = world or self.world(snapshot, request.deployments)
         spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
-        plan = self._plan(world, spec, settings.run_id, until)
+        plan = self._plan(world, spec, settings.run_id, until, snapshot.position)
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(
             request.partitions
@@ -154,9 +161,11 @@ class RunPlanner:
     ) -> PlanSpec:
         until = until or self._clock.now()
         lookups = _lookups(snapshot, request, until)
-        return world.placed(make_spec(world.manifest, "", request, lookups, until=until))
+        return world.placed(make_spec(world.graph, "", request, lookups, until=until))
 
-    def _plan(self, world: World, spec: PlanSpec, run_id: str, until: datetime | None) -> Plan:
+    def _plan(
+        self, world: World, spec: PlanSpec, run_id: str, until: datetime | None, position: int
+    ) -> Plan:
         return Plan(
             plan_id=self._ids(),
             run_id=run_id or self._ids(),
@@ -166,6 +175,7 @@ class RunPlanner:
             fingerprint=spec_fingerprint(spec),
             spec=spec,
             until=until,
+            position=position,
         )
 
 

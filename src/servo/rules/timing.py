@@ -76,9 +76,7 @@ def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
             yield Problem.at(item.code, message, did_you_mean(match[1], keys))
 
 
-def _refused(
-    item: Schedule | Sensor | Asset, check: Callable[[], object]
-) -> Iterator[Problem]:
+def _refused(item: Schedule | Sensor | Asset, check: Callable[[], object]) -> Iterator[Problem]:
     try:
         check()
     except Invalid as error:

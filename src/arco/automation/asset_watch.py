@@ -1,0 +1,410 @@
+"""What automation of assets has to look at, in memory, and what it proposes.
+
+Like the agenda it follows the commits: each partition that got a version, failed, was held back or
+released, and each task that ended, may let partitions run that read it. They are looked at when
+they come, with all that changed at the same time. What was looked at without effect is forgotten:
+whatever changes that is another change.
+
+The cursor in the log tells from where a process that starts has to look: changes since then are
+read from the files that have them. It moves with each proposal, and now and then without one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
+from arco.automation.asset_graph import AssetGraph, Node, Periods
+from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_tables import (
+    AUTOMATION_CURSOR,
+    AUTOMATIONS,
+    SCOPE,
+    AutomationCursorRow,
+    AutomationRow,
+)
+from arco.automation.coalesce import coalesced
+from arco.automation.conditions import ActiveWork, Conditions
+from arco.automation.ticks import next_tick
+from arco.execution.tables import PARTITION_STATUS, PARTITIONS
+from arco.orchestration import states
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, TASKS
+from arco.state.snapshot import Snapshot
+from arco.state.table import Row, Table
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT = 10_000
+"""After so many positions the cursor moves though nothing was asked for."""
+EVENT_BYTES = 256 << 10
+"""Of the requests in one event."""
+REPEAT_S = 10.0
+"""A proposal that the log does not show after this is made again."""
+BUDGET = 5_000
+"""So many partitions are looked at in one round; others are served in between."""
+
+R = TypeVar("R", bound=Row)
+Place = tuple[str, str]
+"""An asset's id and a partition."""
+
+
+class TableRows(Protocol):
+    """The rows of a table to take in."""
+
+    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
+
+
+class _Proposal(NamedTuple):
+    step: int
+    position: int
+    nodes: Sequence[Node]
+    at: float
+
+
+class AssetWatch:
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows: dict[str, AutomationRow] = {}
+        self.cursor: AutomationCursorRow | None = None
+        self._graph: AssetGraph | None = None
+        self._changed: set[Place] = set()
+        self._earlier: set[Place] = set()
+        """Of before the cursor: only those who act at ticks have not seen them."""
+        self._keys: set[tuple[str, str]] = set()
+        """Keys that were added to sets of dynamic dimensions."""
+        self._new: set[str] = set()
+        """Assets whose automation was declared or resumed."""
+        self._nodes: set[Node] = set()
+        """Partitions to look at, besides those that follow from what changed."""
+        self._at_ticks: dict[str, set[Place]] = {}
+        """By asset with `on_cron`: what changed since its last tick."""
+        self._due: list[tuple[datetime, str]] = []
+        """When time alone makes an asset due. An entry that differs from `_next` is of before."""
+        self._next: dict[str, datetime] = {}
+        self._ended: dict[str, datetime] = {}
+        """By asset: periods that were over by then have been looked at."""
+        self._proposal: _Proposal | None = None
+
+    # -- moving to another generation ----------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Start anew from a snapshot: what changed since the cursor is to be looked at."""
+        self._clear()
+        for row in snapshot.hot(AUTOMATIONS):
+            self._put(row)
+        self._new.clear()
+        cursor = self.cursor = snapshot.get(AUTOMATION_CURSOR, SCOPE)
+        if cursor is None:
+            return
+        position = cursor.position
+
+        def changed(table: Table[R]) -> Iterable[R]:
+            return (row for _, row in snapshot.since(table, position))
+
+        self.take(changed)
+        self.cursor = cursor
+        ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
+        if ticking:
+            self._earlier = _places(
+                lambda table: (r for _, r in snapshot.since(table, min(ticking)))
+            )
+
+    def take(self, rows_of: TableRows) -> None:
+        """Go on by rows that changed."""
+        for cursor in rows_of(AUTOMATION_CURSOR):
+            self.cursor = cursor
+            self._settle(cursor)
+        for row in rows_of(AUTOMATIONS):
+            self._put(row)
+        if not self.rows:
+            return
+        if any(True for _ in rows_of(PROJECTS)):
+            self._graph = None
+        self._changed |= _places(rows_of)
+        self._keys |= {(row.keys, row.key) for row in rows_of(DYNAMIC_KEYS)}
+
+    def _put(self, row: AutomationRow) -> None:
+        key = row.asset_key
+        old = self.rows.get(key)
+        self.rows[key] = row
+        if old is None or (old.state, old.since) != (row.state, row.since):
+            self._new.add(key)
+        if old is None or (old.state, old.ticked_at) != (row.state, row.ticked_at):
+            self._plan_due(key)
+
+    def _settle(self, cursor: AutomationCursorRow) -> None:
+        """See what became of the last proposal."""
+        proposal = self._proposal
+        if proposal is not None and cursor.step > proposal.step:
+            if cursor.position < proposal.position:  # another one, which had seen less
+                self._nodes |= set(proposal.nodes)
+            self._proposal = None
+
+    # -- time ----------------------------------------------------------------------------
+
+    def _plan_due(self, key: str) -> None:
+        row = self.rows[key]
+        self._next.pop(key, None)
+        try:
+            at = self._next_at(row) if row.is_active else None
+        except Exception:  # zone data of this machine; the others are served
+            log.exception("automation of %s cannot be evaluated here", key)
+            return
+        if at is not None:
+            self._next[key] = at
+            heapq.heappush(self._due, (at, key))
+
+    def _next_at(self, row: AutomationRow) -> datetime | None:
+        if row.when == "on_cron":
+            tick = next_tick(row.cron, row.timezone, max(row.ticked_at, self._dealt(row)))
+            return None if tick is None else tick.at
+        graph = self._graph
+        if graph is None or row.asset_key not in graph.timed:
+            return None
+        return Periods(graph, self._dealt(row), lambda _: ()).next_end(row.asset_key)
+
+    def _dealt(self, row: AutomationRow) -> datetime:
+        cursor_until = row.since_at if self.cursor is None else self.cursor.until
+        if row.when == "on_cron":
+            return self._ended.get(row.asset_key, row.ticked_at)
+        return self._ended.get(row.asset_key, cursor_until)
+
+    def next_due(self) -> datetime | None:
+        """When time alone makes an asset due."""
+        while self._due:
+            at, key = self._due[0]
+            if self._next.get(key) == at:
+                return at
+            heapq.heappop(self._due)
+        return None
+
+    def _pop_due(self, now: datetime) -> Iterator[str]:
+        while (at := self.next_due()) is not None and at <= now:
+            _, key = heapq.heappop(self._due)
+            del self._next[key]
+            yield key
+
+    # -- deciding ------------------------------------------------------------------------
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._graph is not None or not any(row.is_active for row in self.rows.values())
+
+    @property
+    def graph(self) -> AssetGraph:
+        assert self._graph is not None, "it is prepared first"
+        return self._graph
+
+    def prepare(self, graph: AssetGraph) -> None:
+        """Take what is deployed now. Also what had no effect before may have one now."""
+        self._graph = graph
+        for key in self.rows:
+            self._plan_due(key)
+
+    def has_work(self, now: datetime, monotonic_s: float, position: int) -> bool:
+        cursor = self.cursor
+        if cursor is None or not any(row.is_active for row in self.rows.values()):
+            return False
+        if self._proposal is not None and monotonic_s - self._proposal.at < REPEAT_S:
+            return False
+        at = self.next_due()
+        return bool(
+            self._changed
+            or self._nodes
+            or self._new
+            or self._keys
+            or self._earlier
+            or self._proposal is not None
+            or (at is not None and at <= now)
+            or position - cursor.position > CHECKPOINT
+        )
+
+    def decide(
+        self,
+        snapshot: Snapshot,
+        active: ActiveWork,
+        reads: AutomationReads,
+        now: datetime,
+        monotonic_s: float,
+    ) -> list[AutomationAdvanced]:
+        """The proposals, in their order; none if nothing is to be made."""
+        cursor = self.cursor
+        assert cursor is not None
+        if self._proposal is not None:
+            self._nodes |= set(self._proposal.nodes)
+            self._proposal = None
+        periods = Periods(self.graph, now, reads.dynamic_keys)
+        conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
+        ticked = self._collect(conditions, periods, snapshot, now)
+        causes, is_complete = self._look(conditions, periods)
+        position = snapshot.position if is_complete else cursor.position
+        spaces = {node.asset: periods.space(node.asset) for node in causes}
+        requests = coalesced(causes, spaces)
+        due = snapshot.position - cursor.position > CHECKPOINT
+        if not requests and not (due and is_complete):
+            return []
+        proposals = _events(cursor, requests, position, now, ticked)
+        step = proposals[-1].step
+        self._proposal = _Proposal(step, position, list(causes), monotonic_s)
+        return proposals
+
+    def _collect(
+        self, conditions: Conditions, periods: Periods, snapshot: Snapshot, now: datetime
+    ) -> list[str]:
+        """Turn what changed into partitions to look at. The assets with a tick that is due."""
+        for place in self._earlier:
+            self._spread(place, conditions, periods, only_ticks=True)
+        for place in self._changed:
+            self._spread(place, conditions, periods)
+        self._earlier, self._changed = set(), set()
+        for key in self._new:
+            self._nodes.update(self._of_new(key, conditions, periods, snapshot))
+        for keys, value in self._keys:
+            self._nodes.update(periods.with_key(keys, value))
+        self._new, self._keys = set(), set()
+        ticked = []
+        for key in list(self._pop_due(now)):
+            row = self.rows[key]
+            if row.when == "on_cron":
+                for place in self._at_ticks.pop(key, ()):
+                    self._nodes.update(self._nodes_of(place, conditions, periods, key))
+                ticked.append(key)
+            else:
+                self._nodes.update(
+                    Node(key, point) for point in periods.newly_ended(key, self._dealt(row))
+                )
+            self._ended[key] = now
+            self._plan_due(key)
+        return ticked
+
+    def _spread(
+        self,
+        place: Place,
+        conditions: Conditions,
+        periods: Periods,
+        *,
+        only_ticks: bool = False,
+    ) -> None:
+        graph = periods.graph
+        key = graph.keys.get(place[0])
+        if key is None:
+            return
+        for read in graph.readers.get(key, ()):
+            row = self.rows.get(read.reader)
+            if row is not None and row.when == "on_cron":
+                self._at_ticks.setdefault(read.reader, set()).add(place)
+        if not only_ticks:
+            self._nodes.update(self._nodes_of(place, conditions, periods))
+
+    def _nodes_of(
+        self, place: Place, conditions: Conditions, periods: Periods, reader: str = ""
+    ) -> Iterator[Node]:
+        """The partition itself and those that read it; at a tick, those of one reader."""
+        key = periods.graph.keys.get(place[0])
+        if key is None:
+            return
+        if not reader and self._acts_at_once(key):
+            point = periods.space(key).point(place[1])
+            if point is not None:
+                yield Node(key, point)
+        for node in periods.readers_of(key, place[1], conditions.existing):
+            if node.asset == reader or (not reader and self._acts_at_once(node.asset)):
+                yield node
+
+    def _acts_at_once(self, key: str) -> bool:
+        row = self.rows.get(key)
+        return row is not None and row.is_active and row.when != "on_cron"
+
+    def _of_new(
+        self, key: str, conditions: Conditions, periods: Periods, snapshot: Snapshot
+    ) -> Iterator[Node]:
+        """What a new declaration, or the end of a pause, lets run."""
+        row = self.rows[key]
+        if not row.is_active or key not in periods.graph.automated:
+            return
+        if row.when == "on_missing" and key not in periods.graph.timed:
+            yield from (Node(key, point) for point in periods.every(key))
+        if row.replay_from:
+            reads = {each.asset for each in periods.graph.assets[key].inputs}
+            ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
+            for (asset_id, partition), _ in snapshot.since(PARTITIONS, row.replay_from):
+                if asset_id in ids and row.when == "on_cron":
+                    self._at_ticks.setdefault(key, set()).add((asset_id, partition))
+                elif asset_id in ids:
+                    yield from self._nodes_of((asset_id, partition), conditions, periods, key)
+            if row.when != "on_cron" and key in periods.graph.timed:
+                points = periods.newly_ended(key, row.since_at)
+                yield from (Node(key, point) for point in points)
+
+    def _look(self, conditions: Conditions, periods: Periods) -> tuple[Mapping[Node, str], bool]:
+        """Ask for the verdict of each partition, those that are read before their readers.
+
+        Where one does not run, those below it may have waited for it only: they are looked at too.
+        """
+        rank = periods.graph.rank
+        queue = [(rank[node.asset], node) for node in self._nodes if node.asset in rank]
+        heapq.heapify(queue)
+        visited: set[Node] = set()
+        causes: dict[Node, str] = {}
+        while queue and len(visited) < BUDGET:
+            _, node = heapq.heappop(queue)
+            if node in visited:
+                continue
+            visited.add(node)
+            verdict = conditions.verdict(node)
+            if verdict.runs:
+                causes[node] = verdict.cause
+                conditions.request(node)
+                continue
+            partition = periods.space(node.asset).text(node.point)
+            for reader in periods.readers_of(node.asset, partition, conditions.existing):
+                if reader not in visited and self._acts_at_once(reader.asset):
+                    heapq.heappush(queue, (rank[reader.asset], reader))
+        self._nodes = {node for _, node in queue} - visited
+        return causes, not self._nodes
+
+
+def _places(rows_of: TableRows) -> set[Place]:
+    """The partitions that changed."""
+    places = {(row.asset_id, row.partition_key) for row in rows_of(PARTITIONS)}
+    places |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}
+    tasks = (row for row in rows_of(TASKS) if row.state in states.TERMINAL)
+    return places | {(row.asset_id, row.partition_key) for row in tasks}
+
+
+def _events(
+    cursor: AutomationCursorRow,
+    requests: Sequence[AutomationRequest],
+    position: int,
+    until: datetime,
+    ticked: Sequence[str],
+) -> list[AutomationAdvanced]:
+    """Requests in events of a bounded size; the last one moves the cursor."""
+    groups: list[list[AutomationRequest]] = [[]]
+    size = 0
+    for request in requests:
+        more = len(msgspec.json.encode(request))
+        if groups[-1] and size + more > EVENT_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(request)
+        size += more
+    last = len(groups) - 1
+    return [
+        AutomationAdvanced(
+            step=cursor.step + number,
+            position=position if number == last else cursor.position,
+            until=until if number == last else cursor.until,
+            requests=tuple(group),
+            ticked=tuple(ticked) if number == last else (),
+        )
+        for number, group in enumerate(groups)
+    ]
