@@ -87,7 +87,7 @@ class Mill(Town):
 
     def automated(self) -> list[RunRow]:
         """The runs that automation asked for, the oldest first."""
-        rows = [row for row in self.fresh().read.snapshot().all(RUNS)]
+        rows = self.fresh().read.snapshot().all(RUNS)
         own = [row for row in rows if row.trigger == "materialization"]
         return sorted(own, key=lambda row: (row.created_at, row.run_id))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arco.automation.asset_commands import AssetAutomationCommands
 from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.catalog.commands import CatalogCommands
@@ -23,4 +24,5 @@ class Commands:
         self.execution = ExecutionCommands(self.tier1, actor)
         self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
+        self.asset_automation = AssetAutomationCommands(core, self.tier1, library, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)

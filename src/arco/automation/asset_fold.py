@@ -79,7 +79,8 @@ def _declare(rows: Rows, fact: Fact, e: AutomationDeclared) -> Iterator[Change]:
         )
     yield Put(AUTOMATIONS, row)
     if rows.get(AUTOMATION_CURSOR, SCOPE) is None:
-        cursor = AutomationCursorRow(SCOPE, 0, fact.position, fact.received_at)
+        # Before this declaration: it is the first thing to look at.
+        cursor = AutomationCursorRow(SCOPE, 0, fact.position - 1, fact.received_at)
         yield Put(AUTOMATION_CURSOR, cursor)
 
 

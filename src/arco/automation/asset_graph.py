@@ -19,7 +19,7 @@ from servo.contract.manifest import Asset, Dimension, DynamicDimension, Input, T
 from servo.errors import Invalid
 
 
-class Node(NamedTuple):
+class AutomatedPartition(NamedTuple):
     """A partition of an asset that has automation."""
 
     asset: str
@@ -147,7 +147,7 @@ class Periods:
         """All partitions of an asset."""
         yield from product(*_axes(self.space(key)))
 
-    def with_key(self, keys: str, value: str) -> Iterator[Node]:
+    def with_key(self, keys: str, value: str) -> Iterator[AutomatedPartition]:
         """Partitions with a key of a dynamic dimension; of time dimensions, the newest."""
         for key in self.graph.by_keys.get(keys, ()):
             space = self.space(key)
@@ -155,7 +155,7 @@ class Periods:
                 [value] if isinstance(own, Names) and own.keys == keys else axis
                 for own, axis in zip(space.dimensions, _axes(space, newest=True), strict=True)
             ]
-            yield from (Node(key, point) for point in product(*axes))
+            yield from (AutomatedPartition(key, point) for point in product(*axes))
 
     def _dimensions(self, key: str) -> list[Dimension]:
         return sorted(self.graph.assets[key].partitions, key=lambda dimension: dimension.name)
@@ -171,7 +171,7 @@ class Periods:
 
     def readers_of(
         self, key: str, partition: str, existing: Callable[[str], Iterable[str]]
-    ) -> Iterator[Node]:
+    ) -> Iterator[AutomatedPartition]:
         """The partitions with automation that may read a partition of an asset.
 
         Where an asset's partitions of all times read it alike, those that exist: `existing` gives
@@ -188,7 +188,7 @@ class Periods:
 
     def _reading(
         self, read: Read, point: Point, existing: Callable[[str], Iterable[str]]
-    ) -> Iterator[Node]:
+    ) -> Iterator[AutomatedPartition]:
         reader = read.reader
         space = self.space(reader)
         axes = self.resolver(reader, read.input, lambda: ()).readers(point)
@@ -213,4 +213,4 @@ class Periods:
             )
         for each in chosen:
             if self.has_ended(reader, each):
-                yield Node(reader, each)
+                yield AutomatedPartition(reader, each)

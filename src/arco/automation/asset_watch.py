@@ -17,10 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
-import msgspec
-
-from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
-from arco.automation.asset_graph import AssetGraph, Node, Periods
+from arco.automation.asset_events import AutomationAdvanced
+from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
 from arco.automation.asset_reads import AutomationReads
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
@@ -29,8 +27,8 @@ from arco.automation.asset_tables import (
     AutomationCursorRow,
     AutomationRow,
 )
-from arco.automation.coalesce import coalesced
-from arco.automation.conditions import ActiveWork, Conditions
+from arco.automation.coalesce import coalesced, in_events
+from arco.automation.conditions import ActiveWork, Conditions, Place
 from arco.automation.ticks import next_tick
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS
 from arco.orchestration import states
@@ -42,16 +40,12 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT = 10_000
 """After so many positions the cursor moves though nothing was asked for."""
-EVENT_BYTES = 256 << 10
-"""Of the requests in one event."""
 REPEAT_S = 10.0
 """A proposal that the log does not show after this is made again."""
 BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
-Place = tuple[str, str]
-"""An asset's id and a partition."""
 
 
 class TableRows(Protocol):
@@ -63,7 +57,7 @@ class TableRows(Protocol):
 class _Proposal(NamedTuple):
     step: int
     position: int
-    nodes: Sequence[Node]
+    nodes: Sequence[AutomatedPartition]
     at: float
 
 
@@ -82,7 +76,7 @@ class AssetWatch:
         """Keys that were added to sets of dynamic dimensions."""
         self._new: set[str] = set()
         """Assets whose automation was declared or resumed."""
-        self._nodes: set[Node] = set()
+        self._nodes: set[AutomatedPartition] = set()
         """Partitions to look at, besides those that follow from what changed."""
         self._at_ticks: dict[str, set[Place]] = {}
         """By asset with `on_cron`: what changed since its last tick."""
@@ -110,7 +104,9 @@ class AssetWatch:
             return (row for _, row in snapshot.since(table, position))
 
         self.take(changed)
-        self.cursor = cursor
+        self._new = {
+            row.asset_key for row in changed(AUTOMATIONS) if row.since > position or row.replay_from
+        }
         ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
         if ticking:
             self._earlier = _places(
@@ -251,7 +247,7 @@ class AssetWatch:
         due = snapshot.position - cursor.position > CHECKPOINT
         if not requests and not (due and is_complete):
             return []
-        proposals = _events(cursor, requests, position, now, ticked)
+        proposals = in_events(cursor, requests, position, now, ticked)
         step = proposals[-1].step
         self._proposal = _Proposal(step, position, list(causes), monotonic_s)
         return proposals
@@ -279,7 +275,8 @@ class AssetWatch:
                 ticked.append(key)
             else:
                 self._nodes.update(
-                    Node(key, point) for point in periods.newly_ended(key, self._dealt(row))
+                    AutomatedPartition(key, point)
+                    for point in periods.newly_ended(key, self._dealt(row))
                 )
             self._ended[key] = now
             self._plan_due(key)
@@ -306,7 +303,7 @@ class AssetWatch:
 
     def _nodes_of(
         self, place: Place, conditions: Conditions, periods: Periods, reader: str = ""
-    ) -> Iterator[Node]:
+    ) -> Iterator[AutomatedPartition]:
         """The partition itself and those that read it; at a tick, those of one reader."""
         key = periods.graph.keys.get(place[0])
         if key is None:
@@ -314,7 +311,7 @@ class AssetWatch:
         if not reader and self._acts_at_once(key):
             point = periods.space(key).point(place[1])
             if point is not None:
-                yield Node(key, point)
+                yield AutomatedPartition(key, point)
         for node in periods.readers_of(key, place[1], conditions.existing):
             if node.asset == reader or (not reader and self._acts_at_once(node.asset)):
                 yield node
@@ -325,13 +322,13 @@ class AssetWatch:
 
     def _of_new(
         self, key: str, conditions: Conditions, periods: Periods, snapshot: Snapshot
-    ) -> Iterator[Node]:
+    ) -> Iterator[AutomatedPartition]:
         """What a new declaration, or the end of a pause, lets run."""
         row = self.rows[key]
         if not row.is_active or key not in periods.graph.automated:
             return
         if row.when == "on_missing" and key not in periods.graph.timed:
-            yield from (Node(key, point) for point in periods.every(key))
+            yield from (AutomatedPartition(key, point) for point in periods.every(key))
         if row.replay_from:
             reads = {each.asset for each in periods.graph.assets[key].inputs}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
@@ -342,9 +339,11 @@ class AssetWatch:
                     yield from self._nodes_of((asset_id, partition), conditions, periods, key)
             if row.when != "on_cron" and key in periods.graph.timed:
                 points = periods.newly_ended(key, row.since_at)
-                yield from (Node(key, point) for point in points)
+                yield from (AutomatedPartition(key, point) for point in points)
 
-    def _look(self, conditions: Conditions, periods: Periods) -> tuple[Mapping[Node, str], bool]:
+    def _look(
+        self, conditions: Conditions, periods: Periods
+    ) -> tuple[Mapping[AutomatedPartition, str], bool]:
         """Ask for the verdict of each partition, those that are read before their readers.
 
         Where one does not run, those below it may have waited for it only: they are looked at too.
@@ -352,8 +351,8 @@ class AssetWatch:
         rank = periods.graph.rank
         queue = [(rank[node.asset], node) for node in self._nodes if node.asset in rank]
         heapq.heapify(queue)
-        visited: set[Node] = set()
-        causes: dict[Node, str] = {}
+        visited: set[AutomatedPartition] = set()
+        causes: dict[AutomatedPartition, str] = {}
         while queue and len(visited) < BUDGET:
             _, node = heapq.heappop(queue)
             if node in visited:
@@ -378,33 +377,3 @@ def _places(rows_of: TableRows) -> set[Place]:
     places |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}
     tasks = (row for row in rows_of(TASKS) if row.state in states.TERMINAL)
     return places | {(row.asset_id, row.partition_key) for row in tasks}
-
-
-def _events(
-    cursor: AutomationCursorRow,
-    requests: Sequence[AutomationRequest],
-    position: int,
-    until: datetime,
-    ticked: Sequence[str],
-) -> list[AutomationAdvanced]:
-    """Requests in events of a bounded size; the last one moves the cursor."""
-    groups: list[list[AutomationRequest]] = [[]]
-    size = 0
-    for request in requests:
-        more = len(msgspec.json.encode(request))
-        if groups[-1] and size + more > EVENT_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(request)
-        size += more
-    last = len(groups) - 1
-    return [
-        AutomationAdvanced(
-            step=cursor.step + number,
-            position=position if number == last else cursor.position,
-            until=until if number == last else cursor.until,
-            requests=tuple(group),
-            ticked=tuple(ticked) if number == last else (),
-        )
-        for number, group in enumerate(groups)
-    ]

@@ -7,9 +7,13 @@ exactly these partitions. Blocks of one shape of several assets become one reque
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
-from arco.automation.asset_events import AutomationRequest
-from arco.automation.asset_graph import Node
+import msgspec
+
+from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
+from arco.automation.asset_graph import AutomatedPartition
+from arco.automation.asset_tables import AutomationCursorRow
 from arco.orchestration.partition_ranges import show
 from arco.orchestration.partition_space import Calendar, Keys, Point, Space, merged
 
@@ -17,11 +21,15 @@ MAX_PARTITIONS = 1_000
 """Of one asset in one request."""
 MAX_ASSETS = 100
 """In one request."""
+EVENT_BYTES = 256 << 10
+"""Of the requests in one event."""
 Block = tuple[tuple[int, ...], ...]
 """For each dimension, numbers of keys, ascending."""
 
 
-def coalesced(causes: Mapping[Node, str], spaces: Mapping[str, Space]) -> list[AutomationRequest]:
+def coalesced(
+    causes: Mapping[AutomatedPartition, str], spaces: Mapping[str, Space]
+) -> list[AutomationRequest]:
     """Requests that mean exactly these partitions, each once. `causes` says why each runs."""
     by_asset: dict[str, dict[Point, str]] = {}
     for node, cause in causes.items():
@@ -43,6 +51,36 @@ def coalesced(causes: Mapping[Node, str], spaces: Mapping[str, Space]) -> list[A
                 AutomationRequest(assets=few, partitions=partitions, cause=assets[few[0]])
             )
     return requests
+
+
+def in_events(
+    cursor: AutomationCursorRow,
+    requests: Sequence[AutomationRequest],
+    position: int,
+    until: datetime,
+    ticked: Sequence[str],
+) -> list[AutomationAdvanced]:
+    """Requests in events of a bounded size; the last one moves the cursor."""
+    groups: list[list[AutomationRequest]] = [[]]
+    size = 0
+    for request in requests:
+        more = len(msgspec.json.encode(request))
+        if groups[-1] and size + more > EVENT_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(request)
+        size += more
+    last = len(groups) - 1
+    return [
+        AutomationAdvanced(
+            step=cursor.step + number,
+            position=position if number == last else cursor.position,
+            until=until if number == last else cursor.until,
+            requests=tuple(group),
+            ticked=tuple(ticked) if number == last else (),
+        )
+        for number, group in enumerate(groups)
+    ]
 
 
 def _blocks(space: Space, points: Iterable[Point]) -> Iterator[Block]:

@@ -16,12 +16,12 @@ yes is a row that changes, the end of a period, or a tick.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from arco.automation.asset_graph import Node, Periods
+from arco.automation.asset_graph import AutomatedPartition, Periods
 from arco.automation.asset_tables import AutomationRow
 from arco.execution.states import PartitionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, PartitionRow, PartitionStatusRow
@@ -48,7 +48,7 @@ Outcome = Literal["runs", "waits", "idle"]
 R = TypeVar("R", bound=Row)
 
 
-class Verdict(Struct, frozen=True):
+class AutomationVerdict(Struct, frozen=True):
     outcome: Outcome
     reasons: tuple[str, ...]
     cause: str = ""
@@ -79,7 +79,7 @@ class ActiveWork(NamedTuple):
         return {*self.tasks, *(asset_id for asset_id, _ in self.requests)}
 
 
-class _Version(NamedTuple):
+class _ReadVersion(NamedTuple):
     changed: int
     """The position at which it became current."""
     row: PartitionRow
@@ -87,13 +87,14 @@ class _Version(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{place(self.asset, self.row.partition_key)} {self.row.materialization_id}"
+        name = place(self.asset, self.row.partition_key)
+        return f"{name} {self.row.materialization_id} of run {self.row.run_id}"
 
 
 class _Inputs(NamedTuple):
     """What a partition would read now."""
 
-    versions: list[_Version]
+    versions: list[_ReadVersion]
     fingerprint: str
     missing: list[str]
     """What has no data yet."""
@@ -153,38 +154,38 @@ class Conditions:
 
     # -- the verdict ---------------------------------------------------------------------
 
-    def verdict(self, node: Node) -> Verdict:
+    def verdict(self, node: AutomatedPartition) -> AutomationVerdict:
         row = self._rows.get(node.asset)
         if row is None or not row.is_active:
-            state = "has no automation" if row is None else f"is {row.state}"
-            return Verdict("idle", (f"its automation {state}" if row else f"it {state}",))
+            return _idle(
+                "it has no automation" if row is None else f"its automation is {row.state}"
+            )
         partition = self._periods.space(node.asset).text(node.point)
         if not self._periods.has_ended(node.asset, node.point):
-            return Verdict("waits", ("its period is not over, or it has no such partition",))
+            return _waits(["its period is not over, or it has no such partition"])
         try:
             inputs = self._inputs(node)
         except Invalid as error:
-            return Verdict("waits", (f"it cannot be planned: {error.message}",))
+            return _waits([f"it cannot be planned: {error.message}"])
         current = self._current(node.asset).get(partition)
         if current is not None and row.when == "on_missing":
-            return Verdict("idle", (f"it was made: version {current[1].materialization_id}",))
+            return _idle(f"it was made: version {current[1].materialization_id}")
         if current is not None and current[1].fingerprint == inputs.fingerprint:
-            return Verdict("idle", ("it is up to date",))
+            return _idle("it is up to date")
         cause, lacking = self._cause(row, node, partition, inputs)
         if inputs.missing:
-            return Verdict("waits", tuple(inputs.missing[:SHOWN]), cause)
+            return _waits(inputs.missing, cause)
         if not cause:
-            return Verdict("idle", (lacking,))
-        blockers = list(self._blockers(node, partition, inputs))
-        if blockers:
-            return Verdict("waits", tuple(blockers[:SHOWN]), cause)
-        return Verdict("runs", (f"{cause}, and all that it reads is good",), cause)
+            return _idle(lacking)
+        if blockers := list(self._blockers(node, partition, inputs)):
+            return _waits(blockers, cause)
+        return AutomationVerdict("runs", (f"{cause}, and all that it reads is good",), cause)
 
     # -- what it reads -------------------------------------------------------------------
 
-    def _inputs(self, node: Node) -> _Inputs:
+    def _inputs(self, node: AutomatedPartition) -> _Inputs:
         asset = self._graph.assets[node.asset]
-        versions: list[_Version] = []
+        versions: list[_ReadVersion] = []
         missing: list[str] = []
         places: list[tuple[str, str]] = []
         parts: list[tuple[str, str, list[str]]] = []
@@ -200,7 +201,7 @@ class Conditions:
             if not each.parameter:
                 continue
             own = [
-                _Version(entry[0], entry[1], each.asset)
+                _ReadVersion(entry[0], entry[1], each.asset)
                 for text in texts
                 if (entry := current.get(text)) is not None
             ]
@@ -214,7 +215,7 @@ class Conditions:
         fingerprint = input_fingerprint(asset, partition, task_config(asset, {}), parts)
         return _Inputs(versions, fingerprint, missing, places)
 
-    def _points(self, node: Node, each: Input) -> list[Point]:
+    def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
         resolver = self._resolver(node.asset, each)
         points = resolver.resolve(resolver.relevant(node.point))
         return [point for point in points if self._periods.space(each.asset).has(point)]
@@ -225,7 +226,7 @@ class Conditions:
     # -- why it would run ----------------------------------------------------------------
 
     def _cause(
-        self, row: AutomationRow, node: Node, partition: str, inputs: _Inputs
+        self, row: AutomationRow, node: AutomatedPartition, partition: str, inputs: _Inputs
     ) -> tuple[str, str]:
         """What makes it run; or nothing, and why not."""
         status = self._status(node.asset).get(partition)
@@ -246,7 +247,7 @@ class Conditions:
             )
         return "", "nothing that it reads was replaced since its automation was declared or resumed"
 
-    def _is_news(self, version: _Version, last: PartitionStatusRow) -> bool:
+    def _is_news(self, version: _ReadVersion, last: PartitionStatusRow) -> bool:
         """Whether the last attempt to make a partition cannot have read a version."""
         if version.row.run_id == last.last_run_id:
             return False
@@ -255,7 +256,7 @@ class Conditions:
         seen = self._seen_by(last.last_run_id)
         return seen is not None and version.changed > seen
 
-    def _missing_cause(self, row: AutomationRow, node: Node) -> tuple[str, str]:
+    def _missing_cause(self, row: AutomationRow, node: AutomatedPartition) -> tuple[str, str]:
         """It was never tried: it counts if it could not have been made before the declaration."""
         space = self._periods.space(node.asset)
         calendars = [
@@ -276,7 +277,7 @@ class Conditions:
 
     # -- what keeps it -------------------------------------------------------------------
 
-    def _blockers(self, node: Node, partition: str, inputs: _Inputs) -> Iterator[str]:
+    def _blockers(self, node: AutomatedPartition, partition: str, inputs: _Inputs) -> Iterator[str]:
         making = self._making(node.asset, partition)
         if making:
             yield making
@@ -320,12 +321,12 @@ class Conditions:
                 (each.asset, self._periods.space(each.asset).text(upstream))
                 for each in self._graph.assets[key].inputs
                 if each.asset in self._graph.assets and each.asset != key
-                for upstream in self._points(Node(key, point), each)
+                for upstream in self._points(AutomatedPartition(key, point), each)
             ]
         except Invalid:
             return []
 
-    def request(self, node: Node) -> None:
+    def request(self, node: AutomatedPartition) -> None:
         """A partition is asked for from now on. Of those below it no verdict was asked before."""
         partition = self._periods.space(node.asset).text(node.point)
         self._requested.add((self._graph.ids[node.asset], partition))
@@ -338,6 +339,15 @@ class Conditions:
                 if read.reader not in self._below:
                     self._below.add(read.reader)
                     waiting.append(read.reader)
+
+
+def _idle(reason: str) -> AutomationVerdict:
+    return AutomationVerdict("idle", (reason,))
+
+
+def _waits(reasons: Sequence[str], cause: str = "") -> AutomationVerdict:
+    more = (f"and {len(reasons) - SHOWN:,} more",) if len(reasons) > SHOWN else ()
+    return AutomationVerdict("waits", (*reasons[:SHOWN], *more), cause)
 
 
 _NOT_GOOD = frozenset(

@@ -130,6 +130,8 @@ def cause_of(kind: str, reference: str, by: str) -> str:
         backfill, _, chunk = reference.partition(":")
         number, _, round = chunk.partition(":")
         return f"backfill {backfill}, chunk {number}" + (f", round {round}" if round else "")
+    if kind == "materialization":
+        return f"automation: {reference}"
     what = f"{kind} of run {reference}" if kind == "retry" and reference else kind
     return f"{what} by {by or '–'}"
 
