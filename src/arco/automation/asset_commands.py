@@ -75,7 +75,7 @@ class AssetAutomationCommands:
         row = reader.automation(asset)
         reads = AutomationReads(snapshot, self._library)
         graph = reads.graph(self._planner.world(snapshot))
-        periods = Periods(graph, now, reads.dynamic_keys)
+        periods = Periods(graph, now, reads.dynamic_keys, reads.existing(graph))
         space = periods.space(row.asset_key)
         ranges = requested({row.asset_key: space}, partitions)[row.asset_key]
         if count(ranges) > MOST:

@@ -93,9 +93,15 @@ class Periods:
     """The graph with the partitions that there are at one time."""
 
     def __init__(
-        self, graph: AssetGraph, until: datetime, dynamic_keys: Callable[[str], Sequence[str]]
+        self,
+        graph: AssetGraph,
+        until: datetime,
+        dynamic_keys: Callable[[str], Sequence[str]],
+        existing: Callable[[str], Iterable[str]] = lambda key: (),
     ) -> None:
+        """`existing` gives the partitions of an asset that have been made."""
         self.graph = graph
+        self.existing = existing
         self.until = until
         self._dynamic_keys = cache(dynamic_keys)
         self._keys = cache(self._keys_of)
@@ -108,15 +114,20 @@ class Periods:
     def _space(self, key: str) -> Space:
         return Space.of(self.graph.assets[key], self._keys)
 
-    def resolver(
-        self, reader: str, each: Input, existing: Callable[[], Iterable[Point]]
-    ) -> Resolver:
+    def resolver(self, read: Read) -> Resolver:
         """Raises Invalid where the two do not fit: a deployment of another project changed one."""
-        key = reader, self.graph.assets[reader].inputs.index(each)
+        key = read.reader, self.graph.assets[read.reader].inputs.index(read.input)
         if key not in self._resolvers:
-            spaces = self.space(reader), self.space(each.asset)
-            self._resolvers[key] = Resolver(reader, each, *spaces, existing)
+            upstream = read.input.asset
+            spaces = self.space(read.reader), self.space(upstream)
+            self._resolvers[key] = Resolver(
+                read.reader, read.input, *spaces, lambda: self._points(upstream)
+            )
         return self._resolvers[key]
+
+    def _points(self, key: str) -> list[Point]:
+        points = (self.space(key).point(text) for text in self.existing(key))
+        return [point for point in points if point is not None]
 
     def has_ended(self, key: str, point: Point) -> bool:
         """Whether an asset has this partition, and its period is over."""
@@ -169,40 +180,33 @@ class Periods:
         ]
         return min(ends, default=None)
 
-    def readers_of(
-        self, key: str, partition: str, existing: Callable[[str], Iterable[str]]
-    ) -> Iterator[AutomatedPartition]:
+    def readers_of(self, key: str, partition: str) -> Iterator[AutomatedPartition]:
         """The partitions with automation that may read a partition of an asset.
 
-        Where an asset's partitions of all times read it alike, those that exist: `existing` gives
-        an asset's partitions that have been made.
+        Where an asset's partitions of all times read it alike, those that have been made.
         """
         point = self.space(key).point(partition)
         if point is None:
             return
         for read in self.graph.readers.get(key, ()):
             try:
-                yield from self._reading(read, point, existing)
+                yield from self._reading(read, point)
             except Invalid:  # the planner refuses it too, and says why
                 continue
 
-    def _reading(
-        self, read: Read, point: Point, existing: Callable[[str], Iterable[str]]
-    ) -> Iterator[AutomatedPartition]:
+    def _reading(self, read: Read, point: Point) -> Iterator[AutomatedPartition]:
         reader = read.reader
         space = self.space(reader)
-        axes = self.resolver(reader, read.input, lambda: ()).readers(point)
+        axes = self.resolver(read).readers(point)
         free = [
             values is None and isinstance(keys, Calendar)
             for keys, values in zip(space.dimensions, axes, strict=True)
         ]
         if any(free):
-            points = (space.point(text) for text in existing(reader))
             chosen: Iterable[Point] = [
                 each
-                for each in points
-                if each is not None
-                and all(values is None or v in values for v, values in zip(each, axes, strict=True))
+                for each in self._points(reader)
+                if all(values is None or v in values for v, values in zip(each, axes, strict=True))
             ]
         else:
             chosen = product(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.asset_graph import AssetGraph, Periods
 from arco.automation.conditions import Place
 from arco.errors import Error
+from arco.execution.tables import PARTITIONS
 from arco.orchestration.planner import requested
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library, SnapshotLookups
@@ -31,6 +32,16 @@ class AutomationReads:
         ids = {key: row.asset_id for key, row in rows.items() if row.active}
         assets = {key: asset for key, asset in world.graph.assets.items() if key in ids}
         return AssetGraph(assets, ids)
+
+    def existing(self, graph: AssetGraph) -> Callable[[str], list[str]]:
+        """For an asset's key, its partitions that have been made."""
+
+        @functools.cache
+        def partitions(key: str) -> list[str]:
+            rows = self._snapshot.rows(PARTITIONS, graph.ids[key])
+            return [row.partition_key for row in rows]
+
+        return partitions
 
     def seen_by(self, run_id: str) -> int | None:
         """Up to which position a run's plan saw the log; None where that cannot be told."""

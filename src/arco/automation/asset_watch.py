@@ -237,7 +237,7 @@ class AssetWatch:
         if self._proposal is not None:
             self._nodes |= set(self._proposal.nodes)
             self._proposal = None
-        periods = Periods(self.graph, now, reads.dynamic_keys)
+        periods = Periods(self.graph, now, reads.dynamic_keys, reads.existing(self.graph))
         conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
         ticked = self._collect(conditions, periods, snapshot, now)
         causes, is_complete = self._look(conditions, periods)
@@ -312,7 +312,7 @@ class AssetWatch:
             point = periods.space(key).point(place[1])
             if point is not None:
                 yield AutomatedPartition(key, point)
-        for node in periods.readers_of(key, place[1], conditions.existing):
+        for node in periods.readers_of(key, place[1]):
             if node.asset == reader or (not reader and self._acts_at_once(node.asset)):
                 yield node
 
@@ -364,7 +364,7 @@ class AssetWatch:
                 conditions.request(node)
                 continue
             partition = periods.space(node.asset).text(node.point)
-            for reader in periods.readers_of(node.asset, partition, conditions.existing):
+            for reader in periods.readers_of(node.asset, partition):
                 if reader not in visited and self._acts_at_once(reader.asset):
                     heapq.heappush(queue, (rank[reader.asset], reader))
         self._nodes = {node for _, node in queue} - visited

@@ -21,13 +21,12 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from arco.automation.asset_graph import AutomatedPartition, Periods
+from arco.automation.asset_graph import AutomatedPartition, Periods, Read
 from arco.automation.asset_tables import AutomationRow
 from arco.execution.states import PartitionStatus
 from arco.execution.tables import PARTITION_STATUS, PARTITIONS, PartitionRow, PartitionStatusRow
 from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
-from arco.orchestration.mapping import Resolver
 from arco.orchestration.partition_space import Calendar, Names, Point
 from arco.orchestration.plan import input_fingerprint
 from arco.orchestration.tables import DYNAMIC_KEYS
@@ -134,7 +133,6 @@ class Conditions:
         for asset_id in active.asset_ids():
             if asset_id in self._graph.keys:
                 self._add_below(self._graph.keys[asset_id])
-        self._existing_points = functools.cache(self._points_of)
         self._requested: set[Place] = set()
         """What this round asks for."""
 
@@ -143,14 +141,6 @@ class Conditions:
 
     def _statuses_of(self, key: str) -> _SingleRows[PartitionStatusRow]:
         return _SingleRows(self._snapshot, PARTITION_STATUS, self._graph.ids[key])
-
-    def existing(self, key: str) -> list[str]:
-        """The partitions of an asset that have been made."""
-        return self._current(key).keys()
-
-    def _points_of(self, key: str) -> list[Point]:
-        points = (self._periods.space(key).point(text) for text in self.existing(key))
-        return [point for point in points if point is not None]
 
     # -- the verdict ---------------------------------------------------------------------
 
@@ -216,12 +206,9 @@ class Conditions:
         return _Inputs(versions, fingerprint, missing, places)
 
     def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
-        resolver = self._resolver(node.asset, each)
+        resolver = self._periods.resolver(Read(node.asset, each))
         points = resolver.resolve(resolver.relevant(node.point))
         return [point for point in points if self._periods.space(each.asset).has(point)]
-
-    def _resolver(self, reader: str, each: Input) -> Resolver:
-        return self._periods.resolver(reader, each, lambda: self._existing_points(each.asset))
 
     # -- why it would run ----------------------------------------------------------------
 
@@ -371,11 +358,9 @@ class _SingleRows(Generic[R]):
         self._rows: dict[str, tuple[int, R] | None] = {}
 
     def get(self, partition: str) -> tuple[int, R] | None:
-        if partition not in self._rows and len(self._rows) > MANY:
-            self._rows = self._rows | dict(self._all)
+        if "_all" in self.__dict__ or len(self._rows) > MANY:
+            return self._all.get(partition)
         if partition not in self._rows:
-            if "_all" in self.__dict__:
-                return None
             key = self._asset_id, partition
             version, row = self._snapshot.versioned(self._table, key, history=False)
             self._rows[partition] = None if row is None else (version, row)
@@ -385,6 +370,3 @@ class _SingleRows(Generic[R]):
     def _all(self) -> dict[str, tuple[int, R]]:
         rows = self._snapshot.rows_versioned(self._table, (self._asset_id,), history=False)
         return {key[1]: (version, row) for key, (version, row) in rows.items() if row is not None}
-
-    def keys(self) -> list[str]:
-        return sorted(self._all)

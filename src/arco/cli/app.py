@@ -25,7 +25,7 @@ from arco.cli import (
     admin_snapshot,
     admin_sql,
     admin_upkeep,
-    automation,
+    asset_automation,
     backfill,
     catalog_asset,
     catalog_column,
@@ -75,7 +75,7 @@ for commands in (project, running):
     commands.register(app)
 app.add_typer(runs.app)
 app.add_typer(schedules.app)
-app.add_typer(automation.app)
+app.add_typer(asset_automation.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(partitions.app)
