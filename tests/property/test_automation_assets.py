@@ -82,6 +82,7 @@ class Oracle:
         self.assets = assets
         self.exists: set[Place] = set()
         self.failed: set[Place] = set()
+        self.tried: set[Place] = set()
 
     def change(self, asset: Drawn, keys: list[str], failing: set[str]) -> set[Place]:
         """What automation has to try, once each, after a person made these."""
@@ -102,6 +103,7 @@ class Oracle:
         good = {place for place in places if place[0] not in failing}
         replaced |= good
         self.exists |= good
+        self.tried |= places
         self.failed = (self.failed - good) | (places - good)
 
     def _runs(self, asset: Drawn, key: str, replaced: set[Place]) -> bool:
@@ -110,14 +112,17 @@ class Oracle:
             return False
         if any(own & self.failed for own in places.values()):
             return False
-        for name, own in places.items():
-            upstream = next(each for each in self.assets if each.name == name)
-            alike = asset.unit != "none" and (
-                upstream.unit == "none" or asset.reads[name] in ("all_upstream", "latest")
-            )
-            if own & replaced and (not alike or (asset.name, key) in self.exists):
-                return True
-        return False
+        if (asset.name, key) not in self.tried and not any(
+            own & self.exists for name, own in places.items() if not self._is_alike(asset, name)
+        ):
+            return False  # nothing that all times read alike makes what nobody has ever tried
+        return any(own & replaced for own in places.values())
+
+    def _is_alike(self, asset: Drawn, name: str) -> bool:
+        upstream = next(each for each in self.assets if each.name == name)
+        if asset.unit == "none":
+            return False
+        return upstream.unit == "none" or asset.reads[name] in ("all_upstream", "latest")
 
     def _reads(self, asset: Drawn, name: str, key: str) -> Iterator[Place]:
         """By definition of the mapping, in plain words."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from arco.automation.asset_events import AutomationPaused, AutomationResumed, ResumeCatchup
-from arco.automation.asset_graph import AutomatedPartition, Periods
+from arco.automation.asset_graph import AutomatedPartition
 from arco.automation.asset_reads import AutomationReads
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.conditions import ActiveWork, Conditions, Outcome
@@ -75,7 +75,7 @@ class AssetAutomationCommands:
         row = reader.automation(asset)
         reads = AutomationReads(snapshot, self._library)
         graph = reads.graph(self._planner.world(snapshot))
-        periods = Periods(graph, now, reads.dynamic_keys, reads.existing(graph))
+        periods = reads.periods(graph, now)
         space = periods.space(row.asset_key)
         ranges = requested({row.asset_key: space}, partitions)[row.asset_key]
         if count(ranges) > MOST:

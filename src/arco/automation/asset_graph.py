@@ -98,10 +98,13 @@ class Periods:
         until: datetime,
         dynamic_keys: Callable[[str], Sequence[str]],
         existing: Callable[[str], Iterable[str]] = lambda key: (),
+        tried: Callable[[str], Iterable[str]] = lambda key: (),
     ) -> None:
-        """`existing` gives the partitions of an asset that have been made."""
+        """`existing` gives the partitions of an asset that have been made, `tried` those that
+        somebody has tried to make."""
         self.graph = graph
-        self.existing = existing
+        self._existing = existing
+        self._tried = tried
         self.until = until
         self._dynamic_keys = cache(dynamic_keys)
         self._keys = cache(self._keys_of)
@@ -121,13 +124,21 @@ class Periods:
             upstream = read.input.asset
             spaces = self.space(read.reader), self.space(upstream)
             self._resolvers[key] = Resolver(
-                read.reader, read.input, *spaces, lambda: self._points(upstream)
+                read.reader,
+                read.input,
+                *spaces,
+                lambda: self._points(upstream, self._existing(upstream)),
             )
         return self._resolvers[key]
 
-    def _points(self, key: str) -> list[Point]:
-        points = (self.space(key).point(text) for text in self.existing(key))
+    def _points(self, key: str, texts: Iterable[str]) -> list[Point]:
+        points = (self.space(key).point(text) for text in texts)
         return [point for point in points if point is not None]
+
+    def is_alike(self, read: Read) -> bool:
+        """Whether partitions of all times read the same of an input."""
+        dimensions = self.space(read.reader).dimensions
+        return any(isinstance(dimensions[at], Calendar) for at in self.resolver(read).free)
 
     def has_ended(self, key: str, point: Point) -> bool:
         """Whether an asset has this partition, and its period is over."""
@@ -183,7 +194,7 @@ class Periods:
     def readers_of(self, key: str, partition: str) -> Iterator[AutomatedPartition]:
         """The partitions with automation that may read a partition of an asset.
 
-        Where an asset's partitions of all times read it alike, those that have been made.
+        Where an asset's partitions of all times read it alike, those that were ever tried.
         """
         point = self.space(key).point(partition)
         if point is None:
@@ -198,14 +209,10 @@ class Periods:
         reader = read.reader
         space = self.space(reader)
         axes = self.resolver(read).readers(point)
-        free = [
-            values is None and isinstance(keys, Calendar)
-            for keys, values in zip(space.dimensions, axes, strict=True)
-        ]
-        if any(free):
+        if self.is_alike(read):
             chosen: Iterable[Point] = [
                 each
-                for each in self._points(reader)
+                for each in self._points(reader, self._tried(reader))
                 if all(values is None or v in values for v, values in zip(each, axes, strict=True))
             ]
         else:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 
 from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.asset_graph import AssetGraph, Periods
 from arco.automation.conditions import Place
 from arco.errors import Error
-from arco.execution.tables import PARTITIONS
+from arco.execution.tables import PARTITION_STATUS, PARTITIONS
 from arco.orchestration.planner import requested
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library, SnapshotLookups
@@ -33,15 +33,20 @@ class AutomationReads:
         assets = {key: asset for key, asset in world.graph.assets.items() if key in ids}
         return AssetGraph(assets, ids)
 
-    def existing(self, graph: AssetGraph) -> Callable[[str], list[str]]:
-        """For an asset's key, its partitions that have been made."""
+    def periods(self, graph: AssetGraph, until: datetime) -> Periods:
+        """The graph with the partitions that there are at a time."""
 
         @functools.cache
-        def partitions(key: str) -> list[str]:
+        def existing(key: str) -> list[str]:
             rows = self._snapshot.rows(PARTITIONS, graph.ids[key])
             return [row.partition_key for row in rows]
 
-        return partitions
+        @functools.cache
+        def tried(key: str) -> list[str]:
+            rows = self._snapshot.rows(PARTITION_STATUS, graph.ids[key])
+            return [row.partition_key for row in rows]
+
+        return Periods(graph, until, self.dynamic_keys, existing, tried)
 
     def seen_by(self, run_id: str) -> int | None:
         """Up to which position a run's plan saw the log; None where that cannot be told."""

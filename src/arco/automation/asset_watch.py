@@ -86,6 +86,11 @@ class AssetWatch:
         self._ended: dict[str, datetime] = {}
         """By asset: periods that were over by then have been looked at."""
         self._proposal: _Proposal | None = None
+        self._held: dict[str, dict[AutomatedPartition, int]] = {}
+        """By asset: partitions that wait for what partitions of all times read alike, each with a
+        position from which on a process that starts finds it again: the cursor stays there."""
+        self._position = 0
+        """Changes up to there have been looked at."""
 
     # -- moving to another generation ----------------------------------------------------
 
@@ -98,7 +103,7 @@ class AssetWatch:
         cursor = self.cursor = snapshot.get(AUTOMATION_CURSOR, SCOPE)
         if cursor is None:
             return
-        position = cursor.position
+        position = self._position = cursor.position
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in snapshot.since(table, position))
@@ -237,15 +242,17 @@ class AssetWatch:
         if self._proposal is not None:
             self._nodes |= set(self._proposal.nodes)
             self._proposal = None
-        periods = Periods(self.graph, now, reads.dynamic_keys, reads.existing(self.graph))
+        periods = reads.periods(self.graph, now)
         conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
         ticked = self._collect(conditions, periods, snapshot, now)
         causes, is_complete = self._look(conditions, periods)
-        position = snapshot.position if is_complete else cursor.position
+        if is_complete:
+            self._position = snapshot.position
+        holds = [position for held in self._held.values() for position in held.values()]
+        position = max(cursor.position, min([self._position, *holds]))
         spaces = {node.asset: periods.space(node.asset) for node in causes}
         requests = coalesced(causes, spaces)
-        due = snapshot.position - cursor.position > CHECKPOINT
-        if not requests and not (due and is_complete):
+        if not requests and position - cursor.position <= CHECKPOINT:
             return []
         proposals = in_events(cursor, requests, position, now, ticked)
         step = proposals[-1].step
@@ -312,9 +319,16 @@ class AssetWatch:
             point = periods.space(key).point(place[1])
             if point is not None:
                 yield AutomatedPartition(key, point)
-        for node in periods.readers_of(key, place[1]):
+        for node in self._readers_of(key, place[1], periods):
             if node.asset == reader or (not reader and self._acts_at_once(node.asset)):
                 yield node
+
+    def _readers_of(
+        self, key: str, partition: str, periods: Periods
+    ) -> Iterator[AutomatedPartition]:
+        yield from periods.readers_of(key, partition)
+        for read in periods.graph.readers.get(key, ()):
+            yield from self._held.get(read.reader, ())
 
     def _acts_at_once(self, key: str) -> bool:
         row = self.rows.get(key)
@@ -359,16 +373,23 @@ class AssetWatch:
                 continue
             visited.add(node)
             verdict = conditions.verdict(node)
+            self._hold(node, is_held=verdict.is_held)
             if verdict.runs:
                 causes[node] = verdict.cause
                 conditions.request(node)
                 continue
             partition = periods.space(node.asset).text(node.point)
-            for reader in periods.readers_of(node.asset, partition):
+            for reader in self._readers_of(node.asset, partition, periods):
                 if reader not in visited and self._acts_at_once(reader.asset):
                     heapq.heappush(queue, (rank[reader.asset], reader))
         self._nodes = {node for _, node in queue} - visited
         return causes, not self._nodes
+
+    def _hold(self, node: AutomatedPartition, *, is_held: bool) -> None:
+        if is_held:
+            self._held.setdefault(node.asset, {}).setdefault(node, self._position)
+        elif node in self._held.get(node.asset, ()):
+            del self._held[node.asset][node]
 
 
 def _places(rows_of: TableRows) -> set[Place]:

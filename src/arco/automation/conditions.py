@@ -52,6 +52,9 @@ class AutomationVerdict(Struct, frozen=True):
     reasons: tuple[str, ...]
     cause: str = ""
     """What replaced what it reads, or another cause, in a few words."""
+    is_held: bool = False
+    """It was never tried, and waits only for what partitions of all times read alike: a change of
+    that does not lead to it."""
 
     @property
     def runs(self) -> bool:
@@ -83,6 +86,7 @@ class _ReadVersion(NamedTuple):
     """The position at which it became current."""
     row: PartitionRow
     asset: str
+    is_alike: bool
 
     @property
     def text(self) -> str:
@@ -90,15 +94,24 @@ class _ReadVersion(NamedTuple):
         return f"{name} {self.row.materialization_id} of run {self.row.run_id}"
 
 
+class _Blocker(NamedTuple):
+    """Why a partition waits."""
+
+    text: str
+    is_alike: bool = False
+    """It is about what partitions of all times read alike."""
+
+
 class _Inputs(NamedTuple):
     """What a partition would read now."""
 
     versions: list[_ReadVersion]
     fingerprint: str
-    missing: list[str]
+    missing: list[_Blocker]
     """What has no data yet."""
-    places: list[tuple[str, str]]
-    """All partitions that it may read or waits for, by asset key, there or not."""
+    places: list[tuple[str, str, bool]]
+    """All partitions that it may read or waits for, by asset key, there or not; and whether
+    partitions of all times read them alike."""
 
 
 def place(asset: str, partition: str) -> str:
@@ -163,47 +176,51 @@ class Conditions:
         if current is not None and current[1].fingerprint == inputs.fingerprint:
             return _idle("it is up to date")
         cause, lacking = self._cause(row, node, partition, inputs)
-        if inputs.missing:
-            return _waits(inputs.missing, cause)
+        blockers = inputs.missing or (cause and list(self._blockers(node, partition, inputs)))
+        if blockers:
+            is_new = self._status(node.asset).get(partition) is None
+            is_held = bool(cause) and is_new and all(each.is_alike for each in blockers)
+            return _waits([each.text for each in blockers], cause, is_held=is_held)
         if not cause:
             return _idle(lacking)
-        if blockers := list(self._blockers(node, partition, inputs)):
-            return _waits(blockers, cause)
         return AutomationVerdict("runs", (f"{cause}, and all that it reads is good",), cause)
 
     # -- what it reads -------------------------------------------------------------------
 
     def _inputs(self, node: AutomatedPartition) -> _Inputs:
         asset = self._graph.assets[node.asset]
-        versions: list[_ReadVersion] = []
-        missing: list[str] = []
-        places: list[tuple[str, str]] = []
+        inputs = _Inputs([], "", [], [])
         parts: list[tuple[str, str, list[str]]] = []
         for each in asset.inputs:
-            if each.asset not in self._graph.assets:
+            if each.asset in self._graph.assets:
+                ids = self._read(node, each, inputs)
                 if each.parameter:
-                    missing.append(f"it reads {each.asset}, which is not deployed")
-                continue
-            space, current = self._periods.space(each.asset), self._current(each.asset)
-            points = self._points(node, each)
-            texts = [space.text(point) for point in points]
-            places += [(each.asset, text) for text in texts]
-            if not each.parameter:
-                continue
-            own = [
-                _ReadVersion(entry[0], entry[1], each.asset)
-                for text in texts
-                if (entry := current.get(text)) is not None
-            ]
-            versions += own
-            ids = [version.row.materialization_id for version in own]
-            parts.append((each.parameter, each.asset, fingerprint_part(ids)))
-            if not own and each.asset != node.asset:
-                named = place(each.asset, texts[-1] if texts else "")
-                missing.append(f"it reads {named}, which has no data yet")
+                    parts.append((each.parameter, each.asset, fingerprint_part(ids)))
+            elif each.parameter:
+                inputs.missing.append(_Blocker(f"it reads {each.asset}, which is not deployed"))
         partition = self._periods.space(node.asset).text(node.point)
         fingerprint = input_fingerprint(asset, partition, task_config(asset, {}), parts)
-        return _Inputs(versions, fingerprint, missing, places)
+        return inputs._replace(fingerprint=fingerprint)
+
+    def _read(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
+        """Add what an input of a partition is. The ids of its versions."""
+        space, current = self._periods.space(each.asset), self._current(each.asset)
+        texts = [space.text(point) for point in self._points(node, each)]
+        is_alike = self._periods.is_alike(Read(node.asset, each))
+        inputs.places.extend((each.asset, text, is_alike) for text in texts)
+        if not each.parameter:
+            return []
+        versions = [
+            _ReadVersion(entry[0], entry[1], each.asset, is_alike)
+            for text in texts
+            if (entry := current.get(text)) is not None
+        ]
+        inputs.versions.extend(versions)
+        if not versions and each.asset != node.asset:
+            name = place(each.asset, texts[-1] if texts else "")
+            text = f"it reads {name}, which has no data yet"
+            inputs.missing.append(_Blocker(text, is_alike))
+        return [version.row.materialization_id for version in versions]
 
     def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
         resolver = self._periods.resolver(Read(node.asset, each))
@@ -218,7 +235,11 @@ class Conditions:
         """What makes it run; or nothing, and why not."""
         status = self._status(node.asset).get(partition)
         last = None if status is None else status[1]
-        newer = [v for v in inputs.versions if v.changed > row.since]
+        newer = [
+            version
+            for version in inputs.versions
+            if version.changed > row.since and not (version.is_alike and last is None)
+        ]
         for version in sorted(newer, key=lambda each: each.changed, reverse=True):
             if last is None or self._is_news(version, last):
                 return f"{version.text} is new", ""
@@ -264,17 +285,19 @@ class Conditions:
 
     # -- what keeps it -------------------------------------------------------------------
 
-    def _blockers(self, node: AutomatedPartition, partition: str, inputs: _Inputs) -> Iterator[str]:
+    def _blockers(
+        self, node: AutomatedPartition, partition: str, inputs: _Inputs
+    ) -> Iterator[_Blocker]:
         making = self._making(node.asset, partition)
         if making:
-            yield making
-        for key, text in inputs.places:
+            yield _Blocker(making)
+        for key, text, is_alike in inputs.places:
             status = self._status(key).get(text)
             if status is not None and status[1].status in _NOT_GOOD:
-                yield _not_good(place(key, text), status[1])
+                yield _Blocker(_not_good(place(key, text), status[1]), is_alike)
             making = self._making(key, text) or self._rising(key, text)
             if making and (key, text) != (node.asset, partition):
-                yield f"it reads {place(key, text)}: {making}"
+                yield _Blocker(f"it reads {place(key, text)}: {making}", is_alike)
 
     def _making(self, key: str, partition: str) -> str:
         place = self._graph.ids[key], partition
@@ -332,9 +355,9 @@ def _idle(reason: str) -> AutomationVerdict:
     return AutomationVerdict("idle", (reason,))
 
 
-def _waits(reasons: Sequence[str], cause: str = "") -> AutomationVerdict:
+def _waits(reasons: Sequence[str], cause: str = "", *, is_held: bool = False) -> AutomationVerdict:
     more = (f"and {len(reasons) - SHOWN:,} more",) if len(reasons) > SHOWN else ()
-    return AutomationVerdict("waits", (*reasons[:SHOWN], *more), cause)
+    return AutomationVerdict("waits", (*reasons[:SHOWN], *more), cause, is_held)
 
 
 _NOT_GOOD = frozenset(

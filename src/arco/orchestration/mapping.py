@@ -141,6 +141,11 @@ class Resolver:
             )
         return values
 
+    @property
+    def free(self) -> set[int]:
+        """The downstream's dimensions along which all partitions read the same."""
+        return set(range(self._width)).difference(self._sources)
+
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
         """What exists by the values that are computed; of the latest, only those."""
         fixed = [axis.at for axis in self._axes]
