@@ -12,6 +12,12 @@ from typing import Any
 
 import msgspec
 
+from arco.automation.asset_events import (
+    AutomationAdvanced,
+    AutomationPaused,
+    AutomationRequest,
+    AutomationResumed,
+)
 from arco.automation.backfill_states import BackfillCause
 from arco.automation.events import (
     BackfillAdvanced,
@@ -37,7 +43,11 @@ from arco.catalog.events import (
 from arco.catalog.fold import column_id
 from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
-from arco.orchestration.declarations import DeployedSchedule, PlainSchedule
+from arco.orchestration.declarations import (
+    DeployedAutomation,
+    DeployedSchedule,
+    PlainSchedule,
+)
 from arco.orchestration.deployments import packed
 from arco.orchestration.events import (
     DeployedAsset,
@@ -552,12 +562,62 @@ def declared() -> Log:
     return log
 
 
+def automated() -> Log:
+    """Automation of assets: declared, asked for, refused where it is late, paused and resumed."""
+    log = Log()
+    eager = DeployedAutomation(name="raw.totals", when="eager")
+    first = DeploymentCreated(
+        deployment_id="D1",
+        manifest="m1",
+        artifact="z1",
+        project="shop",
+        assets=(_deployed("raw.orders", "A1"), _deployed("raw.totals", "A2")),
+        total=2,
+        declarations=(
+            eager,
+            DeployedAutomation(
+                name="raw.report", when="on_cron", cron="0 6 * * *", timezone="Europe/Berlin"
+            ),
+        ),
+    )
+    log.do(first)
+    asked = AutomationRequest(
+        assets=("raw.report", "raw.totals"),
+        partitions=("date=2025-01-01..2025-01-03",),
+        cause="raw.orders[date=2025-01-01] M1 of run R1 is new",
+    )
+    until = datetime(2025, 1, 4, 6)
+    advanced = AutomationAdvanced(
+        step=0, position=7, until=until, requests=(asked,), ticked=("raw.report",)
+    )
+    log.do(advanced)
+    log.do(advanced)  # of another orchestrator
+    log.do(AutomationPaused(asset="raw.totals", reason="the source is down"))
+    log.do(replace(advanced, step=1, position=9))  # leaves the paused one out
+    log.do(AutomationResumed(asset="raw.totals", catchup="all"))
+    log.do(AutomationPaused(asset="raw.unknown"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=2,
+            declarations=(replace(eager, when="on_missing"),),
+            removed_declarations=("automation/raw.report",),
+        )
+    )
+    return log
+
+
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
     "schedules_and_requests": scheduled,
     "backfills": backfilled,
     "declarations": declared,
+    "automation_of_assets": automated,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),
