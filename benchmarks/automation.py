@@ -137,7 +137,7 @@ class EagerSite:
         yield Asset(key=source, code=CODE, transform="t")
 
     def react(self) -> float:
-        """Seconds from the report of a new version until the run of all its readers is triggered."""
+        """Seconds from the report of a new version until the run of its readers is triggered."""
         request = PlanRequest(selection=("g00000.source",), force=True)
         self.workspace.commands.orchestration.trigger(request)
         while not self.worker.step():

@@ -11,7 +11,7 @@ from arco.cli.options import command, group
 
 if deferral.LOADED:
     from arco.app import Workspace
-    from arco.automation.asset_commands import ExplainedAsset, upcoming
+    from arco.automation.asset_commands import ExplainedAsset, ExplainedPartition, upcoming
     from arco.automation.asset_events import ResumeCatchup
     from arco.automation.asset_tables import AutomationRow, AutomationState
     from arco.cli import render
@@ -90,8 +90,11 @@ def explain(
             }
         )
     )
+    if not explained.partitions:
+        render.say("it has no partition whose period is over")
+        return
     lines = [
-        (partition_text(each.partition) or "–", each.outcome, "; ".join(each.reasons))
+        (partition_text(each.partition) or "–", each.outcome, _why(each))
         for each in explained.partitions
     ]
     render.show(render.table(("partition", "now", "why"), lines, whole=("partition", "now")))
@@ -134,6 +137,13 @@ def resume(
     workspace = session.open()
     workspace.commands.asset_automation.resume(asset, catchup=_catchup(catchup))
     _answer(session, workspace, asset)
+
+
+def _why(explained: ExplainedPartition) -> str:
+    reasons = "; ".join(explained.reasons)
+    if explained.outcome == "waits" and explained.cause:
+        return f"{explained.cause}, but {reasons}"
+    return reasons
 
 
 def _answer(session: Session, workspace: Workspace, asset: str) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arco.app import Workspace
 from arco.cli import render
-from arco.dispatch.waiting import Waiting, look, waiting
+from arco.dispatch.waiting import Waiting, look, older_runs, waiting
 from arco.errors import Error, Refused
 from arco.orchestration import states
 from arco.orchestration.states import RunState, TaskState
@@ -159,7 +159,8 @@ def _now_and_then(workspace: Workspace) -> Reasons:
         nonlocal looked_at, reasons
         if workspace.clock.monotonic() - looked_at >= WAITING_S:
             signs = look(workspace.store, run, tasks)
-            reasons = waiting(run, tasks, signs, workspace.clock.now())
+            older = older_runs(workspace.read.snapshot(), run, tasks)
+            reasons = waiting(run, tasks, signs, workspace.clock.now(), older)
             looked_at = workspace.clock.monotonic()
         return reasons
 

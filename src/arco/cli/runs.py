@@ -28,7 +28,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
     from arco.cli.times import parse_time
-    from arco.dispatch.waiting import has_server, look, outages, waiting
+    from arco.dispatch.waiting import has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
     from arco.orchestration.commands import Triggered
@@ -174,7 +174,9 @@ def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[s
     tasks = OrchestrationReader(snapshot).tasks(row.run_id)
     signs = look(workspace.store, row, tasks)
     return {
-        "waiting": waiting(row, tasks, signs, workspace.clock.now()),
+        "waiting": waiting(
+            row, tasks, signs, workspace.clock.now(), older_runs(snapshot, row, tasks)
+        ),
         "outages": [{"process": name, "outage": past} for name, past in outages(row, signs)],
     }
 

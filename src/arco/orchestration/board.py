@@ -30,9 +30,15 @@ Order = tuple[int, int, str]
 
 
 class Board:
-    def __init__(self, serves: Callable[[RunRow], bool] = lambda run: True) -> None:
-        """`serves` tells whose runs these are: others' stay off the board."""
+    def __init__(
+        self,
+        serves: Callable[[RunRow], bool] = lambda run: True,
+        is_alive: Callable[[RunRow], bool] = lambda run: True,
+    ) -> None:
+        """`serves` tells whose runs these are: others' stay off the board. `is_alive` tells
+        whether somebody serves one of the others: nothing waits for one that nobody does."""
         self.serves = serves
+        self._is_alive = is_alive
         self._clear()
 
     def _clear(self) -> None:
@@ -60,6 +66,8 @@ class Board:
         it that have not ended."""
         self._makes: dict[str, set[tuple[str, str]]] = {}
         """By run: where it is in `making`."""
+        self._flying: dict[tuple[str, str], set[str]] = {}
+        """By asset id and partition: the runs whose task for it is in flight."""
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
         return self.tasks.get(run_id, {}).get(task_id)
@@ -173,6 +181,10 @@ class Board:
 
     def _mark(self, row: TaskRow) -> None:
         place = row.asset_id, row.partition_key
+        if row.state in states.IN_FLIGHT:
+            self._flying.setdefault(place, set()).add(row.run_id)
+        elif row.run_id in self._flying.get(place, ()):
+            self._land(row.run_id, place)
         if row.state in states.TERMINAL:
             if place in self._makes.get(row.run_id, ()):
                 self._makes[row.run_id].discard(place)
@@ -185,6 +197,13 @@ class Board:
     def _unmark(self, run_id: str) -> None:
         for place in self._makes.pop(run_id, ()):
             self._end_making(run_id, place)
+            if run_id in self._flying.get(place, ()):
+                self._land(run_id, place)
+
+    def _land(self, run_id: str, place: tuple[str, str]) -> None:
+        self._flying[place].discard(run_id)
+        if not self._flying[place]:
+            del self._flying[place]
 
     def _end_making(self, run_id: str, place: tuple[str, str]) -> None:
         partitions = self.making[place[0]]
@@ -195,16 +214,25 @@ class Board:
             del self.making[place[0]]
 
     def goes_after(self, task: TaskRow) -> str:
-        """The run that makes the same partition, and began before the task's; empty if none does.
+        """Another run that makes the same partition, and goes first; empty if none does.
 
-        The task waits until that one's has ended: a partition is made by one run at a time, in the
-        order of the log, which is the same to everybody.
+        A partition is made by one run at a time. The older run goes first: the order of the log
+        is the same to everybody, so no two processes let different ones go. A run that nobody
+        served for some time may have been overtaken: what is in flight goes first too.
         """
-        runs = self.making.get(task.asset_id, {}).get(task.partition_key, {})
+        place = task.asset_id, task.partition_key
+        runs = self.making.get(place[0], {}).get(place[1], {})
         if len(runs) < 2:
             return ""
-        first = min(runs, key=self._age)
-        return "" if first == task.run_id else first
+        own = self._age(task.run_id)
+        flying = self._flying.get(place, ())
+        for age in sorted(self._age(run_id) for run_id in runs if run_id != task.run_id):
+            if (age < own or age[1] in flying) and self._counts(age[1]):
+                return age[1]
+        return ""
+
+    def _counts(self, run_id: str) -> bool:
+        return run_id in self.runs or self._is_alive(self.others[run_id])
 
     def _age(self, run_id: str) -> tuple[datetime, str]:
         run = self.runs.get(run_id) or self.others[run_id]
