@@ -46,7 +46,7 @@ def test_a_run_that_was_overtaken_waits_for_what_is_in_flight() -> None:
     engine = mill.crowd.orchestrator()
     board = engine.orchestrator.board
     board.serves = lambda run: run.run_id == second
-    board._is_alive = lambda run: False  # its orchestrator was away
+    board.is_alive = lambda run: False  # its orchestrator was away
     engine.step()
     engine.step()
     assert {run for run, _ in engine.board.in_flight} == {second}

@@ -38,7 +38,7 @@ class Board:
         """`serves` tells whose runs these are: others' stay off the board. `is_alive` tells
         whether somebody serves one of the others: nothing waits for one that nobody does."""
         self.serves = serves
-        self._is_alive = is_alive
+        self.is_alive = is_alive
         self._clear()
 
     def _clear(self) -> None:
@@ -232,7 +232,7 @@ class Board:
         return ""
 
     def _counts(self, run_id: str) -> bool:
-        return run_id in self.runs or self._is_alive(self.others[run_id])
+        return run_id in self.runs or self.is_alive(self.others[run_id])
 
     def _age(self, run_id: str) -> tuple[datetime, str]:
         run = self.runs.get(run_id) or self.others[run_id]
