@@ -11,7 +11,7 @@ import hashlib
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -166,10 +166,13 @@ class EagerSite:
             quiet = 0 if did else quiet + 1
 
 
-def reaction(path: Path, assets: int, times: int) -> float:
-    site = EagerSite(path, assets)
-    site.react()
-    return statistics.median(site.react() for _ in range(times))
+def reactions(path: Path, sizes: Sequence[int], times: int) -> list[float]:
+    """The median for each size of graph, in turns: a busy machine is busy for all of them."""
+    sites = [EagerSite(path / str(size), size) for size in sizes]
+    for site in sites:
+        site.react()
+    rounds = [[site.react() for site in sites] for _ in range(times)]
+    return [statistics.median(taken) for taken in zip(*rounds, strict=True)]
 
 
 def main() -> None:
@@ -182,8 +185,7 @@ def main() -> None:
         small = few_among(root / "small", 100, 15)
         big = few_among(root / "large", large, 15)
         progress(f"a new version in a graph of {large:,} assets, and of 100")
-        small_graph = reaction(root / "graph-small", 100, 15)
-        large_graph = reaction(root / "graph-large", large, 15)
+        small_graph, large_graph = reactions(root / "graphs", [100, large], 15)
     results |= {
         "eager_100_ms": round(small_graph * 1e3, 3),
         "eager_large_ms": round(large_graph * 1e3, 3),

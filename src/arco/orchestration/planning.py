@@ -150,7 +150,7 @@ class RunPlanner:
             engine_id=settings.engine_id,
             reference=settings.reference or UNSET,
         )
-        return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
+        return PlannedRun(plan, event, slices(plan.run_id, spec, world.graph.assets))
 
     def store(self, planned: PlannedRun) -> None:
         """Store the plan of a run, which its events refer to."""
