@@ -588,12 +588,19 @@ def automated() -> Log:
     )
     until = datetime(2025, 1, 4, 6)
     advanced = AutomationAdvanced(
-        step=0, position=7, until=until, requests=(asked,), ticked=("raw.report",)
+        step=0,
+        position=7,
+        until=until,
+        requests=(asked,),
+        ticked=("raw.report",),
+        ticked_position=6,
     )
+    log.do(replace(advanced, step=0, ticked=(), ticked_position=0, has_more=True))
+    advanced = replace(advanced, step=1)
     log.do(advanced)
     log.do(advanced)  # of another orchestrator
     log.do(AutomationPaused(asset="raw.totals", reason="the source is down"))
-    log.do(replace(advanced, step=1, position=9))  # leaves the paused one out
+    log.do(replace(advanced, step=2, position=9))  # leaves the paused one out
     log.do(AutomationResumed(asset="raw.totals", catchup="all"))
     log.do(AutomationPaused(asset="raw.unknown"))
     log.do(

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
-from arco.automation.asset_watch import AssetWatch, TableRows
+from arco.automation.asset_watch import AssetWatch
+from arco.automation.changed_rows import TableRows
 from arco.automation.controllers.backfill_chunks import is_over
 from arco.automation.tables import (
     BACKFILL_PROGRESS,

@@ -60,6 +60,10 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     requests: tuple[AutomationRequest, ...] = ()
     ticked: tuple[str, ...] = ()
     """Assets by `on_cron` with a tick up to `until` that this deals with."""
+    ticked_position: int = 0
+    """What changed up to there belongs to those ticks."""
+    has_more: bool = False
+    """Not all was looked at, or asked for, yet: the cursor stays."""
 
 
 EVENTS: tuple[type[Payload], ...] = (AutomationPaused, AutomationResumed, AutomationAdvanced)

@@ -141,16 +141,16 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
     cursor = rows.get(AUTOMATION_CURSOR, SCOPE)
     if cursor is None or cursor.step != e.step or e.position < cursor.position:
         return
-    yield Put(
-        AUTOMATION_CURSOR,
-        replace(cursor, step=e.step + 1, position=e.position, until=max(cursor.until, e.until)),
-    )
+    cursor = replace(cursor, step=e.step + 1)
+    if not e.has_more:
+        cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))
+    yield Put(AUTOMATION_CURSOR, cursor)
     changed: dict[str, AutomationRow] = {}
     for key in e.ticked:
         row = rows.get(AUTOMATIONS, SCOPE, key)
         if row is not None:
             ticked = max(row.ticked_at, e.until)
-            changed[key] = replace(row, ticked_at=ticked, ticked_position=e.position)
+            changed[key] = replace(row, ticked_at=ticked, ticked_position=e.ticked_position)
     for number, asked in enumerate(e.requests):
         active: list[str] = []
         request_key = f"{MATERIALIZATION}:{e.step}.{number}"

@@ -15,7 +15,7 @@ import heapq
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
@@ -27,12 +27,12 @@ from arco.automation.asset_tables import (
     AutomationCursorRow,
     AutomationRow,
 )
+from arco.automation.changed_rows import TableRows, places
 from arco.automation.coalesce import coalesced, in_events
 from arco.automation.conditions import ActiveWork, Conditions, Place
 from arco.automation.ticks import next_tick
-from arco.execution.tables import PARTITION_STATUS, PARTITIONS
-from arco.orchestration import states
-from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, TASKS
+from arco.execution.tables import PARTITIONS
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
 
@@ -46,12 +46,6 @@ BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
-
-
-class TableRows(Protocol):
-    """The rows of a table to take in."""
-
-    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
 
 
 class _Proposal(NamedTuple):
@@ -80,6 +74,9 @@ class AssetWatch:
         """Partitions to look at, besides those that follow from what changed."""
         self._at_ticks: dict[str, set[Place]] = {}
         """By asset with `on_cron`: what changed since its last tick."""
+        self._ticked: dict[str, int] = {}
+        """Those of them with a tick that is not recorded yet; what changed up to this position
+        belongs to it."""
         self._due: list[tuple[datetime, str]] = []
         """When time alone makes an asset due. An entry that differs from `_next` is of before."""
         self._next: dict[str, datetime] = {}
@@ -114,7 +111,7 @@ class AssetWatch:
         }
         ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
         if ticking:
-            self._earlier = _places(
+            self._earlier = places(
                 lambda table: (r for _, r in snapshot.since(table, min(ticking)))
             )
 
@@ -129,7 +126,7 @@ class AssetWatch:
             return
         if any(True for _ in rows_of(PROJECTS)):
             self._graph = None
-        self._changed |= _places(rows_of)
+        self._changed |= places(rows_of)
         self._keys |= {(row.keys, row.key) for row in rows_of(DYNAMIC_KEYS)}
 
     def _put(self, row: AutomationRow) -> None:
@@ -196,6 +193,11 @@ class AssetWatch:
     # -- deciding ------------------------------------------------------------------------
 
     @property
+    def has_more(self) -> bool:
+        """Whether the last round had no time for all partitions."""
+        return bool(self._nodes) and self._proposal is None
+
+    @property
     def is_prepared(self) -> bool:
         return self._graph is not None or not any(row.is_active for row in self.rows.values())
 
@@ -244,7 +246,7 @@ class AssetWatch:
             self._proposal = None
         periods = reads.periods(self.graph, now)
         conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
-        ticked = self._collect(conditions, periods, snapshot, now)
+        self._collect(periods, snapshot, now)
         causes, is_complete = self._look(conditions, periods)
         if is_complete:
             self._position = snapshot.position
@@ -252,34 +254,41 @@ class AssetWatch:
         position = max(cursor.position, min([self._position, *holds]))
         spaces = {node.asset: periods.space(node.asset) for node in causes}
         requests = coalesced(causes, spaces)
-        if not requests and position - cursor.position <= CHECKPOINT:
+        ticked = self._ticked if is_complete else {}
+        if not (requests or ticked or position - cursor.position > CHECKPOINT):
             return []
-        proposals = in_events(cursor, requests, position, now, ticked)
-        step = proposals[-1].step
-        self._proposal = _Proposal(step, position, list(causes), monotonic_s)
+        last = AutomationAdvanced(
+            step=cursor.step,
+            position=position,
+            until=now,
+            ticked=tuple(sorted(ticked)),
+            ticked_position=min(ticked.values(), default=0),
+            has_more=not is_complete,
+        )
+        proposals = in_events(last, requests)
+        if is_complete:
+            self._ticked = {}
+        self._proposal = _Proposal(proposals[-1].step, position, list(causes), monotonic_s)
         return proposals
 
-    def _collect(
-        self, conditions: Conditions, periods: Periods, snapshot: Snapshot, now: datetime
-    ) -> list[str]:
-        """Turn what changed into partitions to look at. The assets with a tick that is due."""
+    def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
+        """Turn what changed, and what is due, into partitions to look at."""
         for place in self._earlier:
-            self._spread(place, conditions, periods, only_ticks=True)
+            self._spread(place, periods, only_ticks=True)
         for place in self._changed:
-            self._spread(place, conditions, periods)
+            self._spread(place, periods)
         self._earlier, self._changed = set(), set()
         for key in self._new:
-            self._nodes.update(self._of_new(key, conditions, periods, snapshot))
+            self._nodes.update(self._of_new(key, periods, snapshot))
         for keys, value in self._keys:
             self._nodes.update(periods.with_key(keys, value))
         self._new, self._keys = set(), set()
-        ticked = []
         for key in list(self._pop_due(now)):
             row = self.rows[key]
             if row.when == "on_cron":
                 for place in self._at_ticks.pop(key, ()):
-                    self._nodes.update(self._nodes_of(place, conditions, periods, key))
-                ticked.append(key)
+                    self._nodes.update(self._nodes_of(place, periods, key))
+                self._ticked.setdefault(key, snapshot.position)
             else:
                 self._nodes.update(
                     AutomatedPartition(key, point)
@@ -287,16 +296,8 @@ class AssetWatch:
                 )
             self._ended[key] = now
             self._plan_due(key)
-        return ticked
 
-    def _spread(
-        self,
-        place: Place,
-        conditions: Conditions,
-        periods: Periods,
-        *,
-        only_ticks: bool = False,
-    ) -> None:
+    def _spread(self, place: Place, periods: Periods, *, only_ticks: bool = False) -> None:
         graph = periods.graph
         key = graph.keys.get(place[0])
         if key is None:
@@ -306,10 +307,10 @@ class AssetWatch:
             if row is not None and row.when == "on_cron":
                 self._at_ticks.setdefault(read.reader, set()).add(place)
         if not only_ticks:
-            self._nodes.update(self._nodes_of(place, conditions, periods))
+            self._nodes.update(self._nodes_of(place, periods))
 
     def _nodes_of(
-        self, place: Place, conditions: Conditions, periods: Periods, reader: str = ""
+        self, place: Place, periods: Periods, reader: str = ""
     ) -> Iterator[AutomatedPartition]:
         """The partition itself and those that read it; at a tick, those of one reader."""
         key = periods.graph.keys.get(place[0])
@@ -335,7 +336,7 @@ class AssetWatch:
         return row is not None and row.is_active and row.when != "on_cron"
 
     def _of_new(
-        self, key: str, conditions: Conditions, periods: Periods, snapshot: Snapshot
+        self, key: str, periods: Periods, snapshot: Snapshot
     ) -> Iterator[AutomatedPartition]:
         """What a new declaration, or the end of a pause, lets run."""
         row = self.rows[key]
@@ -350,7 +351,7 @@ class AssetWatch:
                 if asset_id in ids and row.when == "on_cron":
                     self._at_ticks.setdefault(key, set()).add((asset_id, partition))
                 elif asset_id in ids:
-                    yield from self._nodes_of((asset_id, partition), conditions, periods, key)
+                    yield from self._nodes_of((asset_id, partition), periods, key)
             if row.when != "on_cron" and key in periods.graph.timed:
                 points = periods.newly_ended(key, row.since_at)
                 yield from (AutomatedPartition(key, point) for point in points)
@@ -390,11 +391,3 @@ class AssetWatch:
             self._held.setdefault(node.asset, {}).setdefault(node, self._position)
         elif node in self._held.get(node.asset, ()):
             del self._held[node.asset][node]
-
-
-def _places(rows_of: TableRows) -> set[Place]:
-    """The partitions that changed."""
-    places = {(row.asset_id, row.partition_key) for row in rows_of(PARTITIONS)}
-    places |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}
-    tasks = (row for row in rows_of(TASKS) if row.state in states.TERMINAL)
-    return places | {(row.asset_id, row.partition_key) for row in tasks}

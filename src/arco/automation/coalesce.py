@@ -7,13 +7,11 @@ exactly these partitions. Blocks of one shape of several assets become one reque
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 
 from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
 from arco.automation.asset_graph import AutomatedPartition
-from arco.automation.asset_tables import AutomationCursorRow
 from arco.orchestration.partition_ranges import show
 from arco.orchestration.partition_space import Calendar, Keys, Point, Space, merged
 
@@ -54,13 +52,10 @@ def coalesced(
 
 
 def in_events(
-    cursor: AutomationCursorRow,
-    requests: Sequence[AutomationRequest],
-    position: int,
-    until: datetime,
-    ticked: Sequence[str],
+    last: AutomationAdvanced, requests: Sequence[AutomationRequest]
 ) -> list[AutomationAdvanced]:
-    """Requests in events of a bounded size; the last one moves the cursor."""
+    """Requests in events of a bounded size. The last one is this, with some of them; those before
+    it do not move the cursor."""
     groups: list[list[AutomationRequest]] = [[]]
     size = 0
     for request in requests:
@@ -70,17 +65,18 @@ def in_events(
             size = 0
         groups[-1].append(request)
         size += more
-    last = len(groups) - 1
-    return [
+    events = [
         AutomationAdvanced(
-            step=cursor.step + number,
-            position=position if number == last else cursor.position,
-            until=until if number == last else cursor.until,
+            step=last.step + number,
+            position=last.position,
+            until=last.until,
             requests=tuple(group),
-            ticked=tuple(ticked) if number == last else (),
+            has_more=True,
         )
-        for number, group in enumerate(groups)
+        for number, group in enumerate(groups[:-1])
     ]
+    step = last.step + len(events)
+    return [*events, msgspec.structs.replace(last, step=step, requests=tuple(groups[-1]))]
 
 
 def _blocks(space: Space, points: Iterable[Point]) -> Iterator[Block]:

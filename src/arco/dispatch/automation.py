@@ -41,7 +41,7 @@ class Automation:
 
     def due_in_s(self, now: datetime) -> float | None:
         """When there is something to do at the latest; None if nothing is due by itself."""
-        if self._planner.has_more:
+        if self._planner.has_more or self.agenda.assets.has_more:
             return 0.0
         times = [self.agenda.next_due(), self.agenda.assets.next_due()]
         at = min((time for time in times if time is not None), default=None)
