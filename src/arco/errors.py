@@ -19,25 +19,8 @@ Error
 
 from __future__ import annotations
 
-from servo.errors import Error, Invalid
-
-__all__ = [
-    "AlreadyExists",
-    "ClockSkew",
-    "Conflict",
-    "Contended",
-    "Corrupt",
-    "Denied",
-    "Error",
-    "Fenced",
-    "Invalid",
-    "NotFound",
-    "NotYet",
-    "Refused",
-    "Unappended",
-    "Unavailable",
-    "Unreadable",
-]
+from servo.errors import Error as Error
+from servo.errors import Invalid as Invalid
 
 
 class NotFound(Error):

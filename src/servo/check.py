@@ -24,6 +24,8 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, overload
 
+import msgspec
+
 from servo.context import AssetIn
 from servo.contract.manifest import Check, Phase, Severity
 from servo.duration import Duration, seconds
@@ -60,15 +62,7 @@ class CheckDefinition:
     def __init__(self, function: CheckFunction, options: CheckOptions) -> None:
         functools.update_wrapper(self, function)
         check = _make("python", (), {}, {"name": function.__name__, **options})
-        self.check: Final = Check(
-            kind=check.kind,
-            name=check.name,
-            params=check.params,
-            severity=check.severity,
-            phase=check.phase,
-            code=code_of(function),
-            timeout_s=check.timeout_s,
-        )
+        self.check: Final = msgspec.structs.replace(check, code=code_of(function))
 
     def __call__(self, data: AssetIn) -> Verdict:
         return self.__wrapped__(data)
@@ -82,10 +76,7 @@ def check(
     function: CheckFunction | None = None, /, **options: Unpack[CheckOptions]
 ) -> CheckDefinition | Callable[[CheckFunction], CheckDefinition]:
     """`@check`, or `@check(severity="warning")`, over a function of the data."""
-
-    def decorate(function: CheckFunction) -> CheckDefinition:
-        return CheckDefinition(function, options)
-
+    decorate = functools.partial(CheckDefinition, options=options)
     return decorate if function is None else decorate(function)
 
 

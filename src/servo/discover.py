@@ -131,10 +131,7 @@ def _imports(name: str, file: Path) -> ModuleImports:
 
 
 def _declared(
-    names: Sequence[str],
-    base: Path,
-    imports: Mapping[str, ModuleImports],
-    problems: list[Problem],
+    names: Sequence[str], base: Path, imports: Mapping[str, ModuleImports], problems: list[Problem]
 ) -> Iterator[str]:
     """The modules that are named, and those of named packages that import `servo`."""
     for name in dict.fromkeys(names):
@@ -149,10 +146,7 @@ def _declared(
 
 
 def _left_out(
-    files: Mapping[str, Path],
-    imports: Mapping[str, ModuleImports],
-    imported: Set[str],
-    root: Path,
+    files: Mapping[str, Path], imports: Mapping[str, ModuleImports], imported: Set[str], root: Path
 ) -> Iterator[Problem]:
     """Modules that were not imported, although they may define something."""
     for name in sorted(imports.keys() - imported):
@@ -285,7 +279,7 @@ def _check_free(name: str, base: Path) -> None:
 
 _HINTS = {
     "PySparkRuntimeError": "modules are imported before Spark starts: make columns inside of "
-    "functions, and give a UDF at the top of a module its type as an object, such as LongType()",
+    "functions, and give a UDF at the top of a module its type as an object, such as LongType()"
 }
 """For errors of libraries that are not imported here."""
 

@@ -85,7 +85,8 @@ def _read_parameter(
     if own is not None and given is not None:
         return Flaw(f"parameter {name!r} names an asset, and so does ins", "keep one of them")
     if own is not None or annotation is AssetIn:
-        return _named(own or given or AssetIn(name), name)
+        declared = own or given or AssetIn(name)
+        return AssetIn(declared.asset, parameter=name, mapping=declared.mapping)
     if annotation is AssetContext:
         taken = Flaw(f"parameter {name!r} is of type AssetContext, and ins names it", _REMOVE)
         return name if given is None else taken
@@ -106,10 +107,6 @@ def _evaluated(annotation: Any, name: str, function: Callable[..., Any]) -> Any:
         return Flaw(
             f"parameter {name!r}: its annotation {annotation} cannot be evaluated: {error}", hint
         )
-
-
-def _named(declared: AssetIn, parameter: str) -> AssetIn:
-    return AssetIn(declared.asset, parameter=parameter, mapping=declared.mapping)
 
 
 def _refused(name: str, annotation: Any) -> Flaw:

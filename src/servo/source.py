@@ -27,7 +27,7 @@ _PACKAGE: Final = str(Path(__file__).parent) + "/"
 def caller() -> FrameType:
     """The innermost frame that is not of this package: the user's line."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_code.co_filename):
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     assert frame is not None  # somebody called us
     return frame
@@ -134,7 +134,3 @@ def _is_asset(decorator: ast.expr) -> bool:
             return True
         case _:
             return False
-
-
-def _is_ours(file: str) -> bool:
-    return file.startswith(_PACKAGE)

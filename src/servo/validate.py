@@ -37,11 +37,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-ACROSS: Final[tuple[Rule, ...]] = (
-    no_cycles,
-    mappings_fit,
-    checks_name_columns,
-)
+ACROSS: Final[tuple[Rule, ...]] = (no_cycles, mappings_fit, checks_name_columns)
 """The rules that look at what an asset reads."""
 
 

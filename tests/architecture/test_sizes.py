@@ -19,7 +19,6 @@ REASONS = {
     "arco.storage.local": "one store: every call with its fsync",
     "arco.transport.queues.objectstore": "one protocol with its essay: claims in the store",
     "arco.worker.attempt": "one attempt, from the request to the result",
-    "arco.worker.failures": "one table of how user code fails, and what each failure means",
     "arco.worker.output": "one output, from what the user returned to files",
     "arco.worker.service": "one worker: its slots, its heartbeat and its end",
     "servo.contract.manifest": "the wire types of one document",

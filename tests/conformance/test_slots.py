@@ -24,6 +24,8 @@ PROJECT = """
 FAULTS = (
     Rule("error", op="put", path="data/", once_each=True),
     Rule("drop", op="put", path="data/", once_each=True),
+    Rule("error", op="put", path="commits/", once_each=True),
+    Rule("drop", op="put", path="commits/", once_each=True),
     Rule("error", op="list", path="data/", once_each=True),
     Rule("cut", op="get", path="data/", once_each=True),
 )

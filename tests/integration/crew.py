@@ -170,5 +170,5 @@ def check_whole(setup: Setup) -> dict[str, int]:
         "acknowledged": len(acknowledged),
         "logged": sum(logged.values()),
         "generations": snapshot.generation,
-        "floor": workspace.manifests.floor(),
+        "floor": workspace.manifests.kept().generation,
     }

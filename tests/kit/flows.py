@@ -516,13 +516,13 @@ def _check_outputs(
         assert current[task.asset_id].materialization_id == made.materialization_id
         assert current[task.asset_id].version == 1
     assert len(current) == len(good)
-    markers = [p for meta in w.store.list("data/") if "/_commits/" in (p := meta.path)]
-    named = Counter(Path(path).name.split(".")[1] for path in markers)
+    markers = [meta.path for meta in w.store.list(f"commits/{run_id}/")]
+    named = Counter(Path(path).stem for path in markers)
     assert all(n == 1 for n in named.values()), named
     assert set(good) <= set(named)
     for path in markers:
         raw = w.store.get(path).data.decode()
-        task_id = Path(path).name.split(".")[1]
+        task_id = Path(path).stem
         if task_id in good:
             assert good[task_id].materialization_id in raw
 

@@ -123,7 +123,7 @@ class Lake:
             bytes=8,
         )
         if commit:
-            marker = paths.output_commit(folder, run_id, task.task_id)
+            marker = paths.output_commit(run_id, task.task_id)
             for path in (log, marker):
                 self.w.store.put(path, b"{}", Mode.OVERWRITE)
         return made
@@ -171,14 +171,14 @@ class Lake:
 
 def versions_with_files(store: Store) -> set[str]:
     listed = (meta.path.split("/") for meta in store.list("data/"))
-    return {parts[4] for parts in listed if parts[4] != "_commits"}
+    return {parts[4] for parts in listed}
 
 
 # -- what must hold ------------------------------------------------------------------------
 
 
 def kept_generations(w: Workspace) -> Iterator[Snapshot]:
-    floor, head = w.manifests.floor(), w.manifests.head().generation
+    floor, head = w.manifests.kept().generation, w.manifests.head().generation
     pinned = {pin.generation for pin in w.upkeep.pins.active()}
     for number in sorted({*range(floor, head + 1), *pinned}):
         try:

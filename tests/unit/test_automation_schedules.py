@@ -34,6 +34,13 @@ def at(hour: int, minute: int) -> datetime:
     return START.replace(hour=hour, minute=minute)
 
 
+def tick_of_often(tick: str, scheduled_at: datetime, *, minutes: int = 10) -> ScheduleTicked:
+    timing = f"*/{minutes} * * * * UTC"
+    return ScheduleTicked(
+        schedule_id="main/often", timing=timing, tick=tick, scheduled_at=scheduled_at
+    )
+
+
 def test_each_tick_fires_once_and_starts_a_run() -> None:
     town = Town()
     town.crowd.orchestrator()
@@ -218,24 +225,14 @@ def test_a_schedule_from_before_there_were_declarations_is_removed_too(
 
 def test_a_tick_of_another_cron_or_a_paused_schedule_changes_nothing() -> None:
     town = Town()
-    tick = ScheduleTicked(
-        schedule_id="main/often",
-        timing="*/10 * * * * UTC",
-        tick="2026-01-05T08:10",
-        scheduled_at=at(8, 10),
-    )
+    tick = tick_of_often("2026-01-05T08:10", at(8, 10))
     town.clock.advance(timedelta(minutes=9))
     w = town.fresh()
     w.commands.automation.pause("often")
     w.ledger.append([tick])
     commit_all(w)
     w.commands.automation.resume("often", catchup="all")
-    other = ScheduleTicked(
-        schedule_id="main/often",
-        timing="*/7 * * * * UTC",
-        tick="2026-01-05T08:07",
-        scheduled_at=at(8, 7),
-    )
+    other = tick_of_often("2026-01-05T08:07", at(8, 7), minutes=7)
     w.ledger.append([other])
     commit_all(w)
     assert town.ticks() == []
@@ -249,18 +246,8 @@ def test_a_tick_of_another_cron_or_a_paused_schedule_changes_nothing() -> None:
 def test_machines_with_other_zone_data_fire_a_tick_once() -> None:
     """One places the wall time an hour later than the other; it is the same tick."""
     town = Town()
-    tick = ScheduleTicked(
-        schedule_id="main/often",
-        timing="*/10 * * * * UTC",
-        tick="2026-01-05T08:10",
-        scheduled_at=at(8, 10),
-    )
-    late = ScheduleTicked(
-        schedule_id="main/often",
-        timing="*/10 * * * * UTC",
-        tick="2026-01-05T08:10",
-        scheduled_at=at(9, 10),
-    )
+    tick = tick_of_often("2026-01-05T08:10", at(8, 10))
+    late = tick_of_often("2026-01-05T08:10", at(9, 10))
     town.clock.advance(timedelta(minutes=75))
     w = town.fresh()
     w.ledger.append([tick])
@@ -306,12 +293,7 @@ def test_a_changed_time_zone_fires_a_wall_time_that_was_due_before() -> None:
 
 def test_a_tick_of_a_clock_that_is_far_ahead_does_not_count() -> None:
     town = Town()
-    early = ScheduleTicked(
-        schedule_id="main/often",
-        timing="*/10 * * * * UTC",
-        tick="2027-01-05T08:10",
-        scheduled_at=datetime(2027, 1, 5, 8, 10),
-    )
+    early = tick_of_often("2027-01-05T08:10", datetime(2027, 1, 5, 8, 10))
     w = town.fresh()
     w.ledger.append([early])
     commit_all(w)

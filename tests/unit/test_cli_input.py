@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arco.catalog.events import Column
-from arco.cli.catalog_options import ClearableField, column, entries, replacements
+from arco.cli.catalog_options import ClearableField, column, details, entries
 from arco.cli.run_options import request_of
 from arco.cli.times import iso, parse_time
 from arco.errors import Invalid
@@ -72,9 +72,10 @@ def test_what_is_no_entry_is_refused(texts: list[str]) -> None:
 
 
 def test_cleared_fields_become_empty_and_the_rest_stays() -> None:
-    assert replacements(None, ["a=b"], None, [ClearableField.owners]) == ([], {"a": "b"}, None)
+    changes = details(None, None, ["a=b"], None, [ClearableField.owners])
+    assert (changes["owners"], changes["tags"], changes["properties"]) == ([], {"a": "b"}, None)
     with pytest.raises(Invalid, match="both given and cleared"):
-        replacements(["ana"], None, None, [ClearableField.owners])
+        details(None, ["ana"], None, None, [ClearableField.owners])
 
 
 def test_file_of_ranges_without_any_is_refused(tmp_path: Path) -> None:

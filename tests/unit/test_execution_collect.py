@@ -202,7 +202,7 @@ def test_what_stopped_being_current_within_the_window_stays(lake: Lake) -> None:
     report = collect(lake)
     assert report.given_up == []
     assert lake.present() == set(made)
-    for number in range(lake.w.manifests.floor(), lake.w.read.snapshot().generation + 1):
+    for number in range(lake.w.manifests.kept().generation, lake.w.read.snapshot().generation + 1):
         lake.w.read.snapshot(Generation(number))
     check_readable(lake.w)
 
@@ -345,15 +345,14 @@ def test_markers_logs_and_plans_go_after_their_run(lake: Lake) -> None:
         lake.wait(days - 6)
         lake.settle()
         lake.w.upkeep.collect_data(kept, dry_run=False)
-        markers = [path for path in names(lake, "data/") if "_commits" in path]
-        return len(markers), len(names(lake, "logs/")), len(names(lake, "plans/"))
+        return len(names(lake, "commits/")), len(names(lake, "logs/")), len(names(lake, "plans/"))
 
     assert present(6) == (2, 2, 2)
     assert present(6) == (1, 2, 2)
     assert present(9) == (1, 1, 2)
     assert present(10) == (1, 1, 1)
     assert first in lake.present()
-    assert [path for path in names(lake, "data/") if active in path] != []
+    assert [path for path in names(lake, "commits/") if active in path] != []
 
 
 def test_a_rollback_finds_its_files_within_the_window_and_not_below_the_floor(lake: Lake) -> None:

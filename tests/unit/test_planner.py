@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arco.orchestration import partition_ranges, planner_tasks
+from arco.orchestration import partition_ranges, plan
 from arco.orchestration.plan import (
     MAX_TASKS_PER_RUN,
     PlannedInput,
@@ -481,7 +481,7 @@ def test_values_that_some_assets_lack_are_not_looked_for_among_similar_ones(
 def test_more_dependencies_than_a_run_can_hold_are_refused_before_they_are_laid_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner_tasks, "MAX_EDGES_PER_RUN", 20)
+    monkeypatch.setattr(plan, "MAX_EDGES_PER_RUN", 20)
     project = manifest(asset("s.a", DAYS), asset("s.b", DAYS, reads("s.a", AllUpstream())))
     assert len(planned(project, "*", partitions=("date=2025-01-01..2025-01-04",)).tasks) == 8
     with pytest.raises(Invalid, match="more than 20 dependencies"):

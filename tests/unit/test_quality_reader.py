@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from arco.cli.checks import _is_wanted, _named, _standing
+from arco.cli.checks import _named, _standing
+from arco.cli.live import is_partition
 from arco.errors import NotFound
 from arco.quality.events import ChecksEvaluated
 from arco.quality.reader import QualityReader
@@ -76,5 +77,5 @@ def test_a_failure_says_since_when() -> None:
 def test_a_partition_is_named_with_or_without_its_tags() -> None:
     key = "day=d:2025-01-01,region=s:eu"
     for text in (None, key, "day=2025-01-01,region=eu", "region=eu"):
-        assert _is_wanted(key, text)
-    assert not _is_wanted(key, "region=us")
+        assert is_partition(key, text)
+    assert not is_partition(key, "region=us")

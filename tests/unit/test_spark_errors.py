@@ -102,14 +102,12 @@ def test_a_udf_failure_points_to_the_users_frame() -> None:
     failure = judge(parts._replace(parameters={"traceback": traceback}))
     assert (failure.code, failure.message) == ("user_code.KeyError", "KeyError: 'k'")
     assert (failure.file, failure.line) == ("/p/assets.py", 7)
-    assert not failure.retriable
 
 
 def test_how_the_driver_ended_is_said() -> None:
     failure = driver_lost(ConnectionRefusedError("refused"), 52)
     assert (failure.category, failure.code) == ("infrastructure", "spark.driver_lost")
     assert failure.message.endswith("it ran out of memory")
-    assert failure.retriable
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arco.spark.query import TaskQuery, dependencies
-from arco.spark.template import literal, shown
+from arco.spark.template import literal, marked_line
 from arco.tasks.failure import TaskFailed
 from servo.contract.template import Call, Rendered, render
 
@@ -89,8 +89,8 @@ def test_a_value_that_sql_cannot_write_is_shown_in_the_query(value: Any, what: s
 
 def test_a_place_is_shown_with_its_line() -> None:
     sql = "SELECT a,\n\tnope\nFROM t"
-    assert shown(sql, 11, 15) == "line 2, column 2:\n  2 |     nope\n    |     ^^^^"
-    assert shown(sql, len(sql), len(sql)) == "line 3, column 7:\n  3 | FROM t\n    |       ^"
+    assert marked_line(sql, 11, 15) == "line 2, column 2:\n  2 |     nope\n    |     ^^^^"
+    assert marked_line(sql, len(sql), len(sql)) == "line 3, column 7:\n  3 | FROM t\n    |       ^"
 
 
 @pytest.mark.parametrize(

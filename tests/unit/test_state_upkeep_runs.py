@@ -74,8 +74,8 @@ def test_what_was_restored_plans_and_has_its_data(ran: Workspace, tmp_path: Path
         ("flow.numbers", "reuse"),
         ("flow.doubled", "reuse"),
     ]
-    copied = names(target.store, "data/", "artifacts/", "plans/")
-    assert copied == names(ran.store, "data/", "artifacts/", "plans/")
+    copied = names(target.store, "data/", "commits/", "artifacts/", "plans/")
+    assert copied == names(ran.store, "data/", "commits/", "artifacts/", "plans/")
     parquet = [path for path in copied if path.endswith(".parquet")]
     assert len(parquet) == 2
     for path in copied:
@@ -99,12 +99,12 @@ def test_data_is_copied_only_if_asked_for_and_a_later_backup_adds_it(
 ) -> None:
     backup = opened(tmp_path / "backup").store
     ran.upkeep.backup(backup)
-    assert names(backup, "data/") == {}
+    assert names(backup, "data/", "commits/") == {}
     assert names(backup, "artifacts/", "plans/") == names(ran.store, "artifacts/", "plans/")
-    data = names(ran.store, "data/")
+    data = names(ran.store, "data/", "commits/")
     report = ran.upkeep.backup(backup, data=True)
     assert (report.copied, report.copied_bytes) == (len(data), sum(data.values()))
-    assert names(backup, "data/") == data
+    assert names(backup, "data/", "commits/") == data
     assert ran.upkeep.backup(backup, data=True).copied == 0
 
 

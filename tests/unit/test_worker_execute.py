@@ -51,7 +51,8 @@ def test_a_silent_task_writes_its_marker_and_nothing_else(bench: Bench) -> None:
     result = bench.run()
     made = version(result)
     assert result.outcome == "succeeded" and not result.adopted and result.worker_id == "w1"
-    assert bench.objects("data/") == ["data/sales/f/_/_commits/r1.t1.json"]
+    assert bench.objects("data/") == []
+    assert bench.objects("commits/") == ["commits/r1/t1.json"]
     assert bench.objects("logs/") == []
     assert committed(bench.store, bench.request()) == OutputCommit(materialization=made)
     assert (made.rows, made.files, made.fingerprint) == (0, (), "fp")
@@ -259,7 +260,7 @@ def test_a_failure_is_a_result(bench: Bench, body: str, expected: tuple[str, str
     bench.deploy(f"@asset\ndef f():\n    {body}\n")
     result = bench.run()
     assert problem(result) == expected
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
     assert bench.log().splitlines()[-1].split(maxsplit=1)[1].startswith("END     failed: ")
 
 
@@ -366,7 +367,7 @@ def test_a_cancelled_task_stops_and_commits_nothing(bench: Bench, name: str) -> 
     result = bench.deploy(BUSY).run(name, control)
     assert problem(result) == ("cancelled", "cancelled", "cancelled.task")
     assert time.monotonic() - began < 5
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
 
 
 @pytest.mark.parametrize("name", ["f", "polite"])
@@ -374,7 +375,7 @@ def test_a_task_past_its_time_fails_as_timed_out(bench: Bench, name: str) -> Non
     result = bench.deploy(BUSY).run(name, timeout_s=1)
     assert problem(result) == ("failed", "timeout", "timeout.task")
     assert result.error is not None and result.error.retriable and "1 s" in result.error.message
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
 
 
 @pytest.mark.parametrize(("told", "outcome"), [(TIME_OUT, "failed"), (CANCEL, "cancelled")])
@@ -396,7 +397,7 @@ def test_nothing_is_committed_if_it_ends_while_files_are_written(
 def test_a_function_that_returns_too_late_has_timed_out(bench: Bench) -> None:
     bench.deploy("import time\n@asset\ndef f() -> None: time.sleep(1.1)")
     assert problem(bench.run(timeout_s=1)) == ("failed", "timeout", "timeout.task")
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
 
 
 def test_a_task_cancelled_before_it_began_does_not_begin(bench: Bench) -> None:
@@ -417,7 +418,7 @@ def test_a_generator_is_interrupted_too(bench: Bench) -> None:
         def f(): return endless()
     """)
     assert problem(bench.run(timeout_s=1)) == ("failed", "timeout", "timeout.task")
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
 
 
 def test_interruptions_never_hit_what_comes_after_the_function(bench: Bench) -> None:
@@ -571,7 +572,7 @@ def test_a_column_with_a_secret_in_its_name_is_refused_and_written_nowhere(
     result = bench.run(secrets={"token": SecretRef.parse("env:TOKEN")})
     assert problem(result) == ("failed", "user_code", "output.secret")
     assert result.error is not None and "column 2" in result.error.message
-    assert bench.objects("data/") == []
+    assert bench.objects("data/") == bench.objects("commits/") == []
     told = f"{result} {bench.log()}"
     assert "tops3cret-value" not in told and b"tops3cret-value".hex() not in told
 

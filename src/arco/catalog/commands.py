@@ -7,20 +7,11 @@ under its idempotency key, that is the one from before it was decided the first 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
-from arco.catalog.events import (
-    AssetCreated,
-    AssetDropped,
-    AssetRenamed,
-    AssetUpdated,
-    Column,
-    ColumnAdded,
-    ColumnDropped,
-    ColumnUpdated,
-    NamespaceCreated,
-    NamespaceDropped,
-    NamespaceUpdated,
-)
+import msgspec
+
+from arco.catalog import events
 from arco.catalog.names import MAX_TEXT, check_column_name
 from arco.catalog.reader import CatalogReader, CodeDeclaration
 from arco.catalog.tables import ColumnRow
@@ -49,6 +40,30 @@ MAX_ENTRIES = 200
 MAX_COLUMNS = 5_000
 
 
+class Details(TypedDict, total=False):
+    """What people write about a namespace or an asset. A field that is None is not given."""
+
+    description: str | None
+    owners: Sequence[str] | None
+    tags: Mapping[str, str] | None
+    properties: Mapping[str, str] | None
+
+
+class DataDetails(Details, total=False):
+    kind: str | None
+    format: str | None
+    location: str | None
+
+
+class ColumnChanges(TypedDict, total=False):
+    name: str | None
+    type: str | None
+    nullable: bool | None
+    description: str | None
+    pii: str | None
+    sensitivity: str | None
+
+
 class CatalogCommands:
     """`declared` finds what the code that is deployed says of an asset.
 
@@ -67,77 +82,44 @@ class CatalogCommands:
         self._actor = actor
 
     def create_namespace(
-        self,
-        namespace: str,
-        *,
-        description: str = "",
-        owners: Sequence[str] = (),
-        tags: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        idempotency_key: str = "",
+        self, namespace: str, *, idempotency_key: str = "", **details: Unpack[Details]
     ) -> Acknowledged:
         check_name(namespace, "namespace")
-        payload = NamespaceCreated(
-            namespace=namespace,
-            description=_text(description, "description"),
-            owners=_owners(owners),
-            tags=_map(tags, "tags"),
-            properties=_map(properties, "properties"),
-        )
+        payload = events.NamespaceCreated(namespace=namespace, **_checked(details))
         return self._do(lambda _: payload, idempotency_key)
 
     def update_namespace(
         self,
         namespace: str,
         *,
-        description: str | None = None,
-        owners: Sequence[str] | None = None,
-        tags: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
         expected_version: int | None = None,
         idempotency_key: str = "",
+        **details: Unpack[Details],
     ) -> Acknowledged:
-        payload = NamespaceUpdated(
-            namespace=namespace,
-            description=None if description is None else _text(description, "description"),
-            owners=None if owners is None else _owners(owners),
-            tags=None if tags is None else _map(tags, "tags"),
-            properties=None if properties is None else _map(properties, "properties"),
-            expected_version=expected_version,
+        payload = events.NamespaceUpdated(
+            namespace=namespace, expected_version=expected_version, **_checked(details)
         )
         return self._do(_in_namespace(namespace, payload), idempotency_key)
 
     def drop_namespace(self, namespace: str, *, idempotency_key: str = "") -> Acknowledged:
-        payload = NamespaceDropped(namespace=namespace)
+        payload = events.NamespaceDropped(namespace=namespace)
         return self._do(_in_namespace(namespace, payload), idempotency_key)
 
     def create_asset(
         self,
         key: AssetKey | str,
         *,
-        kind: str = "table",
-        format: str = "parquet",
-        location: str = "",
-        description: str = "",
-        owners: Sequence[str] = (),
-        tags: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        columns: Sequence[Column] = (),
+        columns: Sequence[events.Column] = (),
         idempotency_key: str = "",
+        **details: Unpack[DataDetails],
     ) -> Acknowledged:
         """Create an asset; its id is the `event_id` of the acknowledgement."""
         key = _key(key)
-        payload = AssetCreated(
+        payload = events.AssetCreated(
             namespace=key.namespace,
             name=key.name,
-            kind=_text(kind, "kind"),
-            format=_text(format, "format"),
-            location=_text(location, "location"),
-            description=_text(description, "description"),
-            owners=_owners(owners),
-            tags=_map(tags, "tags"),
-            properties=_map(properties, "properties"),
             columns=_columns(columns),
+            **_checked(details),
         )
         return self._do(_in_namespace(key.namespace, payload), idempotency_key)
 
@@ -145,31 +127,20 @@ class CatalogCommands:
         self,
         key: AssetKey | str,
         *,
-        kind: str | None = None,
-        format: str | None = None,
-        location: str | None = None,
-        description: str | None = None,
-        owners: Sequence[str] | None = None,
-        tags: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
         expected_version: int | None = None,
         idempotency_key: str = "",
+        **details: Unpack[DataDetails],
     ) -> Acknowledged:
         """Change what is given. Maps and lists are replaced as a whole."""
         key = _key(key)
+        checked = _checked(details)
 
         def build(at: CatalogReader) -> Payload:
-            return AssetUpdated(
+            return events.AssetUpdated(
                 asset_id=at.asset_id(key),
-                kind=None if kind is None else _text(kind, "kind"),
-                format=None if format is None else _text(format, "format"),
-                location=None if location is None else _text(location, "location"),
-                description=None if description is None else _text(description, "description"),
-                owners=None if owners is None else _owners(owners),
-                tags=None if tags is None else _map(tags, "tags"),
-                properties=None if properties is None else _map(properties, "properties"),
                 expected_version=expected_version,
                 asset_key=str(key),
+                **checked,
             )
 
         return self._do(build, idempotency_key)
@@ -184,11 +155,8 @@ class CatalogCommands:
         def build(at: CatalogReader) -> Payload:
             asset_id = at.asset_id(key)
             self._check_not_declared(at, key)
-            return AssetRenamed(
-                asset_id=asset_id,
-                namespace=key.namespace,
-                name=key.name,
-                new_name=new_name,
+            return events.AssetRenamed(
+                asset_id=asset_id, namespace=key.namespace, name=key.name, new_name=new_name
             )
 
         return self._do(build, idempotency_key)
@@ -199,18 +167,18 @@ class CatalogCommands:
         def build(at: CatalogReader) -> Payload:
             asset_id = at.asset_id(key)
             self._check_not_declared(at, key)
-            return AssetDropped(asset_id=asset_id, namespace=key.namespace, name=key.name)
+            return events.AssetDropped(asset_id=asset_id, namespace=key.namespace, name=key.name)
 
         return self._do(build, idempotency_key)
 
     def add_column(
-        self, key: AssetKey | str, column: Column, *, idempotency_key: str = ""
+        self, key: AssetKey | str, column: events.Column, *, idempotency_key: str = ""
     ) -> Acknowledged:
         key = _key(key)
         (checked,) = _columns([column])
 
         def build(at: CatalogReader) -> Payload:
-            return ColumnAdded(asset_id=at.asset_id(key), column=checked, asset_key=str(key))
+            return events.ColumnAdded(asset_id=at.asset_id(key), column=checked, asset_key=str(key))
 
         return self._do(build, idempotency_key)
 
@@ -219,40 +187,24 @@ class CatalogCommands:
         key: AssetKey | str,
         column: str,
         *,
-        name: str | None = None,
-        type: str | None = None,
-        nullable: bool | None = None,
-        description: str | None = None,
-        pii: str | None = None,
-        sensitivity: str | None = None,
         idempotency_key: str = "",
+        **changes: Unpack[ColumnChanges],
     ) -> Acknowledged:
         """Change a column, found by its name; `name` renames it. Its id stays."""
         key = _key(key)
-        checked = Column(
-            name=column if name is None else name,
-            type="unchanged" if type is None else type,
-            description="" if description is None else _text(description, "description"),
-            pii=pii or "",
-            sensitivity=sensitivity or "",
-        )
-        _columns([checked])
+        given = {field: value for field, value in changes.items() if value is not None}
+        _columns([msgspec.convert({"name": column, "type": "unchanged"} | given, events.Column)])
 
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
-            if name not in (None, column):
+            if given.get("name", column) != column:
                 self._check_column_not_declared(at, key, column)
-            return ColumnUpdated(
+            return events.ColumnUpdated(
                 asset_id=row.asset_id,
                 column_id=row.column_id,
-                name=name,
-                type=type,
-                nullable=nullable,
-                description=description,
-                pii=pii,
-                sensitivity=sensitivity,
                 asset_key=str(key),
                 column_name=column,
+                **changes,
             )
 
         return self._do(build, idempotency_key)
@@ -265,7 +217,7 @@ class CatalogCommands:
         def build(at: CatalogReader) -> Payload:
             row = _column(at, key, column)
             self._check_column_not_declared(at, key, column)
-            return ColumnDropped(
+            return events.ColumnDropped(
                 asset_id=row.asset_id,
                 column_id=row.column_id,
                 asset_key=str(key),
@@ -329,24 +281,36 @@ def _text(value: str, what: str) -> str:
     return value
 
 
-def _owners(owners: Sequence[str]) -> tuple[str, ...]:
+def _checked(details: Details) -> dict[str, Any]:
+    """The details that are given, as events have them."""
+    given = {what: value for what, value in details.items() if value is not None}
+    return {what: _CHECKS.get(what, _text)(value, what) for what, value in given.items()}
+
+
+def _owners(owners: Sequence[str], what: str) -> tuple[str, ...]:
     if any(not owner.strip() for owner in owners):
         raise Invalid("an owner is empty", hint="name a person or a team")
     return tuple(dict.fromkeys(owners))
 
 
-def _map(entries: Mapping[str, str] | None, what: str) -> dict[str, str]:
-    values = dict(entries or {})
-    if len(values) > MAX_ENTRIES:
-        raise Invalid(f"{what} has {len(values)} entries; the limit is {MAX_ENTRIES}")
-    for name, value in values.items():
+def _map(entries: Mapping[str, str], what: str) -> dict[str, str]:
+    if len(entries) > MAX_ENTRIES:
+        raise Invalid(f"{what} has {len(entries)} entries; the limit is {MAX_ENTRIES}")
+    for name, value in entries.items():
         if not name:
             raise Invalid(f"{what} has an entry without a name")
         _text(name + value, f"{what} entry {name!r}")
-    return values
+    return dict(entries)
 
 
-def _columns(columns: Sequence[Column]) -> tuple[Column, ...]:
+_CHECKS: Mapping[str, Callable[[Any, str], object]] = {
+    "owners": _owners,
+    "tags": _map,
+    "properties": _map,
+}
+
+
+def _columns(columns: Sequence[events.Column]) -> tuple[events.Column, ...]:
     if len(columns) > MAX_COLUMNS:
         raise Invalid(f"{len(columns)} columns; the limit is {MAX_COLUMNS}")
     seen: set[str] = set()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -55,7 +55,7 @@ from arco.catalog.tables import (
 from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from arco.state.table import Row
 from servo.contract.keys import check_name
@@ -466,24 +466,7 @@ def _changed_since(fact: Fact, what: str, expected: int | None, version: int) ->
     return refused(fact, "version_mismatch", message)
 
 
-class _InNamespace(Protocol):
-    @property
-    def namespace(self) -> str: ...
-
-
-class _OfAsset(Protocol):
-    @property
-    def asset_id(self) -> str: ...
-
-
-def _by_namespace(fact: Fact, e: _InNamespace) -> str:
-    return e.namespace
-
-
-def _by_asset(fact: Fact, e: _OfAsset) -> str:
-    return e.asset_id
-
-
+_by_namespace, _by_asset = by("namespace"), by("asset_id")
 DIRECTORY = Stage(
     "directory",
     (NAMESPACES, ASSET_NAMES),

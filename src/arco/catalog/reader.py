@@ -6,17 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from arco.catalog.tables import (
-    ASSET_NAMES,
-    ASSET_STATS,
-    ASSETS,
-    COLUMNS,
-    NAMESPACES,
-    AssetRow,
-    AssetStatsRow,
-    ColumnRow,
-    NamespaceRow,
-)
+from arco.catalog import tables
 from arco.errors import NotFound
 from arco.state.snapshot import Snapshot
 from servo.contract.keys import AssetKey
@@ -31,31 +21,31 @@ class CodeDeclaration(NamedTuple):
 
 
 class AssetDetails(msgspec.Struct, frozen=True):
-    row: AssetRow
+    row: tables.AssetRow
     version: int
     """What `expected_version` of an update is compared with."""
-    columns: list[ColumnRow]
-    stats: AssetStatsRow | None
+    columns: list[tables.ColumnRow]
+    stats: tables.AssetStatsRow | None
 
 
 class CatalogReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
-    def namespaces(self) -> list[NamespaceRow]:
-        return sorted(self.snapshot.all(NAMESPACES), key=lambda row: row.namespace)
+    def namespaces(self) -> list[tables.NamespaceRow]:
+        return sorted(self.snapshot.all(tables.NAMESPACES), key=lambda row: row.namespace)
 
-    def namespace(self, name: str) -> NamespaceRow:
-        row = self.snapshot.get(NAMESPACES, name)
+    def namespace(self, name: str) -> tables.NamespaceRow:
+        row = self.snapshot.get(tables.NAMESPACES, name)
         if row is None:
             raise NotFound(f"there is no namespace {name}", hint=self._alike(name))
         return row
 
     def namespace_version(self, name: str) -> int:
-        return self.snapshot.versioned(NAMESPACES, (name,))[0]
+        return self.snapshot.versioned(tables.NAMESPACES, (name,))[0]
 
     def asset_id(self, key: AssetKey) -> str:
-        row = self.snapshot.get(ASSET_NAMES, key.namespace, key.name)
+        row = self.snapshot.get(tables.ASSET_NAMES, key.namespace, key.name)
         if row is None:
             raise NotFound(f"there is no asset {key}", hint=self._alike_asset(key))
         return row.asset_id
@@ -64,16 +54,16 @@ class CatalogReader:
         return self.asset_by_id(self.asset_id(key))
 
     def asset_by_id(self, asset_id: str) -> AssetDetails:
-        version, row = self.snapshot.versioned(ASSETS, (asset_id,))
+        version, row = self.snapshot.versioned(tables.ASSETS, (asset_id,))
         if row is None:
             raise NotFound(f"there is no asset {asset_id}")
-        columns = sorted(self.snapshot.rows(COLUMNS, asset_id), key=lambda c: c.ordinal)
-        return AssetDetails(row, version, columns, self.snapshot.get(ASSET_STATS, asset_id))
+        columns = sorted(self.snapshot.rows(tables.COLUMNS, asset_id), key=lambda c: c.ordinal)
+        return AssetDetails(row, version, columns, self.snapshot.get(tables.ASSET_STATS, asset_id))
 
-    def assets(self, namespace: str) -> list[AssetRow]:
+    def assets(self, namespace: str) -> list[tables.AssetRow]:
         """The assets of a namespace, by name."""
-        names = self.snapshot.rows(ASSET_NAMES, namespace)
-        rows = [self.snapshot.get(ASSETS, name.asset_id) for name in names]
+        names = self.snapshot.rows(tables.ASSET_NAMES, namespace)
+        rows = [self.snapshot.get(tables.ASSETS, name.asset_id) for name in names]
         return [row for row in rows if row is not None]
 
     def _alike(self, name: str) -> str:
@@ -81,7 +71,7 @@ class CatalogReader:
         return did_you_mean(name, names) or "create it first"
 
     def _alike_asset(self, key: AssetKey) -> str:
-        if self.snapshot.get(NAMESPACES, key.namespace) is None:
+        if self.snapshot.get(tables.NAMESPACES, key.namespace) is None:
             return self._alike(key.namespace)
-        names = [row.name for row in self.snapshot.rows(ASSET_NAMES, key.namespace)]
+        names = [row.name for row in self.snapshot.rows(tables.ASSET_NAMES, key.namespace)]
         return did_you_mean(key.name, names)

@@ -10,7 +10,7 @@ import typer
 
 from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
-from arco.cli.options import command
+from arco.cli.options import command, flag, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -29,11 +29,9 @@ def register(app: typer.Typer) -> None:
 def compact(
     session: Session,
     once: Annotated[
-        bool, typer.Option("--once", help="Commit the whole inbox, merge what is due, and exit.")
+        bool, flag("--once", "Commit the whole inbox, merge what is due, and exit.")
     ] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.01, metavar="S", help="Seconds between looks at the inbox.")
-    ] = 1.0,
+    interval: Annotated[float, option("S", "Seconds between looks at the inbox.", min=0.01)] = 1.0,
 ) -> None:
     """Commit the events of the inbox until stopped.
 
@@ -47,12 +45,12 @@ def compact(
         stop,
         interval_s=interval,
         merge_interval_s=interval,
-        announce=lambda head, events: _said(session, head, events),
+        announce=lambda head, events: _announce(session, head, events),
     )
     if once:
         compactor.drain()
         if (merged := workspace.upkeep.merger.merge()) is not None:
-            _said(session, merged, 0)
+            _announce(session, merged, 0)
         _end(session, workspace)
         return
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,21 +78,12 @@ def _end(session: Session, workspace: Workspace) -> None:
         render.say(f"the inbox is empty; stopped at generation {generation}")
 
 
-def _said(session: Session, head: Head, events: int) -> None:
+def _announce(session: Session, head: Head, events: int) -> None:
     manifest = head.manifest
     if session.json:
-        render.line(
-            {
-                "state": "published",
-                "generation": manifest.generation,
-                "kind": manifest.kind,
-                "published_at": manifest.published_at,
-                "events": events,
-                "position": manifest.position,
-                "rejected": manifest.rejected,
-                "skipped": manifest.skipped,
-            }
-        )
+        first = render.picked(manifest, "generation", "kind", "published_at")
+        rest = render.picked(manifest, "position", "rejected", "skipped")
+        render.line({"state": "published", **first, "events": events, **rest})
         return
     text = Text(f"{manifest.generation:>6}  ", "bold")
     text.append(f"{render.cell(manifest.published_at)}  ", "dim")

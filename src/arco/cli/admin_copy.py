@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, flag, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -19,19 +19,15 @@ if deferral.LOADED:
 
 def register(app: typer.Typer) -> None:
     command(app, "backup", example="servo admin backup s3://backups/arco --data")(backup)
-    command(
-        app,
-        "restore",
-        example="servo admin restore s3://backups/arco --store ./empty",
-    )(restore)
+    command(app, "restore", example="servo admin restore s3://backups/arco --store ./empty")(
+        restore
+    )
 
 
 def backup(
     session: Session,
-    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="The store to copy to.")],
-    data: Annotated[
-        bool, typer.Option("--data", help="Also copy the data files of assets.")
-    ] = False,
+    target: Annotated[str, argument("TARGET_URL", "The store to copy to.")],
+    data: Annotated[bool, flag("--data", "Also copy the data files of assets.")] = False,
 ) -> None:
     """Copy the newest generation to another store.
 
@@ -50,12 +46,9 @@ def backup(
 
 def restore(
     session: Session,
-    source: Annotated[str, typer.Argument(metavar="SOURCE_URL", help="The store with the backup.")],
+    source: Annotated[str, argument("SOURCE_URL", "The store with the backup.")],
     generation: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Restore this generation; default: the newest backup."
-        ),
+        int | None, option("N", "Restore this generation; default: the newest backup.", min=1)
     ] = None,
 ) -> None:
     """Fill an empty workspace from a backup.

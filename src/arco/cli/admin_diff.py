@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command
 
 if deferral.LOADED:
     from rich.text import Text
@@ -25,19 +25,14 @@ SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yel
 
 
 def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "diff",
-        example="servo admin diff 41\nservo admin diff 41 44 --json",
-    )(diff)
+    command(app, "diff", example="servo admin diff 41\nservo admin diff 41 44 --json")(diff)
 
 
 def diff(
     session: Session,
-    before: Annotated[int, typer.Argument(min=0, metavar="BEFORE", help="The older generation.")],
+    before: Annotated[int, argument("BEFORE", "The older generation.", min=0)],
     after: Annotated[
-        int | None,
-        typer.Argument(min=0, metavar="AFTER", help="The newer generation; default: the newest."),
+        int | None, argument("AFTER", "The newer generation; default: the newest.", min=0)
     ] = None,
 ) -> None:
     """Show the rows and fields that differ between two generations."""

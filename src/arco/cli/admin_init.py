@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, flag
 
 if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
-    from arco.config import FILE, Config
+    from arco.config import FILE
     from arco.config import render as render_config
     from arco.errors import AlreadyExists, Invalid
     from arco.storage.open import probe
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def init(
     session: Session,
     save: Annotated[
-        bool, typer.Option("--save", help="Write arco.toml here, so that --store can be left out.")
+        bool, flag("--save", "Write arco.toml here, so that --store can be left out.")
     ] = False,
 ) -> None:
     """Check that a store can hold a workspace.
@@ -48,14 +48,14 @@ def init(
     event; init only tests the store.
     """
     config = session.config()
-    target = _to_save(config) if save else None
+    target = _file_to_save() if save else None
     if config.directory is not None:
         _create(config.directory)
     workspace = session.open(create=True)
     probe(workspace.store, workspace.ids())
     generation = workspace.read.snapshot().generation
     if target is not None:
-        _write(target, config)
+        target.write_text(render_config(config), "utf-8")
     if session.json:
         render.document(
             {
@@ -91,12 +91,8 @@ def _create(directory: Path) -> None:
         ) from None
 
 
-def _to_save(config: Config) -> Path:
+def _file_to_save() -> Path:
     path = Path.cwd() / FILE
     if path.exists():
         raise AlreadyExists(f"{path} already exists", hint="edit it, or delete it first")
     return path
-
-
-def _write(path: Path, config: Config) -> None:
-    path.write_text(render_config(config), "utf-8")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, group, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -31,26 +31,19 @@ app = group("log", "Show the events of a workspace.")
 )
 def tail(
     session: Session,
-    n: Annotated[
-        int, typer.Option("-n", min=0, metavar="N", help="Number of events to show.")
-    ] = 20,
+    n: Annotated[int, option("N", "Number of events to show.", "-n", min=0)] = 20,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Show new events as they are committed, until Ctrl-C."),
     ] = False,
     first: Annotated[
-        int | None,
-        typer.Option("--from", min=1, metavar="POSITION", help="Start at this position."),
+        int | None, option("POSITION", "Start at this position.", "--from", min=1)
     ] = None,
     type_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--type", metavar="TYPE", help="Only events of this type; * is a wildcard. Repeatable."
-        ),
+        option("TYPE", "Only events of this type; * is a wildcard. Repeatable.", "--type"),
     ] = None,
-    interval: Annotated[
-        float, typer.Option(min=0.05, metavar="S", help="Seconds between looks of --follow.")
-    ] = 1.0,
+    interval: Annotated[float, option("S", "Seconds between looks of --follow.", min=0.05)] = 1.0,
 ) -> None:
     """Show the newest events, or the events from a position.
 
@@ -99,9 +92,7 @@ def _print(session: Session, entry: LogEntry) -> None:
 @command(app, "show", example="servo admin log show 42")
 def show(
     session: Session,
-    position: Annotated[
-        int, typer.Argument(min=1, metavar="POSITION", help="The event's position in the log.")
-    ],
+    position: Annotated[int, argument("POSITION", "The event's position in the log.", min=1)],
 ) -> None:
     """Show one event in full, and the outcome if it is a command."""
     workspace = session.open()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -26,21 +26,12 @@ def register(app: typer.Typer) -> None:
 
 def pin(
     session: Session,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The pin's name: letters, digits, - and _.")
-    ],
-    generation: Annotated[
-        int, typer.Argument(min=1, metavar="GENERATION", help="The generation to keep.")
-    ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored with the pin.")],
+    name: Annotated[str, argument("NAME", "The pin's name: letters, digits, - and _.")],
+    generation: Annotated[int, argument("GENERATION", "The generation to keep.", min=1)],
+    reason: Annotated[str, option("TEXT", "Reason, stored with the pin.")],
     days: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=36_500,
-            metavar="DAYS",
-            help="Days until the pin expires; default: never.",
-        ),
+        option("DAYS", "Days until the pin expires; default: never.", min=0.001, max=36_500),
     ] = None,
 ) -> None:
     """Keep a generation regardless of GC's retention. Replaces a pin of the same name."""
@@ -59,9 +50,7 @@ def pin(
         render.say(f"pinned generation {generation} as {name}, {until}")
 
 
-def unpin(
-    session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The pin's name.")]
-) -> None:
+def unpin(session: Session, name: Annotated[str, argument("NAME", "The pin's name.")]) -> None:
     """Remove a pin; GC may then remove its generation."""
     pins = session.open().upkeep.pins
     names = sorted(p.name for p in pins.all())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, flag
 
 if deferral.LOADED:
     import msgspec
@@ -36,12 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def rejected(
     session: Session,
-    key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="Show this object in full.")
-    ] = None,
+    key: Annotated[str | None, argument("KEY", "Show this object in full.")] = None,
     requeue: Annotated[
-        bool,
-        typer.Option("--requeue", help="Put it into the inbox again, if it can be read now."),
+        bool, flag("--requeue", "Put it into the inbox again, if it can be read now.")
     ] = False,
 ) -> None:
     """List the inbox objects that were rejected, with the reasons.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import Reason, argument, command, flag, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -23,16 +23,6 @@ if deferral.LOADED:
 
 
 LEVELS = ("base", "l0", "history")
-SUMMARY = (
-    "generation",
-    "kind",
-    "published_at",
-    "position",
-    "events",
-    "batches",
-    "rejected",
-    "skipped",
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -56,8 +46,7 @@ def register(app: typer.Typer) -> None:
 def snapshot(
     session: Session,
     history: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="List the last N generations instead."),
+        int | None, option("N", "List the last N generations instead.", min=1)
     ] = None,
 ) -> None:
     """Show one generation: log position and files of tables."""
@@ -86,7 +75,8 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
                 "segment": manifest.segment and manifest.segment.path,
                 "consumed": render.count(len(manifest.consumed), "batch", "batches"),
                 "pending cleanup": render.count(pending, "batch", "batches"),
-                "skipped": _skipped(manifest),
+                "skipped": ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items())
+                or "none",
                 "rejected": ", ".join(manifest.rejected) or "none",
             }
         )
@@ -107,24 +97,14 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
     """A generation as JSON."""
-    manifest = snapshot.head.manifest
+    manifest, picked = snapshot.head.manifest, render.picked
     return {
-        "generation": manifest.generation,
-        "kind": manifest.kind,
-        "published_at": manifest.published_at,
-        "position": manifest.position,
-        "log_time": manifest.log_time,
+        **picked(manifest, "generation", "kind", "published_at", "position", "log_time"),
         "commit_id": manifest.commit_id,
         "sha256": snapshot.head.sha256,
-        "parent_sha256": manifest.parent_sha256,
-        "segment": manifest.segment,
-        "consumed": manifest.consumed,
-        "pending_cleanup": manifest.pending_cleanup,
-        "skipped": manifest.skipped,
-        "rejected": manifest.rejected,
-        "change_files": [
-            {"path": ref.path, "bytes": ref.bytes, "rows": ref.rows} for ref in manifest.changes
-        ],
+        **picked(manifest, "parent_sha256", "segment", "consumed", "pending_cleanup"),
+        **picked(manifest, "skipped", "rejected"),
+        "change_files": [picked(ref, "path", "bytes", "rows") for ref in manifest.changes],
         "tables": [_table(name, table) for name, table in snapshot.tables().items()],
     }
 
@@ -146,10 +126,6 @@ def _level(refs: tuple[FileRef, ...]) -> dict[str, int]:
         "rows": sum(ref.rows for ref in refs),
         "bytes": sum(ref.bytes for ref in refs if not ref.table),
     }
-
-
-def _skipped(manifest: RootManifest) -> str:
-    return ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items()) or "none"
 
 
 def _generations(workspace: Workspace, newest: Snapshot, count: int) -> Iterator[RootManifest]:
@@ -177,23 +153,19 @@ def _remarks(row: dict[str, Any]) -> str:
 
 def _summary(manifest: RootManifest) -> dict[str, Any]:
     segment = manifest.segment
-    values = (
-        manifest.generation,
-        manifest.kind,
-        manifest.published_at,
-        manifest.position,
-        segment.last - segment.first + 1 if segment else 0,
-        len(manifest.consumed),
-        len(manifest.rejected),
-        sum(manifest.skipped.values()),
-    )
-    return dict(zip(SUMMARY, values, strict=True))
+    return {
+        **render.picked(manifest, "generation", "kind", "published_at", "position"),
+        "events": segment.last - segment.first + 1 if segment else 0,
+        "batches": len(manifest.consumed),
+        "rejected": len(manifest.rejected),
+        "skipped": sum(manifest.skipped.values()),
+    }
 
 
 def merge(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", help="Merge all tables into base files, due or not.")
+        bool, flag("--all", "Merge all tables into base files, due or not.")
     ] = False,
 ) -> None:
     """Rewrite small table files into fewer, larger ones.
@@ -214,10 +186,8 @@ def merge(
 
 def rollback(
     session: Session,
-    generation: Annotated[
-        int, typer.Argument(min=1, metavar="GENERATION", help="The generation to return to.")
-    ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")],
+    generation: Annotated[int, argument("GENERATION", "The generation to return to.", min=1)],
+    reason: Reason,
 ) -> None:
     """Publish the state of an older generation as a new one.
 

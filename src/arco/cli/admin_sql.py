@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, flag, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -35,16 +35,10 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     session: Session,
-    query: Annotated[
-        str | None, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from stdin.")
-    ] = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="List the tables and their columns.")
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows.")] = 100,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, metavar="S", help="Timeout in seconds.")
-    ] = 30.0,
+    query: Annotated[str | None, argument("SELECT", "One SELECT; - reads it from stdin.")] = None,
+    tables: Annotated[bool, flag("--tables", "List the tables and their columns.")] = False,
+    limit: Annotated[int, option("N", "Maximum number of rows.", min=1)] = 100,
+    timeout: Annotated[float, option("S", "Timeout in seconds.", min=0.001)] = 30.0,
 ) -> None:
     """Run one SELECT over the tables of one generation.
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, days, flag, option
 
 if deferral.LOADED:
     from rich.text import Text
 
     from arco.app import chain
     from arco.cli import render
+    from arco.cli.data_gc import summed
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.progress import progress
     from arco.cli.session import Session
@@ -38,28 +38,22 @@ class EngineName(StrEnum):
 def register(app: typer.Typer) -> None:
     command(app, "fsck", example="servo admin fsck --quick\nservo admin fsck --data --whole")(fsck)
     command(
-        app,
-        "rebuild",
-        example="servo admin rebuild --check\nservo admin rebuild --engine spark",
+        app, "rebuild", example="servo admin rebuild --check\nservo admin rebuild --engine spark"
     )(rebuild)
     command(app, "gc", example="servo admin gc\nservo admin gc --apply --keep-days 30")(gc)
 
 
 def fsck(
     session: Session,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Compare sizes only; do not read the files.")
-    ] = False,
+    quick: Annotated[bool, flag("--quick", "Compare sizes only; do not read the files.")] = False,
     data: Annotated[
-        bool,
-        typer.Option("--data", help="Check the files of current versions too: sizes and footers."),
+        bool, flag("--data", "Check the files of current versions too: sizes and footers.")
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="With --data: read the files and compare checksums.")
+        bool, flag("--whole", "With --data: read the files and compare checksums.")
     ] = False,
     record: Annotated[
-        bool,
-        typer.Option("--record", help="With --data: let plans run damaged partitions again."),
+        bool, flag("--record", "With --data: let plans run damaged partitions again.")
     ] = False,
 ) -> None:
     """Check that all files exist, are undamaged and consistent.
@@ -132,11 +126,9 @@ def rebuild(
     engine: Annotated[
         EngineName, typer.Option(help="The rebuild engine: this process, or Spark.")
     ] = EngineName.embedded,
-    master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's master URL, with --engine spark.")
-    ] = "local[*]",
+    master: Annotated[str, option("URL", "Spark's master URL, with --engine spark.")] = "local[*]",
     check: Annotated[
-        bool, typer.Option("--check", help="Only compare; exit code 1 if anything differs.")
+        bool, flag("--check", "Only compare; exit code 1 if anything differs.")
     ] = False,
 ) -> None:
     """Fold the log again, and compare with the live tables.
@@ -200,34 +192,13 @@ def _show_rebuild(result: Rebuild, check: bool) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
+        bool, flag("--apply", "Delete; without it, only show what would be deleted.")
     ] = False,
-    keep_days: Annotated[
-        float,
-        typer.Option(
-            min=0, max=36_500, metavar="DAYS", help="Keep every generation for this many days."
-        ),
-    ] = 1.0,
-    hourly_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep one generation per hour for this many days.",
-        ),
-    ] = 3.0,
-    daily_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep one generation per day for this many days.",
-        ),
-    ] = 30.0,
+    keep_days: Annotated[float, days("Keep every generation for this many days.")] = 1.0,
+    hourly_days: Annotated[float, days("Keep one generation per hour for this many days.")] = 3.0,
+    daily_days: Annotated[float, days("Keep one generation per day for this many days.")] = 30.0,
     keep_at_least: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Minimum number of generations to keep.")
+        int, option("N", "Minimum number of generations to keep.", min=1)
     ] = 10,
 ) -> None:
     """Delete files that no kept generation refers to. The log is never deleted.
@@ -237,41 +208,23 @@ def gc(
     that have ended, and queue messages older than a week, are deleted too. Data,
     logs and plans are deleted by `servo gc`.
     """
-    retention = GenerationRetention(
-        timedelta(days=keep_days),
-        timedelta(days=hourly_days),
-        timedelta(days=daily_days),
-        keep_at_least,
-    )
+    retention = GenerationRetention.of_days(keep_days, hourly_days, daily_days, keep_at_least)
     workspace = session.open()
     with progress() as report:
         result = workspace.upkeep.gc(retention, dry_run=not apply, progress=report)
     if session.json:
-        render.document(
-            {
-                "dry_run": result.dry_run,
-                "floor": result.floor,
-                "head": result.head,
-                "kept_generations": result.kept_generations,
-                "kinds": by_kind(result),
-                "bytes": result.bytes,
-                "failed": result.failed,
-                "objects": result.doomed,
-            }
-        )
+        first = render.picked(result, "dry_run", "floor", "head", "kept_generations")
+        rest = render.picked(result, "bytes", "failed") | {"objects": result.doomed}
+        render.document({**first, "kinds": _by_kind(result), **rest})
     else:
         _show_garbage(result)
     if result.failed:
         raise typer.Exit(DIFFERENT)
 
 
-def by_kind(result: GcReport) -> list[dict[str, Any]]:
-    kinds: dict[str, dict[str, Any]] = {}
-    for doomed in result.doomed:
-        kind = kinds.setdefault(doomed.why, {"kind": doomed.why, "count": 0, "bytes": 0})
-        kind["count"] += 1
-        kind["bytes"] += doomed.bytes
-    return list(kinds.values())
+def _by_kind(result: GcReport) -> list[dict[str, Any]]:
+    sums = summed((doomed.why, doomed.bytes) for doomed in result.doomed)
+    return [{"kind": why, "count": count, "bytes": size} for why, (count, size) in sums.items()]
 
 
 def _show_garbage(result: GcReport) -> None:
@@ -280,7 +233,7 @@ def _show_garbage(result: GcReport) -> None:
     if not result.doomed:
         render.say(f"nothing to remove; {kept}", "green")
         return
-    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in by_kind(result)]
+    rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in _by_kind(result)]
     render.show(render.table(("kind", "count", "bytes"), rows, right=("count", "bytes")))
     total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
     if result.dry_run:

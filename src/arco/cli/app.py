@@ -43,9 +43,7 @@ from arco.cli import (
     schedules,
     serve,
 )
-from arco.cli import (
-    run as running,
-)
+from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
@@ -175,8 +173,5 @@ def _report(error: Exception, *, as_json: bool) -> int:
         path = "servo" if context is None else context.command_path
         message = error.format_message().replace("Value error, ", "")
         failure = ShownError("invalid", message, f"see {path} --help")
-    return report(failure, as_json=as_json, color=_color())
-
-
-def _color() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return report(failure, as_json=as_json, color=color)

@@ -6,23 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arco.cli import deferral
-from arco.cli.catalog_options import (
-    WRITES,
-    AssetArgument,
-    Clear,
-    Description,
-    Expected,
-    Owners,
-    Properties,
-    Tags,
-    acknowledge,
-    column,
-    entries,
-    replacements,
-    something,
-)
-from arco.cli.options import command, group
+from arco.cli import catalog_options, deferral
+from arco.cli.options import argument, command, group, option
 
 if deferral.LOADED:
     from arco.catalog.reader import AssetDetails
@@ -33,9 +18,9 @@ if deferral.LOADED:
 
 app = group("asset", "Show and change assets.")
 
-Kind = Annotated[str | None, typer.Option(metavar="KIND", help="table, view, model, ...")]
-Format = Annotated[str | None, typer.Option(metavar="FORMAT", help="parquet, delta, csv, ...")]
-Location = Annotated[str | None, typer.Option(metavar="URL", help="Location of the data.")]
+Kind = Annotated[str | None, option("KIND", "table, view, model, ...")]
+Format = Annotated[str | None, option("FORMAT", "parquet, delta, csv, ...")]
+Location = Annotated[str | None, option("URL", "Location of the data.")]
 
 
 @command(
@@ -43,81 +28,75 @@ Location = Annotated[str | None, typer.Option(metavar="URL", help="Location of t
     "create",
     example="servo catalog asset create sales.orders --column id:bigint:not_null "
     "--column email:string --owner ana",
-    takes=WRITES,
+    takes=catalog_options.WRITES,
 )
 def create(
     session: Session,
-    key: AssetArgument,
+    key: catalog_options.AssetArgument,
     columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="NAME:TYPE[:not_null]", help="A column. Repeatable."),
+        list[str] | None, option("NAME:TYPE[:not_null]", "A column. Repeatable.", "--column")
     ] = None,
     kind: Kind = "table",
     format: Format = "parquet",
     location: Location = None,
-    description: Description = None,
-    owner: Owners = None,
-    tag: Tags = None,
-    property: Properties = None,
+    description: catalog_options.Description = None,
+    owner: catalog_options.Owners = None,
+    tag: catalog_options.Tags = None,
+    property: catalog_options.Properties = None,
 ) -> None:
     """Create an asset in a namespace that exists."""
     done = session.open().commands.catalog.create_asset(
         key,
-        kind=kind or "",
-        format=format or "",
-        location=location or "",
-        description=description or "",
-        owners=owner or (),
-        tags=entries(tag, "--tag"),
-        properties=entries(property, "--property"),
-        columns=[column(text) for text in columns or ()],
+        kind=kind,
+        format=format,
+        location=location,
+        columns=[catalog_options.column(text) for text in columns or ()],
         idempotency_key=session.idempotency_key,
+        **catalog_options.details(description, owner, tag, property),
     )
-    acknowledge(session, done, f"created asset {key}", asset=key, asset_id=done.event_id)
+    catalog_options.acknowledge(
+        session, done, f"created asset {key}", asset=key, asset_id=done.event_id
+    )
 
 
 @command(
     app,
     "update",
     example="servo catalog asset update sales.orders --tag pii=yes --expected-version 12",
-    takes=WRITES,
+    takes=catalog_options.WRITES,
 )
 def update(
     session: Session,
-    key: AssetArgument,
+    key: catalog_options.AssetArgument,
     kind: Kind = None,
     format: Format = None,
     location: Location = None,
-    description: Description = None,
-    owner: Owners = None,
-    tag: Tags = None,
-    property: Properties = None,
-    clear: Clear = None,
-    expected_version: Expected = None,
+    description: catalog_options.Description = None,
+    owner: catalog_options.Owners = None,
+    tag: catalog_options.Tags = None,
+    property: catalog_options.Properties = None,
+    clear: catalog_options.Clear = None,
+    expected_version: catalog_options.Expected = None,
 ) -> None:
     """Change the given fields. Owners, tags and properties are replaced as a whole."""
-    owners, tags, properties = replacements(owner, tag, property, clear)
-    plain = {"kind": kind, "format": format, "location": location, "description": description}
-    something(**plain, owner=owners, tag=tags, property=properties)
+    data = {"kind": kind, "format": format, "location": location}
+    changes = data | catalog_options.details(description, owner, tag, property, clear)
+    catalog_options.something(**changes)
     done = session.open().commands.catalog.update_asset(
-        key,
-        kind=kind,
-        format=format,
-        location=location,
-        description=description,
-        owners=owners,
-        tags=tags,
-        properties=properties,
-        expected_version=expected_version,
-        idempotency_key=session.idempotency_key,
+        key, expected_version=expected_version, idempotency_key=session.idempotency_key, **changes
     )
-    acknowledge(session, done, f"updated asset {key}", asset=key)
+    catalog_options.acknowledge(session, done, f"updated asset {key}", asset=key)
 
 
-@command(app, "rename", example="servo catalog asset rename sales.orders purchases", takes=WRITES)
+@command(
+    app,
+    "rename",
+    example="servo catalog asset rename sales.orders purchases",
+    takes=catalog_options.WRITES,
+)
 def rename(
     session: Session,
-    key: AssetArgument,
+    key: catalog_options.AssetArgument,
     new_name: Annotated[str, typer.Argument(help="The new name in the same namespace.")],
 ) -> None:
     """Rename an asset. Its id, versions and history stay."""
@@ -125,21 +104,21 @@ def rename(
         key, new_name, idempotency_key=session.idempotency_key
     )
     new = f"{key.partition('.')[0]}.{new_name}"
-    acknowledge(session, done, f"renamed asset {key} to {new}", asset=new)
+    catalog_options.acknowledge(session, done, f"renamed asset {key} to {new}", asset=new)
 
 
-@command(app, "drop", example="servo catalog asset drop sales.orders", takes=WRITES)
-def drop(session: Session, key: AssetArgument) -> None:
+@command(app, "drop", example="servo catalog asset drop sales.orders", takes=catalog_options.WRITES)
+def drop(session: Session, key: catalog_options.AssetArgument) -> None:
     """Drop an asset from the catalog. Its data files stay where they are."""
     done = session.open().commands.catalog.drop_asset(key, idempotency_key=session.idempotency_key)
-    acknowledge(session, done, f"dropped asset {key}", asset=key)
+    catalog_options.acknowledge(session, done, f"dropped asset {key}", asset=key)
 
 
 @command(app, "list", example="servo catalog asset list sales", takes=["at"])
 def list_(
     session: Session,
     namespace: Annotated[
-        str | None, typer.Argument(metavar="NAMESPACE", help="Only assets of this namespace.")
+        str | None, argument("NAMESPACE", "Only assets of this namespace.")
     ] = None,
 ) -> None:
     """List assets, sorted by name."""
@@ -171,7 +150,7 @@ def _state(row: AssetRow) -> str | None:
 
 
 @command(app, "show", example="servo catalog asset show sales.orders --as-of 1d", takes=["at"])
-def show(session: Session, key: AssetArgument) -> None:
+def show(session: Session, key: catalog_options.AssetArgument) -> None:
     """Show one asset, with its columns and newest observation."""
     reader = session.open().read.catalog(session.at())
     asset = reader.asset(AssetKey.parse(key))
@@ -192,14 +171,9 @@ def _show(asset: AssetDetails) -> None:
         "kind": f"{row.kind} ({row.format})" if row.format else row.kind,
         "project": _state(row),
         "location": row.location or None,
-        "description": row.description or None,
-        "owners": ", ".join(row.owners) or None,
-        "tags": render.pairs(row.tags),
-        "properties": render.pairs(row.properties),
+        **catalog_options.described(row),
         "formerly": ", ".join(row.previous_names) or None,
-        "version": asset.version,
-        "created": f"{render.cell(row.created_at)} by {row.created_by or '–'}",
-        "updated": f"{render.cell(row.updated_at)} by {row.updated_by or '–'}",
+        **catalog_options.authorship(row, asset.version),
     }
     if stats is not None:
         amount = f"{render.count(stats.row_count, 'row')}, {render.size(stats.size_bytes)}"

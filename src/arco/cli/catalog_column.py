@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
 from arco.cli.catalog_options import (
     WRITES,
@@ -15,22 +13,20 @@ from arco.cli.catalog_options import (
     column,
     something,
 )
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, flag, group, option
 
 if deferral.LOADED:
     import msgspec
 
+    from arco.catalog.commands import ColumnChanges
     from arco.cli.session import Session
 
 app = group("column", "Change the columns of assets.")
 
-Name = Annotated[str, typer.Argument(metavar="COLUMN", help="The column.")]
-Pii = Annotated[
-    str | None, typer.Option(metavar="KIND", help="Personal data: email, phone, custom:..., ...")
-]
+Name = Annotated[str, argument("COLUMN", "The column.")]
+Pii = Annotated[str | None, option("KIND", "Personal data: email, phone, custom:..., ...")]
 Sensitivity = Annotated[
-    str | None,
-    typer.Option(metavar="LEVEL", help="public, internal, confidential or restricted."),
+    str | None, option("LEVEL", "public, internal, confidential or restricted.")
 ]
 
 
@@ -43,17 +39,14 @@ Sensitivity = Annotated[
 def add(
     session: Session,
     key: AssetArgument,
-    spec: Annotated[str, typer.Argument(metavar="NAME:TYPE[:not_null]", help="The new column.")],
+    spec: Annotated[str, argument("NAME:TYPE[:not_null]", "The new column.")],
     description: Description = None,
     pii: Pii = None,
     sensitivity: Sensitivity = None,
 ) -> None:
     """Add a column to an asset."""
     added = msgspec.structs.replace(
-        column(spec),
-        description=description or "",
-        pii=pii or "",
-        sensitivity=sensitivity or "",
+        column(spec), description=description or "", pii=pii or "", sensitivity=sensitivity or ""
     )
     catalog = session.open().commands.catalog
     done = catalog.add_column(key, added, idempotency_key=session.idempotency_key)
@@ -71,38 +64,28 @@ def update(
     key: AssetArgument,
     name: Name,
     new_name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="The new name; the column's id stays."),
+        str | None, option("NAME", "The new name; the column's id stays.", "--name")
     ] = None,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="The new type.")
-    ] = None,
+    type_: Annotated[str | None, option("TYPE", "The new type.", "--type")] = None,
     nullable: Annotated[
-        bool | None, typer.Option("--nullable/--not-null", help="Whether the column may be null.")
+        bool | None, flag("--nullable/--not-null", "Whether the column may be null.")
     ] = None,
     description: Description = None,
     pii: Pii = None,
     sensitivity: Sensitivity = None,
 ) -> None:
     """Change the given fields. An empty text clears a field."""
-    something(
-        name=new_name,
-        type=type_,
-        nullable=nullable,
-        description=description,
-        pii=pii,
-        sensitivity=sensitivity,
-    )
+    changes: ColumnChanges = {
+        "name": new_name,
+        "type": type_,
+        "nullable": nullable,
+        "description": description,
+        "pii": pii,
+        "sensitivity": sensitivity,
+    }
+    something(**changes)
     done = session.open().commands.catalog.update_column(
-        key,
-        name,
-        name=new_name,
-        type=type_,
-        nullable=nullable,
-        description=description,
-        pii=pii,
-        sensitivity=sensitivity,
-        idempotency_key=session.idempotency_key,
+        key, name, idempotency_key=session.idempotency_key, **changes
     )
     acknowledge(session, done, f"updated {name} of {key}", asset=key, column=new_name or name)
 

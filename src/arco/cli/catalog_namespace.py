@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from arco.cli import deferral
-from arco.cli.catalog_options import (
-    WRITES,
-    Clear,
-    Description,
-    Expected,
-    Owners,
-    Properties,
-    Tags,
-    acknowledge,
-    entries,
-    replacements,
-    something,
-)
-from arco.cli.options import command, group
+from arco.cli import catalog_options, deferral
+from arco.cli.options import argument, command, group
 
 if deferral.LOADED:
     from arco.cli import render
@@ -28,73 +13,73 @@ if deferral.LOADED:
 
 app = group("namespace", "Show and change namespaces.")
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="The namespace.")]
+Name = Annotated[str, argument("NAMESPACE", "The namespace.")]
 
 
 @command(
     app,
     "create",
     example="servo catalog namespace create sales --owner ana --tag tier=gold",
-    takes=WRITES,
+    takes=catalog_options.WRITES,
 )
 def create(
     session: Session,
     namespace: Name,
-    description: Description = None,
-    owner: Owners = None,
-    tag: Tags = None,
-    property: Properties = None,
+    description: catalog_options.Description = None,
+    owner: catalog_options.Owners = None,
+    tag: catalog_options.Tags = None,
+    property: catalog_options.Properties = None,
 ) -> None:
     """Create a namespace."""
     done = session.open().commands.catalog.create_namespace(
         namespace,
-        description=description or "",
-        owners=owner or (),
-        tags=entries(tag, "--tag"),
-        properties=entries(property, "--property"),
         idempotency_key=session.idempotency_key,
+        **catalog_options.details(description, owner, tag, property),
     )
-    acknowledge(session, done, f"created namespace {namespace}", namespace=namespace)
+    catalog_options.acknowledge(
+        session, done, f"created namespace {namespace}", namespace=namespace
+    )
 
 
 @command(
     app,
     "update",
     example="servo catalog namespace update sales --description 'What we sold' --clear tags",
-    takes=WRITES,
+    takes=catalog_options.WRITES,
 )
 def update(
     session: Session,
     namespace: Name,
-    description: Description = None,
-    owner: Owners = None,
-    tag: Tags = None,
-    property: Properties = None,
-    clear: Clear = None,
-    expected_version: Expected = None,
+    description: catalog_options.Description = None,
+    owner: catalog_options.Owners = None,
+    tag: catalog_options.Tags = None,
+    property: catalog_options.Properties = None,
+    clear: catalog_options.Clear = None,
+    expected_version: catalog_options.Expected = None,
 ) -> None:
     """Change the given fields. Owners, tags and properties are replaced as a whole."""
-    owners, tags, properties = replacements(owner, tag, property, clear)
-    something(description=description, owner=owners, tag=tags, property=properties)
+    changes = catalog_options.details(description, owner, tag, property, clear)
+    catalog_options.something(**changes)
     done = session.open().commands.catalog.update_namespace(
         namespace,
-        description=description,
-        owners=owners,
-        tags=tags,
-        properties=properties,
         expected_version=expected_version,
         idempotency_key=session.idempotency_key,
+        **changes,
     )
-    acknowledge(session, done, f"updated namespace {namespace}", namespace=namespace)
+    catalog_options.acknowledge(
+        session, done, f"updated namespace {namespace}", namespace=namespace
+    )
 
 
-@command(app, "drop", example="servo catalog namespace drop sales", takes=WRITES)
+@command(app, "drop", example="servo catalog namespace drop sales", takes=catalog_options.WRITES)
 def drop(session: Session, namespace: Name) -> None:
     """Drop a namespace, which must be empty."""
     done = session.open().commands.catalog.drop_namespace(
         namespace, idempotency_key=session.idempotency_key
     )
-    acknowledge(session, done, f"dropped namespace {namespace}", namespace=namespace)
+    catalog_options.acknowledge(
+        session, done, f"dropped namespace {namespace}", namespace=namespace
+    )
 
 
 @command(app, "list", example="servo catalog namespace list --as-of 1d", takes=["at"])
@@ -122,18 +107,7 @@ def show(session: Session, namespace: Name) -> None:
         generation = reader.snapshot.generation
         render.document({"generation": generation, "version": version} | render.plain(row))
         return
+    fields = {"namespace": row.namespace} | catalog_options.described(row)
     render.show(
-        render.fields(
-            {
-                "namespace": row.namespace,
-                "description": row.description or None,
-                "owners": ", ".join(row.owners) or None,
-                "tags": render.pairs(row.tags),
-                "properties": render.pairs(row.properties),
-                "assets": row.assets,
-                "version": version,
-                "created": f"{render.cell(row.created_at)} by {row.created_by or '–'}",
-                "updated": f"{render.cell(row.updated_at)} by {row.updated_by or '–'}",
-            }
-        )
+        render.fields(fields | {"assets": row.assets} | catalog_options.authorship(row, version))
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
-
-import typer
+from typing import Annotated, Any
 
 from arco.cli import deferral
+from arco.cli.options import argument, flag, option
 
 if deferral.LOADED:
     from arco.catalog.events import Column
+    from arco.catalog.tables import AssetRow, NamespaceRow
     from arco.cli import render
     from arco.cli.session import Session
     from arco.errors import Invalid
@@ -20,24 +20,20 @@ if deferral.LOADED:
 
 WRITES = ("actor", "key")
 
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="Description.")]
-Owners = Annotated[
-    list[str] | None, typer.Option("--owner", metavar="NAME", help="A person or team. Repeatable.")
-]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="K=V", help="A tag. Repeatable.")]
-Properties = Annotated[
-    list[str] | None, typer.Option("--property", metavar="K=V", help="A property. Repeatable.")
-]
+Description = Annotated[str | None, option("TEXT", "Description.")]
+Owners = Annotated[list[str] | None, option("NAME", "A person or team. Repeatable.", "--owner")]
+Tags = Annotated[list[str] | None, option("K=V", "A tag. Repeatable.", "--tag")]
+Properties = Annotated[list[str] | None, option("K=V", "A property. Repeatable.", "--property")]
 Expected = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "N",
+        "Refuse if the row version is another one by now (see `show`).",
         "--expected-version",
         min=0,
-        metavar="N",
-        help="Refuse if the row version is another one by now (see `show`).",
     ),
 ]
-AssetArgument = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
+AssetArgument = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
 
 
 class ClearableField(StrEnum):
@@ -46,10 +42,7 @@ class ClearableField(StrEnum):
     properties = "properties"
 
 
-Clear = Annotated[
-    list[ClearableField] | None,
-    typer.Option("--clear", help="Clear this field. Repeatable."),
-]
+Clear = Annotated[list[ClearableField] | None, flag("--clear", "Clear this field. Repeatable.")]
 
 
 def entries(texts: Sequence[str] | None, option: str) -> dict[str, str] | None:
@@ -68,28 +61,25 @@ def entries(texts: Sequence[str] | None, option: str) -> dict[str, str] | None:
     return pairs
 
 
-def replacements(
+def details(
+    description: str | None,
     owners: Sequence[str] | None,
     tags: Sequence[str] | None,
     properties: Sequence[str] | None,
-    clear: Sequence[ClearableField] | None,
-) -> tuple[Sequence[str] | None, dict[str, str] | None, dict[str, str] | None]:
-    """What an update replaces; None leaves a field as it is."""
-    given = {
-        ClearableField.owners: owners,
-        ClearableField.tags: tags,
-        ClearableField.properties: properties,
+    clear: Sequence[ClearableField] | None = None,
+) -> dict[str, Any]:
+    """The details to write; None leaves a field as it is."""
+    given: dict[str, Any] = {
+        "description": description,
+        "owners": owners or None,
+        "tags": entries(tags, "--tag"),
+        "properties": entries(properties, "--property"),
     }
     for field in clear or ():
         if given[field]:
             raise Invalid(f"{field} are both given and cleared", hint="give only one of the two")
-    cleared = set(clear or ())
-    new_tags, new_properties = entries(tags, "--tag"), entries(properties, "--property")
-    return (
-        [] if ClearableField.owners in cleared else owners or None,
-        {} if ClearableField.tags in cleared else new_tags,
-        {} if ClearableField.properties in cleared else new_properties,
-    )
+        given[field] = [] if field is ClearableField.owners else {}
+    return given
 
 
 def column(text: str) -> Column:
@@ -104,8 +94,26 @@ def column(text: str) -> Column:
 def something(**changes: object) -> None:
     """Refuse an update that changes nothing."""
     if all(value is None for value in changes.values()):
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in changes)
+        repeatable = {"owners": "owner", "tags": "tag", "properties": "property"}
+        options = ", ".join(f"--{repeatable.get(name, name)}" for name in changes)
         raise Invalid("nothing to change", hint=f"give one of {options}")
+
+
+def described(row: AssetRow | NamespaceRow) -> dict[str, object]:
+    return {
+        "description": row.description or None,
+        "owners": ", ".join(row.owners) or None,
+        "tags": render.pairs(row.tags),
+        "properties": render.pairs(row.properties),
+    }
+
+
+def authorship(row: AssetRow | NamespaceRow, version: int) -> dict[str, object]:
+    return {
+        "version": version,
+        "created": f"{render.cell(row.created_at)} by {row.created_by or '–'}",
+        "updated": f"{render.cell(row.updated_at)} by {row.updated_by or '–'}",
+    }
 
 
 def acknowledge(session: Session, done: Acknowledged, text: str, **more: object) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Limit, Partition, argument, command, flag, group, option
 
 if deferral.LOADED:
     from rich.text import Text
 
     from arco.cli import render
-    from arco.cli.live import partition_text
+    from arco.cli.live import is_partition, partition_text
     from arco.cli.session import Session
     from arco.cli.times import parse_time
     from arco.errors import NotFound
@@ -24,11 +22,8 @@ if deferral.LOADED:
 
 app = group("checks", "Show the results of checks.")
 
-Asset = Annotated[str, typer.Argument(metavar="NAMESPACE.NAME", help="The asset.")]
-Name = Annotated[str, typer.Argument(metavar="CHECK", help="The check's name, or a part of it.")]
-Partition = Annotated[
-    str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
-]
+Asset = Annotated[str, argument("NAMESPACE.NAME", "The asset.")]
+Name = Annotated[str, argument("CHECK", "The check's name, or a part of it.")]
 _STYLES = {"passed": "green", "failed": "red", "error": "yellow"}
 
 
@@ -37,7 +32,7 @@ def list_(
     session: Session,
     asset: Asset,
     partition: Partition = None,
-    bad: Annotated[bool, typer.Option("--failing", help="Only checks that failed.")] = False,
+    bad: Annotated[bool, flag("--failing", "Only checks that failed.")] = False,
 ) -> None:
     """List the newest result of each check for each partition."""
     snapshot = session.open().read.snapshot(session.at())
@@ -45,7 +40,7 @@ def list_(
     statuses = [
         row
         for row in reader.status(OrchestrationReader(snapshot).asset_id(asset))
-        if _is_wanted(row.partition_key, partition)
+        if is_partition(row.partition_key, partition)
     ]
     rows = [row for row in statuses if not (bad and row.status == "passed")]
     if session.json:
@@ -75,10 +70,9 @@ def show(
     asset: Asset,
     check: Name,
     partition: Partition = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 10,
+    limit: Limit = 10,
     since: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="Only results since this time: 2026-01-31, or 7d ago."),
+        str, option("TIME", "Only results since this time: 2026-01-31, or 7d ago.")
     ] = "30d",
 ) -> None:
     """Show the results of a check and samples of failing rows."""
@@ -91,7 +85,7 @@ def show(
     rows = reader.results(
         id,
         matches=lambda row: (
-            name in (row.check_name, row.check_id) and _is_wanted(row.partition_key, partition)
+            name in (row.check_name, row.check_id) and is_partition(row.partition_key, partition)
         ),
         limit=limit + 1,
         since=oldest,
@@ -150,11 +144,6 @@ def _named(
     candidates = ", ".join(sorted({row.check_name for row in rows})) or "none yet"
     several = "more than one check" if alike else "no check"
     raise NotFound(f"{several} of {asset} matches {text!r}", hint=f"checks: {candidates}")
-
-
-def _is_wanted(key: str, partition: str | None) -> bool:
-    text = partition_text(key)
-    return partition is None or partition in (key, text, *text.split(","))
 
 
 def _status(status: str) -> Text:

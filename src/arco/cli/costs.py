@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -54,19 +54,11 @@ def costs(
     session: Session,
     by: Annotated[GroupBy, typer.Option(help="How to group the lines.")] = GroupBy.asset,
     days: Annotated[
-        int,
-        typer.Option(
-            min=1, max=36_500, metavar="N", help="Include the last N days, today included (UTC)."
-        ),
+        int, option("N", "Include the last N days, today included (UTC).", min=1, max=36_500)
     ] = 30,
-    asset: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Only these assets: sales.orders, 'sales.*'.")
-    ] = "*",
+    asset: Annotated[str, option("PATTERN", "Only these assets: sales.orders, 'sales.*'.")] = "*",
     pricing: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Use these prices instead of those recorded at the time."
-        ),
+        Path | None, option("FILE", "Use these prices instead of those recorded at the time.")
     ] = None,
 ) -> None:
     """Show the CPU time, memory, bytes and cost of tasks.
@@ -75,12 +67,12 @@ def costs(
     Spark's executors; memory is the peak, multiplied by the duration.
     """
     workspace = session.open()
-    prices = None if pricing is None else _prices(pricing)
+    prices = None if pricing is None else Pricing.read(pricing)
     reader = workspace.read.execution(session.at())
     at = session.at()
     now = workspace.clock.now() if at is None else reader.snapshot.published_at
     since = first_day(now, days)
-    rows = _chosen(reader.costs(since), asset)
+    rows = [row for row in reader.costs(since) if fnmatchcase(row.asset_key, asset)]
     bill = _Bill.of(by, rows, prices, workspace.tenant)
     if session.json:
         render.document(
@@ -93,17 +85,9 @@ def costs(
         _show(bill)
 
 
-def _prices(path: Path) -> Pricing:
-    return Pricing.read(path)
-
-
 def first_day(now: datetime, days: int) -> datetime:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return today - timedelta(days=days - 1)
-
-
-def _chosen(rows: Iterable[TaskCostRow], pattern: str) -> list[TaskCostRow]:
-    return [row for row in rows if fnmatchcase(row.asset_key, pattern)]
 
 
 # -- sums -----------------------------------------------------------------------------------
@@ -144,11 +128,8 @@ class CostSum:
             "tasks": len(self.tasks),
             "attempts": self.attempts,
             "failed_attempts": self.failed,
-            "cpu_ms": self.cpu_ms,
-            "executor_cpu_ms": self.executor_cpu_ms,
-            "memory_kib_ms": self.memory_kib_ms,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
+            **render.picked(self, "cpu_ms", "executor_cpu_ms", "memory_kib_ms"),
+            **render.picked(self, "bytes_read", "bytes_written"),
             "cost_nanos": self.nanos,
             "unpriced_attempts": self.unpriced,
         }
@@ -207,15 +188,8 @@ class _Bill:
 
 def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
     """What an attempt would cost at these prices."""
-    usage = Usage(
-        wall_ms=row.wall_ms,
-        cpu_ms=row.cpu_ms,
-        executor_cpu_ms=row.executor_cpu_ms,
-        peak_memory_kib=row.peak_memory_kib,
-        bytes_read=row.bytes_read,
-        bytes_written=row.bytes_written,
-    )
-    return prices.cost(usage, tenant)
+    names = (name for name in Usage.__struct_fields__ if hasattr(row, name))
+    return prices.cost(Usage(**{name: getattr(row, name) for name in names}), tenant)
 
 
 # -- showing --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, days, flag, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -33,56 +33,23 @@ def register(app: typer.Typer) -> None:
 def gc(
     session: Session,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Delete; without it, only show what would be deleted.")
+        bool, flag("--apply", "Delete; without it, only show what would be deleted.")
     ] = False,
     keep_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep versions that were current within this many days.",
-        ),
+        float, days("Keep versions that were current within this many days.")
     ] = 1.0,
     hourly_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep versions that were current at the end of an hour, for this many days.",
-        ),
+        float, days("Keep versions that were current at the end of an hour, for this many days.")
     ] = 3.0,
     daily_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=36_500,
-            metavar="DAYS",
-            help="Keep versions that were current at the end of a day, for this many days.",
-        ),
+        float, days("Keep versions that were current at the end of a day, for this many days.")
     ] = 30.0,
     keep_at_least: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Minimum number of generations whose versions are kept."
-        ),
+        int, option("N", "Minimum number of generations whose versions are kept.", min=1)
     ] = 10,
-    logs_days: Annotated[
-        float,
-        typer.Option(
-            min=0, max=36_500, metavar="DAYS", help="Keep logs of runs for this many days."
-        ),
-    ] = 30.0,
-    plans_days: Annotated[
-        float,
-        typer.Option(
-            min=0, max=36_500, metavar="DAYS", help="Keep plans of runs for this many days."
-        ),
-    ] = 30.0,
-    everything: Annotated[
-        bool, typer.Option("--all", help=f"List every version, not only {SHOWN}.")
-    ] = False,
+    logs_days: Annotated[float, days("Keep logs of runs for this many days.")] = 30.0,
+    plans_days: Annotated[float, days("Keep plans of runs for this many days.")] = 30.0,
+    everything: Annotated[bool, flag("--all", f"List every version, not only {SHOWN}.")] = False,
 ) -> None:
     """Delete old versions, leftover files, logs and plans.
 
@@ -92,12 +59,7 @@ def gc(
     while a run reads it.
     """
     kept = KeepFor(
-        generations=GenerationRetention(
-            timedelta(days=keep_days),
-            timedelta(days=hourly_days),
-            timedelta(days=daily_days),
-            keep_at_least,
-        ),
+        generations=GenerationRetention.of_days(keep_days, hourly_days, daily_days, keep_at_least),
         logs=timedelta(days=logs_days),
         plans=timedelta(days=plans_days),
     )
@@ -105,7 +67,7 @@ def gc(
     with progress() as report:
         result = workspace.upkeep.collect_data(kept, dry_run=not apply, progress=report)
     if session.json:
-        kinds, assets = summed(result, "why"), summed(result, "asset")
+        kinds, assets = summed_by(result, "why"), summed_by(result, "asset")
         sums = {"bytes": result.bytes, "kinds": kinds, "assets": assets}
         render.document(render.plain(result) | sums)
     else:
@@ -114,16 +76,20 @@ def gc(
         raise typer.Exit(DIFFERENT)
 
 
-def summed(result: DataGcReport, by: str) -> list[dict[str, Any]]:
+def summed(files: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
+    """How many files there are of each kind, and their bytes."""
+    sums: dict[str, tuple[int, int]] = {}
+    for kind, size in files:
+        count, total = sums.get(kind, (0, 0))
+        sums[kind] = (count + 1, total + size)
+    return sums
+
+
+def summed_by(result: DataGcReport, by: str) -> list[dict[str, Any]]:
     """Files and bytes by `why` they go, or by `asset`."""
-    sums: dict[str, dict[str, Any]] = {}
-    for doomed in result.doomed:
-        name = getattr(doomed, by)
-        if name:
-            line = sums.setdefault(name, {by: name, "count": 0, "bytes": 0})
-            line["count"] += 1
-            line["bytes"] += doomed.bytes
-    return sorted(sums.values(), key=lambda line: (-line["bytes"], line[by]))
+    sums = summed((name, d.bytes) for d in result.doomed if (name := getattr(d, by)))
+    lines = [{by: name, "count": n, "bytes": size} for name, (n, size) in sums.items()]
+    return sorted(lines, key=lambda line: (-line["bytes"], line[by]))
 
 
 def _show(result: DataGcReport, everything: bool) -> None:
@@ -133,7 +99,7 @@ def _show(result: DataGcReport, everything: bool) -> None:
     _show_versions(result, everything)
     if result.doomed:
         _show_sums("what", _kinds(result))
-    assets = [(line["asset"], line["count"], line["bytes"]) for line in summed(result, "asset")]
+    assets = [(line["asset"], line["count"], line["bytes"]) for line in summed_by(result, "asset")]
     if len(assets) > 1:
         _show_sums("asset", assets)
     total = (
@@ -150,10 +116,9 @@ def _show(result: DataGcReport, everything: bool) -> None:
 
 
 def _kinds(result: DataGcReport) -> list[tuple[str, int, int]]:
-    lines = summed(result, "why")
     return [
         (_PLURALS.get(line["why"], f"{line['why']}s"), line["count"], line["bytes"])
-        for line in lines
+        for line in summed_by(result, "why")
     ]
 
 

@@ -53,5 +53,8 @@ def _execute_imports(module: ModuleType) -> None:
 
 
 def _homes(module: ModuleType) -> set[str]:
-    """The modules whose functions and classes it uses."""
-    return {str(getattr(each, "__module__", "")) for each in vars(module).values()}
+    """The modules that it uses, by themselves or by their functions and classes."""
+    return {
+        each.__name__ if isinstance(each, ModuleType) else str(getattr(each, "__module__", ""))
+        for each in vars(module).values()
+    }

@@ -9,16 +9,10 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import command, flag
 
 if deferral.LOADED:
-    from arco.app.health import (
-        HealthCheck,
-        disk_check,
-        machine_checks,
-        store_checks,
-        unreachable,
-    )
+    from arco.app.health import HealthCheck, disk_check, machine_checks, store_checks, unreachable
     from arco.app.versions import all_versions, installed
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
@@ -78,9 +72,7 @@ def version(
     session: Session,
     everything: Annotated[
         bool,
-        typer.Option(
-            "--all", help="Also Python, Java, Spark, other libraries, and the formats of the store."
-        ),
+        flag("--all", "Also Python, Java, Spark, other libraries, and the formats of the store."),
     ] = False,
 ) -> None:
     """Show the version of Arco."""
@@ -88,10 +80,7 @@ def version(
     if session.json:
         render.document({name.replace(" ", "_"): value for name, value in versions.items()})
     elif everything:
-        render.show(render.fields({name: _text(value) for name, value in versions.items()}))
+        texts = {n: "not installed" if v is None else str(v) for n, v in versions.items()}
+        render.show(render.fields(texts))
     else:
         render.say(f"servo {versions['arco']}")
-
-
-def _text(value: str | int | None) -> str:
-    return "not installed" if value is None else str(value)

@@ -33,11 +33,7 @@ class ShownError:
         return BY_KIND.get(self.kind, INTERNAL)
 
     def document(self) -> dict[str, dict[str, object]]:
-        fields: dict[str, object] = {
-            "kind": self.kind,
-            "message": self.message,
-            "hint": self.hint,
-        }
+        fields: dict[str, object] = {"kind": self.kind, "message": self.message, "hint": self.hint}
         if self.code:
             fields["code"] = self.code
         return {"error": fields | dict(self.details)}

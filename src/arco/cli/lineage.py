@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import argument, command, flag, group, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -25,19 +23,15 @@ if deferral.LOADED:
     from arco.openlineage.spec import Location, events_of
     from arco.orchestration.asset_columns import columns_of
     from arco.orchestration.input_lists import read_versions
-    from servo.contract.task import MaterializationRef
     from servo.suggest import did_you_mean
 
 
 app = group("lineage", "Show where data comes from, and what uses it.")
 
 Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="ASSET[.COLUMN]", help="The asset, namespace.name, or one of its columns."
-    ),
+    str, argument("ASSET[.COLUMN]", "The asset, namespace.name, or one of its columns.")
 ]
-Depth = Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Maximum number of steps.")]
+Depth = Annotated[int, option("N", "Maximum number of steps.", min=1, max=100)]
 
 
 @command(app, "show", example="servo lineage show shop.daily.revenue --depth 3", takes=["at"])
@@ -45,12 +39,10 @@ def show(
     session: Session,
     target: Target,
     down: Annotated[
-        bool, typer.Option("--down/--up", help="Show what uses it, or where it comes from.")
+        bool, flag("--down/--up", "Show what uses it, or where it comes from.")
     ] = False,
     depth: Depth = 10,
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show at most N of the newest outputs.")
-    ] = 10,
+    limit: Annotated[int, option("N", "Show at most N of the newest outputs.", min=1)] = 10,
 ) -> None:
     """Show where an asset or a column comes from, or what uses it.
 
@@ -103,16 +95,11 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
 @command(app, "inputs", example="servo lineage inputs shop.daily --version 8Z2M…", takes=["at"])
 def inputs(
     session: Session,
-    asset: Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")],
+    asset: Annotated[str, argument("ASSET", "The asset: namespace.name.")],
     version: Annotated[
-        str,
-        typer.Option(
-            metavar="ID", help="The version's id, or its first characters; default: the newest."
-        ),
+        str, option("ID", "The version's id, or its first characters; default: the newest.")
     ] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show at most N; --json shows all.")
-    ] = 100,
+    limit: Annotated[int, option("N", "Show at most N; --json shows all.", min=1)] = 100,
 ) -> None:
     """List the input versions of an output.
 
@@ -125,7 +112,13 @@ def inputs(
     if session.json:
         outputs = [
             plain_execution(row)
-            | {"inputs": [_named(each) for each in of.versions], "complete": of.is_complete}
+            | {
+                "inputs": [
+                    {"partition": each.partition, "materialization_id": each.materialization_id}
+                    for each in of.versions
+                ],
+                "complete": of.is_complete,
+            }
             for row, of in zip(rows, read, strict=True)
         ]
         render.document({"generation": snapshot.generation, "asset": asset, "read": outputs})
@@ -155,12 +148,8 @@ def inputs(
 @command(app, "export", example="servo lineage export 01K… --output lineage.ndjson")
 def export(
     session: Session,
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")
-    ] = None,
+    run: Annotated[str, argument("RUN", "The run's id, or its first characters.")],
+    output: Annotated[Path | None, option("FILE", "Write to this file instead of stdout.")] = None,
 ) -> None:
     """Export a run as OpenLineage events, one JSON object per line.
 
@@ -181,16 +170,6 @@ def export(
         return
     output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
-
-
-# -- what was read ------------------------------------------------------------------------
-
-
-def _named(version: MaterializationRef) -> dict[str, str]:
-    return {"partition": version.partition, "materialization_id": version.materialization_id}
-
-
-# -- what was asked for -------------------------------------------------------------------
 
 
 def _node(reader: LineageReader, target: str) -> Node:
@@ -280,11 +259,7 @@ def _document(
             "distance": link.distance,
             "source": link.source._asdict(),
             "target": link.target._asdict(),
-            "kind": link.kind,
-            "direct": link.direct,
-            "masked": link.masked,
-            "method": link.method,
-            "confidence": link.confidence,
+            **render.picked(link, "kind", "direct", "masked", "method", "confidence"),
         }
         for link in links
     ]

@@ -52,6 +52,12 @@ def run_state(run: RunRow) -> Text:
     return Text(f"{run.state}, {render.count(run.tasks_held, 'output')} held", style)
 
 
+def is_partition(key: str, named: str | None) -> bool:
+    """Whether a partition is the one that somebody named: by its key, its text, or a part of it."""
+    text = partition_text(key)
+    return named is None or named in (key, text, *text.split(","))
+
+
 def name_of(task: TaskRow) -> str:
     text = partition_text(task.partition_key)
     return f"{task.asset_key}[{text}]" if text else task.asset_key
@@ -79,8 +85,8 @@ def follow(
             pause_s = 0.2
             try:
                 run, changed = followed.look()
-                for before, task in changed:
-                    view.changed(before, task)
+                for task in changed:
+                    view.changed(task)
                 if run.state in states.RUN_ACTIVE and interrupted() and not cancelled:
                     _cancel(workspace, run_id)
                     cancelled = True
@@ -108,8 +114,8 @@ class _Followed:
         self._position: int | None = None
         self.tasks: dict[str, TaskRow] = {}
 
-    def look(self) -> tuple[RunRow, list[tuple[TaskRow | None, TaskRow]]]:
-        """The run, and the tasks that changed since, as they were and as they are."""
+    def look(self) -> tuple[RunRow, list[TaskRow]]:
+        """The run, and the tasks whose states have changed since."""
         snapshot = self._workspace.read.snapshot()
         run = snapshot.get(RUNS, self._run_id)
         assert run is not None
@@ -120,7 +126,9 @@ class _Followed:
             rows = [task for key, task in since if key[0] == self._run_id]
         changed = []
         for task in sorted(rows, key=lambda task: task.index):
-            changed.append((self.tasks.get(task.task_id), task))
+            before = self.tasks.get(task.task_id)
+            if before is None or before.state != task.state:
+                changed.append(task)
             self.tasks[task.task_id] = task
         self._position = snapshot.position
         return run, changed
@@ -168,7 +176,8 @@ def _now_and_then(workspace: Workspace) -> Reasons:
 
 
 class _Quiet:
-    def changed(self, before: TaskRow | None, task: TaskRow) -> None: ...
+    def changed(self, task: TaskRow) -> None:
+        """The task has got into another state."""
 
     def stalled(self, text: str) -> None:
         """The store fails; its outage is in the log."""
@@ -200,9 +209,7 @@ class _Lines(_Quiet):
                 render.out(Text(f"  waiting: {reason.text}", "yellow"))
         self._waited = {reason.what for reason in waiting}
 
-    def changed(self, before: TaskRow | None, task: TaskRow) -> None:
-        if before is not None and before.state == task.state:
-            return
+    def changed(self, task: TaskRow) -> None:
         if task.state in states.TERMINAL - QUIET or task.state == TaskState.RETRY_WAIT:
             render.out(line_of(task))
 
@@ -248,9 +255,7 @@ class _Screen(_Lines):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def changed(self, before: TaskRow | None, task: TaskRow) -> None:
-        if before is not None and before.state == task.state:
-            return
+    def changed(self, task: TaskRow) -> None:
         if task.state in (TaskState.FAILED, TaskState.RETRY_WAIT, TaskState.SUCCEEDED):
             self._live.console.print(line_of(task), no_wrap=True, overflow="ellipsis")
 

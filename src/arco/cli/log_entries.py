@@ -116,17 +116,13 @@ def one_line(entry: LogEntry) -> Text:
     line.append(f"{short(recorded.received_at)}  ", "dim")
     line.append(f"{visible(event.type):<26} ", "cyan")
     line.append(f"{visible(event.actor) or '–':<8} ", "green")
-    if _narrow():
+    if render.console().is_terminal and render.width() < 120:
         line.rstrip()
         line.append("\n        ")
     line.append(digest(json.loads(bytes(event.data))))
     if void:
         line.stylize("strike dim")
     return line
-
-
-def _narrow() -> bool:
-    return render.console().is_terminal and render.width() < 120
 
 
 def digest(data: object) -> str:
@@ -173,7 +169,7 @@ def whole(entry: LogEntry, decided: dict[str, Any] | None) -> list[RenderableTyp
     fields = document(entry)
     data = fields.pop("data")
     if not fields.pop("void"):
-        fields["outcome"] = None if decided is None else _said(decided)
+        fields["outcome"] = None if decided is None else _outcome_text(decided)
     else:
         fields["outcome"] = "rolled back: it has no effect"
     fields["data"] = ""
@@ -187,7 +183,7 @@ def whole(entry: LogEntry, decided: dict[str, Any] | None) -> list[RenderableTyp
     return [render.fields({k: str(v) for k, v in present.items()}), body]
 
 
-def _said(decided: dict[str, Any]) -> str:
+def _outcome_text(decided: dict[str, Any]) -> str:
     if not decided["code"]:
         return str(decided["status"])
     return f"{decided['status']}: {decided['message']} ({decided['code']})"

@@ -24,58 +24,69 @@ if deferral.LOADED:
 
 Handler = Callable[..., None]
 
+
+def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def flag(name: str, help: str) -> Any:
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str, **settings: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, **settings)
+
+
 _COMMON: dict[str, Any] = {
     "store": Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The store: a path, s3://, gs:// or az://. [ARCO_STORE]"),
+        str | None, option("URL", "The store: a path, s3://, gs:// or az://. [ARCO_STORE]")
     ],
-    "tenant": Annotated[
-        str | None, typer.Option(metavar="NAME", help="The storage tenant. [ARCO_TENANT; default]")
-    ],
-    "workspace": Annotated[
-        str | None, typer.Option(metavar="NAME", help="The workspace. [ARCO_WORKSPACE; main]")
-    ],
-    "json": Annotated[bool, typer.Option("--json", help="Print JSON.")],
-    "wide": Annotated[
-        bool, typer.Option("--wide", help="Print whole lines, however wide the terminal is.")
-    ],
-    "debug": Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error. [ARCO_DEBUG]")
-    ],
+    "tenant": Annotated[str | None, option("NAME", "The storage tenant. [ARCO_TENANT; default]")],
+    "workspace": Annotated[str | None, option("NAME", "The workspace. [ARCO_WORKSPACE; main]")],
+    "json": Annotated[bool, flag("--json", "Print JSON.")],
+    "wide": Annotated[bool, flag("--wide", "Print whole lines, however wide the terminal is.")],
+    "debug": Annotated[bool, flag("--debug", "Show the traceback of an error. [ARCO_DEBUG]")],
 }
 _GROUPS: dict[str, dict[str, Any]] = {
     "at": {
         "generation": Annotated[
-            int | None,
-            typer.Option("--generation", "-g", min=0, metavar="N", help="Read this generation."),
+            int | None, option("N", "Read this generation.", "--generation", "-g", min=0)
         ],
         "as_of": Annotated[
             str | None,
-            typer.Option(
-                metavar="TIME",
-                help="Read the generation that was current at this time: 2026-01-31T12:00Z "
+            option(
+                "TIME",
+                "Read the generation that was current at this time: 2026-01-31T12:00Z "
                 "(UTC), or 15m, 2h, 3d ago.",
             ),
         ],
     },
     "actor": {
         "actor": Annotated[
-            str | None,
-            typer.Option(
-                metavar="NAME", help="The actor, stored in the log. [ARCO_ACTOR; the OS user]"
-            ),
-        ],
+            str | None, option("NAME", "The actor, stored in the log. [ARCO_ACTOR; the OS user]")
+        ]
     },
     "key": {
         "idempotency_key": Annotated[
-            str,
-            typer.Option(
-                metavar="KEY", help="Repeating the command with the same key changes nothing."
-            ),
-        ],
+            str, option("KEY", "Repeating the command with the same key changes nothing.")
+        ]
     },
 }
 _DEFAULTS = {"json": False, "wide": False, "debug": False, "idempotency_key": ""}
+
+
+def days(help: str) -> Any:
+    """An option that is a number of days."""
+    return option("DAYS", help, min=0, max=36_500)
+
+
+Limit = Annotated[int, option("N", "Show at most N.", min=1)]
+Partition = Annotated[str | None, option("KEY", "Only this partition.", "--partition", "-p")]
+Reason = Annotated[str, option("TEXT", "Reason, stored in the log.")]
+Remote = Annotated[
+    bool, flag("--remote", "Run on `servo orchestrator` and `servo worker` processes.")
+]
+Slots = Annotated[int, option("N", "Maximum number of concurrent tasks.", min=1)]
 
 
 def group(name: str, help: str) -> typer.Typer:

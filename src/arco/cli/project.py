@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import argument, command, flag, option
 
 if deferral.LOADED:
     import msgspec
@@ -31,27 +31,23 @@ if deferral.LOADED:
     from servo.suggest import did_you_mean
     from servo.validate import validate as problems_of
 
-Folder = Annotated[
-    Path, typer.Option("--project", metavar="DIR", help="The project's folder.", show_default=False)
-]
+Folder = Annotated[Path, option("DIR", "The project's folder.", "--project", show_default=False)]
 AllowMissing = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--allow-missing-inputs",
-        help="Deploy even if inputs from other projects are missing, or other projects read "
+        "Deploy even if inputs from other projects are missing, or other projects read "
         "an asset that this removes.",
     ),
 ]
 AllowRemovals = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--allow-removals",
-        help="Deploy even if that leaves no assets, or removes more assets than it keeps.",
+        "Deploy even if that leaves no assets, or removes more assets than it keeps.",
     ),
 ]
-Message = Annotated[
-    str, typer.Option("--message", "-m", metavar="TEXT", help="Description of the deployment.")
-]
+Message = Annotated[str, option("TEXT", "Description of the deployment.", "--message", "-m")]
 
 
 def register(app: typer.Typer) -> None:
@@ -145,10 +141,7 @@ def deploy(
     project: Folder = Path(),
     message: Message = "",
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="List the files that are packed, and what changes; change nothing."
-        ),
+        bool, flag("--dry-run", "List the files that are packed, and what changes; change nothing.")
     ] = False,
     allow_missing_inputs: AllowMissing = False,
     allow_removals: AllowRemovals = False,
@@ -189,10 +182,7 @@ def deploy(
 
 
 def _preview(
-    session: Session,
-    package: Package,
-    workspace: Workspace | None,
-    allowed: Mapping[str, bool],
+    session: Session, package: Package, workspace: Workspace | None, allowed: Mapping[str, bool]
 ) -> None:
     """Show what is packed, and, if there is a workspace, what would change in it."""
     if not session.json:
@@ -239,11 +229,7 @@ def _acknowledge(session: Session, done: Deployed) -> None:
 
 
 def _show_changes(done: Deployed) -> None:
-    for label, keys in (
-        ("new", done.added),
-        ("renamed", done.renamed),
-        ("removed", done.removed),
-    ):
+    for label, keys in (("new", done.added), ("renamed", done.renamed), ("removed", done.removed)):
         listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
             render.say(f"  {label}: {listed}")
@@ -257,9 +243,7 @@ def _of_project(name: str) -> str:
 
 def deployments(
     session: Session,
-    project: Annotated[
-        str | None, typer.Argument(metavar="PROJECT", help="Only deployments of this project.")
-    ] = None,
+    project: Annotated[str | None, argument("PROJECT", "Only deployments of this project.")] = None,
 ) -> None:
     """List deployments, newest first. A star marks the current one of each project."""
     reader = session.open().read.orchestration(session.at())
@@ -296,9 +280,8 @@ def rollback(
     session: Session,
     deployment: Annotated[
         str,
-        typer.Argument(
-            metavar="DEPLOYMENT",
-            help="The deployment: NUMBER in this project, PROJECT/NUMBER, or its id.",
+        argument(
+            "DEPLOYMENT", "The deployment: NUMBER in this project, PROJECT/NUMBER, or its id."
         ),
     ],
     message: Message = "",

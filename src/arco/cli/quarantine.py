@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, argument, command, flag, group, option
 
 if deferral.LOADED:
     from rich.text import Text
@@ -34,8 +32,7 @@ SAMPLES = 5
 
 app = group("quarantine", "Show, approve and reject outputs that checks hold.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The output's id, or its first characters.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+Id = Annotated[str, argument("ID", "The output's id, or its first characters.")]
 
 
 @command(
@@ -47,16 +44,12 @@ Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the
 def list_(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", help="Include outputs that were approved or rejected.")
+        bool, flag("--all", "Include outputs that were approved or rejected.")
     ] = False,
-    asset: Annotated[
-        str, typer.Option(metavar="NAMESPACE.NAME", help="Only outputs of this asset.")
-    ] = "",
+    asset: Annotated[str, option("NAMESPACE.NAME", "Only outputs of this asset.")] = "",
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="With --all: only decisions since this time; default: 30 days ago."
-        ),
+        option("TIME", "With --all: only decisions since this time; default: 30 days ago."),
     ] = None,
 ) -> None:
     """List held outputs, newest first.

@@ -92,6 +92,11 @@ def line(value: object) -> None:
     print(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), flush=True)
 
 
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """These attributes, for a document."""
+    return {name: getattr(value, name) for name in names}
+
+
 def plain(value: object) -> Any:
     """`value` as JSON knows it. Times are UTC, with a Z."""
     match value:

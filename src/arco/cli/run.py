@@ -9,31 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
-from arco.cli.run_options import (
-    Config,
-    Exclude,
-    Force,
-    MaxTasks,
-    Partitions,
-    Selection,
-    request_of,
-)
+from arco.cli.options import Remote, Slots, command, flag, option
+from arco.cli.run_options import Config, Exclude, Force, MaxTasks, Partitions, Selection, request_of
 from arco.cli.slots import start_slot_host
 
 if deferral.LOADED:
     from rich.text import Text
 
-    from arco.cli import render
+    from arco.cli import render, run_following
     from arco.cli.live import partition_text
     from arco.cli.packaging import packaged, planned_sql
-    from arco.cli.run_following import (
-        follow_remotely,
-        leave_request,
-        reviewed,
-        show_defaults,
-        work_here,
-    )
     from arco.cli.session import Session
     from arco.errors import Invalid
     from arco.orchestration.commands import ExplainedPlan
@@ -42,11 +27,9 @@ if deferral.LOADED:
 
 
 def register(app: typer.Typer) -> None:
-    command(
-        app,
-        "plan",
-        example="servo plan +shop.daily_totals -p date=2025-01-01..2025-01-31",
-    )(plan)
+    command(app, "plan", example="servo plan +shop.daily_totals -p date=2025-01-01..2025-01-31")(
+        plan
+    )
     command(
         app,
         "run",
@@ -103,7 +86,7 @@ def _show_plan(plan: ExplainedPlan) -> None:
     reused = len(spec.tasks) - runs
     parts = f"{render.count(runs, 'task')} to run, {reused:,} up to date"
     render.say(f"{parts}; plan {spec_fingerprint(spec)[:16]}", "bold")
-    show_defaults(plan.defaults)
+    run_following.show_defaults(plan.defaults)
 
 
 def run(
@@ -114,43 +97,20 @@ def run(
     force: Force = False,
     config: Config = None,
     max_tasks: MaxTasks = 10_000,
-    deploy: Annotated[
-        bool, typer.Option("--deploy", help="Deploy the project in this folder first.")
-    ] = False,
+    deploy: Annotated[bool, flag("--deploy", "Deploy the project in this folder first.")] = False,
     project: Annotated[
-        Path,
-        typer.Option(
-            "--project",
-            metavar="DIR",
-            help="The folder of the project to deploy.",
-            show_default=False,
-        ),
+        Path, option("DIR", "The folder of the project to deploy.", "--project", show_default=False)
     ] = Path(),
     run_key: Annotated[
-        str,
-        typer.Option(
-            metavar="KEY",
-            help="Start at most one run per key; repeating the command returns that run.",
-        ),
+        str, option("KEY", "Start at most one run per key; repeating the command returns that run.")
     ] = "",
-    timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="S", help="Timeout of the run in seconds.")
-    ] = None,
-    priority: Annotated[
-        int, typer.Option(metavar="N", help="Tasks of runs with a higher priority go first.")
-    ] = 0,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Dry run: only show the plan.")
-    ] = False,
-    remote: Annotated[
-        bool,
-        typer.Option("--remote", help="Run on `servo orchestrator` and `servo worker` processes."),
-    ] = False,
+    timeout: Annotated[int | None, option("S", "Timeout of the run in seconds.", min=1)] = None,
+    priority: Annotated[int, option("N", "Tasks of runs with a higher priority go first.")] = 0,
+    slots: Slots = 4,
+    dry_run: Annotated[bool, flag("--dry-run", "Dry run: only show the plan.")] = False,
+    remote: Remote = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="With --remote: do not wait for the run to end.")
+        bool, flag("--detach", "With --remote: do not wait for the run to end.")
     ] = False,
 ) -> None:
     """Plan a run, run its tasks, and show the progress.
@@ -191,14 +151,16 @@ def run(
         "priority": priority,
     }
     if remote and detach:
-        leave_request(session, workspace.commands.orchestration.request(request, **settings))
+        run_following.leave_request(
+            session, workspace.commands.orchestration.request(request, **settings)
+        )
         return
     if remote:
-        review = reviewed(session, workspace, here=False)
+        review = run_following.reviewed(session, workspace, here=False)
         triggered = workspace.commands.orchestration.trigger(request, review=review, **settings)
-        follow_remotely(session, workspace, triggered)
+        run_following.follow_remotely(session, workspace, triggered)
         return
-    work_here(
+    run_following.work_here(
         session,
         workspace,
         lambda engine_id, review: workspace.commands.orchestration.trigger(

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from arco.cli import deferral
+from arco.cli.options import argument, flag, option
 
 if deferral.LOADED:
     from arco.errors import Invalid
@@ -17,37 +16,33 @@ if deferral.LOADED:
 
 Selection = Annotated[
     list[str],
-    typer.Argument(
-        metavar="SELECTION",
-        help="Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
+    argument(
+        "SELECTION",
+        "Assets: sales.orders, +sales.orders (with upstreams), sales.orders+ (with "
         "downstreams), sales.*, tag:tier=gold, group:marts, or '*'.",
     ),
 ]
 Partitions = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "RANGE",
+        "date=2025-01-01..2025-01-31, region=eu, date=latest. Repeatable; @FILE reads one "
+        "range per line (@- reads stdin).",
         "--partition",
         "-p",
-        metavar="RANGE",
-        help="date=2025-01-01..2025-01-31, region=eu, date=latest. Repeatable; @FILE reads one "
-        "range per line (@- reads stdin).",
     ),
 ]
-Exclude = Annotated[
-    list[str] | None, typer.Option(metavar="SELECTION", help="Exclude these assets. Repeatable.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Also run tasks that are up to date.")]
+Exclude = Annotated[list[str] | None, option("SELECTION", "Exclude these assets. Repeatable.")]
+Force = Annotated[bool, flag("--force", "Also run tasks that are up to date.")]
 Config = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "NAME=VALUE",
+        "Replace a configuration value, in the assets that declare it. Repeatable.",
         "--config",
-        metavar="NAME=VALUE",
-        help="Replace a configuration value, in the assets that declare it. Repeatable.",
     ),
 ]
-MaxTasks = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Maximum number of tasks; a larger plan is refused.")
-]
+MaxTasks = Annotated[int, option("N", "Maximum number of tasks; a larger plan is refused.", min=1)]
 
 
 def request_of(

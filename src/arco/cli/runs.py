@@ -8,22 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import (
+    Limit,
+    Partition,
+    Reason,
+    Remote,
+    Slots,
+    argument,
+    command,
+    flag,
+    group,
+    option,
+)
 
 if deferral.LOADED:
     from arco.app import Workspace
-    from arco.cli import render
-    from arco.cli.live import name_of, partition_text, run_state
+    from arco.cli import render, run_display
+    from arco.cli.live import is_partition, name_of, run_state
     from arco.cli.requests import plain_request, show_request
-    from arco.cli.run_display import (
-        document_of,
-        duration_text,
-        plain_run,
-        requested,
-        show_run,
-        show_tasks,
-        task_counts,
-    )
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
@@ -47,7 +49,7 @@ ORCHESTRATOR_WAIT_S = 10.0
 
 app = group("runs", "List, show, cancel, retry and resume runs.")
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
+Run = Annotated[str, argument("RUN", "The run's id, or its first characters.")]
 
 
 @command(
@@ -58,18 +60,11 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its fi
 )
 def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only runs in this state.")
-    ] = None,
-    asset: Annotated[
-        str, typer.Option(metavar="NAMESPACE.NAME", help="Only runs with a task of this asset.")
-    ] = "",
+    limit: Limit = 20,
+    state: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
+    asset: Annotated[str, option("NAMESPACE.NAME", "Only runs with a task of this asset.")] = "",
     since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Only runs created since this time: 2026-01-31, or 7d ago."
-        ),
+        str | None, option("TIME", "Only runs created since this time: 2026-01-31, or 7d ago.")
     ] = None,
 ) -> None:
     """List runs, newest first. The first characters of an id name a run; --json shows full ids.
@@ -87,7 +82,7 @@ def list_(
             {
                 "generation": reader.snapshot.generation,
                 "since": oldest,
-                "runs": [plain_run(row) for row in page.rows],
+                "runs": [run_display.plain_run(row) for row in page.rows],
             }
         )
         return
@@ -117,8 +112,8 @@ def _show_list(rows: list[RunRow]) -> None:
             run_state(r),
             f"{r.tasks_done:,}/{r.tasks_total:,}",
             r.created_at,
-            duration_text(r),
-            requested(r),
+            run_display.duration_text(r),
+            run_display.requested(r),
         )
         for r in rows
     ]
@@ -132,8 +127,7 @@ def show(
     session: Session,
     run: Run,
     all_tasks: Annotated[
-        bool,
-        typer.Option("--all", help="Show every task, not only failed, running and waiting ones."),
+        bool, flag("--all", "Show every task, not only failed, running and waiting ones.")
     ] = False,
 ) -> None:
     """Show a run: its state, its tasks and their errors."""
@@ -149,15 +143,15 @@ def show(
         _show_requested(session, request)
         return
     if session.json:
-        document = document_of(snapshot, row.run_id)
+        document = run_display.document_of(snapshot, row.run_id)
         if session.at() is None:
             document |= _waiting_of(workspace, snapshot, row)
         render.document(document)
         return
-    show_run(row)
+    run_display.show_run(row)
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
-    show_tasks(workspace, snapshot, row, all_tasks)
+    run_display.show_tasks(workspace, snapshot, row, all_tasks)
 
 
 def _show_requested(session: Session, request: RunRequestRow) -> None:
@@ -194,10 +188,8 @@ def _show_waiting(document: dict[str, Any]) -> None:
 def cancel(
     session: Session,
     run: Run,
-    force: Annotated[
-        bool, typer.Option("--force", help="Do not wait for running tasks to stop.")
-    ] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
+    force: Annotated[bool, flag("--force", "Do not wait for running tasks to stop.")] = False,
+    reason: Reason = "",
 ) -> None:
     """Cancel a run. Waiting tasks do not start; running tasks are told to stop.
 
@@ -219,7 +211,7 @@ def cancel(
     if session.json:
         render.document(row)
     else:
-        render.say(f"run {row.run_id} is {row.state}: {task_counts(row)}")
+        render.say(f"run {row.run_id} is {row.state}: {run_display.task_counts(row)}")
 
 
 def _withdraw(session: Session, workspace: Workspace, request_key: str, reason: str) -> None:
@@ -247,17 +239,7 @@ def _settled(workspace: Workspace, run_id: str) -> RunRow:
 
 
 @command(app, "retry", example="servo runs retry 01K…", takes=["actor"])
-def retry(
-    session: Session,
-    run: Run,
-    remote: Annotated[
-        bool,
-        typer.Option("--remote", help="Run on `servo orchestrator` and `servo worker` processes."),
-    ] = False,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
-) -> None:
+def retry(session: Session, run: Run, remote: Remote = False, slots: Slots = 4) -> None:
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     workspace = session.open()
     if remote:
@@ -274,13 +256,7 @@ def retry(
 
 
 @command(app, "resume", example="servo runs resume 01K…", takes=["actor"])
-def resume(
-    session: Session,
-    run: Run,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of concurrent tasks.")
-    ] = 4,
-) -> None:
+def resume(session: Session, run: Run, slots: Slots = 4) -> None:
     """Continue here a run whose process has died."""
     workspace = session.open()
     reader = workspace.read.orchestration()
@@ -305,15 +281,9 @@ def resume(
 def logs(
     session: Session,
     run: Run,
-    task: Annotated[
-        str | None, typer.Option(metavar="ASSET", help="Only this asset, or this task's id.")
-    ] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
-    ] = None,
-    attempt: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only this attempt.")
-    ] = None,
+    task: Annotated[str | None, option("ASSET", "Only this asset, or this task's id.")] = None,
+    partition: Partition = None,
+    attempt: Annotated[int | None, option("N", "Only this attempt.", min=1)] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show new lines until the run has ended.")
     ] = False,
@@ -324,7 +294,7 @@ def logs(
     row = reader.find_run(run)
     logs, heading = RunLogs(workspace.store, row.run_id), ""
     while True:
-        tasks = _wanted(reader.tasks(row.run_id), task, partition)
+        tasks = _matching(reader.tasks(row.run_id), task, partition)
         if not tasks:
             raise NotFound(
                 f"run {row.run_id} has no matching task", hint="see `servo runs show --all`"
@@ -343,20 +313,13 @@ def logs(
         render.say("the log is empty")
 
 
-def _wanted(
-    tasks: list[TaskRow], partition_filter: str | None, partition: str | None
-) -> list[TaskRow]:
-    def fits(task: TaskRow) -> bool:
-        text = partition_text(task.partition_key)
-        named = partition_filter is None or partition_filter in (
-            task.asset_key,
-            task.task_id,
-            name_of(task),
-        )
-        parts = (task.partition_key, text, *text.split(","))
-        return named and (partition is None or partition in parts)
-
-    return [task for task in tasks if fits(task)]
+def _matching(tasks: list[TaskRow], name: str | None, partition: str | None) -> list[TaskRow]:
+    return [
+        task
+        for task in tasks
+        if name in (None, task.asset_key, task.task_id, name_of(task))
+        and is_partition(task.partition_key, partition)
+    ]
 
 
 def _new_texts(logs: RunLogs, tasks: list[TaskRow], attempt: int | None) -> list[dict[str, Any]]:

@@ -72,12 +72,9 @@ from arco.storage import paths
 from arco.storage.port import ObjectMeta
 
 DATA = "data/"
-LOGS = "logs/"
 PLANS = "plans/"
 BATCH = 500
 """Versions in one event."""
-
-_MARKER = re.compile(r"data/([^/]+)/([^/]+)/[^/]+/_commits/([^/.]+)\.[^/]+\.json")
 
 
 class DeletableFile(msgspec.Struct, frozen=True):
@@ -274,15 +271,18 @@ class DataCollector:
         }
         window = max(kept.generations.generations, self._manifests.age_gate)
         for key, objects in itertools.groupby(self._listed(DATA, progress), _belongs_to):
-            if _MARKER.fullmatch(key):
-                yield from _marker(next(objects), seen, ended, now - max(kept.markers, window))
-            elif match := FOLDER.fullmatch(key):
+            if match := FOLDER.fullmatch(key):
                 limit = now - self._manifests.age_gate
                 yield from _folder(match, list(objects), seen, going, limit)
-        for meta in self._listed(LOGS, progress):
-            run = meta.path.removeprefix(LOGS).partition("/")[0]
-            if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, now - kept.logs):
-                yield DeletableFile(meta.path, meta.size, "log")
+        of_runs = (
+            (paths.COMMITS, "commit marker", max(kept.markers, window)),
+            (paths.LOGS, "log", kept.logs),
+        )
+        for prefix, why, age in of_runs:
+            for meta in self._listed(prefix, progress):
+                run = meta.path.removeprefix(prefix).partition("/")[0]
+                if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, now - age):
+                    yield DeletableFile(meta.path, meta.size, why)
         for meta in self._listed(PLANS, progress):
             plan = meta.path.removeprefix(PLANS).removesuffix(".json")
             limit = now - max(kept.plans, window)
@@ -338,16 +338,6 @@ def _folder(
         return
     for meta in objects:
         yield DeletableFile(meta.path, meta.size, why, f"{match[2]}.{match[3]}")
-
-
-def _marker(
-    meta: ObjectMeta, seen: _Witnessed, ended: EndedRuns, limit: datetime
-) -> Iterator[DeletableFile]:
-    match = _MARKER.fullmatch(meta.path)
-    assert match is not None
-    run = match[3]
-    if _is_over(ended.runs.get(run), run in seen.runs.runs, meta, limit):
-        yield DeletableFile(meta.path, meta.size, "commit marker", f"{match[1]}.{match[2]}")
 
 
 def _is_over(ended: datetime | None, active: bool, meta: ObjectMeta, limit: datetime) -> bool:

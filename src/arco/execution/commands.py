@@ -9,12 +9,7 @@ import pyarrow.compute as pc
 
 from arco.epoch import EPOCH
 from arco.errors import NotFound
-from arco.execution.events import (
-    QuarantineDecided,
-    Version,
-    VersionsDamaged,
-    VersionsExpired,
-)
+from arco.execution.events import QuarantineDecided, Version, VersionsDamaged, VersionsExpired
 from arco.execution.states import HELD
 from arco.execution.tables import QUARANTINE, QuarantineRow
 from arco.state.days import newest_first

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Protocol
 
 import msgspec
 
@@ -24,13 +23,7 @@ from arco.execution.events import (
     VersionsDamaged,
     VersionsExpired,
 )
-from arco.execution.states import (
-    HELD,
-    HELD_VERSIONS,
-    HoldStatus,
-    PartitionStatus,
-    VersionStatus,
-)
+from arco.execution.states import HELD, HELD_VERSIONS, HoldStatus, PartitionStatus, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
@@ -48,7 +41,7 @@ from arco.execution.tables import (
     TaskCostRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract.task import Materialization
 
@@ -62,21 +55,18 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     if _is_settled(rows, m):
         return  # another attempt has adopted it
     version = _versions(rows, m.asset_id, m.partition) + 1
-    row = _row(fact, m, VersionStatus.GOOD, "", version)
-    yield from _promote(rows, fact, row)
+    yield from _promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version))
     yield from _looks(fact, m)
-    yield Put(
-        PARTITION_STATUS,
-        _status(
-            fact,
-            row,
-            PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
-            current=m.materialization_id,
-            good_at=fact.received_at,
-            warnings=e.warnings,
-            message=_warned(e.warnings),
-        ),
+    status = _status(
+        fact,
+        _made(m),
+        PartitionStatus.WARNED if e.warnings else PartitionStatus.GOOD,
+        current=m.materialization_id,
+        good_at=fact.received_at,
+        warnings=e.warnings,
+        message=_warned(e.warnings),
     )
+    yield Put(PARTITION_STATUS, status)
 
 
 def _is_settled(rows: Rows, m: Materialization) -> bool:
@@ -98,8 +88,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
     m = e.materialization
     if _is_settled(rows, m):
         return
-    row = _row(fact, m, VersionStatus(e.status), e.reason, 0)
-    yield Put(MATERIALIZATIONS, row)
+    yield Put(MATERIALIZATIONS, _row(fact, m, VersionStatus(e.status), e.reason, 0))
     yield from _looks(fact, m)
     yield Put(
         QUARANTINE,
@@ -117,17 +106,15 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         ),
     )
     current = rows.get(PARTITIONS, m.asset_id, m.partition)
-    yield Put(
-        PARTITION_STATUS,
-        _status(
-            fact,
-            row,
-            PartitionStatus(e.status),
-            current="" if current is None else current.materialization_id,
-            good_at=_made_at(rows, current),
-            message=e.reason,
-        ),
+    status = _status(
+        fact,
+        _made(m),
+        PartitionStatus(e.status),
+        current="" if current is None else current.materialization_id,
+        good_at=_made_at(rows, current),
+        message=e.reason,
     )
+    yield Put(PARTITION_STATUS, status)
 
 
 def _come_late(rows: Rows, fact: Fact, e: OutputRejected) -> Iterator[Change]:
@@ -143,23 +130,16 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
     last = before.last if before is not None and before.position == fact.position else ""
-    yield Put(
-        PARTITION_STATUS,
-        PartitionStatusRow(
-            asset_id=e.asset_id,
-            partition_key=e.partition,
-            status=PartitionStatus.FAILED,
-            current="" if current is None else current.materialization_id,
-            last=last,
-            last_run_id=e.run_id,
-            last_at=fact.received_at,
-            good_at=_made_at(rows, current),
-            warnings=0,
-            error_code=e.error.code,
-            message=e.error.message[:MAX_MESSAGE_CHARS],
-            position=fact.position,
-        ),
+    row = _status(
+        fact,
+        (e.asset_id, e.partition, last, e.run_id),
+        PartitionStatus.FAILED,
+        current="" if current is None else current.materialization_id,
+        good_at=_made_at(rows, current),
+        error_code=e.error.code,
+        message=e.error.message,
     )
+    yield Put(PARTITION_STATUS, row)
 
 
 # -- decisions ----------------------------------------------------------------------------
@@ -313,27 +293,34 @@ def _looks(fact: Fact, m: Materialization) -> Iterator[Change]:
         yield Put(SCHEMAS, SchemaRow(m.asset_id, m.materialization_id, text, fact.received_at))
 
 
+def _made(m: Materialization) -> tuple[str, str, str, str]:
+    return m.asset_id, m.partition, m.materialization_id, m.run_id
+
+
 def _status(
     fact: Fact,
-    row: MaterializationRow,
+    last: tuple[str, str, str, str],
     status: PartitionStatus,
     *,
     current: str,
     good_at: datetime | None,
     warnings: int = 0,
+    error_code: str = "",
     message: str = "",
 ) -> PartitionStatusRow:
+    """`last` is what was tried: an asset's partition, what that made, and its run."""
+    asset_id, partition, materialization_id, run_id = last
     return PartitionStatusRow(
-        asset_id=row.asset_id,
-        partition_key=row.partition_key,
+        asset_id=asset_id,
+        partition_key=partition,
         status=status,
         current=current,
-        last=row.materialization_id,
-        last_run_id=row.run_id,
+        last=materialization_id,
+        last_run_id=run_id,
         last_at=fact.received_at,
         good_at=good_at,
         warnings=warnings,
-        error_code="",
+        error_code=error_code,
         message=message[:MAX_MESSAGE_CHARS],
         position=fact.position,
     )
@@ -360,30 +347,10 @@ def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
     )
 
 
-class _HasAsset(Protocol):
-    @property
-    def asset_id(self) -> str: ...
-
-
-def _by_asset(fact: Fact, e: _HasAsset) -> str:
-    return e.asset_id
-
-
-def _by_asset_of_output(fact: Fact, e: OutputAccepted | OutputHeld | OutputRejected) -> str:
-    return e.materialization.asset_id
-
-
+_by_asset, _by_asset_of_output = by("asset_id"), by("materialization.asset_id")
 OUTPUTS = Stage(
     "outputs",
-    (
-        MATERIALIZATIONS,
-        EXPIRATIONS,
-        SCHEMAS,
-        PARTITIONS,
-        PARTITION_STATUS,
-        QUARANTINE,
-        TASK_COSTS,
-    ),
+    (MATERIALIZATIONS, EXPIRATIONS, SCHEMAS, PARTITIONS, PARTITION_STATUS, QUARANTINE, TASK_COSTS),
     (
         On(OutputAccepted, _by_asset_of_output, _accept),
         On(OutputHeld, _by_asset_of_output, _hold),

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from operator import attrgetter
 
 import msgspec
 
+from arco.execution import tables
 from arco.execution.states import HELD, VersionStatus
-from arco.execution.tables import (
-    EXPIRATIONS,
-    MATERIALIZATIONS,
-    PARTITION_STATUS,
-    PARTITIONS,
-    QUARANTINE,
-    SCHEMAS,
-    TASK_COSTS,
-    MaterializationRow,
-    PartitionRow,
-    PartitionStatusRow,
-    QuarantineRow,
-    TaskCostRow,
-)
 from arco.state.days import get_of_day, newest_first
 from arco.state.snapshot import Snapshot
 from servo.contract.task import ColumnInfo
@@ -31,46 +19,47 @@ class ExecutionReader:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
-    def partitions(self, asset_id: str) -> list[PartitionRow]:
+    def partitions(self, asset_id: str) -> list[tables.PartitionRow]:
         """The current version of each partition of an asset."""
-        return self.snapshot.rows(PARTITIONS, asset_id)
+        return self.snapshot.rows(tables.PARTITIONS, asset_id)
 
-    def partition(self, asset_id: str, partition_key: str) -> PartitionRow | None:
-        return self.snapshot.get(PARTITIONS, asset_id, partition_key)
+    def partition(self, asset_id: str, partition_key: str) -> tables.PartitionRow | None:
+        return self.snapshot.get(tables.PARTITIONS, asset_id, partition_key)
 
-    def status(self, asset_id: str) -> list[PartitionStatusRow]:
+    def status(self, asset_id: str) -> list[tables.PartitionStatusRow]:
         """How each partition of an asset is doing."""
-        return self.snapshot.rows(PARTITION_STATUS, asset_id)
+        return self.snapshot.rows(tables.PARTITION_STATUS, asset_id)
 
     def versions(
         self,
         asset_id: str,
         *,
-        matches: Callable[[MaterializationRow], bool] = lambda row: True,
+        matches: Callable[[tables.MaterializationRow], bool] = lambda row: True,
         limit: int | None = None,
-    ) -> list[MaterializationRow]:
+    ) -> list[tables.MaterializationRow]:
         """The newest versions of an asset that match, good or not, newest first.
 
         What was superseded before any of these was made stays closed.
         """
-        chosen: dict[str, MaterializationRow] = {}
-        newest: list[MaterializationRow] = []
-        for rows, rest_before in newest_first(self.snapshot, MATERIALIZATIONS, asset_id):
-            for row in MATERIALIZATIONS.rows_of(rows):
+        chosen: dict[str, tables.MaterializationRow] = {}
+        newest: list[tables.MaterializationRow] = []
+        for rows, rest_before in newest_first(self.snapshot, tables.MATERIALIZATIONS, asset_id):
+            for row in tables.MATERIALIZATIONS.rows_of(rows):
                 if matches(row):
                     chosen.setdefault(row.materialization_id, row)  # one may have come back
-            newest = sorted(chosen.values(), key=_made, reverse=True)[:limit]
+            creation = attrgetter("created_at", "materialization_id")
+            newest = sorted(chosen.values(), key=creation, reverse=True)[:limit]
             if rest_before and len(newest) == limit and newest[-1].created_at >= rest_before:
                 break
         return self._with_expirations(asset_id, newest)
 
-    def materialization(self, asset_id: str, id: str) -> MaterializationRow | None:
-        row = self.snapshot.get(MATERIALIZATIONS, asset_id, id)
+    def materialization(self, asset_id: str, id: str) -> tables.MaterializationRow | None:
+        row = self.snapshot.get(tables.MATERIALIZATIONS, asset_id, id)
         return None if row is None else self._with_expirations(asset_id, [row])[0]
 
     def _with_expirations(
-        self, asset_id: str, rows: list[MaterializationRow]
-    ) -> list[MaterializationRow]:
+        self, asset_id: str, rows: list[tables.MaterializationRow]
+    ) -> list[tables.MaterializationRow]:
         """The same versions; the status of those that were given up is EXPIRED.
 
         A version is superseded before it is given up: earlier days stay closed.
@@ -79,8 +68,10 @@ class ExecutionReader:
         if not ended:
             return rows
         reasons: dict[str, str] = {}
-        for table, rest_before in newest_first(self.snapshot, EXPIRATIONS, asset_id):
-            reasons |= {row.materialization_id: row.reason for row in EXPIRATIONS.rows_of(table)}
+        for table, rest_before in newest_first(self.snapshot, tables.EXPIRATIONS, asset_id):
+            reasons |= {
+                row.materialization_id: row.reason for row in tables.EXPIRATIONS.rows_of(table)
+            }
             if rest_before is not None and rest_before <= min(ended):
                 break
         return [
@@ -97,28 +88,28 @@ class ExecutionReader:
         current = max(self.partitions(asset_id), key=lambda row: row.position, default=None)
         if current is None:
             return ()
-        version = self.snapshot.get(MATERIALIZATIONS, asset_id, current.materialization_id)
+        version = self.snapshot.get(tables.MATERIALIZATIONS, asset_id, current.materialization_id)
         if version is None:
             return ()
         # What a version looks like was recorded with it.
         key, day = (asset_id, version.materialization_id), version.created_at.date()
-        newest = get_of_day(self.snapshot, SCHEMAS, key, day)
+        newest = get_of_day(self.snapshot, tables.SCHEMAS, key, day)
         if newest is None:
             return ()
         return msgspec.json.decode(newest.columns, type=tuple[ColumnInfo, ...])
 
     def quarantine(
         self, *, decided: bool = False, asset_key: str = "", since: datetime | None = None
-    ) -> list[QuarantineRow]:
+    ) -> list[tables.QuarantineRow]:
         """Outputs that are held back, the newest first.
 
         With `decided`, those too that somebody decided about in the last days; with `since`,
         all that were decided about since then.
         """
         if decided and since is not None:
-            rows = self.snapshot.recent(QUARANTINE, since)
+            rows = self.snapshot.recent(tables.QUARANTINE, since)
         else:
-            rows = self.snapshot.hot(QUARANTINE)
+            rows = self.snapshot.hot(tables.QUARANTINE)
         chosen = [
             row
             for row in rows
@@ -126,11 +117,7 @@ class ExecutionReader:
         ]
         return sorted(chosen, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
 
-    def costs(self, since: datetime) -> list[TaskCostRow]:
+    def costs(self, since: datetime) -> list[tables.TaskCostRow]:
         """What attempts took that ended since then, the oldest first."""
-        rows = self.snapshot.recent(TASK_COSTS, since)
+        rows = self.snapshot.recent(tables.TASK_COSTS, since)
         return sorted(rows, key=lambda row: (row.finished_at, row.attempt_id))
-
-
-def _made(row: MaterializationRow) -> tuple[datetime, str]:
-    return row.created_at, row.materialization_id

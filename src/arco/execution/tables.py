@@ -185,11 +185,7 @@ SCHEMAS = Table(
     history=History("created_at", SCHEMAS_KEPT_HOT),
 )
 PARTITIONS = Table(
-    "execution",
-    "partitions",
-    PartitionRow,
-    key=["asset_id", "partition_key"],
-    spread=SPREAD,
+    "execution", "partitions", PartitionRow, key=["asset_id", "partition_key"], spread=SPREAD
 )
 PARTITION_STATUS = Table(
     "execution",

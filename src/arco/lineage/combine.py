@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from arco.lineage.compare import Schemas, compare
+import msgspec
+
 from arco.lineage.flow import CONFIDENCE
 from arco.lineage.sql import analyze
 from arco.lineage.traced import TracedColumns
@@ -27,6 +28,8 @@ from servo.contract.task import (
 )
 
 log = logging.getLogger(__name__)
+Schemas = Mapping[str, Sequence[ColumnInfo]]
+"""The columns of each input, by the asset's key."""
 _REASONS: Final[Mapping[LineageMethod, str]] = {
     "annotation": "Annotations name the sources of every column.",
     "plan": "Spark's analyzed plan names the sources of every column.",
@@ -70,7 +73,8 @@ def _combined(
     refs: Mapping[str, str],
     read: tuple[InputRef, ...],
 ) -> Lineage:
-    by_sql = _analyzed(sql, inputs, refs) if sql and not _knows(plan) else None
+    traced = plan is not None and bool(plan.columns)
+    by_sql = _analyzed(sql, inputs, refs) if sql and not traced else None
     ways = [way for way in (_annotated(columns), plan, by_sql) if way is not None]
     ways.append(compare(output, inputs))
     chosen, unmapped = _choose(output, ways)
@@ -85,10 +89,6 @@ def _combined(
         coverage_percent=_coverage(chosen, output),
         unmapped=tuple(unmapped),
     )
-
-
-def _knows(plan: TracedColumns | None) -> bool:
-    return plan is not None and bool(plan.columns)
 
 
 def _annotated(columns: Sequence[ColumnDef]) -> TracedColumns:
@@ -119,6 +119,32 @@ def _analyzed(sql: str, inputs: Schemas, refs: Mapping[str, str]) -> TracedColum
         return TracedColumns(method="sql", reason=reason)
 
 
+def compare(output: Sequence[ColumnInfo], inputs: Schemas) -> TracedColumns:
+    """The last resort: columns of the same name and type may have come from there."""
+    columns, unmapped, alike = [], [], _by_name_and_type(inputs)
+    for column in output:
+        sources = tuple(sorted(alike.get((column.name.lower(), column.type), ())))
+        if sources:
+            columns.append(
+                ColumnLineage(
+                    column=column.name, sources=sources, method="schema", confidence="low"
+                )
+            )
+        else:
+            unmapped.append(column.name)
+    return TracedColumns(method="schema", columns=tuple(columns), unmapped=tuple(unmapped))
+
+
+def _by_name_and_type(inputs: Schemas) -> dict[tuple[str, str], list[ColumnSource]]:
+    """Looked up and not searched: there may be thousands of columns on both sides."""
+    alike: dict[tuple[str, str], list[ColumnSource]] = {}
+    for asset, schema in inputs.items():
+        for column in schema:
+            source = ColumnSource(asset, column.name, "identity")
+            alike.setdefault((column.name.lower(), column.type), []).append(source)
+    return alike
+
+
 def _choose(
     output: Sequence[ColumnInfo], ways: Sequence[TracedColumns]
 ) -> tuple[list[ColumnLineage], list[str]]:
@@ -130,14 +156,7 @@ def _choose(
         if entry is None:
             unmapped.append(column.name)
             continue
-        chosen.append(
-            ColumnLineage(
-                column=column.name,
-                sources=entry.sources,
-                method=entry.method,
-                confidence=entry.confidence,
-            )
-        )
+        chosen.append(msgspec.structs.replace(entry, column=column.name))
     return chosen, unmapped
 
 

@@ -36,7 +36,7 @@ from arco.lineage.tables import (
     UseRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.table import Key
 from servo.contract.identity import edge_id
 from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
@@ -101,7 +101,7 @@ def _depend(
             yield Delete(EDGES, EDGES.key_of(row))
     for row in edges.values():
         yield Put(EDGES, row)
-    columns = {_key(row): row for row in _columns(fact, recorded)}
+    columns = {COLUMNS.key_of(row): row for row in _columns(fact, recorded)}
     yield from _replace(existing, columns)
     yield Put(COVERAGE, _coverage(rows, fact, recorded))
     sources = [{edge.source for edge in edges_of} for edges_of in (before, edges.values())]
@@ -217,33 +217,22 @@ def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
         yield row("", source, lineage.method, lineage.confidence)
 
 
-def _key(row: ColumnEdgeRow) -> Key:
-    return COLUMNS.key_of(row)
-
-
 def _replace(existing: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
-    old = {_key(row): row for row in existing}
+    old = {COLUMNS.key_of(row): row for row in existing}
     for key in old.keys() - columns.keys():
         yield Delete(COLUMNS, key)
     for key, row in columns.items():
-        if key not in old or _differs(old[key], row):
+        if key not in old or any(getattr(old[key], n) != getattr(row, n) for n in _KEPT):
             yield Put(COLUMNS, row)
-
-
-def _differs(one: ColumnEdgeRow, other: ColumnEdgeRow) -> bool:
-    return any(getattr(one, name) != getattr(other, name) for name in _KEPT)
 
 
 def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded) -> CoverageRow:
     lineage = recorded.lineage
-    row = CoverageRow(
+    row = row_from(
+        CoverageRow,
+        lineage,
         target=recorded.asset,
-        method=lineage.method,
-        confidence=lineage.confidence,
-        coverage_percent=lineage.coverage_percent,
-        reason=lineage.reason,
         columns=[each.column for each in lineage.columns],
-        unmapped=list(lineage.unmapped),
         since=fact.received_at,
         position=fact.position,
     )
@@ -296,7 +285,10 @@ def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
 def _use(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
     yield from _dependent(rows, fact, changed)
     source, target = changed.source, changed.target
-    used = [_use_row(source, target, use) for use in changed.uses]
+    used = [
+        row_from(UseRow, use, source=source, source_column=use.column, target=target)
+        for use in changed.uses
+    ]
     new_rows = {USES.key_of(row): row for row in used}
     for row in rows.scan(USES, source):
         if row.target == target and USES.key_of(row) not in new_rows:
@@ -313,25 +305,10 @@ def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]
         yield Put(DEPENDENTS, DependentRow(*key, fact.received_at))
 
 
-def _use_row(source: str, target: str, use: Use) -> UseRow:
-    return row_from(UseRow, use, source=source, source_column=use.column, target=target)
-
-
-def _by_target(fact: Fact, e: LineageRecorded | HeldLineageDecided) -> str:
-    return e.asset
-
-
-def _by_source_asset(fact: Fact, e: UsesChanged) -> str:
-    return e.source
-
-
 TARGETS = Stage(
     "lineage_targets",
     (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
-    (
-        On(LineageRecorded, _by_target, _recorded),
-        On(HeldLineageDecided, _by_target, _decide),
-    ),
+    (On(LineageRecorded, by("asset"), _recorded), On(HeldLineageDecided, by("asset"), _decide)),
 )
-SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, _by_source_asset, _use)])
+SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, by("source"), _use)])
 STAGES = (TARGETS, SOURCES)

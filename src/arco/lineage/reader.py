@@ -14,24 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from arco.errors import Invalid, NotFound
+from arco.lineage import tables
 from arco.lineage.events import LineageRecorded
-from arco.lineage.tables import (
-    COLUMNS,
-    COVERAGE,
-    DEPENDENTS,
-    EDGE_METADATA,
-    EDGES,
-    EXECUTIONS,
-    HELD,
-    USES,
-    ColumnEdgeRow,
-    CoverageRow,
-    DependentRow,
-    EdgeMetadataRow,
-    EdgeRow,
-    ExecutionRow,
-    UseRow,
-)
 from arco.state.days import newest_rows
 from arco.state.snapshot import Snapshot
 from servo.contract.task import DIRECT
@@ -81,21 +65,21 @@ class LineageReader:
 
     # -- one asset --------------------------------------------------------------------
 
-    def edges(self, target: str) -> list[EdgeRow]:
+    def edges(self, target: str) -> list[tables.EdgeRow]:
         """What the newest output of an asset has read, or comes after."""
-        return self.snapshot.rows(EDGES, target)
+        return self.snapshot.rows(tables.EDGES, target)
 
-    def edge_metadata(self, target: str) -> dict[str, EdgeMetadataRow]:
+    def edge_metadata(self, target: str) -> dict[str, tables.EdgeMetadataRow]:
         """When each edge was seen, by its id; also of edges that are no more."""
-        return {row.edge_id: row for row in self.snapshot.rows(EDGE_METADATA, target)}
+        return {row.edge_id: row for row in self.snapshot.rows(tables.EDGE_METADATA, target)}
 
     def executions(
         self, target: str, *, limit: int | None = None, since: datetime | None = None
-    ) -> list[ExecutionRow]:
+    ) -> list[tables.ExecutionRow]:
         """What went into the newest outputs of an asset, newest first."""
-        return newest_rows(self.snapshot, EXECUTIONS, target, limit=limit, since=since)
+        return newest_rows(self.snapshot, tables.EXECUTIONS, target, limit=limit, since=since)
 
-    def inputs_of(self, target: str, version: str = "") -> list[ExecutionRow]:
+    def inputs_of(self, target: str, version: str = "") -> list[tables.ExecutionRow]:
         """What went into one output: the newest, or the one whose id begins with `version`."""
         rows = self.executions(target)
         ids = list(dict.fromkeys(row.materialization_id for row in rows))
@@ -117,20 +101,20 @@ class LineageReader:
         """What went into outputs that are held back, by the output's id."""
         return {
             row.materialization_id: msgspec.json.decode(row.recorded, type=LineageRecorded)
-            for row in self.snapshot.rows(HELD, target)
+            for row in self.snapshot.rows(tables.HELD, target)
         }
 
-    def columns(self, target: str) -> list[ColumnEdgeRow]:
-        return self.snapshot.rows(COLUMNS, target)
+    def columns(self, target: str) -> list[tables.ColumnEdgeRow]:
+        return self.snapshot.rows(tables.COLUMNS, target)
 
-    def coverage(self, target: str) -> CoverageRow | None:
-        return self.snapshot.get(COVERAGE, target)
+    def coverage(self, target: str) -> tables.CoverageRow | None:
+        return self.snapshot.get(tables.COVERAGE, target)
 
-    def uses(self, source: str) -> list[UseRow]:
-        return self.snapshot.rows(USES, source)
+    def uses(self, source: str) -> list[tables.UseRow]:
+        return self.snapshot.rows(tables.USES, source)
 
-    def dependents(self, source: str) -> list[DependentRow]:
-        return self.snapshot.rows(DEPENDENTS, source)
+    def dependents(self, source: str) -> list[tables.DependentRow]:
+        return self.snapshot.rows(tables.DEPENDENTS, source)
 
     # -- walks ------------------------------------------------------------------------
 
@@ -155,7 +139,7 @@ class LineageReader:
         if not node.column:
             yield from self._assets_above(node, distance)
             return
-        for row in self.snapshot.rows(COLUMNS, node.asset, node.column):
+        for row in self.snapshot.rows(tables.COLUMNS, node.asset, node.column):
             yield _link(distance, Node(row.source, row.source_column), node, row)
 
     def _assets_above(self, node: Node, distance: int) -> Iterator[Link]:
@@ -167,11 +151,13 @@ class LineageReader:
             for row in self.dependents(node.asset):
                 yield Link(distance, node, Node(row.target), "data")
             return
-        for use in self.snapshot.rows(USES, node.asset, node.column):
+        for use in self.snapshot.rows(tables.USES, node.asset, node.column):
             yield _link(distance, node, Node(use.target, use.target_column), use)
 
 
-def _link(distance: int, source: Node, target: Node, row: ColumnEdgeRow | UseRow) -> Link:
+def _link(
+    distance: int, source: Node, target: Node, row: tables.ColumnEdgeRow | tables.UseRow
+) -> Link:
     return Link(distance, source, target, row.kind, row.masked, row.method, row.confidence)
 
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from arco.lineage.flow import KNOWN, column
 from arco.lineage.sql_query import Queries
 from arco.lineage.sql_relation import SqlRelation
-from arco.lineage.traced import TracedColumns, found
+from arco.lineage.traced import TracedColumns, traced_columns
 from servo.contract.template import Call, render
 
 
@@ -39,12 +39,15 @@ def analyze(
         return f"`{result}`"
 
     tree = sqlglot.parse_one(render(sql, name).text, dialect="spark")
-    tables = {result: _table(key, inputs.get(key, ())) for result, key in names.items()}
+    tables = {
+        result: SqlRelation([(name, column(key, name)) for name in inputs.get(key, ())], {})
+        for result, key in names.items()
+    }
     queries = Queries()
     relation = queries.query(tree, tables)
     certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)
     reason = "" if certain else "Some columns of the query could not be resolved."
-    result = found("sql", relation.outputs, relation.influences, reason)
+    result = traced_columns("sql", relation.outputs, relation.influences, reason)
     return structs.replace(result, names=()) if relation.partial else result
 
 
@@ -54,7 +57,3 @@ def _key(text: str, inputs: Mapping[str, Sequence[str]]) -> str:
         return text
     alike = [key for key in inputs if key.partition(".")[2] == text]
     return alike[0] if len(alike) == 1 else text
-
-
-def _table(key: str, columns: Sequence[str]) -> SqlRelation:
-    return SqlRelation([(name, column(key, name)) for name in columns], {})

@@ -162,7 +162,9 @@ class Flows:
                 return lift(merge(self._arguments(tree)), TRANSFORMATION)
             case exp.Is():
                 return mixed([nested.length(self.of(tree.this))])
-        name = _camel(tree.name) if isinstance(tree, exp.Anonymous) else type(tree).__name__
+        name = type(tree).__name__
+        if isinstance(tree, exp.Anonymous):
+            name = "".join(word.capitalize() for word in tree.name.split("_"))
         function = OF_PARTS.get(_NAMES.get(name, name))
         return None if function is None else function(self._arguments(tree))
 
@@ -339,9 +341,7 @@ class Flows:
         return self._decided(cases[1:pairs:2] + cases[pairs:], [value, *cases[:pairs:2]])
 
     def _decided(
-        self,
-        values: Iterable[exp.Expr | None],
-        conditions: Iterable[exp.Expr | None],
+        self, values: Iterable[exp.Expr | None], conditions: Iterable[exp.Expr | None]
     ) -> Flow:
         return decided(
             [self.of(each) for each in values if each is not None],
@@ -360,10 +360,6 @@ class Flows:
 
 def _aggregates(name: str) -> bool:
     return name in _AGGREGATING or name.endswith("_agg") or name.startswith("regr_")
-
-
-def _camel(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _quantifies(tree: exp.Expr) -> bool:

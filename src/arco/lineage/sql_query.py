@@ -22,14 +22,7 @@ from arco.lineage.flow import (
 from arco.lineage.sql_flows import Flows
 from arco.lineage.sql_generators import generate, is_generator
 from arco.lineage.sql_pivot import pivoted, unpivoted
-from arco.lineage.sql_relation import (
-    Outputs,
-    SqlRelation,
-    everything,
-    joined,
-    renamed,
-    united,
-)
+from arco.lineage.sql_relation import Outputs, SqlRelation, everything, joined, renamed, united
 from arco.lineage.sql_scope import SelectScope, is_star, named
 from servo.contract.task import Influence
 
@@ -304,7 +297,7 @@ class _Select:
         if group is None:
             return
         if group.args.get("all"):
-            keys = [e for e in self._tree.expressions if not _aggregates(e)]
+            keys = [e for e in self._tree.expressions if e.find(exp.AggFunc) is None]
             self._decide(keys, "group_by")
         for each in _flat(group):
             flow = _by_position(each, outputs, self._flows)
@@ -329,23 +322,17 @@ def _is_plain_union(tree: exp.Expr) -> bool:
 
 
 def _flat(group: exp.Group) -> Iterator[exp.Expr]:
-    waiting: list[Any] = [v for value in group.args.values() for v in _listed(value)]
+    waiting: list[Any] = list(group.args.values())
     while waiting:
         each = waiting.pop()
-        if isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
             waiting += each.expressions
         elif isinstance(each, exp.Paren):
             waiting.append(each.this)
         elif isinstance(each, exp.Expr):
             yield each
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _aggregates(tree: exp.Expr) -> bool:
-    return tree.find(exp.AggFunc) is not None
 
 
 def _sort_keys(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -146,9 +146,6 @@ COLUMNS = Table(
 COVERAGE = Table("lineage", "coverage", CoverageRow, key=["target"])
 HELD = Table("lineage", "held", HeldRow, key=["target", "materialization_id"])
 USES = Table(
-    "lineage",
-    "uses",
-    UseRow,
-    key=["source", "source_column", "target", "target_column", "kind"],
+    "lineage", "uses", UseRow, key=["source", "source_column", "target", "target_column", "kind"]
 )
 DEPENDENTS = Table("lineage", "dependents", DependentRow, key=["source", "target"])

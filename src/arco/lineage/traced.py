@@ -23,7 +23,7 @@ class TracedColumns(Struct, frozen=True, kw_only=True):
     """Why this is not all: a sentence; empty if nothing stood in the way."""
 
 
-def found(
+def traced_columns(
     method: LineageMethod,
     outputs: Iterable[tuple[str, Flow]],
     influences: Sources,

@@ -19,22 +19,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from arco.errors import (
-    AlreadyExists,
-    Corrupt,
-    Error,
-    Invalid,
-    NotFound,
-    Unappended,
-    Unavailable,
-)
+from arco.errors import AlreadyExists, Corrupt, Error, Invalid, NotFound, Unappended, Unavailable
 from arco.log.core import LogCore
 from arco.log.envelope import (
     Batch,
     Event,
     Payload,
     encode_batch,
-    encode_payload,
     make_event,
     oversized,
     unfit,
@@ -109,9 +100,6 @@ class Ledger:
         *,
         idempotency_key: str = "",
         actor: str = "",
-        correlation_id: str | None = None,
-        causation_id: str | None = None,
-        traceparent: str | None = None,
         time: datetime | None = None,
     ) -> Event:
         """Wrap a payload for this workspace."""
@@ -124,9 +112,6 @@ class Ledger:
             workspace=self._workspace,
             idempotency_key=idempotency_key,
             actor=actor or self._actor,
-            correlation_id=correlation_id,
-            causation_id=causation_id,
-            traceparent=traceparent,
         )
 
     def new_batch(self) -> str:
@@ -146,7 +131,7 @@ class Ledger:
         wrapped: list[Event] = []
         own_envelope_fits = False
         for each in events:
-            event = each if isinstance(each, Event) else self._wrap(each, now)
+            event = each if isinstance(each, Event) else self.event(each, time=now)
             # What differs between events of our own, but for the data, cannot be unfit.
             if event is each or not own_envelope_fits:
                 self._check_envelope(event)
@@ -158,20 +143,6 @@ class Ledger:
         if notify and self._signal is not None:
             self._signal.notify(name)
         return Receipt(name, tuple(event.id for event in wrapped))
-
-    def _wrap(self, payload: Payload, now: datetime) -> Event:
-        """`event`, for the many that have nothing to say but the payload."""
-        return Event(
-            id=self._ids(),
-            type=payload.TYPE,
-            version=payload.lowest_version,
-            time=now,
-            source=self._source,
-            tenant_id=self._tenant,
-            workspace_id=self._workspace,
-            actor=self._actor,
-            data=encode_payload(payload),
-        )
 
     def _check_envelope(self, event: Event) -> None:
         if (reason := unfit(event, self._tenant, self._workspace)) is not None:

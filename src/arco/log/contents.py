@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from arco.log.manifest import (
-    ColumnSpec,
-    DomainManifest,
-    FileRef,
-    HistoryRef,
-    TableManifest,
-)
+from arco.log.manifest import ColumnSpec, DomainManifest, FileRef, HistoryRef, TableManifest
 
 if TYPE_CHECKING:
     from arco.log.head import Head, Manifests

@@ -224,9 +224,6 @@ def make_event(
     workspace: str,
     idempotency_key: str = "",
     actor: str = "",
-    correlation_id: str | None = None,
-    causation_id: str | None = None,
-    traceparent: str | None = None,
 ) -> Event:
     return Event(
         id=id,
@@ -237,10 +234,7 @@ def make_event(
         tenant_id=tenant,
         workspace_id=workspace,
         idempotency_key=idempotency_key,
-        correlation_id=correlation_id,
-        causation_id=causation_id,
         actor=actor,
-        traceparent=traceparent,
         data=encode_payload(payload),
     )
 

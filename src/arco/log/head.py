@@ -15,6 +15,7 @@ Only NotFound means empty. Anything else fails closed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,8 +104,8 @@ class Manifests:
         self._cache_size = cache
         self._cached: OrderedDict[str, DomainManifest | HistoryList] = OrderedDict()
         self._lock = threading.Lock()
-        self._known: Head | None = None
-        self._known_at = (0.0, EPOCH)
+        self._last_head: Head | None = None
+        self._last_head_at = (0.0, EPOCH)
         """When that was seen to be the head, by both clocks."""
 
     def head(self) -> Head:
@@ -114,7 +115,7 @@ class Manifests:
             return genesis(self.tenant, self.workspace)
         now = (self.clock.monotonic(), self.clock.now())
         head = self._probe(start)
-        self._known, self._known_at = head, now
+        self._last_head, self._last_head_at = head, now
         return head
 
     def assumed(self) -> Head | None:
@@ -122,12 +123,12 @@ class Manifests:
 
         For a writer that creates the number after it: if another has, the create fails.
         """
-        return self._known if self._known is not None and self._was_just_head() else None
+        return self._last_head if self._last_head is not None and self._was_just_head() else None
 
     def _start(self) -> Head | None:
-        if self._known is not None and self._was_just_head():
-            return self._known
-        candidates = [h for h in (self._known, self._hinted()) if h is not None]
+        if self._last_head is not None and self._was_just_head():
+            return self._last_head
+        candidates = [h for h in (self._last_head, self._hinted()) if h is not None]
         newest = max(candidates, key=lambda h: h.generation, default=None)
         if newest is not None and self._recent(newest):
             return newest
@@ -136,8 +137,8 @@ class Manifests:
     def _was_just_head(self) -> bool:
         """Both clocks are asked: the monotonic one stands still while a machine sleeps."""
         limit = self.age_gate / 10
-        elapsed_s = self.clock.monotonic() - self._known_at[0]
-        elapsed = self.clock.now() - self._known_at[1]
+        elapsed_s = self.clock.monotonic() - self._last_head_at[0]
+        elapsed = self.clock.now() - self._last_head_at[1]
         return elapsed_s < limit.total_seconds() and abs(elapsed) < limit
 
     def _recent(self, head: Head) -> bool:
@@ -209,7 +210,11 @@ class Manifests:
         cached = self._cached.get(ref.sha256)
         if cached is None:
             try:
-                read = read_checked(self.store, ref.path, lambda raw: _verified(raw, ref, cls))
+                read = read_checked(
+                    self.store,
+                    ref.path,
+                    lambda raw: decode(verified(raw, ref.sha256, ref.path), cls, ref.path),
+                )
             except NotFound:
                 raise Corrupt(f"{ref.path} is missing", hint="run `servo admin fsck`") from None
             self.remember(ref, read)
@@ -251,13 +256,9 @@ class Manifests:
 
     def advance(self, head: Head) -> None:
         """Remember a head that this process created."""
-        if self._known is None or self._known.generation < head.generation:
-            self._known = head
-            self._known_at = (self.clock.monotonic(), self.clock.now())
-
-    def floor(self) -> int:
-        """The lowest generation from which on all are kept."""
-        return self.kept().generation
+        if self._last_head is None or self._last_head.generation < head.generation:
+            self._last_head = head
+            self._last_head_at = (self.clock.monotonic(), self.clock.now())
 
     def kept(self) -> Floor:
         """Which generations GC promises to keep.
@@ -273,10 +274,9 @@ class Manifests:
             if number == 0:
                 return 0, Floor(1)
             with contextlib.suppress(NotFound):  # removed since: there is a newer one
-                return number, self._read_floor(paths.floor(number))
-
-    def _read_floor(self, path: str) -> Floor:
-        return read_checked(self.store, path, lambda raw: decode_sealed(raw, Floor, path))
+                path = paths.floor(number)
+                read = functools.partial(decode_sealed, cls=Floor, path=path)
+                return number, read_checked(self.store, path, read)
 
     def floor_number(self) -> int:
         """The number of the newest floor; 0 if there is none."""
@@ -353,7 +353,3 @@ class KeptGenerations(Sequence[int]):
         if index < len(thinned):
             return thinned[index].generation
         return self._kept.generation + index - len(thinned)
-
-
-def _verified(raw: bytes, ref: Ref, cls: type[M]) -> M:
-    return decode(verified(raw, ref.sha256, ref.path), cls, ref.path)

@@ -17,14 +17,7 @@ from datetime import datetime
 
 import msgspec
 
-from arco.errors import (
-    Corrupt,
-    Denied,
-    Error,
-    Invalid,
-    NotFound,
-    Unavailable,
-)
+from arco.errors import Corrupt, Denied, Error, Invalid, NotFound, Unavailable
 from arco.log.core import LogCore
 from arco.log.envelope import MAX_BATCH_BYTES, Event, Payload, decode_batch
 from arco.log.head import Head
@@ -84,12 +77,7 @@ class CommitLimits(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    def __init__(
-        self,
-        core: LogCore,
-        *,
-        limits: CommitLimits | None = None,
-    ) -> None:
+    def __init__(self, core: LogCore, *, limits: CommitLimits | None = None) -> None:
         self._store = core.store
         self._types = core.types
         self._store_clock = core.store_clock

@@ -18,6 +18,7 @@ required feature that it does not know.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from datetime import date, datetime
 from typing import Any, TypeVar
@@ -216,7 +217,6 @@ class Floor(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.json.Encoder(order="sorted")
 T = TypeVar("T", bound=msgspec.Struct)
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 class _FormatVersion(msgspec.Struct):
@@ -271,11 +271,9 @@ def _too_old(path: str, number: int) -> Unreadable:
     )
 
 
+@functools.cache
 def _decoder(cls: type) -> msgspec.json.Decoder[Any]:
-    decoder = _decoders.get(cls)
-    if decoder is None:
-        decoder = _decoders[cls] = msgspec.json.Decoder(cls)
-    return decoder
+    return msgspec.json.Decoder(cls)
 
 
 def sha256(raw: bytes) -> str:

@@ -38,7 +38,7 @@ def task_runs(snapshot: Snapshot, run: RunRow, sql: Mapping[str, str]) -> list[T
     tasks = OrchestrationReader(snapshot).tasks(run.run_id)
     ran = [task for task in tasks if task.started_at and task.finished_at]
     asset_ids = {task.asset_key: task.asset_id for task in ran}
-    assets = {key: _known(snapshot, run, key, id) for key, id in asset_ids.items()}
+    assets = {key: _asset_part(snapshot, run, key, id) for key, id in asset_ids.items()}
     read = {
         each.asset for asset_ids in assets.values() for each in chain(*asset_ids.inputs.values())
     }
@@ -46,7 +46,7 @@ def task_runs(snapshot: Snapshot, run: RunRow, sql: Mapping[str, str]) -> list[T
     return [_task_run(task, assets[task.asset_key], columns, sql) for task in ran]
 
 
-class _Known(NamedTuple):
+class _AssetPart(NamedTuple):
     """What is known of an asset's part in a run, by task."""
 
     fields: tuple[ColumnEdge, ...]
@@ -56,13 +56,13 @@ class _Known(NamedTuple):
     checks: dict[str, list[CheckResultRow]]
 
 
-def _known(snapshot: Snapshot, run: RunRow, asset: str, asset_id: str) -> _Known:
+def _asset_part(snapshot: Snapshot, run: RunRow, asset: str, asset_id: str) -> _AssetPart:
     reader = LineageReader(snapshot)
     fields = [
         ColumnEdge(row.target_column, row.source, row.source_column, row.kind, row.masked)
         for row in reader.columns(asset)
     ]
-    details = _Known(tuple(fields), defaultdict(list), {}, defaultdict(list))
+    details = _AssetPart(tuple(fields), defaultdict(list), {}, defaultdict(list))
     for execution in reader.executions(asset, since=run.created_at):
         if execution.run_id == run.run_id:
             details.outputs[execution.task_id] = execution.materialization_id
@@ -91,7 +91,7 @@ def _read_by_held(ref: InputRef) -> ReadAsset:
 
 def _task_run(
     task: TaskRow,
-    details: _Known,
+    details: _AssetPart,
     columns: Mapping[str, tuple[ColumnInfo, ...]],
     sql: Mapping[str, str],
 ) -> TaskRun:

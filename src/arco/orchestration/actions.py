@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from arco.orchestration.tables import TaskRow
+
 
 class Enqueue(Struct, frozen=True):
     """Send an attempt to the queue; a greater `redelivery` sends it again."""
@@ -24,7 +26,11 @@ class LoseAttempt(Struct, frozen=True):
     task_id: str
     attempt_id: str
     reason: str
-    worker_id: str = ""
+    worker_id: str
+
+    @classmethod
+    def of(cls, task: TaskRow, reason: str) -> LoseAttempt:
+        return cls(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
 
 
 class Interrupt(Struct, frozen=True):

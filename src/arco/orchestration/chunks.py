@@ -19,7 +19,7 @@ from typing import NamedTuple
 from arco.orchestration.mapping import mappings
 from arco.orchestration.partition_ranges import show
 from arco.orchestration.partition_space import Calendar, Keys, Names, Ranges, Space, count, merged
-from arco.orchestration.plan import Axis, Chunk, Spans
+from arco.orchestration.plan import Axis, Chunk
 from servo.contract.manifest import Asset, Dimension, DynamicDimension, Identity, Latest, Window
 from servo.errors import Invalid
 
@@ -193,7 +193,8 @@ def block_ranges(axis: Axis, block: int) -> Ranges:
     """The numbers of the keys in a block."""
     skip, left = block * axis.size, axis.size
     ranges: list[range] = []
-    for numbers in _ranges(axis.spans):
+    for start, stop in zip(axis.spans[::2], axis.spans[1::2], strict=True):
+        numbers = range(start, stop)
         part = numbers[skip : skip + left]
         skip = max(0, skip - len(numbers))
         left -= len(part)
@@ -261,10 +262,6 @@ def _texts(keys: Keys, numbers: Ranges) -> Iterator[str]:
 def _both(left: Ranges, right: Ranges) -> Ranges:
     """The numbers that are in both."""
     return merged(range(max(a.start, b.start), min(a.stop, b.stop)) for a in left for b in right)
-
-
-def _ranges(spans: Spans) -> Iterator[range]:
-    return (range(a, b) for a, b in zip(spans[::2], spans[1::2], strict=True))
 
 
 def _dealt(key: str, blocks: int) -> int:

@@ -15,7 +15,7 @@ from arco.orchestration.events import PartitionKeysChanged
 from arco.orchestration.run_requests import STAGE as RUN_KEYS_STAGE
 from arco.orchestration.runs import RUNS_STAGE
 from arco.orchestration.tables import DYNAMIC_KEYS, DynamicKeyRow
-from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied
 
 
@@ -28,13 +28,9 @@ def _change_keys(rows: Rows, fact: Fact, e: PartitionKeysChanged) -> Iterator[Ch
     yield applied(fact)
 
 
-def _by_set(fact: Fact, e: PartitionKeysChanged) -> str:
-    return e.keys
-
-
 BEFORE_AUTOMATION = (
     DEPLOYMENTS_STAGE,
-    Stage("dynamic_keys", (DYNAMIC_KEYS,), [On(PartitionKeysChanged, _by_set, _change_keys)]),
+    Stage("dynamic_keys", (DYNAMIC_KEYS,), [On(PartitionKeysChanged, by("keys"), _change_keys)]),
 )
 """What schedules hear of, and what hears of them."""
 AFTER_AUTOMATION = (RUN_KEYS_STAGE, RUNS_STAGE)

@@ -27,14 +27,7 @@ from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from arco.epoch import EPOCH
-from servo.contract.manifest import (
-    GRAINS,
-    Asset,
-    Dimension,
-    DynamicDimension,
-    TenantDimension,
-    TimeDimension,
-)
+from servo.contract import manifest
 from servo.contract.partition import PartitionKey, Scalar
 from servo.errors import Invalid
 
@@ -52,7 +45,7 @@ _LAST_HOUR: Final = datetime(9999, 12, 1)
 class Calendar:
     """The periods of a time dimension."""
 
-    def __init__(self, dimension: TimeDimension, until: datetime | None = None) -> None:
+    def __init__(self, dimension: manifest.TimeDimension, until: datetime | None = None) -> None:
         """`until` is in UTC (naive, or converted); without an `end` it must be given."""
         if until is None and dimension.end is None:
             raise Invalid(
@@ -104,7 +97,7 @@ class Calendar:
         A period is in the one in which it begins. Hours are in the days of the other's zone;
         days, weeks and months are dates, whatever their zones. Clipped to the dimension.
         """
-        if GRAINS.index(self.every) < GRAINS.index(own.every):
+        if manifest.GRAINS.index(self.every) < manifest.GRAINS.index(own.every):
             at = own.number(value)
             return self._keys_of(self.beginning_in(own, own.key(at), own.key(at + 1)))
         if isinstance(value, datetime) and self.type is date:
@@ -157,7 +150,7 @@ class Calendar:
         day = instant.replace(tzinfo=UTC).astimezone(self.zone).date()
         return _next(day) if instant >= self._midnight(_next(day)) else day
 
-    def _bound(self, dimension: TimeDimension) -> int:
+    def _bound(self, dimension: manifest.TimeDimension) -> int:
         if dimension.end is not None:
             return self._number(self._boundary(dimension.end, "end"))
         return self._number(_LAST_HOUR if self.type is datetime else _LAST_DAY)
@@ -226,16 +219,16 @@ Keys: TypeAlias = Calendar | Names
 
 
 def keys_of(
-    dimension: Dimension,
+    dimension: manifest.Dimension,
     until: datetime | None = None,
     dynamic: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> Keys:
     """A dimension's keys; `dynamic` gives those of a dynamic dimension's set."""
-    if isinstance(dimension, TimeDimension):
+    if isinstance(dimension, manifest.TimeDimension):
         return Calendar(dimension, until)
-    if isinstance(dimension, DynamicDimension):
+    if isinstance(dimension, manifest.DynamicDimension):
         return Names(dimension.name, dynamic(dimension.keys), keys=dimension.keys)
-    tenant = isinstance(dimension, TenantDimension)
+    tenant = isinstance(dimension, manifest.TenantDimension)
     return Names(dimension.name, dimension.values, tenant=tenant)
 
 
@@ -247,7 +240,7 @@ class Space:
         self.names = tuple(keys.name for keys in self.dimensions)
 
     @classmethod
-    def of(cls, asset: Asset, keys: Callable[[Dimension], Keys]) -> Space:
+    def of(cls, asset: manifest.Asset, keys: Callable[[manifest.Dimension], Keys]) -> Space:
         """`keys` is `keys_of`, or a cache of it: equal dimensions may share their keys."""
         try:
             return cls([keys(dimension) for dimension in asset.partitions])
@@ -312,7 +305,7 @@ def _value(value: Scalar) -> Value:
     return value if isinstance(value, str | date) else f"\0{value!r}"
 
 
-def _zone(dimension: TimeDimension) -> ZoneInfo:
+def _zone(dimension: manifest.TimeDimension) -> ZoneInfo:
     try:
         return ZoneInfo(dimension.timezone)
     except (KeyError, ValueError, OSError):

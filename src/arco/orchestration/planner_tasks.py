@@ -20,21 +20,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from arco.orchestration import plan
 from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.mapping import Resolver, mappings
 from arco.orchestration.partition_ranges import without_keys
 from arco.orchestration.partition_space import Names, Point, Space
-from arco.orchestration.plan import (
-    MAX_EDGES_PER_RUN,
-    CurrentVersion,
-    PlannedInput,
-    PlannedTask,
-    PlannerLookups,
-    PlanRequest,
-    input_fingerprint,
-    spans,
-)
 from arco.tasks.input_failures import partition_text
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
@@ -94,8 +85,8 @@ class ResolvedInput:
 class Drafted(NamedTuple):
     """What a plan has, in its final form."""
 
-    tasks: tuple[PlannedTask, ...]
-    inputs: tuple[PlannedInput, ...]
+    tasks: tuple[plan.PlannedTask, ...]
+    inputs: tuple[plan.PlannedInput, ...]
     versions: dict[str, tuple[MaterializationRef, ...]]
 
 
@@ -120,7 +111,7 @@ class _ReadAsset:
     asset: str
     space: Space
     numbers: Mapping[Point, int]
-    current: Mapping[str, CurrentVersion]
+    current: Mapping[str, plan.CurrentVersion]
     _refs: dict[Point, MaterializationRef | None] = field(default_factory=dict)
 
     def ref(self, point: Point) -> MaterializationRef | None:
@@ -140,8 +131,8 @@ class Drafting:
     def __init__(
         self,
         assets: Mapping[str, Asset],
-        request: PlanRequest,
-        lookups: PlannerLookups,
+        request: plan.PlanRequest,
+        lookups: plan.PlannerLookups,
         space: Callable[[str], Space],
     ) -> None:
         self._assets = assets
@@ -190,7 +181,7 @@ class Drafting:
         draft: Draft,
         point: Point,
         reads: Sequence[_Reads],
-        current: Mapping[str, CurrentVersion],
+        current: Mapping[str, plan.CurrentVersion],
         why: str,
     ) -> _Task:
         key = draft.space.key(point)
@@ -219,9 +210,10 @@ class Drafting:
     def _count_edges(self, upstream: Sequence[Sequence[int]]) -> None:
         """Before they are laid out: wide windows and all_upstream multiply."""
         self._edges += sum([len(tasks) for tasks in upstream])
-        if self._edges > MAX_EDGES_PER_RUN:
+        if self._edges > plan.MAX_EDGES_PER_RUN:
             raise Invalid(
-                f"the plan would have more than {MAX_EDGES_PER_RUN:,} dependencies between tasks",
+                f"the plan would have more than {plan.MAX_EDGES_PER_RUN:,} dependencies "
+                "between tasks",
                 hint="run fewer partitions; wide windows and all_upstream multiply dependencies",
             )
 
@@ -233,13 +225,13 @@ class Drafting:
             return ""
         inputs = [(each.parameter, each.asset, what.part) for each, what in read]
         config = task_config(asset, self._request.config)
-        return input_fingerprint(asset, partition, config, inputs)
+        return plan.input_fingerprint(asset, partition, config, inputs)
 
     def _decide(
         self,
         inputs: Sequence[tuple[Input, ResolvedInput]],
         fingerprint: str,
-        current: CurrentVersion | None,
+        current: plan.CurrentVersion | None,
     ) -> tuple[str, str]:
         """The version to reuse, or nothing; and why."""
         if self._request.force:
@@ -335,7 +327,7 @@ class _Reads:
         self._drafting.miss(self._reader, name, problem)
 
 
-def _ref(text: str, current: CurrentVersion | None) -> MaterializationRef | None:
+def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef | None:
     if current is None:
         return None
     return MaterializationRef(
@@ -394,7 +386,7 @@ class _FinalForm:
         self._final = final
         self._read: list[tuple[Input, ResolvedInput]] = []
 
-    def planned(self, task: _Task) -> PlannedTask:
+    def planned(self, task: _Task) -> plan.PlannedTask:
         draft = task.draft
         for each, resolved in task.inputs:
             if resolved.final is None:
@@ -402,7 +394,7 @@ class _FinalForm:
                 if each.parameter:
                     resolved.number = len(self._read)
                     self._read.append((each, resolved))
-        return PlannedTask(
+        return plan.PlannedTask(
             task_id=task.task_id,
             asset=draft.asset.key,
             asset_id=draft.asset_id,
@@ -418,18 +410,18 @@ class _FinalForm:
         )
 
     @property
-    def inputs(self) -> tuple[PlannedInput, ...]:
+    def inputs(self) -> tuple[plan.PlannedInput, ...]:
         places = {
             asset: {point: at for at, point in enumerate(points)}
             for asset, points in self._points.items()
         }
         return tuple(
             [
-                PlannedInput(
+                plan.PlannedInput(
                     asset=each.asset,
                     parameter=each.parameter,
-                    tasks=spans(sorted([self._final[number] for number in resolved.running])),
-                    versions=spans(
+                    tasks=plan.spans(sorted([self._final[number] for number in resolved.running])),
+                    versions=plan.spans(
                         sorted([places[each.asset][point] for point in resolved.points])
                     ),
                 )

@@ -31,13 +31,7 @@ from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
-from servo.contract.manifest import (
-    Asset,
-    AssetsByKey,
-    Manifest,
-    decode_manifest,
-    decode_outline,
-)
+from servo.contract.manifest import Asset, AssetsByKey, Manifest, decode_manifest, decode_outline
 
 MANY_LOOKUPS = 1_000
 """From here on all versions of an asset take less time than single ones."""
@@ -106,10 +100,9 @@ class OrchestrationReader(DeploymentReader):
 
         Active runs are not in history: what this costs does not grow with it.
         """
-        row = self.snapshot.get(RUNS, text)
-        if row is not None:
-            return row
-        return self._beginning_with(text.upper(), lambda row: row.state in RUN_ACTIVE)
+        return self.snapshot.get(RUNS, text) or self._beginning_with(
+            text.upper(), lambda row: row.state in RUN_ACTIVE
+        )
 
     def _beginning_with(
         self, start: str, preferred: Callable[[RunRow], bool] = lambda row: False
@@ -129,10 +122,8 @@ class OrchestrationReader(DeploymentReader):
                 f"{start!r} is not the id of a run",
                 hint="give an id or its first characters; see `servo runs list`",
             )
-        several = ", ".join(sorted(row.run_id for row in runs)[:5])
-        raise NotFound(
-            f"{start!r} names {len(runs):,} runs", hint=f"give more characters: {several}"
-        )
+        hint = f"give more characters: {', '.join(sorted(row.run_id for row in runs)[:5])}"
+        raise NotFound(f"{start!r} names {len(runs):,} runs", hint=hint)
 
     def tasks(self, run_id: str) -> list[TaskRow]:
         """The tasks of a run in the plan's order."""
@@ -172,11 +163,8 @@ class OrchestrationReader(DeploymentReader):
 
     def is_key_used(self, run_key: str) -> bool:
         """Whether a run or a request has the key."""
-        snapshot = self.snapshot
-        return (
-            snapshot.get(RUN_KEYS, run_key) is not None
-            or snapshot.get(RUN_REQUESTS, run_key) is not None
-        )
+        get = self.snapshot.get
+        return bool(get(RUN_KEYS, run_key) or get(RUN_REQUESTS, run_key))
 
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)

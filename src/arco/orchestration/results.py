@@ -28,14 +28,7 @@ from arco.orchestration.events import TaskFinished
 from arco.orchestration.input_refs import shortened
 from arco.orchestration.packing import pack, unpack
 from servo.contract.manifest import ACTIONS
-from servo.contract.task import (
-    CheckResult,
-    ColumnInfo,
-    ErrorInfo,
-    Lineage,
-    TaskResult,
-    Truncated,
-)
+from servo.contract.task import CheckResult, ColumnInfo, ErrorInfo, Lineage, TaskResult, Truncated
 
 PLAIN_BYTES: Final = 128 << 10
 """Beyond this a result is packed."""
@@ -197,10 +190,6 @@ def _has_bounds(column: ColumnInfo) -> bool:
     return column.min is not None or column.max is not None
 
 
-def _count_statistics(result: TaskResult) -> int:
-    return sum(map(_has_bounds, _schema(result)))
-
-
 def _cut_statistics(result: TaskResult, count: int) -> TaskResult:
     columns, left = [], count
     for column in _schema(result):
@@ -257,7 +246,11 @@ def _with_lineage(result: TaskResult, **fields: object) -> TaskResult:
 
 PARTS: Final = (
     Part("samples of a check", _count_samples, _cut_samples),
-    Part("columns with bounds", _count_statistics, _cut_statistics),
+    Part(
+        "columns with bounds",
+        lambda result: sum(map(_has_bounds, _schema(result))),
+        _cut_statistics,
+    ),
     Part("versions of an input that was read", _count_read, _cut_read),
     Part(
         "influences on rows",

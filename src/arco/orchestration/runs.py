@@ -14,20 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 
 from arco.epoch import EPOCH
-from arco.execution.events import (
-    OutputAccepted,
-    OutputHeld,
-    OutputMissed,
-    OutputRejected,
-)
+from arco.execution.events import OutputAccepted, OutputHeld, OutputMissed, OutputRejected
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
-from arco.orchestration import derived, retry, states, task_rows
+from arco.orchestration import derived, states, task_rows
 from arco.orchestration.events import (
     AttemptLost,
     DispatchEnqueued,
@@ -50,16 +45,9 @@ from arco.orchestration.states import (
     TimerKind,
     TimerState,
 )
-from arco.orchestration.tables import (
-    RUNS,
-    TASKS,
-    TIMERS,
-    RunRow,
-    TaskRow,
-    TimerRow,
-)
+from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract.identity import attempt_id, timer_key
 from servo.contract.task import ErrorInfo, Materialization, TaskResult
@@ -198,7 +186,7 @@ class _Run:
                 self._move(task.task_id, cause)
         for task in tasks:
             if task.materialization_id:
-                self._end(self._known(task.task_id), TaskCause.UP_TO_DATE)
+                self._end(self._task_row(task.task_id), TaskCause.UP_TO_DATE)
 
     # -- what happens to attempts --------------------------------------------------------
 
@@ -246,7 +234,7 @@ class _Run:
         task = task_rows.with_usage(task, result)
         cancelling = self.row.state == RunState.CANCELLING
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
-            self._made(task_rows.with_output(task, result), result, result.materialization)
+            self._record_output(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:
             self._not_made(task, result)
         else:
@@ -254,7 +242,7 @@ class _Run:
                 self._reject(result.materialization, "its run was cancelled before it finished")
             self._end(task_rows.with_error(task, result.error), TaskCause.ATTEMPT_CANCELLED)
 
-    def _made(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
+    def _record_output(self, task: TaskRow, result: TaskResult, output: Materialization) -> None:
         """An output, and what the checks say about it."""
         match result.gate:
             case "continue" | "warn" | "fail_task" | "fail_run":
@@ -291,7 +279,7 @@ class _Run:
         if result.materialization is not None:
             self._hold(task, result.materialization, result)
         self._failed(task, result.error or _UNEXPLAINED)
-        if result.gate == "fail_run" and self._known(task.task_id).state == TaskState.FAILED:
+        if result.gate == "fail_run" and self._task_row(task.task_id).state == TaskState.FAILED:
             self._update(failed_by=task.task_id)
             if self.row.finished_at is None:  # it may have been the last one
                 reason = f"{task.asset_key}: {derived.why(result)}"
@@ -328,14 +316,11 @@ class _Run:
             hint="see the worker's own log; it was killed, or could not reach the store",
             retriable=True,
         )
-        if self.row.state == RunState.CANCELLING:
-            self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
-        else:
-            self._failed(task, error)
+        self._give_up(task, error)
 
     def _failed(self, task: TaskRow, error: ErrorInfo) -> None:
         task = task_rows.with_error(task, error)
-        if not retry.will_retry(task, error):
+        if not task_rows.will_retry(task, error):
             self._emitted.append(
                 OutputMissed(
                     asset_id=task.asset_id,
@@ -348,7 +333,7 @@ class _Run:
             return
         state = states.after(task.state, TaskCause.TO_BE_RETRIED)
         assert state is not None
-        due = self._now + timedelta(seconds=retry.retry_delay_s(task))
+        due = self._now + timedelta(seconds=task_rows.retry_delay_s(task))
         self._close(task)
         self._set(replace(task, state=state, retry_not_before=due))
         self._update(retries=self.row.retries + 1)
@@ -392,6 +377,9 @@ class _Run:
     def _time_out(self, task: TaskRow) -> None:
         error = _TOO_LATE if task.state == TaskState.RUNNING else _NOT_STARTED
         error = replace(error, message=error.message.format(task.timeout_s))
+        self._give_up(task, error)
+
+    def _give_up(self, task: TaskRow, error: ErrorInfo) -> None:
         if self.row.state == RunState.CANCELLING:
             self._end(task_rows.with_error(task, error), TaskCause.ATTEMPT_CANCELLED)
         else:
@@ -443,7 +431,7 @@ class _Run:
 
     def _move(self, task_id: str, cause: TaskCause) -> None:
         """Take a task to a state that is not terminal, if the table has that transition."""
-        task = self._known(task_id)
+        task = self._task_row(task_id)
         state = states.after(task.state, cause)
         if state is None:
             return
@@ -574,7 +562,7 @@ class _Run:
         task = self._tasks.get(task_id)
         return task or self._rows.get(TASKS, self.row.run_id, task_id)
 
-    def _known(self, task_id: str) -> TaskRow:
+    def _task_row(self, task_id: str) -> TaskRow:
         task = self._task(task_id)
         assert task is not None, f"run {self.row.run_id} has no task {task_id}"
         return task
@@ -632,19 +620,6 @@ def _epoch_s(time: datetime) -> int:
 # -- the stage ----------------------------------------------------------------------------
 
 
-class _OfRun(Protocol):
-    @property
-    def run_id(self) -> str: ...
-
-
-def _by_run(fact: Fact, e: _OfRun) -> str:
-    return e.run_id
-
-
-def _by_run_of_result(fact: Fact, e: TaskFinished) -> str:
-    return e.result.run_id
-
-
 def _on(
     payload: type[P], key: Callable[[Fact, P], str], change: Callable[[_Run, P], None]
 ) -> On[P]:
@@ -660,6 +635,7 @@ def _on(
     return On(payload, key, fold)
 
 
+_by_run = by("run_id")
 RUNS_STAGE = Stage(
     "runs",
     (RUNS, TASKS, TIMERS),
@@ -669,7 +645,7 @@ RUNS_STAGE = Stage(
         _on(TasksPlanned, _by_run, _Run.planned),
         _on(DispatchEnqueued, _by_run, _Run.enqueued),
         _on(TaskStarted, _by_run, _Run.started),
-        _on(TaskFinished, _by_run_of_result, _Run.finished),
+        _on(TaskFinished, by("result.run_id"), _Run.finished),
         _on(AttemptLost, _by_run, _Run.lost),
         _on(TimerFired, _by_run, _Run.fired),
         _on(TasksCancelled, _by_run, _Run.cancelled),

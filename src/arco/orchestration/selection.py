@@ -115,20 +115,22 @@ def _tagged(graph: Graph, text: str) -> list[str]:
     ]
     tags = {f"{tag}={held}" for asset in graph.assets.values() for tag, held in asset.tags.items()}
     candidates = tags if equals else {tag.partition("=")[0] for tag in tags}
-    return _some(keys, f"no asset has the tag {text!r}", _known("tags", text, candidates))
+    return _some(keys, f"no asset has the tag {text!r}", _suggestion("tags", text, candidates))
 
 
 def _grouped(graph: Graph, group: str) -> list[str]:
     keys = [key for key, asset in graph.assets.items() if group and asset.group == group]
     groups = {asset.group for asset in graph.assets.values() if asset.group}
-    return _some(keys, f"there is no group {group!r}", _known("groups", group, groups))
+    return _some(keys, f"there is no group {group!r}", _suggestion("groups", group, groups))
 
 
 def _in_namespace(graph: Graph, namespace: str) -> list[str]:
     keys = [key for key in graph.assets if key.partition(".")[0] == namespace]
     namespaces = {key.partition(".")[0] for key in graph.assets}
     return _some(
-        keys, f"there is no namespace {namespace!r}", _known("namespaces", namespace, namespaces)
+        keys,
+        f"there is no namespace {namespace!r}",
+        _suggestion("namespaces", namespace, namespaces),
     )
 
 
@@ -143,7 +145,7 @@ def _named(graph: Graph, name: str) -> str:
     candidates = set(graph.assets)
     if "." not in name:
         candidates |= {key.partition(".")[2] for key in graph.assets}
-    raise Invalid(f"there is no asset {name!r}", hint=_known("assets", name, candidates))
+    raise Invalid(f"there is no asset {name!r}", hint=_suggestion("assets", name, candidates))
 
 
 def _some(keys: list[str], message: str, hint: str) -> list[str]:
@@ -152,7 +154,7 @@ def _some(keys: list[str], message: str, hint: str) -> list[str]:
     return keys
 
 
-def _known(what: str, text: str, candidates: Iterable[str]) -> str:
+def _suggestion(what: str, text: str, candidates: Iterable[str]) -> str:
     names = sorted(candidates)
     listed = f"{what}: {', '.join(names[:10])}" if names else f"there are no {what}"
     return did_you_mean(text, names) or listed

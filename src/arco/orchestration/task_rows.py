@@ -1,4 +1,4 @@
-"""The row of a task: as it is planned, and with what an attempt reports."""
+"""The row of a task: as it is planned, with what an attempt reports, and for a retry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import msgspec
 from arco.orchestration.events import RunAsset, TaskPlan
 from arco.orchestration.states import TaskState
 from arco.orchestration.tables import RunRow, TaskRow
+from servo.contract.manifest import RETRIABLE
 from servo.contract.task import ErrorInfo, TaskResult
 
 replace = msgspec.structs.replace
@@ -96,3 +97,19 @@ def with_error(task: TaskRow, error: ErrorInfo | None) -> TaskRow:
         error_hint=error.hint,
         error_place=f"{error.file}:{error.line}" if error.file else "",
     )
+
+
+def will_retry(task: TaskRow, error: ErrorInfo) -> bool:
+    """Whether a failed attempt is followed by another: `never_on`, then `retry_on`, then kind."""
+    if task.attempt >= task.max_attempts:
+        return False
+    names = {error.category, error.code, error.exception} - {""}
+    if names & set(task.never_on):
+        return False
+    return bool(names & set(task.retry_on)) or error.retriable or error.category in RETRIABLE
+
+
+def retry_delay_s(task: TaskRow) -> int:
+    """1 min, 2, 4 … up to an hour, by default."""
+    doubled = task.retry_delay_s << min(task.attempt - 1, 30)
+    return min(doubled, task.retry_max_delay_s)

@@ -19,7 +19,7 @@ from arco.quality.tables import (
     EvaluationRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from servo.contract.manifest import ACTIONS
 from servo.contract.task import CheckResult
 
@@ -40,7 +40,7 @@ def check_id(result: CheckResult) -> str:
 def _evaluate(rows: Rows, fact: Fact, evaluated: ChecksEvaluated) -> Iterator[Change]:
     if not evaluated.results:
         yield from _forget(rows, evaluated)
-    elif not _known(rows, evaluated):
+    elif not _is_recorded(rows, evaluated):
         for result in evaluated.results:
             yield Put(CHECK_RESULTS, _result(fact, evaluated, result))
             yield Put(CHECK_STATUS, _status(rows, fact, evaluated, result))
@@ -56,7 +56,7 @@ def _forget(rows: Rows, evaluated: ChecksEvaluated) -> Iterator[Change]:
             yield Delete(CHECK_STATUS, (evaluated.asset_id, evaluated.partition, gone))
 
 
-def _known(rows: Rows, evaluated: ChecksEvaluated) -> bool:
+def _is_recorded(rows: Rows, evaluated: ChecksEvaluated) -> bool:
     first = check_id(evaluated.results[0])
     return rows.get(CHECK_RESULTS, evaluated.asset_id, evaluated.attempt_id, first) is not None
 
@@ -131,13 +131,9 @@ def _result(fact: Fact, evaluated: ChecksEvaluated, result: CheckResult) -> Chec
     )
 
 
-def _by_asset(fact: Fact, e: ChecksEvaluated) -> str:
-    return e.asset_id
-
-
 CHECKS = Stage(
     "checks",
     (CHECK_RESULTS, CHECK_STATUS, EVALUATIONS),
-    [On(ChecksEvaluated, _by_asset, _evaluate)],
+    [On(ChecksEvaluated, by("asset_id"), _evaluate)],
 )
 STAGES = (CHECKS,)

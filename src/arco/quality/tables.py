@@ -111,9 +111,5 @@ CHECK_STATUS = Table(
     spread=SPREAD,
 )
 EVALUATIONS = Table(
-    "quality",
-    "evaluations",
-    EvaluationRow,
-    key=["asset_id", "partition_key"],
-    spread=SPREAD,
+    "quality", "evaluations", EvaluationRow, key=["asset_id", "partition_key"], spread=SPREAD
 )

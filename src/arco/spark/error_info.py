@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from servo.contract.manifest import RETRIABLE, Category
+from arco.tasks.failure import Verdict
+from servo.contract.manifest import Category
 
 MAX_DETAILS: Final = 12
 _MAX_CAUSES: Final = 12
@@ -55,10 +56,6 @@ class SparkFailure(msgspec.Struct, frozen=True, kw_only=True):
     Lines are whole: who shows them redacts them before cutting them.
     """
 
-    @property
-    def retriable(self) -> bool:
-        return self.category in RETRIABLE
-
 
 class Parts(NamedTuple):
     """An error, taken apart."""
@@ -76,12 +73,6 @@ class Parts(NamedTuple):
     site: tuple[str, int] = ("", 0)
 
 
-class SparkVerdict(NamedTuple):
-    category: Category
-    code: str
-    hint: str = ""
-
-
 # -- the tables ---------------------------------------------------------------------------
 
 _MEMORY = (
@@ -89,66 +80,62 @@ _MEMORY = (
 )
 _JARS = "add the connector under `packages` in [spark], e.g. org.apache.hadoop:hadoop-aws:3.5.0"
 _MISSING = "the input's files are missing: run it again"
-_NO_INPUT = SparkVerdict("input", "input.missing", _MISSING)
-_NO_PATH = SparkVerdict(
+_NO_INPUT = Verdict("input", "input.missing", _MISSING)
+_NO_PATH = Verdict(
     "user_code", "spark.path_not_found", "check the path: the code reads it, and it is not an input"
 )
-_LOST = SparkVerdict(
+_LOST = Verdict(
     "infrastructure", "spark.executor_lost", "executors were lost, often because of memory"
 )
-_DENIED = SparkVerdict("configuration", "store.denied", "grant Spark access to the storage")
-_CANCELLED = SparkVerdict("cancelled", "cancelled.spark")
-_WORKER = SparkVerdict(
+_DENIED = Verdict("configuration", "store.denied", "grant Spark access to the storage")
+_CANCELLED = Verdict("cancelled", "cancelled.spark")
+_WORKER = Verdict(
     "infrastructure",
     "spark.python_worker",
     "a Python worker died: it used too much memory, or native code crashed",
 )
-_NO_SPACE = SparkVerdict("infrastructure", "os.no_space", "free disk space where Spark runs")
-_OOM = SparkVerdict("infrastructure", "spark.out_of_memory", _MEMORY)
+_NO_SPACE = Verdict("infrastructure", "os.no_space", "free disk space where Spark runs")
+_OOM = Verdict("infrastructure", "spark.out_of_memory", _MEMORY)
 
 # Conditions: the longest prefix, by dots, that is here.
-_CONDITIONS: Final[dict[str, SparkVerdict]] = {
+_CONDITIONS: Final[dict[str, Verdict]] = {
     "SPARK_JOB_CANCELLED": _CANCELLED,
     "OPERATION_CANCELED": _CANCELLED,
     "JOB_CANCELLED": _CANCELLED,
     "PATH_NOT_FOUND": _NO_PATH,
     "FAILED_READ_FILE.FILE_NOT_EXIST": _NO_PATH,
-    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": SparkVerdict(
-        "configuration", "spark.package", _JARS
-    ),
-    "FAILED_READ_FILE": SparkVerdict(
+    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": Verdict("configuration", "spark.package", _JARS),
+    "FAILED_READ_FILE": Verdict(
         "input", "input.unreadable", "a file is damaged, or has another format than its name says"
     ),
-    "DATA_SOURCE_NOT_FOUND": SparkVerdict("configuration", "spark.package", _JARS),
-    "UNSUPPORTED_FILESYSTEM": SparkVerdict("configuration", "spark.package", _JARS),
+    "DATA_SOURCE_NOT_FOUND": Verdict("configuration", "spark.package", _JARS),
+    "UNSUPPORTED_FILESYSTEM": Verdict("configuration", "spark.package", _JARS),
     "UNABLE_TO_ACQUIRE_MEMORY": _OOM,
     "EXECUTOR_OUT_OF_MEMORY": _OOM,
     "PYTHON_WORKER_EXITED": _WORKER,
-    "TABLE_OR_VIEW_NOT_FOUND": SparkVerdict(
+    "TABLE_OR_VIEW_NOT_FOUND": Verdict(
         "user_code",
         "spark.table_or_view_not_found",
         "read other assets through inputs: {{ ref('namespace.name') }} in SQL",
     ),
-    "UNRESOLVED_ROUTINE": SparkVerdict(
+    "UNRESOLVED_ROUTINE": Verdict(
         "user_code", "spark.unresolved_routine", "register the function in this task's session"
     ),
-    "PARSE_SYNTAX_ERROR": SparkVerdict("user_code", "spark.parse_syntax_error", "correct the SQL"),
-    "CANNOT_CONVERT_COLUMN_INTO_BOOL": SparkVerdict(
+    "PARSE_SYNTAX_ERROR": Verdict("user_code", "spark.parse_syntax_error", "correct the SQL"),
+    "CANNOT_CONVERT_COLUMN_INTO_BOOL": Verdict(
         "user_code", "spark.column_as_bool", "use & | ~ with columns, and parentheses around them"
     ),
-    "COLUMN_ALREADY_EXISTS": SparkVerdict(
+    "COLUMN_ALREADY_EXISTS": Verdict(
         "user_code",
         "spark.column_already_exists",
         "give the columns names that differ in more than case",
     ),
-    "CAST_INVALID_INPUT": SparkVerdict(
+    "CAST_INVALID_INPUT": Verdict(
         "user_code", "spark.cast_invalid_input", "use try_cast, or clean the values before"
     ),
-    "DIVIDE_BY_ZERO": SparkVerdict(
-        "user_code", "spark.divide_by_zero", "use try_divide, or a filter"
-    ),
-    "RESULT_SIZE_LIMIT": SparkVerdict("user_code", "spark.result_size", "collect fewer rows"),
-    "INTERNAL_ERROR": SparkVerdict(
+    "DIVIDE_BY_ZERO": Verdict("user_code", "spark.divide_by_zero", "use try_divide, or a filter"),
+    "RESULT_SIZE_LIMIT": Verdict("user_code", "spark.result_size", "collect fewer rows"),
+    "INTERNAL_ERROR": Verdict(
         "user_code",
         "spark.internal_error",
         "this is a bug in Spark; write the query in another way",
@@ -164,10 +151,10 @@ _STATES: Final[dict[str, tuple[Category, str]]] = {
     "22": ("user_code", "a value does not fit: clean it, or use a try_ function"),
 }
 # Java classes by their last name, from the innermost cause outwards.
-_JAVA: Final[dict[str, SparkVerdict]] = {
+_JAVA: Final[dict[str, Verdict]] = {
     "OutOfMemoryError": _OOM,
     "SparkOutOfMemoryError": _OOM,
-    "StackOverflowError": SparkVerdict(
+    "StackOverflowError": Verdict(
         "user_code",
         "spark.plan_too_deep",
         "move a part of the query into its own asset, or use checkpoint()",
@@ -176,17 +163,17 @@ _JAVA: Final[dict[str, SparkVerdict]] = {
     "NoSuchFileException": _NO_PATH,
     "AccessControlException": _DENIED,
     "AccessDeniedException": _DENIED,
-    "UnsupportedFileSystemException": SparkVerdict("configuration", "spark.package", _JARS),
-    "ClassNotFoundException": SparkVerdict("configuration", "spark.package", _JARS),
-    "NoClassDefFoundError": SparkVerdict("configuration", "spark.package", _JARS),
-    "ConnectException": SparkVerdict(
+    "UnsupportedFileSystemException": Verdict("configuration", "spark.package", _JARS),
+    "ClassNotFoundException": Verdict("configuration", "spark.package", _JARS),
+    "NoClassDefFoundError": Verdict("configuration", "spark.package", _JARS),
+    "ConnectException": Verdict(
         "transient", "os.connection", "the remote service may be unavailable"
     ),
-    "NoRouteToHostException": SparkVerdict(
+    "NoRouteToHostException": Verdict(
         "transient", "os.connection", "the remote service may be unavailable"
     ),
-    "UnknownHostException": SparkVerdict("transient", "os.connection", "check the host's name"),
-    "SocketTimeoutException": SparkVerdict(
+    "UnknownHostException": Verdict("transient", "os.connection", "check the host's name"),
+    "SocketTimeoutException": Verdict(
         "transient", "os.timeout", "the remote service took too long"
     ),
     "FetchFailedException": _LOST,
@@ -195,11 +182,11 @@ _JAVA: Final[dict[str, SparkVerdict]] = {
     "TaskKilledException": _CANCELLED,
 }
 # Where Spark has nothing but words.
-_WORDS: Final[tuple[tuple[re.Pattern[str], SparkVerdict], ...]] = (
+_WORDS: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = (
     (re.compile(r"ExecutorLostFailure|executor \S+ exited|Lost executor|FetchFailed\("), _LOST),
     (
         re.compile(r"[Mm]aster removed our application|All masters are unresponsive"),
-        SparkVerdict(
+        Verdict(
             "infrastructure", "spark.master_lost", "check that the cluster's master is running"
         ),
     ),
@@ -208,21 +195,21 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], SparkVerdict], ...]] = (
     (re.compile(r"Java heap space|GC overhead limit|Container killed .* memory"), _OOM),
     (
         re.compile(r"Total size of serialized results .* is bigger than"),
-        SparkVerdict("user_code", "spark.result_size", "collect fewer rows"),
+        Verdict("user_code", "spark.result_size", "collect fewer rows"),
     ),
     (re.compile(r"Mkdirs failed|Permission denied"), _DENIED),
     (
         re.compile(r"No FileSystem for scheme"),
-        SparkVerdict("configuration", "spark.package", _JARS),
+        Verdict("configuration", "spark.package", _JARS),
     ),
     (re.compile(r"(?i)\bjob .*cancelled|\bcancelled\b.*\bjob"), _CANCELLED),
 )
-_DRIVER_LOST: Final = SparkVerdict(
+_DRIVER_LOST: Final = Verdict(
     "infrastructure",
     "spark.driver_lost",
     "a retry starts a new driver; if it dies again, give it more memory",
 )
-_CLUSTER_LOST: Final = SparkVerdict(
+_CLUSTER_LOST: Final = Verdict(
     "infrastructure",
     "spark.cluster_lost",
     "a retry gets a new session; if that is lost too, check the cluster's master and workers",
@@ -263,23 +250,17 @@ def driver_lost(
 
     `cluster` is why it was given up, if its cluster was lost.
     """
-    if cluster:
-        return SparkFailure(
-            category=_CLUSTER_LOST.category,
-            code=_CLUSTER_LOST.code,
-            message=f"Spark's cluster was lost while the task ran: {cluster}",
-            hint=_CLUSTER_LOST.hint,
-            exception=type(error).__name__,
-            details=f"{type(error).__name__}: {_said(error)}",
-        )
-    how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
+    how, what, verdict = cluster, "cluster", _CLUSTER_LOST
+    if not cluster:
+        what, verdict = "driver", _DRIVER_LOST
+        how = "" if exit_status is None else _EXITS.get(exit_status, f"exit status {exit_status}")
     return SparkFailure(
-        category=_DRIVER_LOST.category,
-        code=_DRIVER_LOST.code,
-        message="Spark's driver was lost while the task ran" + (f": {how}" if how else ""),
-        hint=_DRIVER_LOST.hint,
+        category=verdict.category,
+        code=verdict.code,
+        message=f"Spark's {what} was lost while the task ran" + (f": {how}" if how else ""),
+        hint=verdict.hint,
         exception=type(error).__name__,
-        details=f"{type(error).__name__}: {_said(error)}",
+        details=f"{type(error).__name__}: {_message(error)}",
     )
 
 
@@ -311,13 +292,13 @@ def _is_cut(error: BaseException) -> bool:
     if isinstance(error, OSError | EOFError):
         return not isinstance(error, FileNotFoundError) and _innermost(error).startswith("py4j")
     if name == "IllegalStateException" or module.startswith("pyspark.errors"):
-        return bool(_STOPPED.search(_said(error))) or _unavailable(error)
+        return bool(_STOPPED.search(_message(error))) or _unavailable(error)
     return False
 
 
 def _unavailable(error: BaseException) -> bool:
     """A Connect server that is not there: the status of the call is all there is to tell."""
-    text = _said(error)
+    text = _message(error)
     return "connect" in type(error).__module__ and (
         "StatusCode.UNAVAILABLE" in text or "RETRIES_EXCEEDED" in text
     )
@@ -349,7 +330,7 @@ def _parts(error: BaseException) -> Parts | None:
 
 
 def _pyspark_parts(error: Any) -> Parts:
-    text = _said(error)
+    text = _message(error)
     start, stop, site = _context(error)
     parameters = _quietly(error.getMessageParameters) or {}
     return Parts(
@@ -367,7 +348,7 @@ def _pyspark_parts(error: Any) -> Parts:
 
 def _java_parts(error: Any) -> Parts:
     causes = _causes(error.java_exception)
-    text = "\n".join(message for _, message in causes) or _said(error)
+    text = "\n".join(message for _, message in causes) or _message(error)
     named = next((message for _, message in reversed(causes) if _condition(message)), text)
     name = causes[-1][0].rpartition(".")[2] if causes else "Py4JJavaError"
     return Parts(name, text, causes, _condition(named), _state(named))
@@ -383,7 +364,7 @@ def _causes(java: Any) -> tuple[tuple[str, str], ...]:
     return tuple(causes)
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """Its text. Asking one from the JVM for it calls the JVM, which may be gone."""
     described = getattr(error, "_desc", None)
     if isinstance(described, str):
@@ -465,7 +446,7 @@ def judge(parts: Parts, versions: Collection[str] = ()) -> SparkFailure:
     )
 
 
-def _verdict(parts: Parts) -> SparkVerdict:
+def _verdict(parts: Parts) -> Verdict:
     if by_condition := _by_condition(parts.condition):
         return by_condition
     for name, _ in reversed(parts.causes):
@@ -477,12 +458,10 @@ def _verdict(parts: Parts) -> SparkVerdict:
             return verdict
     category, hint = _STATES.get(parts.sqlstate[:2], ("user_code", ""))
     code = f"spark.{parts.condition.lower()}" if parts.condition else f"spark.{parts.exception}"
-    return SparkVerdict(
-        category, code, hint or "correct the asset's code; the traceback shows where"
-    )
+    return Verdict(category, code, hint or "correct the asset's code; the traceback shows where")
 
 
-def _whose_path(parts: Parts, versions: Collection[str]) -> SparkVerdict:
+def _whose_path(parts: Parts, versions: Collection[str]) -> Verdict:
     """An input's: folders of versions have their ids as names. Spark's own, or the code's."""
     texts = "\n".join((parts.text, *(text for _, text in parts.causes)))
     if any(f"/{id}" in texts for id in versions):
@@ -502,7 +481,7 @@ def _unconditional(parts: Parts) -> str:
     return "\n".join(texts[named[-1] + 1 :]) if named else ""
 
 
-def _by_condition(condition: str) -> SparkVerdict | None:
+def _by_condition(condition: str) -> Verdict | None:
     while condition:
         if condition in _CONDITIONS:
             return _CONDITIONS[condition]

@@ -22,7 +22,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from arco.spark import error_info
 from arco.spark.damage import of_version
@@ -45,6 +45,7 @@ from servo.errors import Cancelled
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
 _DEATH_S: Final = 2.0
@@ -302,44 +303,32 @@ class SparkTask:
     def cancel(self) -> None:
         """Cancel this task's jobs, and those it starts later. At any time, repeatedly."""
         self._cancelled = True
-        scope = self._scope
-        if scope is None or self._closed:
-            return
-        try:
-            scope.cancel()
-        except Exception as error:  # a driver that is gone runs no jobs
-            _log.debug("nothing to cancel: %s", error)
+        self._ask(lambda scope: scope.cancel())
 
     def cancel_running(self) -> None:
         """Cancel the jobs that run now; the task goes on. For what has a timeout of its own."""
-        scope = self._scope
-        if scope is None or self._closed:
-            return
-        try:
-            scope.cancel_running()
-        except Exception as error:
-            _log.debug("nothing to cancel: %s", error)
+        self._ask(lambda scope: scope.cancel_running())
 
     def progress(self) -> StageProgress | None:
         """How far it is; None when no job runs."""
-        scope = self._scope
-        if scope is None or self._closed:
-            return None
-        try:
-            return scope.progress()
-        except Exception as error:
-            _log.debug("Spark's progress is not available: %s", error)
-            return None
+        return self._ask(lambda scope: scope.progress())
 
     def usage(self) -> SparkUsage:
         """What its jobs took so far; zeros where Spark can no longer say."""
-        if self._scope is None or self._closed:
-            return self.usage_so_far
-        try:
-            self.usage_so_far = self._scope.usage()
-        except Exception as error:
-            _log.debug("Spark's usage is not available: %s", error)
+        usage = self._ask(lambda scope: scope.usage())
+        if usage is not None:
+            self.usage_so_far = usage
         return self.usage_so_far
+
+    def _ask(self, call: Callable[[TaskScope], T]) -> T | None:
+        """None without a scope, and where its driver is gone: that one runs no jobs."""
+        if self._scope is None or self._closed:
+            return None
+        try:
+            return call(self._scope)
+        except Exception as error:
+            _log.debug("Spark does not answer: %s", error)
+            return None
 
     def hurt(self, error: BaseException) -> bool:
         """Whether this error means that the driver is gone; the next task gets a new one."""

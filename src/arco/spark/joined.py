@@ -113,10 +113,7 @@ def _join(address: JvmAddress) -> tuple[Any, Any]:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    given = {
-        "PYSPARK_GATEWAY_PORT": str(address.port),
-        "PYSPARK_GATEWAY_SECRET": address.token,
-    }
+    given = {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.token}
     os.environ.update(given)
     # Executors must run the Python that has the project's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from arco.columns.quoting import backticked
 from arco.spark import error_info
 from arco.spark.read import HasSession
-from arco.spark.template import TemplateProblem, config_literal, literal, shown
+from arco.spark.template import TemplateProblem, config_literal, literal, marked_line
 from arco.tasks.failure import TaskFailed, failed
 from servo.contract.partition import PartitionKey
 from servo.contract.template import Call, Rendered, calls, render
@@ -184,7 +184,7 @@ class TaskQuery:
     ) -> TaskFailed:
         file, line = self._place
         where = f" (the query of {file}:{line})" if file else ""
-        text = f"{message}{where}\n{shown(self._source, start, stop)}"
+        text = f"{message}{where}\n{marked_line(self._source, start, stop)}"
         return failed(category, code, text, hint, file=file, line=line)
 
 

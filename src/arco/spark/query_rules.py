@@ -22,7 +22,7 @@ from arco.lineage.sql_names import (
 )
 from arco.spark.query import view_name
 from arco.spark.query_text import ParsedText, TextProblem, parse_predicate, parse_query
-from arco.spark.template import shown
+from arco.spark.template import marked_line
 from servo.contract.manifest import Asset, Check
 from servo.project import Problem
 from servo.suggest import did_you_mean
@@ -58,7 +58,7 @@ def check_sql_of(
     schemas = _KnownColumns(assets, lookups)
     for asset in (assets[key] for key in keys):
         for text, problem in _of_asset(asset, schemas):
-            what = f"{problem.message}\n{shown(text, problem.start, problem.stop)}"
+            what = f"{problem.message}\n{marked_line(text, problem.start, problem.stop)}"
             entry = Problem.at(asset.code, what, problem.hint, asset.key)
             (findings.problems if problem.certain else findings.notes).append(entry)
         findings.problems.extend(_check_columns(asset, schemas))

@@ -101,12 +101,15 @@ def _schema(ref: InputRef, versions: Iterable[_VersionFiles]) -> list[types.Fiel
         if shape not in seen:
             seen.add(shape)
             own = _merged(ref, own, version.columns)
-            added = _merged(ref, added, _fields_of(version.dimensions))
+            dimensions = version.dimensions.items()
+            fields = [types.field(name, from_arrow(scalar_type(v))) for name, v in dimensions]
+            added = _merged(ref, added, fields)
     whole = _merged(ref, own, added)
     flaw = types.ambiguous([field["name"] for field in whole])
     if flaw:
         raise versions_differ(ref, flaw)
-    return [_concrete(field, _names(added)) for field in whole]
+    names = {field["name"] for field in added}
+    return [_concrete(field, names) for field in whole]
 
 
 def _merged(
@@ -125,14 +128,6 @@ def _concrete(field: types.Field, dimensions: set[str]) -> types.Field:
     """A dimension that is null everywhere still needs a type."""
     is_typed = field["type"] != "void" or field["name"] not in dimensions
     return field if is_typed else {**field, "type": "string"}
-
-
-def _fields_of(dimensions: dict[str, Scalar]) -> list[types.Field]:
-    return [types.field(name, from_arrow(scalar_type(value))) for name, value in dimensions.items()]
-
-
-def _names(fields: Iterable[types.Field]) -> set[str]:
-    return {field["name"] for field in fields}
 
 
 # -- frames -------------------------------------------------------------------------------
@@ -177,15 +172,11 @@ def _folder(
     store: Store, version: _VersionFiles, dimensions: Sequence[types.Field]
 ) -> VersionFolder:
     values = tuple(version.dimensions[field["name"]] for field in dimensions)
-    files = tuple(
-        DataFile(spark_url(store, f.path), f.size, _milliseconds(f.last_modified))
-        for f in version.files
-    )
-    return VersionFolder(spark_url(store, version.path), values, files)
-
-
-def _milliseconds(at: datetime) -> int:
-    return int(at.replace(tzinfo=UTC).timestamp() * 1000)
+    files = []
+    for file in version.files:
+        modified_ms = int(file.last_modified.replace(tzinfo=UTC).timestamp() * 1000)
+        files.append(DataFile(spark_url(store, file.path), file.size, modified_ms))
+    return VersionFolder(spark_url(store, version.path), values, tuple(files))
 
 
 def _without_jvm(

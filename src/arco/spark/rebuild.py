@@ -158,10 +158,11 @@ class SparkRebuildEngine:
             progress("folding on Spark", i + 2, steps)
         everything = functools.reduce(lambda a, b: a.unionByName(b), outputs)
         tables = self._write(job, chain, everything.where(F.col("kind") == ROW))
-        failures = everything.where(F.col("kind") == FAILURE).collect()
+        lines = everything.where(F.col("kind") == FAILURE).collect()
+        failures = [msgspec.msgpack.decode(bytes(r["data"]), type=FoldFailure) for r in lines]
         events = segment_rows[-1].last_position - _void_count(job.void) if segment_rows else 0
         progress("folding on Spark", steps, steps)
-        return Rebuilt(tables, events, sorted(map(_failure, failures), key=lambda f: f.position))
+        return Rebuilt(tables, events, sorted(failures, key=lambda f: f.position))
 
     def _log(self, job: FoldJob, segment_rows: Sequence[SegmentRow]) -> DataFrame:
         """The facts that enter from the log, each with the stage and group it goes to."""
@@ -223,10 +224,6 @@ def _void_count(spans: Iterable[Span]) -> int:
         count += max(0, high - max(low - 1, reached))
         reached = max(reached, high)
     return count
-
-
-def _failure(line: Any) -> FoldFailure:
-    return msgspec.msgpack.decode(bytes(line["data"]), type=FoldFailure)
 
 
 @functools.cache

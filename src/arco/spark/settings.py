@@ -86,7 +86,10 @@ def _texts(conf: object, where: str) -> object:
     """Spark's values are texts; TOML's may be numbers, booleans, and tables for dotted keys."""
     if not isinstance(conf, Mapping):
         return conf
-    return {key: _text(value) for key, value in _flat(conf, where)}
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in _flat(conf, where)
+    }
 
 
 def _flat(conf: Mapping[str, Any], where: str, prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -97,10 +100,6 @@ def _flat(conf: Mapping[str, Any], where: str, prefix: str = "") -> Iterable[tup
             yield f"{prefix}{key}", value
         else:
             raise Invalid(f"{where}: conf {prefix}{key} must be a text, a number or true/false")
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _check(settings: SparkSettings, where: str) -> None:

@@ -77,7 +77,7 @@ def _spelled(value: str) -> str:
     return f"CAST(X'{value.encode('utf-8', 'replace').hex().upper()}' AS STRING)"
 
 
-def shown(sql: str, start: int, stop: int) -> str:
+def marked_line(sql: str, start: int, stop: int) -> str:
     """The line of the text that a place is in, with marks below it, and where that is."""
     line = sql.count("\n", 0, start) + 1
     begin = sql.rfind("\n", 0, start) + 1

@@ -216,7 +216,9 @@ def _is_small(
 
 
 def _joined(store: Store, folder: str, footers: Sequence[Footer], options: WriteOptions) -> Footer:
-    parts = parallel.each(store, lambda footer: _table(store, footer), footers)
+    parts = parallel.each(
+        store, lambda footer: pq.read_table(pa.BufferReader(store.get(footer.path).data)), footers
+    )
     table = _sorted(pa.concat_tables(parts), options.sort_by)
     buffer = pa.BufferOutputStream()
     written: list[Any] = []
@@ -231,10 +233,6 @@ def _joined(store: Store, folder: str, footers: Sequence[Footer], options: Write
     put_own(store, path, data)
     parallel.each(store, lambda footer: store.delete(footer.path), footers)
     return Footer(path, len(data), written[0])
-
-
-def _table(store: Store, footer: Footer) -> pa.Table:
-    return pq.read_table(pa.BufferReader(store.get(footer.path).data))
 
 
 def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:

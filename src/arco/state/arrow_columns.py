@@ -28,7 +28,8 @@ class _Texts(Sequence[str]):
         return self._length
 
     def __getitem__(self, i: Any) -> Any:
-        return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
+        offsets = self._offsets
+        return self._data[offsets[i] : offsets[i + 1]].tobytes().decode()
 
 
 def values_of(column: pa.Array) -> Sequence[Any]:

@@ -40,12 +40,12 @@ from arco.state.replay import Progress, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.own import put_own
-from arco.storage.parallel import each
+from arco.storage.parallel import cut_by_size, each
 from arco.storage.port import Mode, Store
 
 ARTIFACTS = "artifacts/"
 PLANS = "plans/"
-DATA = "data/"
+DATA = ("data/", paths.COMMITS)
 BY_NAME = (ARTIFACTS, PLANS, paths.INPUTS)
 _BY_DIGEST = re.compile(rf"(?:{ARTIFACTS}|{paths.INPUTS}[^/]+/)([0-9a-f]{{64}})\.\w+")
 
@@ -73,12 +73,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def back_up(
-    core: Core,
-    pins: Pins,
-    target: Store,
-    *,
-    data: bool = False,
-    progress: Progress = silent,
+    core: Core, pins: Pins, target: Store, *, data: bool = False, progress: Progress = silent
 ) -> CopyReport:
     """Copy the head of a workspace to `target`, which is scoped to the same workspace.
 
@@ -90,18 +85,14 @@ def back_up(
         raise NotFound("the workspace is empty; there is nothing to back up")
     pin = pins.pin(f"backup-{core.ids()}", head.generation, "backup", ttl=timedelta(days=7))
     try:
-        prefixes = (*BY_NAME, DATA) if data else BY_NAME
+        prefixes = (*BY_NAME, *DATA) if data else BY_NAME
         return _copy(core.manifests, core.files, head, target, prefixes, progress)
     finally:
         pins.release(pin.name)
 
 
 def restore(
-    backup: Store,
-    core: Core,
-    *,
-    generation: int | None = None,
-    progress: Progress = silent,
+    backup: Store, core: Core, *, generation: int | None = None, progress: Progress = silent
 ) -> CopyReport:
     """Copy a backup (its newest generation, or the one given) into an empty workspace.
 
@@ -118,7 +109,7 @@ def restore(
     head = source.head() if generation is None else source.read(generation)
     if head.generation == 0:
         raise NotFound(f"there is no backup of {tenant}/{workspace} at {backup.url}")
-    return _copy(source, Files(backup), head, core.store, (*BY_NAME, DATA), progress)
+    return _copy(source, Files(backup), head, core.store, (*BY_NAME, *DATA), progress)
 
 
 def _copy(
@@ -144,11 +135,11 @@ def _copy(
         if item.path in present:
             target.put(item.path, raw, Mode.OVERWRITE)  # cut short, or damaged
         else:
-            _create(target, item.path, raw)
+            put_own(target, item.path, raw, mode=Mode.CREATE)
 
     total = sum(item.bytes for item in todo)
     done = 0
-    for batch in _batches(todo):
+    for batch in cut_by_size(todo, BATCH_FILES, BATCH_BYTES):
         each(target, copy, batch)
         done += sum(item.bytes for item in batch)
         progress("copying bytes", done, total)
@@ -207,23 +198,8 @@ def _check(item: _Item, digest: str) -> None:
     named = _BY_DIGEST.fullmatch(item.path)
     if named is not None and digest != named[1]:
         raise Corrupt(
-            f"{item.path} does not match the digest in its name",
-            hint="delete it, and deploy again",
+            f"{item.path} does not match the digest in its name", hint="delete it, and deploy again"
         )
-
-
-def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
-    """Cut by number and by size; what is greater than a batch is one by itself."""
-    batch: list[_Item] = []
-    size = 0
-    for item in items:
-        if batch and (len(batch) == BATCH_FILES or size + item.bytes > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += item.bytes
-    if batch:
-        yield batch
 
 
 def _finish(source: Store, head: Head, target: Store) -> None:
@@ -233,10 +209,6 @@ def _finish(source: Store, head: Head, target: Store) -> None:
     copy = Manifests(target, root.tenant_id, root.workspace_id, SystemClock())
     if copy.kept().generation < head.generation:
         copy.raise_floor(Floor(head.generation))
-    _create(target, path, verified(source.get(path).data, head.sha256, path))
-    target.put(paths.HINT, encode_sealed(Hint(head.generation, head.sha256)), Mode.OVERWRITE)
-
-
-def _create(target: Store, path: str, raw: bytes) -> None:
-    """Create, or find the very same bytes there."""
+    raw = verified(source.get(path).data, head.sha256, path)
     put_own(target, path, raw, mode=Mode.CREATE)
+    target.put(paths.HINT, encode_sealed(Hint(head.generation, head.sha256)), Mode.OVERWRITE)

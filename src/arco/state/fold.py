@@ -103,7 +103,9 @@ class Rows:
     def __init__(self, source: RowSource) -> None:
         self._source = source
         self.changes: dict[Table[Any], dict[Key, Versioned[Any]]] = {}
-        self._known: defaultdict[Table[Any], dict[Key, Versioned[Any] | None]] = defaultdict(dict)
+        self._looked_up: defaultdict[Table[Any], dict[Key, Versioned[Any] | None]] = defaultdict(
+            dict
+        )
         """Every row that was looked at, as it is now: the source is asked once for each."""
         self._shards: dict[Table[Any], dict[Key, set[Key]]] = {}
         self.now: datetime = datetime.min
@@ -119,7 +121,7 @@ class Rows:
         return 0 if versioned is None or versioned[1] is None else versioned[0]
 
     def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
-        cached = self._known[table]
+        cached = self._looked_up[table]
         if key in cached:
             loaded = cached[key]
         else:
@@ -144,7 +146,7 @@ class Rows:
             rows = dict(self._source.scan(table, shard))
         except Exception as error:
             raise _Unreadable(error) from error
-        cached = self._known[table]
+        cached = self._looked_up[table]
         for key, versioned in rows.items():
             cached.setdefault(key, versioned)  # who scans often goes on to look at single rows
         changed = self.changes.get(table, {})
@@ -175,7 +177,7 @@ class Rows:
         if (before[1] if before is not None else None) == row:
             return
         self.changes.setdefault(table, {})[key] = (position, row)
-        self._known[table][key] = (position, row)
+        self._looked_up[table][key] = (position, row)
         if table.shard < len(table.key) and table.spread == 1:
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
@@ -188,6 +190,12 @@ class On(NamedTuple, Generic[P]):
     key: Callable[[Fact, P], str]
     """The shard key of the rows that it looks at and changes."""
     fold: Callable[[Rows, Fact, P], Iterable[Change]]
+
+
+def by(path: str) -> Callable[[Fact, Any], str]:
+    """The key of a payload: the attribute at this path of it."""
+    value = attrgetter(path)
+    return lambda fact, payload: value(payload)
 
 
 class Stage:

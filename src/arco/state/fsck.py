@@ -12,6 +12,7 @@ ends in an error. Nothing comes from the caches of this process.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS, segment_ref
 from arco.state.table import Key, Table
 from arco.storage import paths
-from arco.storage.parallel import each
+from arco.storage.parallel import cut_by_size, each, in_portions
 from arco.storage.port import ObjectMeta, Store
 from arco.storage.seal import read_checked
 
@@ -144,10 +145,7 @@ class Checker:
         floor = self._floor(listed)
         kept: list[Head] = []
         numbers = [number for number in listed if floor.keeps(number)]
-        for start in range(0, len(numbers), PORTION_FILES):
-            portion = numbers[start : start + PORTION_FILES]
-            kept += filter(None, each(self._store, self._read, portion))
-            self._progress("generations", start + len(portion), len(numbers))
+        kept += filter(None, self._in_portions("generations", self._read, numbers))
         # GC may have raised the floor since: what it removed is not missing.
         newer = self._floor(listed, quiet=True)
         if newer.generation >= floor.generation:
@@ -286,21 +284,18 @@ class Checker:
         def read_list(ref: HistoryRef) -> tuple[FileRef, ...]:
             return self._reported(ref.list.path, lambda: self._manifests.history(ref)) or ()
 
-        for manifest in self._in_portions("domain manifests", read_domain, domains):
+        for manifest in self._in_portions("domain manifests", read_domain, [*domains.values()]):
             for table in () if manifest is None else manifest.tables.values():
                 files.update({file.path: file for file in table.base})
                 if table.history is not None:
                     lists[table.history.list.path] = table.history
-        for history in self._in_portions("history lists", read_list, lists):
+        for history in self._in_portions("history lists", read_list, [*lists.values()]):
             files.update({file.path: file for file in history})
         return {*domains, *lists}, files
 
-    def _in_portions(self, what: str, read: Callable[[A], B], refs: dict[str, A]) -> Iterator[B]:
-        todo = list(refs.values())
-        for start in range(0, len(todo), PORTION_FILES):
-            portion = todo[start : start + PORTION_FILES]
-            yield from each(self._store, read, portion)
-            self._progress(what, start + len(portion), len(todo))
+    def _in_portions(self, what: str, read: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+        progress = functools.partial(self._progress, what)
+        return in_portions(self._store, read, items, progress, PORTION_FILES)
 
     def _reported(self, path: str, read: Callable[[], A]) -> A | None:
         try:
@@ -498,16 +493,10 @@ class _ReadFiles(Files):
 
 def _portions(files: Sequence[F]) -> Iterator[tuple[int, list[F]]]:
     """Cut by number and by size, each with how many files are done after it."""
-    portion: list[F] = []
-    size = 0
-    for done, file in enumerate(files):
-        if portion and (len(portion) == PORTION_FILES or size + file.bytes > PORTION_BYTES):
-            yield done, portion
-            portion, size = [], 0
-        portion.append(file)
-        size += file.bytes
-    if portion:
-        yield len(files), portion
+    done = 0
+    for portion in cut_by_size(files, PORTION_FILES, PORTION_BYTES):
+        done += len(portion)
+        yield done, portion
 
 
 def _dense_from(numbers: Sequence[int]) -> int:

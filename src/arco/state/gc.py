@@ -39,11 +39,12 @@ and runs, and is collected by `arco.execution.collect`, which raises the floor a
 
 from __future__ import annotations
 
+import functools
 import posixpath
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -58,7 +59,7 @@ from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import SEGMENTS
 from arco.storage import paths
-from arco.storage.parallel import each
+from arco.storage.parallel import in_portions
 from arco.storage.port import ObjectMeta
 from arco.storage.store_clock import BOUND
 
@@ -66,8 +67,6 @@ LEASE = "gc"
 QUEUED = "queue leftover"
 FEW = 64
 """So many generations above the floor are all read."""
-A = TypeVar("A")
-B = TypeVar("B")
 LEASE_TTL = timedelta(minutes=1)
 
 
@@ -83,6 +82,13 @@ class GenerationRetention(msgspec.Struct, frozen=True):
     rejected: timedelta = timedelta(days=30)
     queue: timedelta = timedelta(days=7)
     """How long a message stays in the queue that nobody has claimed or renewed."""
+
+    @classmethod
+    def of_days(
+        cls, generations: float, hourly: float, daily: float, at_least: int
+    ) -> GenerationRetention:
+        every, hours, days = (timedelta(days=count) for count in (generations, hourly, daily))
+        return cls(every, hours, days, at_least)
 
 
 class DeletableObject(msgspec.Struct, frozen=True):
@@ -116,11 +122,7 @@ class _Marked(NamedTuple):
 
 
 class Collector:
-    def __init__(
-        self,
-        core: Core,
-        pins: Pins,
-    ) -> None:
+    def __init__(self, core: Core, pins: Pins) -> None:
         self._manifests = core.manifests
         self._leases = core.leases
         self._store = core.store
@@ -188,17 +190,9 @@ class Collector:
         return marks | self._referred(heads, progress)
 
     def _read(self, numbers: set[int], progress: Progress) -> dict[int, Head]:
-        read: dict[int, Head] = {}
-        generations = sorted(numbers)
-        for start in range(0, len(generations), 256):
-            part = generations[start : start + 256]
-            for head in each(self._store, self._manifests.find, part):
-                if head is not None:
-                    read[head.generation] = head
-            progress(
-                "reading kept generations", min(start + 256, len(generations)), len(generations)
-            )
-        return read
+        report = functools.partial(progress, "reading kept generations")
+        heads = in_portions(self._store, self._manifests.find, sorted(numbers), report)
+        return {head.generation: head for head in heads if head is not None}
 
     def _rewritten(self, floor: int, head: Head) -> dict[int, Head]:
         """The rollbacks and rebuilds above the floor, whose files may be older than it."""
@@ -213,7 +207,8 @@ class Collector:
     def _referred(self, heads: dict[int, Head], progress: Progress) -> dict[int, frozenset[str]]:
         """The objects that generations refer to; a manifest that several have is read once."""
         refs = {ref.path: ref for head in heads.values() for ref in head.manifest.domains.values()}
-        read = self._portions("domain manifests", self._manifests.domain, refs, progress)
+        report = functools.partial(progress, "marking: domain manifests")
+        read = in_portions(self._store, self._manifests.domain, [*refs.values()], report)
         domains = dict(zip(refs, read, strict=True))
         lists = {
             table.history.list.path: table.history
@@ -221,19 +216,15 @@ class Collector:
             for table in domain.tables.values()
             if table.history is not None
         }
-        histories = self._portions("history", self._manifests.history, lists, progress)
+        report = functools.partial(progress, "marking: history")
+        histories = in_portions(self._store, self._manifests.history, [*lists.values()], report)
         files = dict(zip(lists, histories, strict=True))
         return {
             number: frozenset(_paths_of(head, domains, files)) for number, head in heads.items()
         }
 
     def _marked(
-        self,
-        referred: Referred,
-        floor: Floor,
-        pinned: set[int],
-        head: Head,
-        log: list[LiveSegment],
+        self, referred: Referred, floor: Floor, pinned: set[int], head: Head, log: list[LiveSegment]
     ) -> _Marked:
         published = [thinned.published_at for thinned in floor.thinned]
         lowest = [number for number in (*pinned, floor.generation) if number in referred]
@@ -243,14 +234,6 @@ class Collector:
             above = self._manifests.read(floor.generation + 1).manifest.published_at
         every: set[str] = set().union(*referred.values())
         return _Marked(every, floor.generation, above, min(published), log)
-
-    def _portions(
-        self, what: str, read: Callable[[A], B], refs: dict[str, A], progress: Progress
-    ) -> Iterator[B]:
-        todo = list(refs.values())
-        for start in range(0, len(todo), 256):
-            yield from each(self._store, read, todo[start : start + 256])
-            progress(f"marking: {what}", min(start + 256, len(todo)), len(todo))
 
     def _sweepable(
         self, marked: _Marked, retention: GenerationRetention, now: datetime

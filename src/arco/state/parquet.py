@@ -21,6 +21,7 @@ from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import ChangesRef, FileRef, sha256, verified
 from arco.state import changes
 from arco.state.table import Key, Table, Versioned, shard_text
+from arco.storage.partial_file import PartialFile
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
@@ -60,7 +61,7 @@ def encode(
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for rows in _whole_buckets(table):
+        for rows in whole_buckets(table, ROWS_PER_GROUP):
             writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
     raw = sink.getvalue().to_pybytes()
     footer = int.from_bytes(raw[-8:-4], "little") + 8
@@ -82,14 +83,14 @@ def encode(
     return raw, ref
 
 
-def _whole_buckets(table: pa.Table) -> Iterator[pa.Table]:
-    """Parts of up to ROWS_PER_GROUP rows, or of one bucket: a look-up reads one of them."""
-    if table.num_rows <= ROWS_PER_GROUP:
+def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
+    """Parts of up to so many rows, or of one bucket: a look-up reads one of them."""
+    if table.num_rows <= most_rows:
         yield table
         return
     start = size = 0
     for entry in pc.value_counts(table.column("_bucket")).to_pylist():
-        if size and size + entry["counts"] > ROWS_PER_GROUP:
+        if size and size + entry["counts"] > most_rows:
             yield table.slice(start, size)
             start, size = start + size, 0
         size += entry["counts"]
@@ -148,7 +149,7 @@ class Files:
         if ref.bytes <= WHOLE_FILE_BYTES:
             if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
                 return []
-            return [self._whole(ref)]
+            return [self._cached((ref.path, -1), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
         groups = [
             i
@@ -183,19 +184,15 @@ class Files:
         self._keep((ref.path, -1), pa.Table.from_batches([changes.parse(raw, ref.path)]))
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
-        cached = self._cached((ref.path, -1))
-        if cached is not None:
-            return cached
-        batch = changes.parse(self.raw(ref), ref.path)
-        return self._keep((ref.path, -1), pa.Table.from_batches([batch]))
+        def read() -> pa.Table:
+            return pa.Table.from_batches([changes.parse(self.raw(ref), ref.path)])
+
+        return self._cached((ref.path, -1), read)
 
     def _changed(self, table: Table[Any], ref: FileRef) -> pa.RecordBatch:
         """The rows of one table in a change file."""
         at = (f"{ref.path}#{ref.table}", -1)
-        cached = self._cached(at)
-        if cached is not None:
-            return cached
-        return self._keep(at, changes.rows_of(self._changes(ref), table, ref))
+        return self._cached(at, lambda: changes.rows_of(self._changes(ref), table, ref))
 
     def raw(self, ref: FileRef) -> bytes:
         """The bytes of a file, verified."""
@@ -206,32 +203,21 @@ class Files:
         except NotFound:
             raise _missing(ref) from None
 
-    def _whole(self, ref: FileRef) -> pa.RecordBatch:
-        cached = self._cached((ref.path, -1))
-        if cached is not None:
-            return cached
-        return self._keep((ref.path, -1), decode(self.raw(ref), ref))
-
     def _group(self, ref: FileRef, footer: _Footer, i: int) -> pa.RecordBatch:
-        cached = self._cached((ref.path, i))
-        if cached is not None:
-            return cached
-        group = footer.groups[i]
-        return self._keep(
-            (ref.path, i), self._twice(lambda: self._read_group(ref, footer, group, i))
-        )
+        def read() -> pa.Table:
+            group = footer.groups[i]
+            raw = self._range(ref, group.start, group.length)
+            source = pa.PythonFile(_FetchedRange(ref.bytes, group.start, raw), mode="r")
+            return _read(source, ref, footer.metadata, [i])
 
-    def _read_group(self, ref: FileRef, footer: _Footer, group: Group, i: int) -> pa.Table:
-        raw = self._range(ref, group.start, group.length)
-        source = pa.PythonFile(_FetchedRange(ref.bytes, group.start, raw), mode="r")
-        return _read(source, ref, footer.metadata, [i])
+        return self._cached((ref.path, i), lambda: self._twice(read))
 
-    def _cached(self, at: tuple[str, int]) -> pa.RecordBatch | None:
+    def _cached(self, at: tuple[str, int], read: Callable[[], pa.Table]) -> pa.RecordBatch:
         with self._lock:
-            batch = self._batches.get(at)
-            if batch is not None:
+            if (batch := self._batches.get(at)) is not None:
                 self._batches.move_to_end(at)
-            return batch
+                return batch
+        return self._keep(at, read())
 
     def _keep(self, at: tuple[str, int], table: pa.Table) -> pa.RecordBatch:
         batch = one_batch(table)
@@ -336,45 +322,16 @@ def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-class _FetchedRange:
+class _FetchedRange(PartialFile):
     """A file of which only one range of bytes is at hand."""
 
     def __init__(self, size: int, start: int, data: bytes) -> None:
-        self._size = size
+        super().__init__(size)
         self._start = start
         self._data = data
-        self._at = 0
-        self.closed = False
 
-    def read(self, n: int = -1) -> bytes:
-        length = self._size - self._at if n < 0 else min(n, self._size - self._at)
-        begin = self._at - self._start
-        if begin < 0 or begin + length > len(self._data):
-            raise OSError(f"bytes {self._at}..{self._at + length} were not fetched")
-        self._at += length
-        return self._data[begin : begin + length]
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = (0, self._at, self._size)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def size(self) -> int:
-        return self._size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
-
-    def flush(self) -> None:
-        pass
+    def bytes_between(self, start: int, end: int) -> bytes:
+        first, last = start - self._start, end - self._start
+        if first < 0 or last > len(self._data):
+            raise OSError(f"bytes {start}..{end} were not fetched")
+        return self._data[first:last]

@@ -46,7 +46,9 @@ class Pins:
         pin = Pin(name, generation, reason, now, None if ttl is None else now + ttl)
         self._store.put(paths.pin(name), encode_sealed(pin), Mode.OVERWRITE)
         floor = self._manifests.kept()
-        kept = floor.keeps(generation) or self._pinned_otherwise(pin, now)
+        kept = floor.keeps(generation) or any(
+            p.generation == generation and p.name != name for p in self.active(now)
+        )
         if not kept or self._manifests.find(generation) is None:
             self._put_back(name, before)
             raise NotFound(
@@ -67,9 +69,6 @@ class Pins:
             self.release(name)
         else:
             self._store.put(paths.pin(name), before, Mode.OVERWRITE)
-
-    def _pinned_otherwise(self, pin: Pin, now: datetime) -> bool:
-        return any(p.generation == pin.generation for p in self.active(now) if p.name != pin.name)
 
     def release(self, name: str) -> None:
         self._store.delete(paths.pin(name))

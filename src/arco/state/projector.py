@@ -79,11 +79,7 @@ class StateProjector:
     """Folds events over warm state. One for each process that commits."""
 
     def __init__(
-        self,
-        core: Core,
-        chain: Chain,
-        warm: Warm,
-        on_commit: OnCommit = lambda head, changes: None,
+        self, core: Core, chain: Chain, warm: Warm, on_commit: OnCommit = lambda head, changes: None
     ) -> None:
         """`on_commit` is told of each commit of this process, with the rows that it changed."""
         self._core = core

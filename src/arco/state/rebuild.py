@@ -90,13 +90,7 @@ class Rebuild(msgspec.Struct, frozen=True):
 class EmbeddedRebuildEngine:
     """Folds the log in this process."""
 
-    def __init__(
-        self,
-        core: Core,
-        chain: Chain,
-        *,
-        batch: int = BATCH,
-    ) -> None:
+    def __init__(self, core: Core, chain: Chain, *, batch: int = BATCH) -> None:
         self._core = core
         self._chain = chain
         self._files = core.files
@@ -170,11 +164,7 @@ def _batched(log: Iterator[Recorded], size: int) -> Iterator[list[Recorded]]:
 
 
 class Rebuilder:
-    def __init__(
-        self,
-        core: Core,
-        publisher: Publisher,
-    ) -> None:
+    def __init__(self, core: Core, publisher: Publisher) -> None:
         self._core = core
         self._files = core.files
         self._publisher = publisher

@@ -30,8 +30,7 @@ def segments(snapshot: Snapshot, first: int = 1) -> list[SegmentRow]:
     Raises Corrupt if positions are not dense.
     """
     rows = sorted(
-        (row for _, row in snapshot.since(SEGMENTS, first - 1)),
-        key=lambda row: row.first_position,
+        (row for _, row in snapshot.since(SEGMENTS, first - 1)), key=lambda row: row.first_position
     )
     expected = rows[0].first_position if rows and rows[0].first_position <= first else first
     for row in rows:

@@ -16,7 +16,7 @@ from arco.state import changes, parquet
 from arco.state.core import Core
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import BUCKETS, Key, Table, Versioned
+from arco.state.table import BUCKETS, Key, Table, Versioned, keep_newest
 from arco.storage import paths
 from arco.storage.own import put_own
 
@@ -50,7 +50,9 @@ class Swap(NamedTuple):
             kept = _without(files.history, self.removed_history)
             history = tuple(sorted(kept + self.history, key=lambda ref: ref.versions))
         return files.with_files(
-            base=_ordered(_without(files.base, self.removed) + self.base),
+            base=tuple(
+                sorted(_without(files.base, self.removed) + self.base, key=lambda ref: ref.buckets)
+            ),
             l0=self.l0 + _without(files.l0, self.removed),
             history=history,
             merged=self.into_base,
@@ -122,10 +124,6 @@ def _without(refs: tuple[FileRef, ...], removed: frozenset[str]) -> tuple[FileRe
     return tuple(ref for ref in refs if ref.path not in removed)
 
 
-def _ordered(refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    return tuple(sorted(refs, key=lambda ref: ref.buckets))
-
-
 def only_grew(then: TableFiles, live: TableFiles) -> bool:
     """Whether all that changed since `then` can be seen in `live`'s L0 files.
 
@@ -171,17 +169,11 @@ class Rewriter:
         """The rows of a table in change files: of each key the newest."""
         newest: dict[Key, Versioned[Any]] = {}
         for ref in refs:
-            for key, versioned in self._files.changed_rows(table, ref).items():
-                if key not in newest or newest[key][0] < versioned[0]:
-                    newest[key] = versioned
+            keep_newest(newest, self._files.changed_rows(table, ref))
         return newest
 
     def into_base(
-        self,
-        table: Table[Any],
-        files: TableFiles,
-        l0: Sequence[FileRef],
-        log_time: datetime,
+        self, table: Table[Any], files: TableFiles, l0: Sequence[FileRef], log_time: datetime
     ) -> Swap:
         """New base files for the buckets that L0 files touch."""
         fresh = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
@@ -222,11 +214,7 @@ class Rewriter:
         return rows.filter(pc.invert(gone))
 
     def _write_history(
-        self,
-        table: Table[Any],
-        files: TableFiles,
-        leaving: Sequence[pa.Table],
-        removed: set[str],
+        self, table: Table[Any], files: TableFiles, leaving: Sequence[pa.Table], removed: set[str]
     ) -> list[FileRef]:
         """Files for rows that leave, of one day each, or of the months that old days are in."""
         if table.history is None or not any(part.num_rows for part in leaving):
@@ -288,11 +276,7 @@ class Rewriter:
         return Swap(table, frozenset(), history=(fresh,), removed_history=frozenset((old.path,)))
 
     def _write(
-        self,
-        table: Table[Any],
-        rows: pa.Table,
-        level: str,
-        days: tuple[date, date] | None = None,
+        self, table: Table[Any], rows: pa.Table, level: str, days: tuple[date, date] | None = None
     ) -> FileRef:
         return write_file(self._files, table, rows, level, self._ids(), self._clock.now(), days)
 
@@ -363,15 +347,7 @@ def _between(rows: pa.Table, low: int, high: int) -> pa.Table:
 def file_sized(rows: pa.Table) -> Iterator[pa.Table]:
     """Rows cut into files, at the borders of buckets: a bucket lies in one file."""
     if rows.num_rows == 0:
-        return
+        return iter(())
     if rows.num_rows <= ROWS_PER_FILE * 3 // 2:
-        yield rows
-        return
-    counts = pc.value_counts(rows.column("_bucket")).to_pylist()
-    start = size = 0
-    for entry in counts:
-        if size and size + entry["counts"] > ROWS_PER_FILE:
-            yield rows.slice(start, size)
-            start, size = start + size, 0
-        size += entry["counts"]
-    yield rows.slice(start, size)
+        return iter((rows,))
+    return parquet.whole_buckets(rows, ROWS_PER_FILE)

@@ -23,7 +23,7 @@ from arco.log.manifest import Floor
 from arco.state.lookup import look_up, slices
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest, prefix_range
-from arco.state.table import Key, Row, Table, Versioned
+from arco.state.table import Key, Row, Table, Versioned, keep_newest
 
 R = TypeVar("R", bound=Row)
 log = logging.getLogger(__name__)
@@ -137,9 +137,7 @@ class Snapshot:
         refs = manifest.files() if history else manifest.recent()
         for batch in slices(self.files, refs, table, shard):
             start, end = prefix_range(batch, table.key, shard)
-            for key, versioned in table.versioned(batch.slice(start, end - start)).items():
-                if key not in best or best[key][0] < versioned[0]:
-                    best[key] = versioned
+            keep_newest(best, table.versioned(batch.slice(start, end - start)))
         return best
 
     def scan(self, table: Table[Any]) -> pa.Table:
@@ -159,9 +157,7 @@ class Snapshot:
                 continue
             for batch in self.files.batches(table, ref):
                 newer = batch.filter(pc.greater(batch.column("row_version"), position))
-                for key, versioned in table.versioned(newer).items():
-                    if key not in newest or newest[key][0] < versioned[0]:
-                        newest[key] = versioned
+                keep_newest(newest, table.versioned(newer))
         for key, (_, row) in newest.items():
             if row is not None:
                 yield key, row

@@ -62,10 +62,7 @@ def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key)
 
 
 def latest(
-    tables: Sequence[pa.Table | pa.RecordBatch],
-    key_columns: Sequence[str],
-    *,
-    keep_deleted: bool,
+    tables: Sequence[pa.Table | pa.RecordBatch], key_columns: Sequence[str], *, keep_deleted: bool
 ) -> pa.Table:
     """For each key the row with the greatest version, in file order."""
     parts = [pa.Table.from_batches([t]) if isinstance(t, pa.RecordBatch) else t for t in tables]

@@ -243,6 +243,5 @@ def _too_much_memory(limits: SqlLimits) -> Invalid:
 
 def _too_large(limits: SqlLimits) -> Invalid:
     return Invalid(
-        f"the result is larger than {limits.result_mib} MiB",
-        hint="select fewer rows or columns",
+        f"the result is larger than {limits.result_mib} MiB", hint="select fewer rows or columns"
     )

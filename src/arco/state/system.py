@@ -89,11 +89,7 @@ SEGMENTS = Table(
     history=History("last_received_at", timedelta(hours=1)),
 )
 BATCHES = Table(
-    "log",
-    "batches",
-    BatchRow,
-    key=["batch"],
-    history=History("consumed_at", timedelta(hours=1)),
+    "log", "batches", BatchRow, key=["batch"], history=History("consumed_at", timedelta(hours=1))
 )
 OWN_TABLES = (SEGMENTS, BATCHES)
 
@@ -147,11 +143,7 @@ def _admit(rows: Rows, fact: Fact, command: Payload) -> Iterator[Change]:
     yield Put(
         COMMANDS,
         CommandRow(
-            fact.idempotency_key,
-            fact.id,
-            command.TYPE,
-            fingerprint(command),
-            fact.received_at,
+            fact.idempotency_key, fact.id, command.TYPE, fingerprint(command), fact.received_at
         ),
     )
     yield Emit(command)

@@ -200,12 +200,15 @@ class Table(Generic[R]):
 
     def row_at(self, batch: pa.RecordBatch, i: int) -> R:
         """One row of a file. Columns that the file does not have yet get their defaults."""
-        return self.reader(batch)(i)
+        return self.row(*[self._cell(batch, column)(i) for column in self.columns])
 
-    def reader(self, batch: pa.RecordBatch) -> Callable[[int], R]:
-        """`row_at` for many looks at one batch: its columns are taken apart once."""
-        cells = [self._cell(batch, column) for column in self.columns]
-        return lambda i: self.row(*[cell(i) for cell in cells])
+    def reader(self, batch: pa.RecordBatch) -> Callable[[int, Key], R]:
+        """`row_at` for many looks at one batch, by index and key.
+
+        Its columns are taken apart once, and those of the key are not read again.
+        """
+        row, cells = self.row, [self._cell(batch, c) for c in self.columns[len(self.key) :]]
+        return lambda i, key: row(*key, *[cell(i) for cell in cells])
 
     def _cell(self, batch: pa.RecordBatch, column: str) -> Callable[[int], Any]:
         at = batch.schema.get_field_index(column)
@@ -218,7 +221,7 @@ class Table(Generic[R]):
             return value if members is None else lambda i: members[value(i)]
         if array.null_count == 0 and array.type == _ARROW[datetime]:
             moments = values_of(array.view(pa.int64()))
-            return lambda i: EPOCH + timedelta(microseconds=moments[i])
+            return lambda i: EPOCH + timedelta(0, 0, moments[i])
         return lambda i: self._value(column, array[i].as_py())
 
     def rows_of(self, table: pa.Table | pa.RecordBatch) -> Iterable[R]:
@@ -250,6 +253,13 @@ class Table(Generic[R]):
         if value is not None and column in self._members:
             return self._members[column][value]
         return dict(value) if column in self._maps and value is not None else value
+
+
+def keep_newest(newest: dict[Key, Versioned[R]], rows: Mapping[Key, Versioned[R]]) -> None:
+    """Put rows into `newest` that it has not, or has in an older version."""
+    for key, versioned in rows.items():
+        if key not in newest or newest[key][0] < versioned[0]:
+            newest[key] = versioned
 
 
 def _values_at(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:

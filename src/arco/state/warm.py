@@ -60,9 +60,11 @@ class _Bucket:
     """
 
     __slots__ = (
+        "_first",
         "_hashes",
         "_keys",
         "_nbytes",
+        "_one",
         "_places",
         "_row_at",
         "_versions",
@@ -84,6 +86,7 @@ class _Bucket:
             self._places, self._hashes = array("I"), array("I")
             return
         self._keys = [values_of(batch.column(c)) for c in table.key]
+        self._first, self._one = self._keys[0], len(self._keys) == 1
         self._versions = values_of(batch.column("row_version"))
         self._row_at = table.reader(batch)
         keys = zip(*(batch.column(c).to_pylist() for c in table.key), strict=True)
@@ -97,19 +100,25 @@ class _Bucket:
     def nbytes(self) -> int:
         return self._nbytes + ROW_BYTES * len(self.changed)
 
-    def find(self, key: Key) -> int:
-        """The index of a key among the columns, or -1."""
-        hashed = _hash(key)
-        at = bisect_left(self._hashes, hashed)
-        while at < len(self._hashes) and self._hashes[at] == hashed:
+    def get(self, key: Key) -> Versioned[Any] | None:
+        """The row of a key among the columns."""
+        hashed, hashes = hash(key) & _HASH_BITS, self._hashes
+        at = bisect_left(hashes, hashed)
+        while at < len(hashes) and hashes[at] == hashed:
             place = self._places[at]
-            if tuple([column[place] for column in self._keys]) == key:
-                return place
+            # Most keys have one column, and differ in it.
+            if self._first[place] == key[0] and (self._one or self._key_at(place) == key):
+                return self._versions[place], self._row_at(place, key)
             at += 1
-        return -1
+        return None
 
-    def versioned(self, at: int) -> Versioned[Any]:
-        return self._versions[at], self._row_at(at)
+    def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
+        """The row at an index of the columns, with its key."""
+        key = self._key_at(at)
+        return key, (self._versions[at], self._row_at(at, key))
+
+    def _key_at(self, at: int) -> Key:
+        return tuple([column[at] for column in self._keys])
 
     def index(self) -> _Index:
         """The bucket without its rows, all of which are in files by now."""
@@ -140,8 +149,11 @@ class _Index:
         return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
 
 
+_HASH_BITS = 0xFFFF_FFFF
+
+
 def _hash(key: Key) -> int:
-    return hash(key) & 0xFFFF_FFFF
+    return hash(key) & _HASH_BITS
 
 
 class Tables(Protocol):
@@ -256,8 +268,8 @@ class Warm:
                 versioned = self._look_up(table, key)
             else:
                 bucket = self._whole(table, number)
-        if versioned is None and isinstance(bucket, _Bucket) and (at := bucket.find(key)) >= 0:
-            versioned = bucket.versioned(at)
+        if versioned is None and isinstance(bucket, _Bucket):
+            versioned = bucket.get(key)
         if versioned is not None:
             bucket.changed[key] = versioned  # the next look costs nothing
             bucket.hits += 1
@@ -282,8 +294,8 @@ class Warm:
         bucket.hits += LOOKS  # all rows are needed
         rows: dict[Key, Versioned[Any]] = {}
         for at in range(*prefix_range(bucket.batch, table.key, shard)):
-            versioned = bucket.versioned(at)
-            rows[table.key_of(versioned[1])] = versioned
+            of_key, versioned = bucket.entry(at)
+            rows[of_key] = versioned
         for key, versioned in bucket.changed.items():
             if key[: table.shard] == shard:
                 rows[key] = versioned

@@ -20,6 +20,7 @@ obstore starts threads of its own and hangs after fork: use spawn.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, timedelta
@@ -42,11 +43,7 @@ if TYPE_CHECKING:
 Option: TypeAlias = str | bool
 _Client: TypeAlias = S3Store | GCSStore | AzureStore
 
-CLIENTS: Mapping[str, type[_Client]] = {
-    "s3": S3Store,
-    "gs": GCSStore,
-    "az": AzureStore,
-}
+CLIENTS: Mapping[str, type[_Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 
 _HTTP_OPTIONS = frozenset(
     {
@@ -108,11 +105,9 @@ class CloudStore:
 
     def get(self, path: str) -> Object:
         key = self._key(path)
-        try:
+        with _mapping(path):
             response = obstore.get(self._client, key)
             data = response.bytes().to_bytes()
-        except Exception as error:
-            raise _mapped(error, path) from error
         return Object(data, self._meta(response.meta))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
@@ -144,11 +139,9 @@ class CloudStore:
         overwrite = mode is Mode.OVERWRITE
         client = self._client if overwrite else self._creating
         how: Literal["create", "overwrite"] = "overwrite" if overwrite else "create"
-        try:
+        with _mapping(path):
             # In one request, always: only that is atomic and can carry the condition.
             obstore.put(client, key, data, mode=how, use_multipart=False)
-        except Exception as error:
-            raise _mapped(error, path) from error
 
     def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
         key = self._key(path)
@@ -162,10 +155,8 @@ class CloudStore:
 
     def head(self, path: str) -> ObjectMeta:
         key = self._key(path)
-        try:
+        with _mapping(path):
             return self._meta(obstore.head(self._client, key))
-        except Exception as error:
-            raise _mapped(error, path) from error
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
         keys.check_prefix(prefix)
@@ -177,25 +168,17 @@ class CloudStore:
 
     def delete(self, path: str) -> None:
         key = self._key(path)
-        try:
+        with _mapping(path), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._client, key)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise _mapped(error, path) from error
 
     def copy(self, source: str, target: str) -> None:
-        try:
+        with _mapping(source):
             obstore.copy(self._client, self._key(source), self._key(target), overwrite=True)
-        except Exception as error:
-            raise _mapped(error, source) from error
 
     def sign(self, path: str, expiry: timedelta) -> str:
         key = self._key(path)
-        try:
+        with _mapping(path):
             url = obstore.sign(self._client, "GET", key, expiry)
-        except Exception as error:
-            raise _mapped(error, path) from error
         if isinstance(self._client, AzureStore) and "%" in urlsplit(url).path:
             # obstore 0.12 signs the encoded path, and Azure verifies the decoded one.
             raise Invalid(
@@ -244,15 +227,13 @@ class CloudStore:
         """What lies in the directory of `prefix`: obstore takes whole segments only."""
         directory = self._prefix + prefix.rpartition("/")[0]
         offset = self._prefix + offset if offset else ""
-        try:
+        with _mapping(prefix or self.url):
             pages = obstore.list(
                 self._client, directory or None, offset=offset or None, chunk_size=1000
             )
             for page in pages:
                 for meta in page:
                     yield self._meta(meta)
-        except Exception as error:
-            raise _mapped(error, prefix or self.url) from error
 
 
 def _lists_in_order(client: _Client) -> bool:
@@ -304,6 +285,14 @@ class _Passing:
         except BaseException as error:
             self.failed = error
             raise
+
+
+@contextlib.contextmanager
+def _mapping(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _mapped(error, path) from error
 
 
 def _mapped(error: Exception, path: str) -> Error:

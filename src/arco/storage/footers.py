@@ -74,12 +74,9 @@ def nan_columns(table: pa.Table) -> set[str]:
     return {
         column.name
         for column in table.schema
-        if pa.types.is_floating(column.type) and _has_nan(table.column(column.name))
+        if pa.types.is_floating(column.type)
+        and pc.any(pc.is_nan(table.column(column.name))).as_py()
     }
-
-
-def _has_nan(values: pa.ChunkedArray) -> bool:
-    return bool(pc.any(pc.is_nan(values)).as_py())
 
 
 def nan_metadata(columns: Iterable[str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
@@ -73,45 +74,38 @@ class Lease(msgspec.Struct, frozen=True):
     """When it ends for us, by our monotonic clock."""
 
 
+@dataclass(frozen=True)
 class Leases:
     """Acquires, renews and releases leases for one holder.
 
     `new_nonce` gives a text that was never given before, in any process.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        store_clock: StoreClock,
-        holder: str,
-        new_nonce: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._store_clock = store_clock
-        self._holder = holder
-        self._new_nonce = new_nonce
+    store: Store
+    clock: Clock
+    store_clock: StoreClock
+    holder: str
+    new_nonce: Callable[[], str]
 
     def remaining_s(self, lease: Lease) -> float:
         """How long a lease of ours lasts."""
-        return lease.until_s - self._clock.monotonic()
+        return lease.until_s - self.clock.monotonic()
 
     def acquire(self, name: str, ttl: timedelta) -> Lease | None:
         """The lease, or None if somebody holds it. Raises Unavailable where nobody can say."""
         if _NAME.fullmatch(name) is None:
             raise Invalid(f"{name[:100]!r} cannot name a lease", hint="use a-z, 0-9, '_.-'")
-        now = self._store_clock.now()
-        began_s = self._clock.monotonic()
+        now = self.store_clock.now()
+        began_s = self.clock.monotonic()
         number, held = self._top(name, now)
         if held:
             return None
-        record = Record(self._holder, self._new_nonce(), ttl.total_seconds())
+        record = Record(self.holder, self.new_nonce(), ttl.total_seconds())
         return self._advance(name, number + 1, record, began_s)
 
     def renew(self, lease: Lease, ttl: timedelta) -> Lease:
         """The lease with a new term. Raises Fenced if it expired or went to another."""
-        began_s = self._clock.monotonic()
+        began_s = self.clock.monotonic()
         if began_s >= lease.until_s:
             raise Fenced(f"lease {lease.name} expired {began_s - lease.until_s:.0f} s ago")
         record = msgspec.structs.replace(lease.record, term_s=ttl.total_seconds())
@@ -123,7 +117,7 @@ class Leases:
     def release(self, lease: Lease) -> None:
         """Let others have the lease at once. Nothing happens if it is not ours any more."""
         record = msgspec.structs.replace(lease.record, term_s=0.0)
-        ended = self._advance(lease.name, lease.number + 1, record, self._clock.monotonic())
+        ended = self._advance(lease.name, lease.number + 1, record, self.clock.monotonic())
         if ended is not None and ended.record != record:
             self.release(ended)  # a renewal of ours lay there, whose response was lost
 
@@ -156,14 +150,15 @@ class Leases:
                 continue
             term = min(timedelta(seconds=record.term_s), LONGEST_TERM)
             # A record from the future, as a local disk may hold one, is nobody's.
-            credible = created - now <= self._store_clock.bound
+            credible = created - now <= self.store_clock.bound
             return number, credible and now < created + term
         raise Contended(f"lease {name} changes faster than it can be read")
 
     def _advance(self, name: str, number: int, record: Record, began_s: float) -> Lease | None:
         """Create `number`; None if it is another's, or void. What is there is what counts."""
         try:
-            self._store.put(_path(name, number), _encode(record), Mode.CREATE)
+            body = seal(msgspec.json.encode(record))
+            self.store.put(_path(name, number), body, Mode.CREATE)
         except (AlreadyExists, Unavailable) as error:
             there = self._read_back(name, number, error)
             if there is None or there.nonce != record.nonce:
@@ -178,8 +173,8 @@ class Leases:
 
     def _until_s(self, record: Record, began_s: float, created: datetime) -> float:
         """The end of a term, by our monotonic clock: an earlier try may have created it."""
-        now_s = self._clock.monotonic()
-        age = self._store_clock.estimate() - created
+        now_s = self.clock.monotonic()
+        age = self.store_clock.estimate() - created
         return now_s + record.term_s - max(now_s - began_s, age.total_seconds())
 
     def _read_back(self, name: str, number: int, error: Exception) -> Record | None:
@@ -192,12 +187,12 @@ class Leases:
 
     def _read(self, name: str, number: int) -> Record:
         path = _path(name, number)
-        return read_checked(self._store, path, lambda raw: _decode(raw, path))
+        return read_checked(self.store, path, lambda raw: _decode(raw, path))
 
     def _entries(self, name: str) -> list[tuple[int, datetime]]:
         """The numbers there are, with the store's time of each."""
         prefix = f"{paths.LEASES}{name}/"
-        listed = ((m.path.removeprefix(prefix), m.last_modified) for m in self._store.list(prefix))
+        listed = ((m.path.removeprefix(prefix), m.last_modified) for m in self.store.list(prefix))
         return [
             (int(stem[:20]), created)
             for stem, created in listed
@@ -207,7 +202,7 @@ class Leases:
     def _remove(self, name: str, numbers: list[int]) -> None:
         for number in numbers:
             with contextlib.suppress(Unavailable):  # the next holder removes it
-                self._store.delete(_path(name, number))
+                self.store.delete(_path(name, number))
 
 
 class RenewedLease:
@@ -227,19 +222,15 @@ class RenewedLease:
     def keeping(self, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
         """`progress`, with the lease kept whenever there is some."""
 
-        def told(what: str, done: int, total: int) -> None:
+        def report(what: str, done: int, total: int) -> None:
             self.keep()
             progress(what, done, total)
 
-        return told
+        return report
 
     def let_go(self) -> None:
         with contextlib.suppress(Error):
             self._leases.release(self._lease)
-
-
-def _encode(record: Record) -> bytes:
-    return seal(msgspec.json.encode(record))
 
 
 def _decode(raw: bytes, path: str) -> Record:

@@ -99,38 +99,19 @@ class LocalStore:
         return f"file://{self._root}"
 
     def get(self, path: str) -> Object:
-        keys.check_key(path)
-        try:
-            fd = self._open_object(path, localfiles.READ)
-            try:
-                status = localfiles.status_of(fd, path)
-                data = os.read(fd, status.st_size)
-                while len(data) < status.st_size:
-                    data += localfiles.read_more(fd, status.st_size - len(data), path)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise localfiles.mapped(error, path) from error
+        with self._opened(path, localfiles.READ) as fd:
+            status = localfiles.status_of(fd, path)
+            data = localfiles.read(fd, status.st_size, path)
         return Object(data, ObjectMeta(path, len(data), from_unix(status.st_mtime)))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        keys.check_key(path)
         keys.check_range(path, start, length)
-        try:
-            fd = self._open_object(path, localfiles.READ)
-            try:
-                size = localfiles.status_of(fd, path).st_size
-                if start + length > size:
-                    raise keys.past_the_end(path, start, length, size)
-                os.lseek(fd, start, os.SEEK_SET)
-                data = os.read(fd, length)
-                while len(data) < length:
-                    data += localfiles.read_more(fd, length - len(data), path)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise localfiles.mapped(error, path) from error
-        return data
+        with self._opened(path, localfiles.READ) as fd:
+            size = localfiles.status_of(fd, path).st_size
+            if start + length > size:
+                raise keys.past_the_end(path, start, length, size)
+            os.lseek(fd, start, os.SEEK_SET)
+            return localfiles.read(fd, length, path)
 
     def put(self, path: str, data: bytes, mode: Mode = Mode.CREATE) -> None:
         keys.check_key(path)
@@ -171,15 +152,8 @@ class LocalStore:
             raise localfiles.mapped(error, path) from error
 
     def head(self, path: str) -> ObjectMeta:
-        keys.check_key(path)
-        try:
-            fd = self._open_object(path, localfiles.LOOK)
-            try:
-                status = localfiles.status_of(fd, path)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise localfiles.mapped(error, path) from error
+        with self._opened(path, localfiles.LOOK) as fd:
+            status = localfiles.status_of(fd, path)
         return ObjectMeta(path, status.st_size, from_unix(status.st_mtime))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
@@ -206,23 +180,16 @@ class LocalStore:
 
     def copy(self, source: str, target: str) -> None:
         """A second name of the same file: objects are replaced, never changed."""
-        keys.check_key(source)
         keys.check_key(target)
         directory, _, name = f"{self._root}/{target}".rpartition("/")
-        try:
-            fd = self._open_object(source, localfiles.READ)
-            try:
-                localfiles.status_of(fd, source)
-                with self._enter(directory) as way:
-                    at = way.opened[-1]
-                    self._settle(way)
-                    with localfiles.second_name(at, fd) as temporary:
-                        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-                    localfiles.fsync(at)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise localfiles.mapped(error, source) from error
+        with self._opened(source, localfiles.READ) as fd:
+            localfiles.status_of(fd, source)
+            with self._enter(directory) as way:
+                at = way.opened[-1]
+                self._settle(way)
+                with localfiles.second_name(at, fd) as temporary:
+                    os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+                localfiles.fsync(at)
 
     def sign(self, path: str, expiry: timedelta) -> str:
         keys.check_key(path)
@@ -345,10 +312,20 @@ class LocalStore:
         self._lost.pop(place, None)  # somebody has removed it
         return False
 
-    def _open_object(self, path: str, flags: int) -> int:
-        if self._doubtful or self._lost:
-            self._confirm(path)
-        return localfiles.open_here(f"{self._root}/{path}", flags)
+    @contextlib.contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        """The descriptor of an object; what the system says of it becomes an error of ours."""
+        keys.check_key(path)
+        try:
+            if self._doubtful or self._lost:
+                self._confirm(path)
+            fd = localfiles.open_here(f"{self._root}/{path}", flags)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise localfiles.mapped(error, path) from error
 
     def _confirm(self, path: str) -> None:
         """Raise Unavailable unless the name of an object, if it is there, is on the disk."""

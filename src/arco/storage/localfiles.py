@@ -127,10 +127,13 @@ def write(fd: int, data: bytes, *, sync: bool = True) -> None:
         fsync(fd)
 
 
-def read_more(fd: int, length: int, path: str) -> bytes:
+def read(fd: int, length: int, path: str) -> bytes:
     data = os.read(fd, length)
-    if not data:
-        raise Unavailable(f"{path} was truncated while it was read")
+    while len(data) < length:
+        more = os.read(fd, length - len(data))
+        if not more:
+            raise Unavailable(f"{path} was truncated while it was read")
+        data += more
     return data
 
 

@@ -49,12 +49,7 @@ class Outage:
     """The failures of one loop's store. Threads may share it."""
 
     def __init__(
-        self,
-        clock: Clock,
-        what: str,
-        *,
-        patient: bool = False,
-        rng: random.Random | None = None,
+        self, clock: Clock, what: str, *, patient: bool = False, rng: random.Random | None = None
     ) -> None:
         """`what` names the loop in the log, as in "heartbeat"."""
         self._clock = clock
@@ -75,7 +70,8 @@ class Outage:
 
     def failed(self, error: Error) -> float:
         """Note a failure; how long to wait before the next try. Raises what waiting cannot mend."""
-        if not self._patient and self._ends(error):
+        passes = self._reached or isinstance(error, PASSING)
+        if not self._patient and (isinstance(error, Unreadable) or not passes):
             raise error
         with self._lock:
             if self.began is None:
@@ -114,9 +110,6 @@ class Outage:
             return ""
         hint = f" ({error.hint})" if error.hint else ""
         return f"waiting for the store since {_time(began)}: {error.message}{hint}"
-
-    def _ends(self, error: Error) -> bool:
-        return isinstance(error, Unreadable) or not (self._reached or isinstance(error, PASSING))
 
     def _log(self, error: Error) -> None:
         now = self._clock.monotonic()

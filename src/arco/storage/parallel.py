@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from arco.storage.port import Store
 
+
+class Sized(Protocol):
+    @property
+    def bytes(self) -> int: ...
+
+
 A = TypeVar("A")
 B = TypeVar("B")
+S = TypeVar("S", bound=Sized)
 
 _within = threading.local()
 
@@ -45,6 +52,34 @@ def each(store: Store, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
         raise error
     merged: list[B] = [results[i % width][i // width] for i in range(len(todo))]
     return merged
+
+
+def in_portions(
+    store: Store,
+    call: Callable[[A], B],
+    items: Sequence[A],
+    progress: Callable[[int, int], None],
+    size: int = 256,
+) -> Iterator[B]:
+    """`each` for many items, `size` at a time. `progress` is told how many of them are done."""
+    for start in range(0, len(items), size):
+        portion = items[start : start + size]
+        yield from each(store, call, portion)
+        progress(start + len(portion), len(items))
+
+
+def cut_by_size(items: Iterable[S], most: int, most_bytes: int) -> Iterator[list[S]]:
+    """Portions of so many items and bytes; what has more bytes is one by itself."""
+    portion: list[S] = []
+    size = 0
+    for item in items:
+        if portion and (len(portion) == most or size + item.bytes > most_bytes):
+            yield portion
+            portion, size = [], 0
+        portion.append(item)
+        size += item.bytes
+    if portion:
+        yield portion
 
 
 def _run(call: Callable[[A], B], items: list[A]) -> list[B]:

@@ -23,6 +23,7 @@ CANCELLED = "liveness/cancelled/"
 LOGS = "logs/"
 QUEUE = "queue/"
 INPUTS = "inputs/"
+COMMITS = "commits/"
 CLOCK = "clock.json"
 """Overwritten to learn the store's time."""
 
@@ -144,9 +145,12 @@ def partition_folder(namespace: str, asset: str, partition: str) -> str:
     return f"data/{namespace}/{asset}/{partition}"
 
 
-def output_commit(folder: str, run: str, task: str) -> str:
-    """Created only if absent: of several attempts of a task, one commits its output."""
-    return f"{folder}/_commits/{run}.{task}.json"
+def output_commit(run: str, task: str) -> str:
+    """Created only if absent: of several attempts of a task, one commits its output.
+
+    Those of a run share a folder: a file in a new one costs a disk three times as much.
+    """
+    return f"{COMMITS}{run}/{task}.json"
 
 
 def output_details(folder: str, digest: str) -> str:

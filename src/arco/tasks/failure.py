@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arco.errors import Unavailable
 from servo.contract.manifest import Category
@@ -21,6 +21,14 @@ class SparkUnavailable(Unavailable):
         """Whether it stays so until somebody installs or changes something."""
 
 
+class Verdict(NamedTuple):
+    """What an error of some kind means."""
+
+    category: Category
+    code: str
+    hint: str = ""
+
+
 class TaskFailed(Exception):
     """A failure that was understood where it happened."""
 
@@ -30,13 +38,7 @@ class TaskFailed(Exception):
 
 
 def failed(
-    category: Category,
-    code: str,
-    message: str,
-    hint: str = "",
-    *,
-    file: str = "",
-    line: int = 0,
+    category: Category, code: str, message: str, hint: str = "", *, file: str = "", line: int = 0
 ) -> TaskFailed:
     return TaskFailed(
         ErrorInfo(category=category, code=code, message=message, hint=hint, file=file, line=line)

@@ -72,7 +72,7 @@ def of_slot(
 
 
 @contextlib.contextmanager
-def shown(credentials: Mapping[str, str]) -> Iterator[None]:
+def exposed(credentials: Mapping[str, str]) -> Iterator[None]:
     """The environment has them meanwhile."""
     os.environ.update(credentials)
     try:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from arco.clock import Clock
 from arco.errors import Corrupt, NotFound
 from arco.orchestration.input_lists import whole
+from arco.spark.error_info import SparkFailure
 from arco.spark.host import SparkHost
 from arco.spark.query import TaskQuery
 from arco.spark.read import read_frame
@@ -27,14 +28,9 @@ from arco.storage.port import Store
 from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
-from arco.worker.failures import (
-    TaskTimeout,
-    classify,
-    encodable,
-    failed,
-)
+from arco.worker.failures import TaskTimeout, classify, encodable, failed
 from arco.worker.frames import is_frame
-from arco.worker.inputs import read_input
+from arco.worker.inputs import asset_in, read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
 from arco.worker.loader import Loaded, Loader
 from arco.worker.output import (
@@ -48,7 +44,7 @@ from arco.worker.output import (
     too_deep,
     write,
 )
-from arco.worker.recordable import commit_of, recordable
+from arco.worker.recordable import commit_of, committed_result, failed_result, recordable
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.tracing import Tracing
@@ -226,24 +222,24 @@ class Attempt:
         return arguments
 
     def _input(self, ref: InputRef) -> AssetIn:
-        return AssetIn(
-            ref.asset,
-            parameter=ref.parameter,
-            materializations=ref.materializations,
-            paths=[version.path for version in ref.materializations],
-            reader=lambda _, kind, columns=(): self._read(ref, kind, columns),
-        )
+        return asset_in(ref, lambda _, kind, columns=(): self._read(ref, kind, columns))
 
     def _read(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
         with self._stopping.shielded():
-            if kind != "spark":
-                data = read_input(
-                    self._shared.store, ref, kind, columns=columns, on_bytes=self._count_read
-                )
-            else:
-                data = read_frame(self._spark.task, self._shared.store, ref)
+            data = self._data(ref, kind, columns, on_bytes=self._count_read)
             self._tracing.read(ref, data)
             return data
+
+    def _data(
+        self,
+        ref: InputRef,
+        kind: str,
+        columns: Sequence[str] = (),
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> Any:
+        if kind == "spark":
+            return read_frame(self._spark.task, self._shared.store, ref)
+        return read_input(self._shared.store, ref, kind, columns=columns, on_bytes=on_bytes)
 
     def _count_read(self, size: int) -> None:
         self._meter.bytes_read += size
@@ -303,15 +299,10 @@ class Attempt:
             shared.clock,
             self._stopping,
             self._redact,
-            self._read_for_check,
+            self._data,
             hooks,
             self._loader,
         )
-
-    def _read_for_check(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
-        if kind != "spark":
-            return read_input(self._shared.store, ref, kind, columns=columns)
-        return read_frame(self._spark.task, self._shared.store, ref)
 
     def _output(
         self, data: object, metadata: Mapping[str, object], inspection: Inspection
@@ -390,31 +381,13 @@ class Attempt:
     # -- results --------------------------------------------------------------------------
 
     def _succeeded(self, marker: OutputCommit, adopted: bool) -> TaskResult:
-        return self._result(
-            outcome="succeeded",
-            materialization=marker.materialization,
-            adopted=adopted,
-            checks=marker.checks,
-            gate=marker.gate,
-            instead=marker.instead,
-            lineage=marker.lineage,
-            truncated=marker.truncated,
-        )
+        return committed_result(self._request, self._shared.worker_id, marker, adopted=adopted)
 
     def _refused(
         self, gate: Action, output: Materialization | None = None, lineage: Lineage | None = None
     ) -> TaskResult:
         error = refusal(self._request, self._checks, gate)
-        return self._result(
-            outcome="failed",
-            materialization=output,
-            checks=tuple(self._checks),
-            gate=gate,
-            lineage=lineage,
-            error=classify(
-                error, redact=self._redact, folder=self._loader.folder, request=self._request
-            ),
-        )
+        return self._failure(error, materialization=output, gate=gate, lineage=lineage)
 
     def _failed(self, error: BaseException) -> TaskResult:
         """A failure on the way to an end that was asked for is that end."""
@@ -425,27 +398,15 @@ class Attempt:
             error = reason.with_traceback(error.__traceback__)
         elif self._sql is not None:
             error = self._sql.failure(error) or error
-        spark = self._spark.failure(error) if reason is None else None
-        info = classify(
-            error,
-            redact=self._redact,
-            folder=self._loader.folder,
-            spark=spark,
-            request=self._request,
-        )
-        outcome = "cancelled" if info.category == "cancelled" else "failed"
-        return self._result(outcome=outcome, error=info, checks=tuple(self._checks))
+        return self._failure(error, self._spark.failure(error) if reason is None else None)
 
-    def _result(self, **fields: Any) -> TaskResult:
-        request = self._request
-        return TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            worker_id=self._shared.worker_id,
-            **fields,
-        )
+    def _failure(
+        self, error: BaseException, spark: SparkFailure | None = None, **fields: Any
+    ) -> TaskResult:
+        request, folder = self._request, self._loader.folder
+        info = classify(error, redact=self._redact, folder=folder, spark=spark, request=request)
+        checks = tuple(self._checks)
+        return failed_result(request, self._shared.worker_id, info, checks=checks, **fields)
 
 
 def _ref(output: Materialization) -> MaterializationRef:

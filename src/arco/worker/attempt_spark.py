@@ -49,11 +49,7 @@ class Process(Protocol):
 
 class AttemptSpark:
     def __init__(
-        self,
-        host: SparkHost | None,
-        request: TaskRequest,
-        stopping: Stopping,
-        process: Process,
+        self, host: SparkHost | None, request: TaskRequest, stopping: Stopping, process: Process
     ) -> None:
         self._host = host
         self.request = request

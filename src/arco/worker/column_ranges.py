@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from arco.errors import Corrupt
 from arco.storage import parallel
 from arco.storage.footers import read_footer
+from arco.storage.partial_file import PartialFile
 from arco.storage.port import ObjectMeta, Store
 
 WHOLE_BYTES: Final = 64 << 10
@@ -42,15 +43,14 @@ class _Range(NamedTuple):
     end: int
 
 
-class _RangedFile:
+class _RangedFile(PartialFile):
     """A Parquet file of which some ranges are at hand. What else is read is fetched then."""
 
     def __init__(self, store: Store, meta: ObjectMeta) -> None:
+        super().__init__(meta.size)
         self._store = store
         self.meta = meta
         self._parts: list[tuple[int, bytes]] = []
-        self._at = 0
-        self.closed = False
         self.fetched = 0
         self.metadata: Any = None
 
@@ -82,40 +82,11 @@ class _RangedFile:
                     spans.append(_span(chunk))
         return _joined(spans)
 
-    # -- what Arrow asks of a file -------------------------------------------------------
-
-    def read(self, n: int = -1) -> bytes:
-        end = self.meta.size if n < 0 else min(self._at + n, self.meta.size)
-        start, self._at = self._at, end
+    def bytes_between(self, start: int, end: int) -> bytes:
         for first, data in self._parts:
             if first <= start and end <= first + len(data):
                 return data[start - first : end - first]
         return self.fetch(_Range(start, end)) if end > start else b""
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = (0, self._at, self.meta.size)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def size(self) -> int:
-        return self.meta.size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
-
-    def flush(self) -> None:
-        pass
 
 
 def read_columns(

@@ -2,7 +2,7 @@
 
 1. An attempt writes its files under a folder named by its materialization id, which
    nobody else writes to. Until the marker is there, nobody reads them.
-2. It creates the marker, `{output}/_commits/{run}.{task}.json`, only if it is absent.
+2. It creates the marker, `commits/{run}/{task}.json`, only if it is absent.
    That is the commit. The marker's body is the output with all that was found out about
    it: whoever adopts it reports the same checks, the same gate and the same lineage.
 3. Told that it exists, or told nothing (a timeout), it reads the marker. Its own id:
@@ -81,4 +81,4 @@ def _id(commit: OutputCommit) -> str:
 
 
 def _marker(request: TaskRequest) -> str:
-    return paths.output_commit(request.output, request.run_id, request.task_id)
+    return paths.output_commit(request.run_id, request.task_id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -28,6 +27,7 @@ from arco.worker.commit import committed
 from arco.worker.failures import Interrupted, classify, failed
 from arco.worker.output import TARGET_FILE_BYTES
 from arco.worker.pricing import Pricing
+from arco.worker.recordable import committed_result, failed_result
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretRegistry
 from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
@@ -115,8 +115,7 @@ class Executor:
                 _tell(log, result)
         except Exception as error:
             info = classify(error, redact=log.redact, request=request)
-            outcome = "cancelled" if info.category == "cancelled" else "failed"
-            result = self._result(request, outcome=outcome, error=info)
+            result = failed_result(request, self._worker_id, info)
             _tell(log, result)
         usage = result.usage
         if not usage.wall_ms:
@@ -204,27 +203,8 @@ class Executor:
         )
 
     def _succeeded(self, request: TaskRequest, marker: OutputCommit) -> TaskResult:
-        return self._result(
-            request,
-            outcome="succeeded",
-            adopted=marker.materialization.attempt_id != request.attempt_id,
-            materialization=marker.materialization,
-            checks=marker.checks,
-            gate=marker.gate,
-            instead=marker.instead,
-            lineage=marker.lineage,
-            truncated=marker.truncated,
-        )
-
-    def _result(self, request: TaskRequest, **fields: Any) -> TaskResult:
-        return TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            worker_id=self._worker_id,
-            **fields,
-        )
+        adopted = marker.materialization.attempt_id != request.attempt_id
+        return committed_result(request, self._worker_id, marker, adopted=adopted)
 
 
 def _left_out(result: TaskResult) -> str:

@@ -13,14 +13,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from arco.errors import Error
 from arco.spark.error_info import SparkFailure, translate
-from arco.tasks.failure import SparkUnavailable
+from arco.tasks.failure import SparkUnavailable, Verdict
 from arco.tasks.failure import TaskFailed as TaskFailed
 from arco.tasks.failure import failed as failed
 from servo import errors
@@ -54,12 +53,6 @@ class Interrupted(Cancelled):
 
     def __init__(self, message: str = "the task was asked to stop") -> None:
         super().__init__(message)
-
-
-class Verdict(NamedTuple):
-    category: Category
-    code: str
-    hint: str = ""
 
 
 # -- the tables ---------------------------------------------------------------------------
@@ -216,7 +209,7 @@ def _trace(error: BaseException, info: ErrorInfo, redact: Redact, folder: Path |
         lines = _user_lines(error, folder)
         text = redact(f"{lines}{info.message}\n") if lines else ""
     else:
-        return shown(error, redact=redact, folder=folder)
+        return traceback_text(error, redact=redact, folder=folder)
     return bounded(text, MAX_TRACEBACK_BYTES)
 
 
@@ -338,14 +331,10 @@ def _place(error: BaseException, folder: Path | None) -> tuple[str, int]:
         if inside:
             return inside, error.lineno or 0
     place = ("", 0)
-    for frame, line in _frames(error.__traceback__):
-        inside = _inside(frame, folder)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        inside = _inside(frame.f_code.co_filename, folder)
         place = (inside, line) if inside else place
     return place
-
-
-def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
-    return [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(tb)]
 
 
 def _inside(file: str, folder: Path) -> str:
@@ -353,7 +342,9 @@ def _inside(file: str, folder: Path) -> str:
     return file.removeprefix(prefix) if file.startswith(prefix) else ""
 
 
-def shown(error: BaseException, *, redact: Redact = str, folder: Path | None = None) -> str:
+def traceback_text(
+    error: BaseException, *, redact: Redact = str, folder: Path | None = None
+) -> str:
     """The traceback without our own frames, with the artifact's files by their own names."""
     try:
         whole = traceback.TracebackException(

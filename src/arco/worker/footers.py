@@ -89,8 +89,8 @@ def _column(
         type=type,
         nullable=nullable,
         nulls=statistics.nulls,
-        min=_shown(statistics.least, redact),
-        max=_shown(statistics.greatest, redact),
+        min=_bound_text(statistics.least, redact),
+        max=_bound_text(statistics.greatest, redact),
     )
 
 
@@ -158,7 +158,7 @@ def _merged(rows: int, chunks: Sequence[Any], silent: bool) -> Statistics:
     return Statistics(rows, nulls, least, greatest)
 
 
-def _shown(value: object, redact: Callable[[str], str]) -> str | None:
+def _bound_text(value: object, redact: Callable[[str], str]) -> str | None:
     """A bound as text; none rather than one that is cut short, or masked."""
     match value:
         case bool():

@@ -21,8 +21,9 @@ from arco.storage import parallel
 from arco.storage.footers import parquet_files
 from arco.storage.port import ObjectMeta, Store
 from arco.tasks.input_failures import input_damaged, input_missing, versions_differ
-from arco.worker.column_ranges import read_columns
+from arco.worker.column_ranges import ColumnsRead, read_columns
 from arco.worker.failures import TaskFailed, failed
+from servo.context import AssetIn, Reader
 from servo.contract.partition import PartitionKey
 from servo.contract.task import InputRef, MaterializationRef
 from servo.suggest import did_you_mean
@@ -33,12 +34,15 @@ class _InputFile(NamedTuple):
     meta: ObjectMeta
 
 
-class _Read(NamedTuple):
-    table: pa.Table
-    schema: pa.Schema
-    """Of all columns of the file."""
-    size: int
-    """How many bytes were fetched."""
+def asset_in(ref: InputRef, reader: Reader | None) -> AssetIn:
+    """An input as a function is given it."""
+    return AssetIn(
+        ref.asset,
+        parameter=ref.parameter,
+        materializations=ref.materializations,
+        paths=[version.path for version in ref.materializations],
+        reader=reader,
+    )
 
 
 def read_input(
@@ -116,11 +120,11 @@ def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_In
 
 def _read(
     store: Store, ref: InputRef, files: Sequence[_InputFile], columns: Sequence[str]
-) -> list[_Read]:
+) -> list[ColumnsRead]:
     metas = [file.meta for file in files]
     try:
         if columns:
-            return [_Read(*each) for each in read_columns(store, metas, columns)]
+            return read_columns(store, metas, columns)
         return parallel.each(store, lambda meta: _read_whole(store, meta), metas)
     except (NotFound, Corrupt) as error:
         named = (f.version for f in files if f.meta.path in error.message)
@@ -128,13 +132,13 @@ def _read(
         raise input_damaged(ref, version, error.message, corrupt=corrupt) from None
 
 
-def _read_whole(store: Store, meta: ObjectMeta) -> _Read:
+def _read_whole(store: Store, meta: ObjectMeta) -> ColumnsRead:
     data = store.get(meta.path).data
     try:
         table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{meta.path} is not a readable Parquet file: {error}") from None
-    return _Read(table, table.schema, len(data))
+    return ColumnsRead(table, table.schema, len(data))
 
 
 def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:

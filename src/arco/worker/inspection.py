@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from arco.clock import Clock
@@ -15,7 +17,7 @@ from arco.worker.loader import Loader
 from arco.worker.secrets import Redactor
 from arco.worker.stopping import Stopping
 from servo.context import AssetIn
-from servo.contract.manifest import ACTIONS, Action, Check, Code
+from servo.contract.manifest import ACTIONS, Action, Check
 from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, InputRef, MaterializationRef, TaskRequest, personal
 
@@ -35,48 +37,37 @@ class SparkHooks(NamedTuple):
     broken_off: Callable[[], None]
 
 
+@dataclass(frozen=True)
 class Inspection:
-    def __init__(
-        self,
-        request: TaskRequest,
-        store: Store,
-        clock: Clock,
-        stopping: Stopping,
-        redact: Redactor,
-        read_as: ReadAs,
-        spark: SparkHooks | None,
-        loader: Loader,
-    ) -> None:
-        self._request = request
-        self._store = store
-        self._clock = clock
-        self._stopping = stopping
-        self._redact = redact
-        self._read_as = read_as
-        self._spark = spark
-        self._loader = loader
+    request: TaskRequest
+    store: Store
+    clock: Clock
+    stopping: Stopping
+    redact: Redactor
+    read_as: ReadAs
+    spark: SparkHooks | None
+    loader: Loader
 
     def before(self) -> tuple[CheckResult, ...]:
         """Of each input that a check looks at."""
         return tuple(
             result
-            for ref in self._request.inputs
+            for ref in self.request.inputs
             if ref.parameter and (checks := self._before(ref.parameter))
-            for result in evaluate(checks, self._input(ref), self._around(None, ref.pii))
+            for result in evaluate(
+                checks, Subject.read(self.store, ref), self._around(None, ref.pii)
+            )
         )
 
     def _before(self, parameter: str) -> list[Check]:
         return [
             check
-            for check in self._request.checks
+            for check in self.request.checks
             if check.phase == "before" and check.params.get("input") in (None, parameter)
         ]
 
-    def _input(self, ref: InputRef) -> Subject:
-        return Subject.read(self._store, ref)
-
     def after(self, output: MaterializationRef, footers: Sequence[Footer]) -> list[CheckResult]:
-        request = self._request
+        request = self.request
         declared = declared_checks(request.columns, request.extra)
         checks = [*declared, *(check for check in request.checks if check.phase == "after")]
         if not checks:
@@ -96,30 +87,27 @@ class Inspection:
     def _around(
         self, previous: MaterializationRef | None, pii: tuple[str, ...] = ()
     ) -> CheckContext:
-        request, spark = self._request, self._spark
+        request, spark = self.request, self.spark
         around = CheckContext(
-            self._store,
-            self._clock,
+            self.store,
+            self.clock,
             request.gating,
             previous=None if previous is None else previous.rows,
             references=request.references,
-            load=self._load,
+            load=functools.partial(self.loader.check, request.code),
             reader=self._read,
-            reason=self._stopping.reason,
-            stopping=self._stopping,
+            reason=self.stopping.reason,
+            stopping=self.stopping,
             pii=frozenset((*personal(request.columns), *pii)),
-            redact=self._redact,
+            redact=self.redact,
         )
         if spark is None:
             return around
         return around._replace(**spark._asdict())
 
-    def _load(self, code: Code) -> Any:
-        return self._loader.check(self._request.code, code)
-
     def _read(self, data: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
         ref = InputRef(asset=data.asset, materializations=data.materializations)
-        return self._read_as(ref, shape, columns)
+        return self.read_as(ref, shape, columns)
 
 
 def strongest(results: Iterable[CheckResult]) -> Action:

@@ -44,7 +44,11 @@ class RunLogs:
 
     def new(self, task_ids: Collection[str]) -> list[AttemptText]:
         """By task, in the order given, and attempt."""
-        parts = [part for part in self._listed(task_ids) if self._is_new(part.meta)]
+        parts = [
+            part
+            for part in self._listed(task_ids)
+            if part.meta.size > self._sizes.get(part.meta.path, 0)
+        ]
         bodies = parallel.each(self._store, lambda part: self._read(part.meta), parts)
         texts: dict[tuple[str, int], list[bytes]] = {}
         for part, body in zip(parts, bodies, strict=True):
@@ -67,9 +71,6 @@ class RunLogs:
             if match is not None and match[2] in order
         ]
         return sorted(parts, key=lambda part: (order[part.task_id], *part[1:4]))
-
-    def _is_new(self, meta: ObjectMeta) -> bool:
-        return meta.size > self._sizes.get(meta.path, 0)
 
     def _read(self, meta: ObjectMeta) -> bytes | None:
         """What was not returned before; None if the object has been deleted meanwhile."""

@@ -83,10 +83,7 @@ def summed_up(
 
 
 def materialization(
-    request: TaskRequest,
-    id: str,
-    written: Written,
-    metadata: dict[str, Scalar],
+    request: TaskRequest, id: str, written: Written, metadata: dict[str, Scalar]
 ) -> Materialization:
     """The body of the commit marker."""
     return Materialization(
@@ -417,11 +414,7 @@ class _Parts:
     """The file under way, and the footers of the finished ones."""
 
     def __init__(
-        self,
-        store: Store,
-        folder: str,
-        options: WriteOptions,
-        check: Callable[[], None],
+        self, store: Store, folder: str, options: WriteOptions, check: Callable[[], None]
     ) -> None:
         self._store = store
         self._folder = folder

@@ -7,7 +7,9 @@ that whoever adopts the output reports the same.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from arco.orchestration.results import UNRECORDED, UNRECORDED_HINT, TooLarge, bounded
@@ -16,7 +18,7 @@ from arco.storage.own import put_own
 from arco.storage.port import Store
 from arco.worker.failures import failed
 from servo.contract import canonical
-from servo.contract.task import ObjectRef, OutputCommit, TaskResult
+from servo.contract.task import ErrorInfo, ObjectRef, OutputCommit, TaskRequest, TaskResult
 
 
 def recordable(store: Store, result: TaskResult) -> TaskResult:
@@ -42,12 +44,33 @@ def recordable(store: Store, result: TaskResult) -> TaskResult:
 
 def commit_of(result: TaskResult) -> OutputCommit:
     """The body of the commit marker of a result that has an output."""
-    assert result.materialization is not None
-    return OutputCommit(
-        materialization=result.materialization,
-        checks=result.checks,
-        gate=result.gate,
-        instead=result.instead,
-        lineage=result.lineage,
-        truncated=result.truncated,
+    return OutputCommit(**{name: getattr(result, name) for name in OutputCommit.__struct_fields__})
+
+
+# -- results ------------------------------------------------------------------------------
+
+
+def result_of(request: TaskRequest, worker_id: str, **fields: Any) -> TaskResult:
+    return TaskResult(
+        run_id=request.run_id,
+        task_id=request.task_id,
+        attempt=request.attempt,
+        attempt_id=request.attempt_id,
+        worker_id=worker_id,
+        **fields,
     )
+
+
+def committed_result(
+    request: TaskRequest, worker_id: str, commit: OutputCommit, *, adopted: bool
+) -> TaskResult:
+    return result_of(
+        request, worker_id, outcome="succeeded", adopted=adopted, **msgspec.structs.asdict(commit)
+    )
+
+
+def failed_result(
+    request: TaskRequest, worker_id: str, error: ErrorInfo, **fields: Any
+) -> TaskResult:
+    outcome = "cancelled" if error.category == "cancelled" else "failed"
+    return result_of(request, worker_id, outcome=outcome, error=error, **fields)

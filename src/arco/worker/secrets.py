@@ -18,9 +18,8 @@ from urllib.parse import quote, quote_plus
 
 from arco.errors import Error, NotFound
 from arco.tasks import private
-from arco.worker.failures import TaskFailed
+from arco.worker.failures import failed
 from servo.contract.manifest import SecretRef
-from servo.contract.task import ErrorInfo
 
 MASK: Final = "***"
 MIN_LENGTH: Final = 4
@@ -94,23 +93,19 @@ class SecretRegistry:
         provider = self._providers.get(ref.provider)
         if provider is None:
             providers = ", ".join(sorted(self._providers))
-            raise _failed(
-                "secret.provider", f"{label}: unknown provider", f"providers: {providers}"
-            )
+            message, hint = f"{label}: unknown provider", f"providers: {providers}"
+            raise failed("configuration", "secret.provider", message, hint)
         try:
             return provider.resolve(ref.path)
         except NotFound as error:
             hint = error.hint or "create it, or correct the reference"
-            raise _failed("secret.missing", f"{label}: {error.message}", hint) from None
+            message = f"{label}: {error.message}"
+            raise failed("configuration", "secret.missing", message, hint) from None
         except Error:
             raise
         except Exception as error:
-            kind = type(error).__name__  # its message may hold what it read
-            raise _failed("secret.failed", f"{label}: {kind}", "see the provider") from None
-
-
-def _failed(code: str, message: str, hint: str) -> TaskFailed:
-    return TaskFailed(ErrorInfo(category="configuration", code=code, message=message, hint=hint))
+            message = f"{label}: {type(error).__name__}"  # the error's own may hold what it read
+            raise failed("configuration", "secret.failed", message, "see the provider") from None
 
 
 class Redactor:

@@ -37,6 +37,7 @@ from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import UnknownKey
 from arco.worker.execute import Executor
+from arco.worker.recordable import failed_result
 from arco.worker.supervise import GRACE_S
 from servo.contract.task import ErrorInfo, TaskRequest, TaskResult
 
@@ -398,7 +399,7 @@ class Worker:
         try:
             act()
         except Exception as error:
-            log.warning("%s: %s", otherwise, error, exc_info=not _passes(error))
+            log.warning("%s: %s", otherwise, error, exc_info=not isinstance(error, Error))
 
     def stop_cancelled(self) -> None:
         runs = {w.request.run_id for w in list(self._working.values())}
@@ -470,7 +471,7 @@ class Worker:
             message="the worker was shut down while the task was running",
             retriable=True,
         )
-        return self._failed(request, error)
+        return failed_result(request, self.worker_id, error)
 
     def _undeliverable(self, request: TaskRequest) -> TaskResult:
         error = ErrorInfo(
@@ -479,7 +480,7 @@ class Worker:
             message=f"{MAX_DELIVERIES} workers claimed it, and none of them reported a result",
             hint="the task may kill its worker; see the workers' own logs and memory",
         )
-        return self._failed(request, error)
+        return failed_result(request, self.worker_id, error)
 
     def _broken(self, request: TaskRequest, cause: Exception) -> TaskResult:
         error = ErrorInfo(
@@ -489,23 +490,7 @@ class Worker:
             hint=f"see the log of worker {self.worker_id}",
             retriable=True,
         )
-        return self._failed(request, error)
-
-    def _failed(self, request: TaskRequest, error: ErrorInfo) -> TaskResult:
-        return TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            outcome="failed",
-            worker_id=self.worker_id,
-            error=error,
-        )
-
-
-def _passes(error: Exception) -> bool:
-    """Whether it needs no more than another try."""
-    return isinstance(error, Error)
+        return failed_result(request, self.worker_id, error)
 
 
 def _as_error(error: Exception) -> Error:

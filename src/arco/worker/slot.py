@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class _Slot:
     def __init__(self, setup: messages.Setup, frames: messages.Frames) -> None:
         os.environ.clear()
         os.environ.update(setup.environment)
-        with private.shown(setup.credentials):
+        with private.exposed(setup.credentials):
             store = open_store(setup.store_url, **setup.store_options)
         self._frames = frames
         self._socket = _identity(frames.connection.fileno())
@@ -153,33 +154,28 @@ class _Slot:
         return answer
 
 
-# -- what a task may leave behind ---------------------------------------------------------
-
-
+@dataclass(frozen=True)
 class _SparkLink:
     """The way to the supervisor, which holds the JVM."""
 
-    def __init__(
-        self, ask: Callable[[messages.FromSlot], messages.ToSlot], frames: messages.Frames
-    ) -> None:
-        self._ask = ask
-        self._frames = frames
+    ask: Callable[[messages.FromSlot], messages.ToSlot]
+    frames: messages.Frames
 
     def address(self) -> JvmAddress:
-        answer = self._ask(messages.SparkWanted())
+        answer = self.ask(messages.SparkWanted())
         assert isinstance(answer, messages.SparkAddress)
         if answer.unavailable:
             raise SparkUnavailable(answer.unavailable, hint=answer.hint, permanent=answer.permanent)
         return JvmAddress(answer.port, answer.token, answer.pool)
 
     def status(self, port: int) -> JvmStatus:
-        answer = self._ask(messages.SparkDoubted(port))
+        answer = self.ask(messages.SparkDoubted(port))
         if not isinstance(answer, messages.SparkStatus):
             return JvmStatus(True, None, "")
         return JvmStatus(answer.gone, answer.exit_status, answer.reason)
 
     def joined(self, tags: tuple[str, ...]) -> None:
-        self._frames.send(messages.SparkJoined(tags))
+        self.frames.send(messages.SparkJoined(tags))
 
 
 # -- what a task may leave behind ---------------------------------------------------------

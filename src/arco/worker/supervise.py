@@ -19,6 +19,7 @@ from arco.spark.host import SparkHost
 from arco.worker import slot_messages as messages
 from arco.worker.capture import LogCapture
 from arco.worker.failures import Interrupted, TaskTimeout, classify, failed
+from arco.worker.recordable import failed_result
 from arco.worker.slot_spark import GuestSpark
 from arco.worker.slots import ENDED_S, Slot
 from arco.worker.stopping import CANCEL, TIME_OUT
@@ -162,16 +163,7 @@ class Supervision:
         slot.drain(self._log.write)
         error = self._reason or self._death()
         info = classify(error, redact=self._log.redact, request=request)
-        return TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            worker_id=self._worker_id,
-            outcome="cancelled" if info.category == "cancelled" else "failed",
-            error=info,
-            usage=self._usage(),
-        )
+        return failed_result(request, self._worker_id, info, usage=self._usage())
 
     def _usage(self) -> Usage:
         ended = self._slot.ended

@@ -41,9 +41,10 @@ class Tracing:
         declared = [column for column in request.columns if column.lineage]
         if not self._read and not declared:
             return None
+        is_complete = self._plan and self._plan.columns and not self._plan.unmapped
         return lineage_of(
             request.columns,
-            {} if _complete(self._plan) else self._schemas(),
+            {} if is_complete else self._schemas(),
             columns,
             plan=self._plan,
             sql=request.sql,
@@ -59,10 +60,6 @@ class Tracing:
             except Exception:  # a schema that nobody can read says nothing
                 schemas[asset] = ()
         return schemas
-
-
-def _complete(plan: TracedColumns | None) -> bool:
-    return plan is not None and bool(plan.columns) and not plan.unmapped
 
 
 def header_of(data: Any) -> Any:

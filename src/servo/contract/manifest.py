@@ -182,13 +182,8 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     critical: Action | None = None
 
     def action(self, severity: Severity) -> Action:
-        exceptions: dict[Severity, Action | None] = {
-            "info": self.info,
-            "warning": self.warning,
-            "error": self.error,
-            "critical": self.critical,
-        }
-        return exceptions[severity] or PRESETS[self.preset][severity]
+        exception: Action | None = getattr(self, severity)
+        return exception or PRESETS[self.preset][severity]
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -234,24 +234,20 @@ def _read_dimension(part: str) -> tuple[str, Scalar]:
     )
 
 
-def _read_text(text: str) -> str:
-    return unquote_to_bytes(text).decode("utf-8")
-
-
-def _read_timestamp(text: str) -> datetime:
-    return datetime.fromisoformat(text[:-1])
-
-
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _SHAPES: dict[str, tuple[re.Pattern[str], str, Callable[[str], Scalar]]] = {
-    "s": (re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})*"), "us-east%2F1", _read_text),
+    "s": (
+        re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})*"),
+        "us-east%2F1",
+        lambda text: unquote_to_bytes(text).decode("utf-8"),
+    ),
     "i": (re.compile(r"0|-?[1-9][0-9]{0,18}"), "-42", int),
     "b": (re.compile(r"true|false"), "true", lambda text: text == "true"),
     "d": (re.compile(_DAY), "2025-01-15", date.fromisoformat),
     "t": (
         re.compile(_DAY + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"),
         "2025-01-15T06:00:00.000000Z",
-        _read_timestamp,
+        lambda text: datetime.fromisoformat(text[:-1]),
     ),
     "n": (re.compile(r"null"), "null", lambda _: None),
 }

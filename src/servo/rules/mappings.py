@@ -55,7 +55,7 @@ def own_past(each: Input, asset: Asset) -> list[str]:
 def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
     yield from _unknown_dimensions(each, upstream)
     if isinstance(each.mapping, Window | TimeWindow) and not _times(upstream):
-        what = _article(each.mapping)
+        what = "a time window" if isinstance(each.mapping, TimeWindow) else "a window"
         yield Flaw(f"{what} over an asset that is not partitioned by time", _WITHOUT_WINDOW)
         return
     own = {dimension.name: dimension for dimension in asset.partitions}
@@ -73,10 +73,6 @@ def _flaws(each: Input, upstream: Asset, asset: Asset) -> Iterator[Flaw]:
 
 def _rule(each: Input, theirs: Dimension) -> wire.Mapping:
     return each.mapping_of(theirs.name, of_time=isinstance(theirs, TimeDimension))
-
-
-def _article(window: Window | TimeWindow) -> str:
-    return "a time window" if isinstance(window, TimeWindow) else "a window"
 
 
 def _times(asset: Asset) -> list[str]:

@@ -7,22 +7,14 @@ from functools import partial
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
+from servo.contract import manifest
 from servo.contract.keys import check_name
-from servo.contract.manifest import (
-    Asset,
-    Dimension,
-    DynamicDimension,
-    Every,
-    StaticDimension,
-    TenantDimension,
-    TimeDimension,
-)
 from servo.errors import Invalid
 from servo.project import Problem
 from servo.signature import Flaw
 
 
-def partitions_are_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
+def partitions_are_sound(assets: Sequence[manifest.Asset]) -> Iterator[Problem]:
     for asset in assets:
         for flaw in _flaws(asset.partitions):
             yield Problem.at(asset.code, flaw.message, flaw.hint, asset.key)
@@ -37,7 +29,7 @@ def check_timezone(name: str) -> None:
         ) from None
 
 
-def _flaws(dimensions: Sequence[Dimension]) -> Iterator[Flaw]:
+def _flaws(dimensions: Sequence[manifest.Dimension]) -> Iterator[Flaw]:
     for name, count in Counter(dimension.name for dimension in dimensions).items():
         if count > 1:
             yield Flaw(f"two dimensions are called {name!r}", "give each its own name")
@@ -46,19 +38,19 @@ def _flaws(dimensions: Sequence[Dimension]) -> Iterator[Flaw]:
         yield from _dimension_flaws(dimension)
 
 
-def _dimension_flaws(dimension: Dimension) -> Iterator[Flaw]:
+def _dimension_flaws(dimension: manifest.Dimension) -> Iterator[Flaw]:
     match dimension:
-        case TimeDimension():
+        case manifest.TimeDimension():
             yield from _time_flaws(dimension)
-        case StaticDimension() | TenantDimension():
+        case manifest.StaticDimension() | manifest.TenantDimension():
             yield from _value_flaws(dimension)
-        case DynamicDimension():
+        case manifest.DynamicDimension():
             yield from _refused(partial(check_name, dimension.keys, "set of partition keys"))
         case _ as never:
             assert_never(never)
 
 
-def _value_flaws(dimension: StaticDimension | TenantDimension) -> Iterator[Flaw]:
+def _value_flaws(dimension: manifest.StaticDimension | manifest.TenantDimension) -> Iterator[Flaw]:
     if not dimension.values:
         yield Flaw(f"the dimension {dimension.name!r} has no values", "give at least one")
     twice = [value for value, count in Counter(dimension.values).items() if count > 1]
@@ -66,7 +58,7 @@ def _value_flaws(dimension: StaticDimension | TenantDimension) -> Iterator[Flaw]
         yield Flaw(f"the dimension {dimension.name!r} has {twice[0]!r} twice")
 
 
-def _time_flaws(dimension: TimeDimension) -> Iterator[Flaw]:
+def _time_flaws(dimension: manifest.TimeDimension) -> Iterator[Flaw]:
     yield from _refused(partial(check_timezone, dimension.timezone))
     bounds = {"start": dimension.start, "end": dimension.end}
     moments = []
@@ -84,7 +76,7 @@ def _time_flaws(dimension: TimeDimension) -> Iterator[Flaw]:
         yield Flaw(f"{message} {dimension.end}", "the end is not included")
 
 
-def _moment_flaw(text: str, every: Every) -> Flaw | None:
+def _moment_flaw(text: str, every: manifest.Every) -> Flaw | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -98,7 +90,7 @@ def _moment_flaw(text: str, every: Every) -> Flaw | None:
     return None if first == moment.date() else Flaw(f"does not begin a {every}", f"write {first}")
 
 
-def _first_day(day: date, every: Every) -> date:
+def _first_day(day: date, every: manifest.Every) -> date:
     match every:
         case "week":
             return day - timedelta(days=day.weekday())

@@ -48,4 +48,4 @@ def _again(task: TaskRow) -> Enqueue | LoseAttempt:
         f"it was enqueued {MAX_REDELIVERIES + 1} times and no worker started it; "
         "check that workers and orchestrator have the same ARCO_TASK_KEYS"
     )
-    return LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason)
+    return LoseAttempt.of(task, reason)

@@ -38,9 +38,7 @@ def cancellation(
         actions.append(Interrupt(task.run_id, task.attempt_id))
         reason = _given_up(run, task, now - since.get(run.run_id, now), timing)
         if reason:
-            actions.append(
-                LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
-            )
+            actions.append(LoseAttempt.of(task, reason))
     return sorted(actions, key=lambda action: action.attempt_id)
 
 

@@ -98,7 +98,9 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
     if not board.ready:
         return False
     ready = {key: task for key in (*sent.values(), *later.tasks) if (task := _ready(board, key))}
-    passed_over = {key for attempt, key in sent.items() if _is_attempt(ready.get(key), attempt)}
+    passed_over = {
+        key for attempt, key in sent.items() if key in ready and ready[key].attempt_id == attempt
+    }
     passed_over |= later.tasks & ready.keys()
     gone = Counter(key[0] for key in passed_over if kind_of(ready[key]) not in later.kinds)
     for kind in later.kinds:
@@ -116,7 +118,3 @@ def others_wait(board: Board, sent: Mapping[str, TaskKey], later: Deferred) -> b
 def _ready(board: Board, key: TaskKey) -> TaskRow | None:
     task = board.task(*key)
     return task if task is not None and task.state == TaskState.READY else None
-
-
-def _is_attempt(task: TaskRow | None, attempt_id: str) -> bool:
-    return task is not None and task.attempt_id == attempt_id

@@ -45,17 +45,14 @@ def zombies(
         if task.state != TaskState.RUNNING or task.started_at is None:
             continue
         worker = alive.get(task.worker_id)
+        heard = since.get(task.attempt_id, now)
         if worker is None:
             reason = f"worker {task.worker_id} has no liveness record"
-            overdue = now - since.get(task.attempt_id, now) > silent
         elif task.attempt_id not in worker.attempts:
             reason = f"worker {task.worker_id} no longer works on it"
-            overdue = now - since.get(task.attempt_id, now) > silent
         else:
             reason = f"worker {task.worker_id} has had no heartbeat for {timing.zombie_after_s:g} s"
-            overdue = now - worker.changed_at > silent
-        if overdue:
-            actions.append(
-                LoseAttempt(task.run_id, task.task_id, task.attempt_id, reason, task.worker_id)
-            )
+            heard = worker.changed_at
+        if now - heard > silent:
+            actions.append(LoseAttempt.of(task, reason))
     return sorted(actions, key=lambda lost: lost.attempt_id)

@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from arco.lineage import nested
-from arco.lineage.flow import (
-    KNOWN,
-    NOTHING,
-    SOMEWHERE,
-    TRANSFORMATION,
-    Flow,
-    deciding,
-    lift,
-    merge,
-)
+from arco.lineage.flow import KNOWN, NOTHING, SOMEWHERE, TRANSFORMATION, Flow, deciding, lift, merge
 from arco.lineage.functions import function_of
 from arco.lineage.nested import beside, decided, mixed
 
@@ -161,10 +152,6 @@ def _struct(node: Node, children: list[Term]) -> Flow:
     return nested.struct(names, [child.flow for child in children[1::2]])
 
 
-def _field(node: Node, children: list[Term]) -> Flow:
-    return nested.field(children[0].flow, node.get("name") or "", node.get("ordinal"))
-
-
 def _fields_of_items(node: Node, children: list[Term]) -> Flow:
     array = children[0].flow
     entry = nested.field(nested.element(array), node["field"]["name"], node.get("ordinal"))
@@ -254,7 +241,9 @@ def _zipped(node: Node, children: list[Term]) -> Flow:
 
 _NESTED: Final[dict[str, Callable[[Node, list[Term]], Flow]]] = {
     "CreateNamedStruct": _struct,
-    "GetStructField": _field,
+    "GetStructField": lambda node, children: nested.field(
+        children[0].flow, node.get("name") or "", node.get("ordinal")
+    ),
     "GetArrayStructFields": _fields_of_items,
     "UpdateFields": _updated,
     "Cast": _cast,
@@ -362,21 +351,9 @@ _LAMBDAS: Final[dict[str, Callable[[Context, list[Term]], Flow]]] = {
 # -- sub-queries --------------------------------------------------------------------------
 
 
-def _scalar(columns: list[Flow], influences: Flow) -> Flow:
-    return beside(merge(columns[:1]), [influences])
-
-
-def _exists(columns: list[Flow], influences: Flow) -> Flow:
-    return Flow(influences.sources, KNOWN)
-
-
-def _list(columns: list[Flow], influences: Flow) -> Flow:
-    return merge([*columns, influences])
-
-
 _WITH_PLAN: Final[dict[str, Callable[[list[Flow], Flow], Flow]]] = {
-    "ScalarSubquery": _scalar,
-    "Exists": _exists,
-    "ListQuery": _list,
+    "ScalarSubquery": lambda columns, influences: beside(merge(columns[:1]), [influences]),
+    "Exists": lambda columns, influences: Flow(influences.sources, KNOWN),
+    "ListQuery": lambda columns, influences: merge([*columns, influences]),
 }
 """Children of these are the outer columns that they use, which their plans name too."""

@@ -31,7 +31,7 @@ from arco.lineage.flow import (
     merge,
     turned,
 )
-from arco.lineage.traced import TracedColumns, found
+from arco.lineage.traced import TracedColumns, traced_columns
 from arco.spark.lineage.expressions import Context, Env, Node, expr_id, flow_of, name_of
 from arco.spark.lineage.generators import generate
 from arco.spark.lineage.relation import Output, Relation, everything, joined, side_by_side
@@ -57,7 +57,9 @@ def trace(plan_json: str | bytes) -> TracedColumns:
     nodes = msgspec.json.decode(plan_json)
     relation = _Tracer().run(nodes, {})
     columns = [(output.name, output.flow) for output in relation.outputs]
-    return found("plan", columns, relation.influences, _reason([flow for _, flow in columns]))
+    return traced_columns(
+        "plan", columns, relation.influences, _reason([flow for _, flow in columns])
+    )
 
 
 def _reason(flows: Sequence[Flow]) -> str:

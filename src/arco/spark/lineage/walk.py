@@ -48,7 +48,7 @@ def walk(plan: Any) -> list[Node]:
     waiting = [plan]
     while waiting:
         node = waiting.pop()
-        if cases(_shown(node)) <= MAX_CASES:
+        if cases(_tree_text(node)) <= MAX_CASES:
             result += json.loads(node.toJSON())
             continue
         children = items(node.children())
@@ -57,7 +57,7 @@ def walk(plan: Any) -> list[Node]:
     return result
 
 
-def _shown(node: Any) -> str:
+def _tree_text(node: Any) -> str:
     text: str = node.treeString(True, False, (1 << 31) - 1, False, False)
     return text
 
@@ -101,7 +101,7 @@ def _bare(node: Any) -> Node:
     for _ in range(count):
         children = children.appended(leaf)
     bare = node.withNewChildren(children)
-    if cases(_shown(bare)) > MAX_CASES:
+    if cases(_tree_text(bare)) > MAX_CASES:
         raise ValueError(f"a {node.nodeName()} holds too many nested CASE expressions")
     result: Node = json.loads(bare.toJSON())[0]
     return result

@@ -312,7 +312,7 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
+        named = Message(_name(key.file), message, 5_000 - int(key.file[:4]), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
@@ -421,8 +421,9 @@ class ObjectStoreQueue:
             elif message := _MESSAGE.fullmatch(meta.path):
                 file = message[1]
                 alone.pop(file, None)
-                if file not in seen or self._has_ended(seen[file], now):
-                    number = seen[file].number + 1 if file in seen else 1
+                claimed = seen.get(file)
+                if claimed is None or claimed.size == 0 or now - claimed.since > self._claim_s:
+                    number = 1 if claimed is None else claimed.number + 1
                     candidate = _Candidate(_Key(file, number), unreleased[file])
                     candidates.append((candidate, meta.last_modified))
                 if len(candidates) == LOOK_AHEAD:
@@ -444,9 +445,6 @@ class ObjectStoreQueue:
         """A claim that is as it was keeps the time when it was first seen so."""
         seen = _ListedClaim(number, meta.last_modified, meta.size, self._clock.monotonic())
         return before if before is not None and before[:3] == seen[:3] else seen
-
-    def _has_ended(self, seen: _ListedClaim, now: float) -> bool:
-        return seen.size == 0 or now - seen.since > self._claim_s
 
     def _is_lost(self, key: _Key, own: _Own, seen: dict[str, _ListedClaim]) -> bool:
         """Whether a claim of ours was not kept, and does not count any more."""
@@ -516,7 +514,3 @@ def _weight(file: str) -> Weight:
 def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
     file = candidate.key.file
     return admission is None or admission.reserve(_name(file), _weight(file))
-
-
-def _priority(file: str) -> int:
-    return 5_000 - int(file[:4])

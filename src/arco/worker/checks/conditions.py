@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from arco.worker.checks import dialects, values
-from arco.worker.checks.dialects import Dialect
+from arco.worker.checks.dialects import Dialect, comparable
 from arco.worker.checks.subject_columns import CheckColumn
 from arco.worker.checks.values import Span
 
@@ -70,7 +70,7 @@ def _within(column: CheckColumn, span: Span) -> Condition:
     ]
 
     def condition(sql: Dialect) -> str:
-        return " AND ".join(f"{_exact(sql, column)} {each}" for each in bounds) or "TRUE"
+        return " AND ".join(f"{comparable(sql, column)} {each}" for each in bounds) or "TRUE"
 
     return condition
 
@@ -92,7 +92,7 @@ def one_of(column: CheckColumn, texts: Sequence[str]) -> Condition:
     if not held:
         return _nothing(column)
     listed = ", ".join(dialects.number(each, column) for each in held)
-    return lambda sql: f"{_exact(sql, column)} IN ({listed})"
+    return lambda sql: f"{comparable(sql, column)} IN ({listed})"
 
 
 def like(column: CheckColumn, pattern: str) -> Condition:
@@ -101,10 +101,6 @@ def like(column: CheckColumn, pattern: str) -> Condition:
 
 def _nothing(column: CheckColumn) -> Condition:
     return lambda sql: f"{sql.column(column)} IS NULL"
-
-
-def _exact(sql: Dialect, column: CheckColumn) -> str:
-    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
 
 
 def _double(sql: Dialect, column: CheckColumn) -> str:

@@ -95,6 +95,11 @@ class SparkSql:
         return f"rlike({self.column(column)}, {self.text(whole(pattern))})"
 
 
+def comparable(sql: Dialect, column: CheckColumn) -> str:
+    """A column's values, such that equal ones are the same moment in all time zones."""
+    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
+
+
 def whole(pattern: str) -> str:
     """A pattern of Java's for the whole of a value."""
     return f"\\A(?:{pattern})\\z"

@@ -16,11 +16,11 @@ from arco.columns.arrow import scalar_type
 from arco.columns.quoting import quoted
 from arco.machine import machine
 from arco.storage import parallel
-from arco.worker.checks.dialects import DuckSql, NotTranslatable
+from arco.worker.checks.dialects import DuckSql, NotTranslatable, comparable
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, File, Subject
-from arco.worker.checks.subject_columns import Columns, has_float, unused
+from arco.worker.checks.subject_columns import Columns, has_inside, unused
 from servo.contract.partition import Scalar
 from servo.contract.task import CheckMethod, InputRef
 
@@ -131,7 +131,7 @@ class DuckEngine:
         return self._rows(f"{sql} LIMIT {SAMPLED}")
 
     def _orphans(self, need: OrphanRows, relation: str = "") -> str:
-        ours, theirs = _comparable(need.column), _comparable(need.target_column)
+        ours, theirs = comparable(_SQL, need.column), comparable(_SQL, need.target_column)
         key, target = quoted(unused(self._columns.names)), self.table_of(need.target)
         return (
             f"(SELECT *, {ours} AS {key} FROM {relation or self._relation()} "
@@ -146,7 +146,8 @@ class DuckEngine:
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         with answered():
-            self._leave_out(_TRUSTING if any(map(has_float, self._columns.schema.types)) else "")
+            floats = any(has_inside(t, pa.types.is_floating) for t in self._columns.schema.types)
+            self._leave_out(_TRUSTING if floats else "")
             table = self._connection.sql(sql).to_arrow_table()
             values = [self.listed(table.select([at])) for at in range(table.num_columns)]
             return [
@@ -247,7 +248,8 @@ def answered() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise CheckEngineError(_line(error), type(error).__name__) from error
+        kind = type(error).__name__
+        raise CheckEngineError(str(error).partition("\n")[0] or kind, kind) from error
 
 
 def is_local(around: CheckContext) -> bool:
@@ -292,10 +294,6 @@ def _keys(need: DuplicateRows) -> list[str]:
     return [_SQL.column(column) for column in need.columns]
 
 
-def _comparable(column: Any) -> str:
-    return _SQL.moment(column) if column.family == "timestamp" else _SQL.column(column)
-
-
 def _alike(files: Sequence[File]) -> list[list[File]]:
     """Files of the same columns; of the same partition too where one hides DuckDB's own."""
     groups: dict[tuple[Any, ...], list[File]] = {}
@@ -325,7 +323,3 @@ def _constant(value: Scalar) -> str:
 def _unglobbed(path: str) -> str:
     """A path that names itself: DuckDB takes these characters for patterns."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in path)
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

@@ -38,7 +38,7 @@ from arco.worker.checks.needs import (
 )
 from arco.worker.checks.phrases import beyond, rows_that
 from arco.worker.checks.python import called
-from arco.worker.checks.samples import shown
+from arco.worker.checks.samples import sample_texts
 from arco.worker.checks.sparks import SparkCheckEngine
 from arco.worker.checks.subject import CheckContext, Subject
 from arco.worker.checks.subject_columns import Columns
@@ -132,15 +132,12 @@ class _Evaluation:
         need = prepared.need
         if not isinstance(need, FailingRows | FalseRows) or self._spark is None:
             return
-        if not self._subject.files or self._says(need):
+        if not self._subject.files or self._duckdb().can(need):
             return
         pattern = str(prepared.check.params.get("pattern", ""))
         flaw = self._spark.flaw(need, pattern)
         if flaw:
             raise UnsuitableCheck(f"the check {prepared.check.name!r} is not valid: {flaw}")
-
-    def _says(self, need: Need) -> bool:
-        return self._duckdb().can(need)
 
     def _duckdb(self) -> DuckEngine:
         if self._duck is None:
@@ -198,7 +195,7 @@ class _Evaluation:
                 group = [each for each in group if each not in late]
                 continue
             except CheckEngineError as error:
-                self._one_by_one(engine, group, self._said(error))
+                self._one_by_one(engine, group, self._error_text(error))
                 return
             took = self._since(began) // len(group)
             for each, count in zip(group, counts, strict=True):
@@ -225,7 +222,7 @@ class _Evaluation:
             self._fail([each], str(slow), engine)
         except CheckEngineError as error:
             if self._is_last(engine):
-                self._fail([each], self._said(error), engine)
+                self._fail([each], self._error_text(error), engine)
         else:
             took = self._since(began)
             self._note(each, count, Finding("passed", method=engine.method, wall_ms=took))
@@ -252,7 +249,7 @@ class _Evaluation:
             failing=failing,
         )
 
-    def _said(self, error: CheckEngineError) -> str:
+    def _error_text(self, error: CheckEngineError) -> str:
         """An engine's own words may quote values."""
         personal = self._around.pii or any(ref.pii for ref in self._around.references)
         return error.kind if personal else str(error)
@@ -281,7 +278,7 @@ class _Evaluation:
                     rows = engine.sample(need, first)
             except (CheckTimeout, CheckEngineError):
                 continue  # the verdict stands without it
-            sample = shown(rows, first, self._around.pii, self._around.redact)
+            sample = sample_texts(rows, first, self._around.pii, self._around.redact)
             took = finding.wall_ms + self._since(began)
             self._findings[each.at] = finding._replace(sample=sample, wall_ms=took)
 
@@ -291,7 +288,7 @@ class _Evaluation:
         if finding.method == "spark":
             return self._spark
         near = in_reach(self._around, self._subject.bytes)
-        return self._duckdb() if near and self._says(need) else self._spark
+        return self._duckdb() if near and self._duckdb().can(need) else self._spark
 
     def _seconds(self, each: Prepared) -> int:
         return each.check.timeout_s or TIMEOUT_S

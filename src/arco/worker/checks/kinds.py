@@ -11,6 +11,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, NoReturn
 
+import pyarrow as pa
+
 from arco.tasks.input_failures import partition_text
 from arco.worker.checks import conditions, proofs, types, values
 from arco.worker.checks.declared import compared
@@ -28,7 +30,7 @@ from arco.worker.checks.needs import (
 from arco.worker.checks.phrases import age, between, rows_that, some
 from arco.worker.checks.predicates import for_duckdb
 from arco.worker.checks.subject import CheckContext, File, Subject
-from arco.worker.checks.subject_columns import CheckColumn, Columns, has_map
+from arco.worker.checks.subject_columns import CheckColumn, Columns, has_inside
 from arco.worker.checks.values import Unsuitable
 from servo.contract.manifest import Check
 from servo.suggest import did_you_mean
@@ -114,7 +116,7 @@ def _row_count(asked: CheckRequest) -> Need:
     rows = asked.subject.rows
     good = values.Span(low, high).holds(rows)
     expected = f"{between(asked.text('min'), asked.text('max'))} rows"
-    return ProvenFinding(_known(good, expected, f"{rows} rows", f"there are {rows} rows"))
+    return ProvenFinding(_footer_finding(good, expected, f"{rows} rows", f"there are {rows} rows"))
 
 
 def _row_count_change(asked: CheckRequest) -> Need:
@@ -130,7 +132,7 @@ def _row_count_change(asked: CheckRequest) -> Need:
     change = Fraction((rows - before) * 100, before)
     good = (low is None or change >= low) and (high is None or change <= high)
     actual = f"{float(change):+.1f}%"
-    finding = _known(good, expected, actual, f"{rows} rows after {before}: {actual}")
+    finding = _footer_finding(good, expected, actual, f"{rows} rows after {before}: {actual}")
     return ProvenFinding(finding._replace(method="catalog"))
 
 
@@ -151,7 +153,7 @@ def _schema_is(asked: CheckRequest) -> Need:
             complaint = f"{_difference(expected, stored)}{_version(asked, file)}"
             break
     return ProvenFinding(
-        _known(
+        _footer_finding(
             not complaint,
             ", ".join(f"{name} {type}" for name, type in expected),
             ", ".join(f"{name} {type}" for name, type in actual),
@@ -262,7 +264,7 @@ def judged_age(need: NewestValue, newest: int | None, around: CheckContext) -> F
 
 def _unique(asked: CheckRequest) -> Need:
     for column in asked.columns:
-        if has_map(column.type):
+        if has_inside(column.type, pa.types.is_map):
             asked.refuse(f"cannot compare maps, as {column.name!r} is or has")
     expected = f"no two rows with the same {', '.join(c.name for c in asked.columns)}"
     if asked.subject.rows <= 1:
@@ -335,7 +337,7 @@ def _python(asked: CheckRequest) -> Need:
     return PythonCall(asked.check.code)
 
 
-def _known(good: bool, expected: str, actual: str, complaint: str) -> Finding:
+def _footer_finding(good: bool, expected: str, actual: str, complaint: str) -> Finding:
     status = "passed" if good else "failed"
     message = "" if good else complaint
     return Finding(status, expected, actual, message, method="footer")  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from arco.worker.checks.needs import Finding, PythonCall
 from arco.worker.checks.phrases import with_article
 from arco.worker.checks.subject import CheckContext, Subject
 from arco.worker.failures import TaskFailed, TaskTimeout, failed
+from arco.worker.inputs import asset_in
 from arco.worker.stopping import Stopping
 from servo.check import CheckFunction
 from servo.context import AssetIn
@@ -35,7 +36,7 @@ def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: in
     Raises TaskFailed (`checks.interrupted`) where the task cannot go on with its Spark.
     """
     work = _Work(around, seconds)
-    finding = _found(work, need, subject, around, seconds)
+    finding = _finding(work, need, subject, around, seconds)
     if work.broken_off:
         raise failed(
             "infrastructure",
@@ -48,7 +49,7 @@ def called(need: PythonCall, subject: Subject, around: CheckContext, seconds: in
     return finding
 
 
-def _found(
+def _finding(
     work: _Work, need: PythonCall, subject: Subject, around: CheckContext, seconds: int
 ) -> Finding:
     try:
@@ -80,7 +81,7 @@ class _Work:
         """Whether it was interrupted in what may have been a call to the JVM."""
 
     def done(self, function: CheckFunction, ref: InputRef) -> Any:
-        given = self._given(ref)
+        given = asset_in(ref, None if self._around.reader is None else self._read)
         try:
             with self._stopping.listening(), self._stopping.limited() as self._interrupt:
                 returned = as_user_code(lambda: self._stopping.call(lambda: function(given)))
@@ -98,15 +99,6 @@ class _Work:
         if now >= self._stop_at:
             self._interrupt(self._late)
         self._around.cancel()
-
-    def _given(self, ref: InputRef) -> AssetIn:
-        return AssetIn(
-            ref.asset,
-            parameter=ref.parameter,
-            materializations=ref.materializations,
-            paths=[version.path for version in ref.materializations],
-            reader=None if self._around.reader is None else self._read,
-        )
 
     def _read(self, data: AssetIn, shape: str, *columns: Sequence[str]) -> Any:
         assert self._around.reader is not None

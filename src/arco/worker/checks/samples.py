@@ -16,7 +16,7 @@ MAX_BYTES: Final = 1 << 10
 MAX_CHARS: Final = 200
 
 
-def shown(
+def sample_texts(
     rows: Iterable[Mapping[str, Any]],
     first: Sequence[str],
     pii: frozenset[str],

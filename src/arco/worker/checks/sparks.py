@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from arco.worker.checks.dialects import SparkSql, whole
+from arco.columns.quoting import backticked
+from arco.worker.checks.dialects import SparkSql, comparable, whole
 from arco.worker.checks.engine import SAMPLED, CheckEngineError, Need, Rowwise, sampled
 from arco.worker.checks.needs import DuplicateRows, FailingRows, FalseRows, NewestValue, OrphanRows
 from arco.worker.checks.subject import CheckContext, Subject
-from arco.worker.checks.subject_columns import CheckColumn, unused
+from arco.worker.checks.subject_columns import unused
 from servo.contract.task import CheckMethod
 
 _CONDITION: Final = re.compile(r"\[([A-Z0-9_.]+)\]")
@@ -25,18 +26,18 @@ class SparkCheckEngine:
     def __init__(self, subject: Subject, around: CheckContext) -> None:
         self._subject = subject
         self._around = around
-        self._found: Any = None
-        self._sql = SparkSql(self._type_of)
+        self._frame: Any = None
+        self._sql = SparkSql(lambda text: _type_of(self.frame, text))
 
     def stop(self) -> None:
         self._around.cancel()
 
     @property
     def frame(self) -> Any:
-        if self._found is None:
+        if self._frame is None:
             assert self._around.frame is not None
-            self._found = self._around.frame(self._subject.ref)
-        return self._found
+            self._frame = self._around.frame(self._subject.ref)
+        return self._frame
 
     def can(self, need: Need) -> bool:
         return True
@@ -69,7 +70,7 @@ class SparkCheckEngine:
         names = sampled(first, frame.columns)
         if len(names) == len(frame.columns):
             return frame
-        return frame.selectExpr(*(f"`{name.replace('`', '``')}`" for name in names))
+        return frame.selectExpr(*map(backticked, names))
 
     def _misfits(self, need: Rowwise) -> Any:
         match need:
@@ -120,7 +121,7 @@ class SparkCheckEngine:
         assert self._around.frame is not None
         target = self._around.frame(need.target.ref)
         other = SparkSql(lambda text: _type_of(target, text))
-        ours, theirs = _comparable(self._sql, need.column), _comparable(other, need.target_column)
+        ours, theirs = comparable(self._sql, need.column), comparable(other, need.target_column)
         key, kept = self._key, [] if only_key else ["*"]
         left = self.frame.selectExpr(*kept, f"{ours} AS {key}").where(f"{key} IS NOT NULL")
         return left.join(target.selectExpr(f"{theirs} AS {key}"), on=key, how="left_anti")
@@ -141,9 +142,6 @@ class SparkCheckEngine:
             return str(error)
         return ""
 
-    def _type_of(self, text: str) -> str:
-        return _type_of(self.frame, text)
-
     def _try(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
@@ -155,10 +153,6 @@ class SparkCheckEngine:
 
 def _type_of(frame: Any, text: str) -> str:
     return str(frame.selectExpr(text).dtypes[0][1])
-
-
-def _comparable(sql: SparkSql, column: CheckColumn) -> str:
-    return sql.moment(column) if column.family == "timestamp" else sql.column(column)
 
 
 def _kind(error: Exception) -> str:

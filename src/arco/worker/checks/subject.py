@@ -93,10 +93,6 @@ def _no_code(code: Code) -> CheckFunction:
     raise LookupError(code.name)
 
 
-def _never(error: BaseException) -> bool:
-    return False
-
-
 class CheckContext(NamedTuple):
     """What a task has, as far as checks need it."""
 
@@ -113,7 +109,7 @@ class CheckContext(NamedTuple):
     """Ends the task's Spark jobs that run now; called from another thread, maybe repeatedly."""
     broken_off: Callable[[], None] = _nothing
     """Told that a call to Spark may have been broken off: no more of them on its connection."""
-    fatal: Callable[[BaseException], bool] = _never
+    fatal: Callable[[BaseException], bool] = lambda error: False
     """Whether an error means that Spark itself is gone, which is no matter of a check."""
     load: Callable[[Code], CheckFunction] = _no_code
     reader: Reader | None = None

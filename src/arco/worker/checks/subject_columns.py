@@ -108,16 +108,10 @@ _FAMILIES: tuple[tuple[Family, tuple[Callable[[pa.DataType], bool], ...]], ...] 
 )
 
 
-def has_map(type: pa.DataType) -> bool:
-    if pa.types.is_map(type):
-        return True
-    return any(has_map(type.field(at).type) for at in range(type.num_fields))
-
-
-def has_float(type: pa.DataType) -> bool:
-    if pa.types.is_floating(type):
-        return True
-    return any(has_float(type.field(at).type) for at in range(type.num_fields))
+def has_inside(type: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether it is true of a type, or of one that it is made of."""
+    inner = (type.field(at).type for at in range(type.num_fields))
+    return test(type) or any(has_inside(each, test) for each in inner)
 
 
 def _position(names: Sequence[str], name: str) -> int | None:
@@ -151,13 +145,12 @@ def _within(field: pa.Field, names: Sequence[str], collated: bool) -> CheckColum
 def _unified(files: Sequence[File]) -> pa.Schema:
     """The files' own columns first, then the dimensions."""
     own = unified(file.schema for file in files)
-    added = unified(pa.schema(_dimension_types(file)) for file in files)
+    added = unified(
+        pa.schema([(name, scalar_type(value)) for name, value in file.added.items()])
+        for file in files
+    )
     whole = unified((own, added))
     return pa.schema([_concrete(each, added.names) for each in whole])
-
-
-def _dimension_types(file: File) -> list[tuple[str, pa.DataType]]:
-    return [(name, scalar_type(value)) for name, value in file.added.items()]
 
 
 def _concrete(field: pa.Field, dimensions: Sequence[str]) -> pa.Field:

@@ -96,8 +96,5 @@ def text_of(type: pa.DataType) -> str:
 def stored(file: File) -> list[tuple[str, str]]:
     """The columns that a file has, and their types as Spark reads them."""
     fields = file_fields(file.footer.metadata)
-    return [(each["name"], _known(types.text(each["type"]))) for each in fields]
-
-
-def _known(text: str) -> str:
-    return canonical(text) or text
+    texts = [(each["name"], types.text(each["type"])) for each in fields]
+    return [(name, canonical(text) or text) for name, text in texts]
