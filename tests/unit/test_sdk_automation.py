@@ -31,7 +31,7 @@ def test_an_impossible_cron_is_refused_where_it_stands() -> None:
 
 def test_anything_else_is_refused_with_what_to_write() -> None:
     with pytest.raises(Error, match="automation is 'eager', not an AutomationSpec") as caught:
-        asset(namespace="a", automation="eager")(up)  # type: ignore[typeddict-item]
+        asset(namespace="a", automation="eager")(up)  # type: ignore[call-overload]
     assert "write eager()" in str(caught.value)
 
 

@@ -195,11 +195,15 @@ class AssetWatch:
     @property
     def has_more(self) -> bool:
         """Whether the last round had no time for all partitions."""
-        return bool(self._nodes) and self._proposal is None
+        return bool(self._nodes) and self._proposal is None and self._has_active
+
+    @property
+    def _has_active(self) -> bool:
+        return any(row.is_active for row in self.rows.values())
 
     @property
     def is_prepared(self) -> bool:
-        return self._graph is not None or not any(row.is_active for row in self.rows.values())
+        return self._graph is not None or not self._has_active
 
     @property
     def graph(self) -> AssetGraph:
@@ -214,7 +218,7 @@ class AssetWatch:
 
     def has_work(self, now: datetime, monotonic_s: float, position: int) -> bool:
         cursor = self.cursor
-        if cursor is None or not any(row.is_active for row in self.rows.values()):
+        if cursor is None or not self._has_active:
             return False
         if self._proposal is not None and monotonic_s - self._proposal.at < REPEAT_S:
             return False
