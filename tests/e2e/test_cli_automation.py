@@ -90,5 +90,8 @@ def test_an_orchestrator_and_a_worker_make_a_diamond_once(servo: Servo) -> None:
     assert f"automation: raw.left[{DAY}] " in servo.text("runs", "show", run["run_id"]) or (
         f"automation: raw.right[{DAY}] " in servo.text("runs", "show", run["run_id"])
     )
+    chain = servo.json("runs", "show", run["run_id"])["caused_by"]
+    triggers = [servo.json("runs", "show", each)["trigger"] for each in chain]
+    assert triggers == ["materialization", "manual"]
     (partition,) = servo.json("automation", "explain", "bottom", "-p", DAY)["partitions"]
     assert partition["reasons"] == ["it is up to date"]

@@ -144,11 +144,12 @@ def show(
         return
     if session.json:
         document = run_display.document_of(snapshot, row.run_id)
+        document["caused_by"] = [each.run_id for each in run_display.causes(snapshot, row)]
         if session.at() is None:
             document |= _waiting_of(workspace, snapshot, row)
         render.document(document)
         return
-    run_display.show_run(row)
+    run_display.show_run(row, list(run_display.causes(snapshot, row)))
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
     run_display.show_tasks(workspace, snapshot, row, all_tasks)
