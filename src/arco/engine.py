@@ -13,7 +13,7 @@ from arco.app import Workspace
 from arco.errors import Error
 from arco.machine import machine
 from arco.orchestration import states
-from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.limits import Timing
 from arco.orchestration.tables import RUNS, RunRow
 from arco.storage.outage import Outage
 from arco.worker.slots import slot_host
@@ -30,7 +30,6 @@ class LocalEngine:
         *,
         slots: int = 4,
         cache: Path | None = None,
-        limits: Limits | None = None,
         timing: Timing | None = None,
         private: bool = False,
     ) -> None:
@@ -65,7 +64,6 @@ class LocalEngine:
             queue,
             reports,
             signer,
-            limits=limits,
             timing=timing,
             engine_id=self.id,
             slots=slots,

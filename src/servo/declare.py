@@ -11,7 +11,7 @@ import io
 import json
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
@@ -334,16 +334,19 @@ def _transform(definition: AnyAsset) -> str:
 
 
 def _resources(definition: AnyAsset) -> Resources:
-    return _whole(definition.settings.get("resources", _DEFAULT.resources))
+    resources = definition.settings.get("resources", _DEFAULT.resources)
+    if not isinstance(resources.pool, str):
+        raise Invalid(f'Resources: pool={resources.pool!r} is not a name, as in "jdbc"')
+    return _whole(resources, but=("pool",))
 
 
 def _retention(definition: AnyAsset) -> Retention:
     return _whole(definition.settings.get("retention", _DEFAULT.retention))
 
 
-def _whole(numbers: S) -> S:
+def _whole(numbers: S, but: Collection[str] = ()) -> S:
     for name, value in msgspec.structs.asdict(numbers).items():
-        if type(value) is not int:
+        if type(value) is not int and name not in but:
             raise Invalid(f"{type(numbers).__name__}: {name}={value!r} is not a whole number")
     return numbers
 

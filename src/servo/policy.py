@@ -59,13 +59,17 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 class Freshness(Struct, frozen=True, kw_only=True):
-    """An asset is stale when its newest data is older than `max_age`.
+    """An asset is stale once its newest data is `max_age` old.
 
-    With `cron`, that is asked at those times only: "by six in the morning".
+    Data is as old as its version. With partitions in time, each period has to be there
+    `max_age` after it ends. With `cron`, that is asked at those times in `timezone` only:
+    "by six in the morning". With `request_run`, a stale asset asks for a run.
     """
 
     max_age: Duration
     cron: str = ""
+    timezone: str = "UTC"
+    request_run: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -74,8 +78,19 @@ class Freshness(Struct, frozen=True, kw_only=True):
             misdeclared(f"Freshness: {error.message}", hint=error.hint)
 
     def wire(self) -> wire.FreshnessSpec:
-        cron = check_cron(self.cron) if self.cron else ""
-        return wire.FreshnessSpec(max_age_s=seconds(self.max_age, "max_age"), cron=cron)
+        expect(self.cron, str, "cron")
+        expect(self.timezone, str, "timezone")
+        expect(self.request_run, bool, "request_run")
+        if self.cron:
+            check_cron(self.cron)
+        elif self.timezone != "UTC":
+            raise Invalid("timezone has no effect without cron", hint="give cron, or leave it out")
+        return wire.FreshnessSpec(
+            max_age_s=seconds(self.max_age, "max_age"),
+            cron=self.cron,
+            timezone=self.timezone,
+            request_run=self.request_run,
+        )
 
 
 def retry_of(value: Retry | int) -> Retry:

@@ -15,6 +15,7 @@ from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
 from servo.rules.partitions import partitions_are_sound
+from servo.rules.policies import freshness_is_sound
 from servo.rules.resources import resources_are_sound
 from servo.rules.timing import automation_is_sound, schedules_are_sound, sensors_are_sound
 
@@ -34,6 +35,7 @@ RULES: Final[tuple[Rule, ...]] = (
     checks_name_columns,
     resources_are_sound,
     automation_is_sound,
+    freshness_is_sound,
 )
 
 

@@ -19,7 +19,7 @@ from arco.clock import Clock, SystemClock
 from arco.errors import Invalid, NotFound
 from arco.storage.port import Store
 from arco.transport.queues.memory import MemoryQueue
-from arco.transport.queues.port import Delivery, Message, Queue
+from arco.transport.queues.port import PASSES, Delivery, Message, Queue
 from tests.conformance.conftest import CREW
 from tests.conformance.crew import DEADLINE_S, Place
 from tests.conformance.queue_crew import HELD, open_queue, take_and_hang, work_off
@@ -266,6 +266,27 @@ def test_urgent_messages_come_first(site: Site) -> None:
     ann.put([message("late", 50)])
     found += [delivery.message.priority for delivery in taken(ann, 9)]
     assert found == [100, 12, 5, 50, 0, -3, -100]
+
+
+def test_the_least_urgent_message_is_passed_nine_times_in_a_row(site: Site) -> None:
+    ann = site.open("ann")
+    ann.put([message("low", -1_000)])
+    found = []
+    for n in range(12):
+        ann.put([message(f"m{n}"), message(f"n{n}")])
+        site.clock.sleep(2.0)
+        found += names(taken(ann))
+    assert found.index("low") == PASSES
+    assert len(found) == 12
+
+
+def test_messages_that_came_later_overtake_less_urgent_ones_that_were_listed(site: Site) -> None:
+    ann = site.open("ann")
+    ann.put([message(f"low{n}", -1_000) for n in range(5)])
+    assert len(taken(ann)) == 1
+    site.open("bob").put([message("late")])
+    site.clock.sleep(0.5)
+    assert names(taken(ann)) == ["late"]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a.json", "é", "a b", "x" * 201])

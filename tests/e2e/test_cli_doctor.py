@@ -33,6 +33,7 @@ def test_a_doctor_checks_the_store_the_clock_and_the_machine(servo: Servo) -> No
         "workspace",
         "clock",
         "signing keys",
+        "dispatch",
         "python",
         "java",
         "spark",

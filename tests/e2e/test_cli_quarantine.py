@@ -64,9 +64,10 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     outputs = shop.json("quarantine", "list")["outputs"]
     assert [o["status"] for o in outputs] == ["QUARANTINED"] * 3
     third, second, first = (o["materialization_id"] for o in outputs)
-    (partition,) = shop.json("partitions", "status", "shop.orders")["partitions"]
-    assert (partition["status"], partition["last"]) == ("QUARANTINED", third)
-    assert (partition["version"], partition["rows"]) == (1, 2)
+    partition, _ = shop.json("partitions", "status", "shop.orders")["ranges"]
+    assert (partition["state"], partition["quality"]) == ("MATERIALIZED", "QUARANTINED")
+    assert partition["last_attempt"]["last"] == third
+    assert (partition["current"]["version"], partition["current"]["rows"]) == (1, 2)
 
     shown = shop.json("quarantine", "show", second)
     assert (shown["asset_key"], shown["rows"]) == ("shop.orders", 2)
@@ -98,7 +99,8 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     assert (done["status"], done["is_current"], done["decided_by"]) == ("REJECTED", False, "tester")
 
     standing = shop.text("partitions", "status", "shop.orders").splitlines()
-    assert standing[1].split()[:4] == ["date=2025-01-01", "REJECTED", "v_00002", "2"]
+    # It was made with another configuration than a plan would have.
+    assert standing[1].split()[:6] == ["date=2025-01-01", "1", "STALE", "REJECTED", "v_00002", "2"]
     assert standing[-1] == "date=2025-01-01: no"
     assert "deploy" in shop.error("partitions", "status", "no.such", code=3)["hint"]
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from arco.automation.asset_events import (
     AutomationAdvanced,
@@ -31,6 +32,13 @@ from arco.automation.events import (
     ScheduleResumed,
     ScheduleTicked,
 )
+from arco.automation.freshness_events import (
+    FreshnessEvaluated,
+    FreshnessObserved,
+    FreshnessRunDue,
+    SeriesData,
+)
+from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -45,6 +53,7 @@ from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.orchestration.declarations import (
     DeployedAutomation,
+    DeployedFreshness,
     DeployedSchedule,
     PlainSchedule,
 )
@@ -67,11 +76,20 @@ from arco.orchestration.events import (
     TasksPlanned,
     TaskStarted,
 )
+from arco.orchestration.limit_events import (
+    AdmittedTask,
+    DispatchPaused,
+    DispatchResumed,
+    LimitSet,
+    LimitUnset,
+    TasksAdmitted,
+)
+from arco.orchestration.limit_tables import LimitName, Permit
 from arco.orchestration.packing import pack
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import ColumnDef
+from servo.contract.manifest import ColumnDef, TimeDimension
 from servo.contract.task import (
     CheckResult,
     ColumnInfo,
@@ -495,6 +513,46 @@ def backfilled() -> Log:
     return log
 
 
+def limited() -> Log:
+    """Limits are set and unset, dispatch is paused and resumed, tasks and runs are let in."""
+    log = Log()
+    tasks, runs = LimitName.CONCURRENT_TASKS, LimitName.CONCURRENT_RUNS
+    log.do(LimitSet(scope="pool:jdbc", name=tasks, value=2, reason="the database has few"))
+    log.do(LimitSet(scope="workspace", name=runs, value=1))
+    log.do(LimitSet(scope="tenant:acme", name=LimitName.WEIGHT, value=0))
+    run = RunTriggered(
+        run_id="R1",
+        plan_id="P1",
+        plan_fingerprint="fp",
+        deployment_id="D1",
+        tasks_total=2,
+        timeout_s=3600,
+        timeout_limit=LimitName.RUN_DURATION.value,
+        permit=Permit(3, "first"),
+    )
+    log.do(run)
+    log.do(replace(run, run_id="R2", permit=Permit(3, "second")))
+    log.do(replace(run, run_id="R2", permit=UNSET))
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1, pool="jdbc")
+    planned = (TaskPlan(task_id="t1", asset=0), TaskPlan(task_id="t2", asset=0))
+    log.do(TasksPlanned(run_id="R1", first=0, assets=(asset,), tasks=planned), actor="")
+
+    def admitted(position: int, proposal: str, *tasks: str) -> TasksAdmitted:
+        these = tuple(AdmittedTask("R1", id, attempt_id("R1", id, 1)) for id in tasks)
+        return TasksAdmitted(permit=Permit(position, proposal), tasks=these)
+
+    log.do(admitted(7, "third", "t1"), actor="")
+    log.do(admitted(7, "fourth", "t2"), actor="")
+    log.do(TaskStarted(**_attempt("R1", "t1"), worker_id="w1"), actor="")
+    log.do(DispatchPaused(reason="the database is upgraded"))
+    log.do(replace(run, run_id="R2", permit=Permit(11, "fifth")))
+    log.do(DispatchResumed(reason="it is back"))
+    log.do(LimitUnset(scope="workspace", name=runs, reason="not needed"))
+    log.do(LimitUnset(scope="workspace", name=runs))
+    log.do(replace(run, run_id="R3", permit=UNSET))
+    return log
+
+
 def _by_chance(seed: int) -> Callable[[], Folding]:
     """All that could happen to a run, as it happened in one world."""
     dag = (Node(), Node((0,)), Node((0,)), Node((1, 2)), Node(reused=True), Node((3,)))
@@ -562,6 +620,63 @@ def declared() -> Log:
     return log
 
 
+def aged() -> Log:
+    """A policy begins with data of before; it becomes stale, asks for a run, and is removed."""
+    log = Log()
+    policy = DeployedFreshness(
+        name="raw.orders",
+        max_age_s=60,
+        cron="* * * * *",
+        timezone="Europe/Berlin",
+        request_run=True,
+        partitions=(TimeDimension(name="date", every="day", start="2025-01-01"),),
+        upstream=("raw.events",),
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"), _deployed("raw.rates", "A2")),
+            total=2,
+            declarations=(policy, DeployedFreshness(name="raw.rates", max_age_s=60)),
+        )
+    )
+    data = SeriesData(partition="date=d:2025-01-01", materialization_id="M1", made_at=log.now)
+    log.do(FreshnessObserved(asset_id="A1", shape=1, data=(data,)), actor="")
+    log.do(FreshnessObserved(asset_id="A2", shape=1), actor="")
+    stale = FreshnessEvaluated(
+        asset_id="A1",
+        number=1,
+        status=FreshnessStatus.STALE,
+        materialization_id="M1",
+        partition="date=d:2025-01-02",
+        due_at=log.now,
+        cause="no_recent_run",
+        reason="date=2025-01-02 is missing",
+    )
+    for _ in range(2):
+        log.do(stale, actor="")
+    due = FreshnessRunDue(
+        asset_id="A1", asset="raw.orders", partitions=("date=2025-01-02",), due_at=log.now
+    )
+    for _ in range(2):
+        log.do(due, actor="")
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=2,
+            removed_declarations=("freshness/raw.rates",),
+        )
+    )
+    return log
+
+
 def automated() -> Log:
     """Automation of assets: declared, asked for, refused where it is late, paused and resumed."""
     log = Log()
@@ -623,8 +738,10 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "damaged_versions": damaged,
     "schedules_and_requests": scheduled,
     "backfills": backfilled,
+    "limits": limited,
     "declarations": declared,
     "automation_of_assets": automated,
+    "freshness": aged,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),

@@ -15,6 +15,7 @@ from arco.execution.events import (
     OutputHeld,
     OutputMissed,
     OutputRejected,
+    PartitionMaterialized,
     QuarantineDecided,
     Version,
     VersionsDamaged,
@@ -53,6 +54,7 @@ class Log:
         self.rows = Rows(NoRows())
         self.position = 0
         self.waited = timedelta()
+        self.became_current: list[str] = []
         self.ended: list[HoldEnded] = []
         """What was said to those who wait for decisions."""
 
@@ -79,7 +81,13 @@ class Log:
         derived = fold_stage(OUTPUTS, self.rows, [fact], failures)
         assert failures == []
         self.ended += [f.payload for f in derived if isinstance(f.payload, HoldEnded)]
-        said = [f.payload for f in derived if not isinstance(f.payload, HoldEnded)]
+        self.became_current += [
+            f.payload.materialization_id
+            for f in derived
+            if isinstance(f.payload, PartitionMaterialized)
+        ]
+        other = (HoldEnded, PartitionMaterialized)
+        said = [f.payload for f in derived if not isinstance(f.payload, other)]
         assert all(isinstance(s, Decided) for s in said) and len(said) <= 1
         return next((s.code or s.status for s in said if isinstance(s, Decided)), "")
 
@@ -279,6 +287,44 @@ def test_a_late_output_that_another_attempt_adopts_can_be_held_back(log: Log) ->
     assert (log.version("m1").status, log.version("m1").superseded_at) == ("QUARANTINED", None)
     assert log.held("m1").status == "QUARANTINED"
     assert log.add(decided("m1", True)) == "applied"
+
+
+def test_what_becomes_current_is_derived_and_what_is_held_back_only_once_it_is_approved(
+    log: Log,
+) -> None:
+    log.add(good("m1"))
+    log.add(good("m1"))
+    log.add(held("m2"))
+    log.add(held("m3"))
+    assert log.became_current == ["m1"]
+    log.add(decided("m3", True))
+    log.add(decided("m2", True))
+    assert log.became_current == ["m1", "m3"]
+
+
+def test_a_status_has_a_state_and_a_quality(log: Log) -> None:
+    def look() -> tuple[str, str]:
+        return str(log.status().state), str(log.status().quality)
+
+    log.add(held("m1"))
+    assert look() == ("MISSING", "QUARANTINED")
+    log.add(decided("m1", False))
+    assert look() == ("MISSING", "REJECTED")
+    log.add(good("m2", warnings=1))
+    assert look() == ("MATERIALIZED", "WARNED")
+    log.add(good("m3"))
+    assert look() == ("MATERIALIZED", "PASSED")
+    log.add(held("m4"))
+    assert look() == ("MATERIALIZED", "QUARANTINED")
+    log.add(decided("m4", True))
+    assert look() == ("MATERIALIZED", "PASSED")
+    log.report(held("m5", HoldStatus.BLOCKED), missed())
+    assert look() == ("FAILED", "BLOCKED")
+    log.add(missed())
+    assert look() == ("FAILED", "UNKNOWN")
+    error = ErrorInfo(category="input", code="checks.input", message="no rows")
+    log.add(OutputMissed(asset_id="A", partition="p", run_id="R2", error=error))
+    assert look() == ("FAILED", "FAILED")
 
 
 # -- held back ------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from arco.orchestration.controllers.ready_dispatch import (
 )
 from arco.orchestration.controllers.send_ahead import dispatch_ahead
 from arco.orchestration.controllers.zombies import WorkerState
+from arco.orchestration.limit_tables import DeclaredLimits, LimitName, LimitRow
 from arco.orchestration.limits import Limits, Timing
 from arco.orchestration.window import (
     ASSUMED_SLOTS,
@@ -26,7 +27,10 @@ from arco.orchestration.window import (
     live_workers,
     window_size,
 )
+from arco.transport.queues.memory import MemoryQueue
+from arco.transport.queues.port import PASSES, Message
 from servo.contract.manifest import Resources
+from tests.kit.clocks import SimClock
 from tests.kit.runs import RUN, Attempt, Folding, Node, plan, started_run, triggered
 from tests.unit.test_orchestration_controllers import board_of
 
@@ -58,17 +62,19 @@ def test_dead_workers_have_no_slots() -> None:
     assert live_workers(workers, NOW, silent) == workers[:1]
 
 
-def flying(count: int) -> Board:
+def flying(count: int, tenant: str = "") -> Board:
     """A board with so many tasks in the queue."""
-    folding = started_run(tuple(Node() for _ in range(count)))
+    folding = started_run(tuple(Node(tenant=tenant) for _ in range(count)))
     folding.add(*(Attempt(f"t{n:02d}").enqueued() for n in range(count)))
     return board_of(folding)
 
 
-def admitted(window: DispatchWindow, weight: Resources, weights: Weights, board: Board) -> int:
+def admitted(
+    window: DispatchWindow, weight: Resources, weights: Weights, board: Board, tenant: str = ""
+) -> int:
     """How many more tasks of a weight may be sent, beside those with these weights."""
     sent = dict(weights)
-    while window.has_room(weight, "", board, sent) and len(sent) < 10_000:
+    while window.has_room(weight, tenant, board, sent) and len(sent) < 10_000:
         sent["more", f"{len(sent)}"] = weight
     return len(sent) - len(weights)
 
@@ -77,7 +83,7 @@ LARGE = Resources(cpu=16)
 
 
 def test_tasks_of_several_slots_are_sent_as_slots_have_room() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     window.saw_workers(
         {"w": WorkerState(NOW, frozenset(), 16), "v": WorkerState(NOW, frozenset(), 3)}, NOW
     )
@@ -87,13 +93,13 @@ def test_tasks_of_several_slots_are_sent_as_slots_have_room() -> None:
 
 
 def test_tasks_of_much_memory_are_sent_as_memory_has_room() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     window.saw_workers({"w": WorkerState(NOW, frozenset(), 64, 9_000)}, NOW)
     assert admitted(window, Resources(memory_mib=3_000), {}, Board()) == 6
 
 
 def test_few_tasks_of_a_weight_are_sent_that_no_worker_is_large_enough_for() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     for workers in ({}, {"w": WorkerState(NOW, frozenset(), 4)}):
         window.saw_workers(workers, NOW)
         assert admitted(window, LARGE, {}, Board()) == UNPLACED
@@ -102,7 +108,7 @@ def test_few_tasks_of_a_weight_are_sent_that_no_worker_is_large_enough_for() -> 
 
 
 def test_more_of_a_weight_are_sent_while_unlisted_workers_take_them() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     folding = started_run((Node(),) * 20)
     folding.add(*(Attempt(f"t{n:02d}").started() for n in range(20)))
     weights = {(RUN, f"t{n:02d}"): LARGE for n in range(20)}
@@ -110,7 +116,7 @@ def test_more_of_a_weight_are_sent_while_unlisted_workers_take_them() -> None:
 
 
 def test_many_weights_share_what_may_wait() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     window.saw_workers({"w": WorkerState(NOW, frozenset(), 4, 9_000)}, NOW)
     weights: dict[TaskKey, Resources] = {}
     for n in range(30):
@@ -121,7 +127,7 @@ def test_many_weights_share_what_may_wait() -> None:
 
 
 def test_larger_tasks_that_wait_take_nobodys_place() -> None:
-    window = DispatchWindow(Limits(), TIMING)
+    window = DispatchWindow(TIMING)
     board = flying(20)
     weights = {(RUN, f"t{n:02d}"): LARGE for n in range(20)}
     assert window.limits(board, weights).max_in_flight == 2 * ASSUMED_SLOTS + 20
@@ -130,41 +136,52 @@ def test_larger_tasks_that_wait_take_nobodys_place() -> None:
         assert window.limits(board, weights).max_in_flight == 2 * slots + 20
 
 
-@pytest.mark.parametrize("limits", [Limits(max_in_flight=6), Limits(quotas={"": 6})])
-def test_larger_tasks_that_wait_leave_half_of_what_is_allowed(limits: Limits) -> None:
-    window = DispatchWindow(limits, TIMING)
-    board = flying(3)
+def limited(board: Board, *limits: tuple[str, int]) -> Board:
+    """A board with limits of tasks at a time, by scope."""
+    tasks = LimitName.CONCURRENT_TASKS
+    rows = [LimitRow(scope, tasks, value, "", NOW, "ana") for scope, value in limits]
+    board.declared = DeclaredLimits.of(rows)
+    return board
+
+
+@pytest.mark.parametrize("scope", ["workspace", "tenant:a"])
+def test_larger_tasks_that_wait_leave_half_of_what_is_allowed(scope: str) -> None:
+    window = DispatchWindow(TIMING)
+    board = limited(flying(3, tenant="a"), (scope, 6))
     weights = {(RUN, f"t{n:02d}"): LARGE for n in range(3)}
-    assert admitted(window, LARGE, weights, board) == 0
+    assert admitted(window, LARGE, weights, board, tenant="a") == 0
     assert window.limits(board, weights).max_in_flight >= 6
 
 
 def test_one_larger_task_is_sent_where_one_task_is_allowed() -> None:
-    assert admitted(DispatchWindow(Limits(max_in_flight=1), TIMING), LARGE, {}, Board()) == 1
+    board = limited(Board(), ("workspace", 1))
+    assert admitted(DispatchWindow(TIMING), LARGE, {}, board) == 1
 
 
 def test_only_worker_of_a_queue_has_room_for_any_task() -> None:
-    window = DispatchWindow(Limits(), TIMING, slots=2)
+    window = DispatchWindow(TIMING, slots=2)
     assert admitted(window, LARGE, {}, Board()) == 1
     assert window.has_room(Resources(cpu=3), "", Board(), {(RUN, "t00"): LARGE})
 
 
-def test_given_maximum_is_the_upper_bound() -> None:
-    window = DispatchWindow(Limits(max_in_flight=5, quotas={"a": 2}), TIMING)
+def test_limits_that_are_set_are_the_upper_bound() -> None:
+    window = DispatchWindow(TIMING)
     window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
-    limits = window.limits(Board())
-    assert (limits.max_in_flight, limits.quota("a"), limits.quota("b")) == (5, 2, 5)
+    board = limited(Board(), ("workspace", 5), ("tenant:a", 2), ("tenant:*", 3))
+    limits = window.limits(board)
+    quotas = [limits.quota(tenant) for tenant in ("a", "b", "")]
+    assert (limits.max_in_flight, quotas) == (5, [2, 3, 5])
 
 
 def test_slots_of_other_queues_do_not_count_where_a_queue_has_one_worker() -> None:
-    window = DispatchWindow(Limits(), TIMING, slots=2)
+    window = DispatchWindow(TIMING, slots=2)
     window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
     assert window.limits(Board()).max_in_flight == 4
 
 
 def test_window_that_forgets_is_as_it_began() -> None:
     for own, size in [(0, 2 * ASSUMED_SLOTS), (2, 4)]:
-        window = DispatchWindow(Limits(), TIMING, slots=own)
+        window = DispatchWindow(TIMING, slots=own)
         window.saw_workers({"w": WorkerState(NOW, frozenset(), 64)}, NOW)
         window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
         window.forget()
@@ -172,7 +189,7 @@ def test_window_that_forgets_is_as_it_began() -> None:
 
 
 def test_what_ended_fades_from_look_to_look() -> None:
-    window = DispatchWindow(Limits(), TIMING, slots=2)
+    window = DispatchWindow(TIMING, slots=2)
     window.saw_flight([(RUN, f"t{i}") for i in range(20)], [])
     sizes = []
     for _ in range(30):
@@ -229,15 +246,16 @@ def test_what_cannot_be_sent_now_takes_no_place() -> None:
 
 
 class Hall:
-    """Slots that take from a queue in any order, under the real fold, window and dispatch."""
+    """Slots that take from a real queue, under the real fold, window and dispatch."""
 
     def __init__(self, slots: int) -> None:
         self.f = Folding()
         self._slots = slots
         self._rng = random.Random(1)
-        self._window = DispatchWindow(Limits(), TIMING)
+        self._window = DispatchWindow(TIMING)
         self._turn = Turn()
-        self._queue: list[Attempt] = []
+        self._queue = MemoryQueue(SimClock())
+        self._sent: dict[str, Attempt] = {}
         self._working: list[Attempt] = []
         self._flight: set[TaskKey] = set()
         self.starts: list[str] = []
@@ -254,9 +272,9 @@ class Hall:
             self.f.wait(1).add(*[attempt.succeeded() for attempt in self._working])
         self._working.clear()
         self._send()
-        self._rng.shuffle(self._queue)
-        while self._queue and len(self._working) < self._slots:
-            self._working.append(self._queue.pop())
+        taken = self._queue.take(self._slots, 0.0)
+        self._working = [self._sent[delivery.message.name] for delivery in taken]
+        self._queue.done(taken)
         self.starts += [attempt.run_id for attempt in self._working]
         self.f.add(*[attempt.started() for attempt in self._working])
 
@@ -265,9 +283,14 @@ class Hall:
         self._window.saw_workers({"w": WorkerState(NOW, frozenset(), self._slots)}, NOW)
         self._window.saw_flight(self._flight, board.in_flight.keys())
         sending, self._turn = ready_dispatch(board, self._window.limits(board), self._turn)
+        self._rng.shuffle(sending)
         for action in sending:
-            self._queue.append(Attempt(action.task_id, run_id=action.run_id))
-            self.f.add(self._queue[-1].enqueued())
+            attempt = Attempt(action.task_id, run_id=action.run_id)
+            name = f"{action.run_id}-{action.task_id}"
+            self._sent[name] = attempt
+            priority = board.tasks[action.run_id][action.task_id].priority
+            self._queue.put([Message(name, b"", priority)])
+            self.f.add(attempt.enqueued())
         self._flight = {*board.in_flight, *((a.run_id, a.task_id) for a in sending)}
 
 
@@ -303,19 +326,23 @@ def test_large_run_goes_on_beside_many_small_ones() -> None:
 BACKFILL: dict[str, Any] = {"trigger": "backfill", "priority": -1_000}
 
 
-def test_backfill_delays_others_by_little_more_than_its_running_tasks() -> None:
-    hall = Hall(slots=8)
-    hall.trigger("backfill", 600, **BACKFILL)
+@pytest.mark.parametrize("slots", [1, 2, 8, 64])
+def test_backfill_delays_others_by_no_more_than_its_running_tasks(slots: int) -> None:
+    hall = Hall(slots)
+    hall.trigger("backfill", 20 * slots, **BACKFILL)
     for _ in range(5):
         hall.task_length()
-    assert len(hall.starts) == 5 * 8, "no slot was without work"
-    hall.trigger("scheduled", 40)
+    assert len(hall.starts) == 5 * slots, "no slot was without work"
+    hall.trigger("scheduled", 5 * slots)
     before = len(hall.starts)
     for _ in range(7):
         hall.task_length()
     starts = hall.starts[before:]
-    assert starts[:8].count("scheduled") >= 6
-    assert starts.count("scheduled") >= 36, "alone it would take five task lengths"
+    passed = min(slots, PASSES)
+    assert starts[:passed] == ["scheduled"] * passed, "what waits in the queue is overtaken"
+    last = len(starts) - starts[::-1].index("scheduled")
+    assert starts.count("scheduled") == 5 * slots
+    assert starts[:last].count("backfill") <= last // PASSES + 1, "but for its share"
 
 
 def test_backfill_is_not_starved_by_work_that_never_ends() -> None:

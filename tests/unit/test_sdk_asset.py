@@ -153,7 +153,7 @@ def test_every_setting_reaches_the_manifest() -> None:
         timeout="1h30m",
         freshness=Freshness(max_age=timedelta(hours=2), cron="0 6 * * *"),
         io={"compression": "zstd"},
-        resources=Resources(cpu=2, priority=9),
+        resources=Resources(cpu=2, priority=9, pool="jdbc"),
         secrets={"token": "env:TOKEN"},
         columns=[column("id", "bigint", pii="none", lineage=["a.b.c"])],
         deps=["orders", customers, AssetIn("x.y", mapping=all_upstream)],
@@ -178,7 +178,7 @@ def test_every_setting_reaches_the_manifest() -> None:
         timeout_s=5400,
         freshness=wire.FreshnessSpec(max_age_s=7200, cron="0 6 * * *"),
         io={"compression": "zstd"},
-        resources=wire.Resources(cpu=2, priority=9),
+        resources=wire.Resources(cpu=2, priority=9, pool="jdbc"),
         secrets={"token": wire.SecretRef(provider="env", path="TOKEN")},
         columns=(wire.ColumnDef(name="id", type="bigint", pii="none", lineage=("a.b.c",)),),
         inputs=(

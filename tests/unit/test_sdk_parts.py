@@ -163,6 +163,9 @@ def test_policies_are_refused_where_they_are_written() -> None:
         (lambda: Retry(delay="soon"), "'soon' is not a valid delay"),
         (lambda: Freshness(max_age="never"), "max_age"),
         (lambda: Freshness(max_age="1h", cron="daily"), "has 1 fields"),
+        (lambda: Freshness(max_age="1h", cron="0 6 30 2 *"), "never fires"),
+        (lambda: Freshness(max_age="1h", timezone="Europe/Berlin"), "no effect without cron"),
+        (lambda: Freshness(max_age="1h", request_run="yes"), "request_run is 'yes'"),  # type: ignore[arg-type]
     ]
     for make, message in policies:
         with pytest.raises(Misdeclared, match=message) as error:

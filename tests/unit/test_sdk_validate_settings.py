@@ -7,9 +7,11 @@ import pytest
 
 from servo import (
     AssetIn,
+    Freshness,
     Resources,
     asset,
     column,
+    daily,
     not_null,
     references,
     schedule,
@@ -74,6 +76,21 @@ def test_checks_and_columns_have_names_of_their_own() -> None:
     assert said([make("a.x", columns=[column("a"), column("a")])]) == [
         "the column 'a' is declared twice"
     ]
+
+
+def test_a_freshness_policy_must_be_one_that_can_be_kept() -> None:
+    berlin = Freshness(max_age="1h", cron="0 6 * * *", timezone="Europe/Berlin")
+    assert said([make("a.x", freshness=berlin)]) == []
+    mars = Freshness(max_age="1h", cron="0 6 * * *", timezone="Mars/Base")
+    assert said([make("a.x", freshness=mars)]) == [
+        "freshness: the time zone 'Mars/Base' is unknown (write it like \"Europe/Berlin\")"
+    ]
+    assert said([make("a.x", freshness=Freshness(max_age="20000d"))]) == [
+        "freshness: the max_age is longer than ten years (give a shorter one)"
+    ]
+    two = daily("a", start="2026-01-01") * daily("b", start="2026-01-01")
+    (problem,) = said([make("a.x", partitions=two, freshness=Freshness(max_age="1h"))])
+    assert problem.startswith("freshness: a.x has several time dimensions (a, b)")
 
 
 def test_lineage_must_come_from_somewhere() -> None:
@@ -147,6 +164,11 @@ def test_every_problem_of_a_project_is_reported_at_once() -> None:
             "Resources: cpu=1.5 is not a whole number",
         ),
         (Resources(cpu=True), "Resources: cpu=True is not a whole number"),
+        (Resources(pool="a/b"), "Resources: pool='a/b' is not a name of a pool"),
+        (
+            Resources(pool=4),  # type: ignore[arg-type]
+            'Resources: pool=4 is not a name, as in "jdbc"',
+        ),
     ],
 )
 def test_resources_that_no_task_can_have_are_refused(resources: Resources, problem: str) -> None:

@@ -8,6 +8,7 @@ from arco.automation.commands import AutomationCommands
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
 from arco.orchestration.commands import OrchestrationCommands
+from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
 from arco.state.core import Core
 from arco.state.fold import Chain
@@ -23,6 +24,7 @@ class Commands:
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
         self.execution = ExecutionCommands(self.tier1, actor)
         self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
+        self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.asset_automation = AssetAutomationCommands(core, self.tier1, library, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)

@@ -11,7 +11,7 @@ from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
 from arco.lineage import fold as lineage_fold
 from arco.log.envelope import Payload
-from arco.orchestration import derived
+from arco.orchestration import derived, limit_events
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
 from arco.quality import fold as quality_fold
@@ -22,6 +22,7 @@ from arco.state.rollback import RolledBack
 EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *orchestration_events.EVENTS,
+    *limit_events.EVENTS,
     *automation_events.EVENTS,
     *asset_events.EVENTS,
     *execution_events.EVENTS,
@@ -40,6 +41,7 @@ def chain() -> Chain:
         *orchestration_fold.AFTER_AUTOMATION,
         *automation_fold.AFTER_RUNS,
         *execution_fold.STAGES,
+        *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,
         *quality_fold.STAGES,
         *lineage_fold.STAGES,

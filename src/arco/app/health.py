@@ -23,6 +23,7 @@ from arco.clock import Clock
 from arco.config import Running
 from arco.errors import ClockSkew, Error, NotFound
 from arco.machine import machine
+from arco.orchestration.limit_tables import pause_text
 from arco.spark.archive import find_java, java_version
 from arco.spark.session import require
 from arco.storage import paths
@@ -75,6 +76,7 @@ def store_checks(workspace: Workspace) -> Iterator[HealthCheck]:
     yield _generation(workspace)
     yield _clocks(store, workspace.clock)
     yield _keys(store)
+    yield _dispatch(workspace)
 
 
 def disk_check(directory: Path) -> HealthCheck:
@@ -152,6 +154,19 @@ def _generation(workspace: Workspace) -> HealthCheck:
         return _failed("workspace", error)
     state = f"generation {generation:,}" if generation else "empty"
     return HealthCheck("workspace", "ok", state)
+
+
+def _dispatch(workspace: Workspace) -> HealthCheck:
+    try:
+        declared = workspace.read.orchestration().limits()
+    except Error as error:
+        return _failed("dispatch", error)
+    if declared.is_paused:
+        hint = "no task starts; `servo resume` starts dispatch again"
+        return HealthCheck("dispatch", "warn", pause_text(declared.control), hint)
+    count = len(declared.values)
+    limits = f"; {count} limits are set, see `servo limits list`" if count else ""
+    return HealthCheck("dispatch", "ok", f"not paused{limits}")
 
 
 def _clocks(store: Store, clock: Clock) -> HealthCheck:

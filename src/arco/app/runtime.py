@@ -14,7 +14,7 @@ from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
-from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.limits import Timing
 from arco.orchestration.plan import PlanSpec
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.spark.host import SparkHost
@@ -129,7 +129,6 @@ class Runtime:
         reports: Reports,
         signer: EnvelopeSigner,
         *,
-        limits: Limits | None = None,
         timing: Timing | None = None,
         engine_id: str = "",
         slots: int = 0,
@@ -139,9 +138,7 @@ class Runtime:
     ) -> Orchestrator:
         """One of this workspace; `name` is the process's own, by default a new one."""
         requests = Requests(self._core, self._library)
-        sender = Sender(
-            self._core, queue, signer, requests, limits=limits, timing=timing, slots=slots
-        )
+        sender = Sender(self._core, queue, signer, requests, timing=timing, slots=slots)
         return Orchestrator(
             self._core,
             self._writer,

@@ -1,9 +1,9 @@
 """The agenda: what is due next, in memory, for controllers to look at.
 
 It holds the active schedules, each with its next tick, the requests for runs that are not
-planned yet, and the backfills that are not over. Like the board it is brought from one generation
-to the next by the rows that changed: what it costs follows that, and what is due, not how many
-schedules there are.
+planned yet, the backfills that are not over, and when data stops being fresh. Like the board it
+is brought from one generation to the next by the rows that changed: what it costs follows that,
+and what is due, not how many schedules there are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TypeVar
 from arco.automation.asset_watch import AssetWatch
 from arco.automation.changed_rows import TableRows
 from arco.automation.controllers.backfill_chunks import is_over
+from arco.automation.freshness_agenda import FreshnessAgenda
+from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES, FRESHNESS_REQUESTS
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
     BACKFILLS,
@@ -56,6 +58,7 @@ class Agenda:
         self.progress: dict[str, BackfillProgressRow] = {}
         """Of the same."""
         self.assets = AssetWatch()
+        self.freshness = FreshnessAgenda()
 
     # -- moving to another generation ----------------------------------------------------
 
@@ -64,6 +67,7 @@ class Agenda:
         self._clear()
         self._take(snapshot.hot)
         self.assets.load(snapshot)
+        self.freshness.changed.clear()  # it has all rows
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
         """Go on to a newer snapshot by what changed after a position."""
@@ -101,6 +105,10 @@ class Agenda:
                 self.backfills.pop(key, None)
                 self.progress.pop(key, None)
 
+        self.freshness.take(
+            rows_of(FRESHNESS_POLICIES), rows_of(FRESHNESS), rows_of(FRESHNESS_REQUESTS)
+        )
+
     def _put_schedule(self, row: ScheduleRow) -> None:
         key = row.schedule_id
         self._due.pop(key, None)
@@ -121,14 +129,18 @@ class Agenda:
 
     def due(self, now: datetime) -> list[ScheduleRow]:
         """Schedules with ticks up to now that nobody has recorded yet."""
-        while (at := self.next_due()) is not None and at <= now:
+        while (at := self._next_tick()) is not None and at <= now:
             _, key = heapq.heappop(self._heap)
             del self._next[key]
             self._due[key] = self.schedules[key]
         return list(self._due.values())
 
     def next_due(self) -> datetime | None:
-        """When the next schedule is due that is not due yet."""
+        """When the next thing is due that is not due yet."""
+        times = (self._next_tick(), self.freshness.next_due())
+        return min((at for at in times if at is not None), default=None)
+
+    def _next_tick(self) -> datetime | None:
         while self._heap:
             at, key = self._heap[0]
             if self._next.get(key) == at:

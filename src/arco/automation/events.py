@@ -14,6 +14,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar, Literal
 
+from arco.automation import freshness_events
 from arco.automation.backfill_states import BackfillCause
 from arco.log.envelope import Payload
 from arco.orchestration.plan import PlanRequest, Spans
@@ -137,4 +138,10 @@ COMMANDS: tuple[type[AutomationCommand], ...] = (
     BackfillCancelled,
     BackfillRetried,
 )
-EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ScheduleTicked, BackfillAdvanced, BackfillEnded)
+EVENTS: tuple[type[Payload], ...] = (
+    *COMMANDS,
+    ScheduleTicked,
+    BackfillAdvanced,
+    BackfillEnded,
+    *freshness_events.EVENTS,
+)

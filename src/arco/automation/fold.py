@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
-from arco.automation import asset_fold, backfill_runs, backfills
+from arco.automation import asset_fold, backfill_runs, backfills, freshness_fold
 from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
 from arco.automation.tables import (
     SCHEDULE_TICKS,
@@ -204,7 +204,10 @@ STAGES = (
     ),
     backfills.STAGE,
     asset_fold.STAGE,
+    freshness_fold.REQUESTS,
 )
 """What asks for runs."""
 AFTER_RUNS = (backfill_runs.STAGE,)
 """What hears of their ends."""
+AFTER_OUTPUTS = freshness_fold.AFTER_OUTPUTS
+"""What hears of new versions."""

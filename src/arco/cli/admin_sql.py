@@ -98,6 +98,12 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
     present = set(snapshot.contents.names())
     tables = {str(table): snapshot.manifest(table) for table in workspace.tables}
     tables |= {name: snapshot.contents.table(name) for name in present - tables.keys()}
+    columns = {
+        name: [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
+        for name, table in tables.items()
+    }
+    for table in workspace.tables:
+        columns[str(table)] += [(name, "string", "computed") for name in table.computed]
     if session.json:
         render.document(
             {
@@ -106,16 +112,15 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
                     {
                         "table": name,
                         "present": name in present,
-                        "key": table.key,
-                        "columns": [{"name": c.name, "type": c.type} for c in table.columns],
+                        "key": files.key,
+                        "columns": [{"name": c, "type": type} for c, type, _ in columns[name]],
                     }
-                    for name, table in sorted(tables.items())
+                    for name, files in sorted(tables.items())
                 ],
             }
         )
         return
-    for name, table in sorted(tables.items()):
+    for name in sorted(tables):
         empty = "" if name in present else "  (no rows yet)"
         render.show(render.title(name + empty))
-        rows = [(c.name, c.type, "key" if c.name in table.key else "") for c in table.columns]
-        render.show(render.columns(rows))
+        render.show(render.columns(columns[name]))

@@ -33,7 +33,9 @@ from arco.cli import (
     checks,
     costs,
     data_gc,
+    dispatch_limits,
     doctor,
+    freshness,
     lineage,
     partitions,
     project,
@@ -76,6 +78,9 @@ app.add_typer(schedules.app)
 app.add_typer(asset_automation.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
+app.add_typer(dispatch_limits.app)
+dispatch_limits.register(app)
+freshness.register(app)
 app.add_typer(partitions.app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arco.app import Workspace
 from arco.cli import render
-from arco.dispatch.waiting import Waiting, look, older_runs, waiting
+from arco.dispatch.waiting import Occupied, Waiting, held_back, look, older_runs, waiting
 from arco.errors import Error, Refused
 from arco.orchestration import states
 from arco.orchestration.states import RunState, TaskState
@@ -154,21 +154,38 @@ def follow_remote(workspace: Workspace, run_id: str, *, quiet: bool = False) -> 
         progress=progress,
         wait=lambda s: workspace.clock.sleep(s),
         quiet=quiet,
-        waiting=_now_and_then(workspace),
+        waiting=_all_reasons(workspace),
     )
 
 
-def _now_and_then(workspace: Workspace) -> Reasons:
+def limits_of(workspace: Workspace) -> Reasons:
+    """Which limits, or which pause, a run of this process waits for."""
+    return _now_and_then(
+        workspace,
+        lambda run, tasks: held_back(tasks, Occupied.read(workspace.read.snapshot())),
+    )
+
+
+def _all_reasons(workspace: Workspace) -> Reasons:
+    def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> Sequence[Waiting]:
+        signs = look(workspace.store, run, tasks)
+        snapshot = workspace.read.snapshot()
+        older = older_runs(snapshot, run, tasks)
+        occupied = Occupied.read(snapshot)
+        return waiting(run, tasks, signs, workspace.clock.now(), occupied, older)
+
+    return _now_and_then(workspace, reasons_of)
+
+
+def _now_and_then(workspace: Workspace, look_up: Reasons) -> Reasons:
     """What a run waits for, looked up every few seconds."""
     looked_at = float("-inf")
-    reasons: list[Waiting] = []
+    reasons: Sequence[Waiting] = []
 
-    def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> list[Waiting]:
+    def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> Sequence[Waiting]:
         nonlocal looked_at, reasons
         if workspace.clock.monotonic() - looked_at >= WAITING_S:
-            signs = look(workspace.store, run, tasks)
-            older = older_runs(workspace.read.snapshot(), run, tasks)
-            reasons = waiting(run, tasks, signs, workspace.clock.now(), older)
+            reasons = look_up(run, tasks)
             looked_at = workspace.clock.monotonic()
         return reasons
 

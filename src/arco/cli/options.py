@@ -109,17 +109,20 @@ def command(
     example: str,
     takes: Sequence[str] = (),
     before: Callable[[], None] = lambda: None,
+    negatives: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a function as the command `name` of `app`. Its docstring is the help.
 
-    `before` is called before what the command needs is imported.
+    `negatives`: -1 is an argument, and no option. `before` is called before what the command
+    needs is imported.
     """
 
     def register(function: Handler) -> Handler:
         added = {k: v for each in takes for k, v in _GROUPS[each].items()} | _COMMON
         runner = _runner(function, frozenset(added), before)
         runner.__signature__ = _signature(function, added)  # type: ignore[attr-defined]
-        app.command(name, help=_help(function, example))(runner)
+        settings = {"ignore_unknown_options": True} if negatives else None
+        app.command(name, help=_help(function, example), context_settings=settings)(runner)
         return function
 
     return register

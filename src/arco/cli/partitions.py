@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,16 +18,35 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.shorts import short, shorts
+    from arco.errors import NotFound
     from arco.execution.reader import ExecutionReader
-    from arco.execution.tables import MaterializationRow, PartitionRow, PartitionStatusRow
+    from arco.execution.tables import (
+        PARTITION_STATUS,
+        MaterializationRow,
+        PartitionRow,
+        PartitionStatusRow,
+    )
+    from arco.orchestration.partition_status import MAX_JUDGED, StatusRange, StatusReader
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.tables import DYNAMIC_KEYS
+    from arco.orchestration.world import World
+    from arco.state.snapshot import Snapshot
     from servo.contract.identity import version_label
 
 app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
 
 Set = Annotated[str, typer.Argument(metavar="SET", help="The name of the set of keys.")]
 Asset = Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")]
+
+
+class StateName(StrEnum):
+    missing = "MISSING"
+    materializing = "MATERIALIZING"
+    materialized = "MATERIALIZED"
+    stale = "STALE"
+    failed = "FAILED"
+
+
 Keys = Annotated[list[str], typer.Argument(metavar="KEY", help="The keys.")]
 
 
@@ -49,31 +70,96 @@ def list_(session: Session, keys: Set) -> None:
     _answer(session, keys)
 
 
-@command(app, "status", example="servo partitions status shop.orders", takes=["at"])
-def status(session: Session, asset: Asset) -> None:
-    """Show the status of each partition of an asset.
+@command(
+    app,
+    "status",
+    example="servo partitions status shop.orders\n"
+    "servo partitions status shop.orders -p date=2026-01-01..2026-01-31 --state missing",
+    takes=["at"],
+)
+def status(
+    session: Session,
+    asset: Asset,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", "-p", metavar="RANGE", help="Only these; all by default."),
+    ] = None,
+    state: Annotated[
+        list[StateName] | None,
+        typer.Option(
+            "--state",
+            case_sensitive=False,
+            metavar="STATE",
+            help="Only these: missing, materializing, materialized, stale or failed.",
+        ),
+    ] = None,
+    each: Annotated[bool, typer.Option("--each", help="One line for each partition.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N lines.")] = 100,
+) -> None:
+    """Show the state and quality of an asset's partitions, also of missing ones.
 
-    The status is that of the last task: GOOD, WARNED, QUARANTINED, BLOCKED, REJECTED or
-    FAILED. The version is the current one, which may be older.
+    Neighbours with equal status are one line. A partition is MISSING, MATERIALIZING,
+    MATERIALIZED, STALE (a plan would run it again) or FAILED (its last attempt did). The quality
+    is that of the last attempt's output: PASSED, WARNED, FAILED, QUARANTINED, BLOCKED or REJECTED,
+    and UNKNOWN if it made none.
     """
-    snapshot = session.open().read.snapshot(session.at())
-    id = OrchestrationReader(snapshot).asset_id(asset)
-    reader = ExecutionReader(snapshot)
-    current = {row.partition_key: row for row in reader.partitions(id)}
-    pairs = [(row, current.get(row.partition_key)) for row in reader.status(id)]
+    workspace = session.open()
+    at = session.at()
+    snapshot = workspace.read.snapshot(at)
+    world = World.of(OrchestrationReader(snapshot), workspace.library)
+    assets = {each.key: each for each in world.manifest.assets}
+    if asset not in assets:
+        OrchestrationReader(snapshot).asset_id(asset)  # or it never was
+        raise NotFound(f"{asset} is not deployed", hint="see `servo partitions versions`")
+    until = workspace.clock.now() if at is None else snapshot.published_at
+    statuses, is_judged = StatusReader(snapshot, assets, until).statuses(asset, partition or ())
+    states = [each.value for each in state or ()]
+    lines = statuses.each(states) if each else statuses.ranges(states)
+    chosen = list(islice(lines, limit + 1))
+    entries = [_Entry.of(snapshot, asset, line) for line in chosen[:limit]]
     if session.json:
-        rows = [_plain(row, version) for row, version in pairs]
-        render.document({"generation": snapshot.generation, "asset": asset, "partitions": rows})
-    elif not pairs:
-        render.say(f"{asset} has no versions yet")
-    else:
-        headers = ("partition", "status", "version", "rows", "size", "when")
-        lines = [_shown(row, version) for row, version in pairs]
-        whole = ("status", "version", "when")
-        render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
-        for row, _ in pairs:
-            if row.message:
-                render.say(f"\n{_partition(row)}: {row.message}")
+        render.document(
+            {
+                "generation": snapshot.generation,
+                "asset": asset,
+                "partitions": statuses.partitions,
+                "outside": statuses.outside,
+                "stale_known": is_judged,
+                "counts": [
+                    {"state": look.state, "quality": look.quality, "partitions": count}
+                    for look, count in statuses.counts().items()
+                ],
+                "ranges": [entry.plain() for entry in entries],
+                "more": len(chosen) > limit,
+            }
+        )
+        return
+    _show_status(asset, entries)
+    if not is_judged:
+        render.note(
+            f"more than {MAX_JUDGED:,} partitions are materialized: which of them are STALE is "
+            "shown for smaller ranges, with -p"
+        )
+    if len(chosen) > limit:
+        render.note("there are more; see --limit, --state and -p")
+    if statuses.outside:
+        render.note(
+            f"{render.count(statuses.outside, 'partition')} outside of these have versions too; "
+            "see `servo partitions versions`"
+        )
+
+
+def _show_status(asset: str, entries: list[_Entry]) -> None:
+    if not entries:
+        render.say(f"{asset} has no such partitions")
+        return
+    headers = ("partitions", "count", "state", "quality", "version", "rows", "size", "when")
+    lines = [entry.line() for entry in entries]
+    whole = ("state", "quality", "version", "when")
+    render.show(render.table(headers, lines, right=["count", "rows", "size"], whole=whole))
+    for entry in entries:
+        if entry.row is not None and entry.row.message:
+            render.say(f"\n{entry.text}: {entry.row.message}")
 
 
 @command(
@@ -123,7 +209,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
             names[row.materialization_id],
             partition_text(row.partition_key) or "(all)",
             version_label(row.version) if row.version else None,
-            _status_text(row.status),
+            _state_text(row.status),
             row.rows,
             render.size(row.bytes),
             row.created_at,
@@ -137,33 +223,69 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
     render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
 
 
-def _plain(row: PartitionStatusRow, current: PartitionRow | None) -> dict[str, Any]:
-    return {
-        **render.plain(row),
-        "version": None if current is None else current.version,
-        "rows": None if current is None else current.rows,
-        "bytes": None if current is None else current.bytes,
-    }
+class _Entry(NamedTuple):
+    """A line of the list: a range, or one partition with its rows."""
+
+    range: StatusRange
+    row: PartitionStatusRow | None
+    current: PartitionRow | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, asset: str, line: StatusRange) -> _Entry:
+        if line.partitions > 1:
+            return cls(line, None, None)
+        id = OrchestrationReader(snapshot).asset_id(asset)
+        row = snapshot.get(PARTITION_STATUS, id, line.first)
+        return cls(line, row, ExecutionReader(snapshot).partition(id, line.first))
+
+    @property
+    def text(self) -> str:
+        first, last = partition_text(self.range.first), partition_text(self.range.last)
+        if first == last:
+            return first or "(all)"
+        return ",".join(
+            low if low == high else f"{low}..{high.partition('=')[2]}"
+            for low, high in zip(first.split(","), last.split(","), strict=True)
+        )
+
+    def line(self) -> tuple[object, ...]:
+        current = self.current
+        return (
+            self.text,
+            self.range.partitions,
+            _state_text(self.range.state),
+            _state_text(self.range.quality),
+            None if current is None else version_label(current.version),
+            None if current is None else current.rows,
+            None if current is None else render.size(current.bytes),
+            None if self.row is None else self.row.last_at,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        fields: dict[str, Any] = render.plain(self.range)
+        if self.row is not None:
+            fields["last_attempt"] = render.plain(self.row)
+        if self.current is not None:
+            names = ("materialization_id", "version", "rows", "bytes")
+            fields["current"] = {name: getattr(self.current, name) for name in names}
+        return fields
 
 
-def _shown(row: PartitionStatusRow, current: PartitionRow | None) -> tuple[object, ...]:
-    return (
-        _partition(row),
-        _status_text(row.status),
-        None if current is None else version_label(current.version),
-        None if current is None else current.rows,
-        None if current is None else render.size(current.bytes),
-        row.last_at,
-    )
+_STYLES = {
+    "MATERIALIZED": "green",
+    "PASSED": "green",
+    "GOOD": "green",
+    "MATERIALIZING": "cyan",
+    "STALE": "yellow",
+    "WARNED": "yellow",
+    "QUARANTINED": "yellow",
+    "MISSING": "dim",
+    "UNKNOWN": "dim",
+}
 
 
-def _partition(row: PartitionStatusRow) -> str:
-    return partition_text(row.partition_key) or "(all)"
-
-
-def _status_text(status: str) -> Text:
-    styles = {"GOOD": "green", "WARNED": "yellow", "QUARANTINED": "yellow"}
-    return Text(status, styles.get(status, "bold red"))
+def _state_text(status: str) -> Text:
+    return Text(status, _STYLES.get(status, "bold red"))
 
 
 def _answer(session: Session, keys: str) -> None:

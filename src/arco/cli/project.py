@@ -114,18 +114,9 @@ def _problems_elsewhere(workspace: Workspace | None, manifest: Manifest) -> list
 
 def _note_what_waits(manifest: Manifest) -> None:
     """Note what this version records and does not run."""
-    assets = manifest.assets
-    waits = {
-        "sensor": len(manifest.sensors),
-        "freshness policy": sum(asset.freshness is not None for asset in assets),
-    }
-    parts = [
-        render.count(n, noun, "freshness policies" if noun.endswith("policy") else "")
-        for noun, n in waits.items()
-        if n
-    ]
-    if parts:
-        render.note(f"{', '.join(parts)}: recorded, but not run by this version")
+    if manifest.sensors:
+        sensors = render.count(len(manifest.sensors), "sensor")
+        render.note(f"{sensors}: recorded, but not run by this version")
 
 
 def _show_problems(problems: list[Problem]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +16,9 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.cli.shorts import short
     from arco.errors import Invalid
+    from arco.orchestration.limit_tables import pause_text
+    from arco.orchestration.limit_usage import run_limit_reached
+    from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import RequestState
     from arco.orchestration.tables import RunRequestRow
 
@@ -68,12 +72,16 @@ def show(
     request: Annotated[str, typer.Argument(metavar="REQUEST", help="The key of a request.")],
 ) -> None:
     """Show a request: who asked for what, and what became of it."""
-    reader = session.open().read.orchestration(session.at())
+    workspace = session.open()
+    reader = workspace.read.orchestration(session.at())
     row = reader.run_request(request)
+    now = workspace.clock.now()
     if session.json:
-        render.document(plain_request(row))
+        waits = row.state == RequestState.PENDING
+        waiting = {"waiting": pending_text(row, reader, now) if waits else None}
+        render.document(plain_request(row) | waiting)
     else:
-        show_request(row)
+        show_request(row, reader, now)
 
 
 @command(
@@ -100,7 +108,7 @@ def cancel(
         render.say(f"{row.request_key} is {row.state}: {row.reason}")
 
 
-def show_request(row: RunRequestRow) -> None:
+def show_request(row: RunRequestRow, reader: OrchestrationReader, now: datetime) -> None:
     render.show(
         render.fields(
             {
@@ -118,7 +126,16 @@ def show_request(row: RunRequestRow) -> None:
         )
     )
     if row.state == RequestState.PENDING:
-        render.say("waiting: an orchestrator plans it (`servo orchestrator`)", "yellow")
+        render.say(f"waiting: {pending_text(row, reader, now)}", "yellow")
+
+
+def pending_text(row: RunRequestRow, reader: OrchestrationReader, now: datetime) -> str:
+    """What a request that is pending waits for."""
+    declared = reader.limits()
+    if declared.is_paused:
+        return f"{pause_text(declared.control)}; see `servo resume`"
+    reached = run_limit_reached(declared, reader.run_use(now), row.kind)
+    return "an orchestrator plans it (`servo orchestrator`)" if reached is None else str(reached)
 
 
 def cause_of(kind: str, reference: str, by: str) -> str:
@@ -132,6 +149,9 @@ def cause_of(kind: str, reference: str, by: str) -> str:
         return f"backfill {backfill}, chunk {number}" + (f", round {round}" if round else "")
     if kind == "materialization":
         return f"automation: {reference}"
+    if kind == "freshness":
+        subject, _, due = reference.rpartition("@")
+        return f"freshness of {subject}, due {due}"
     what = f"{kind} of run {reference}" if kind == "retry" and reference else kind
     return f"{what} by {by or '–'}"
 

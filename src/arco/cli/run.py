@@ -57,13 +57,17 @@ def plan(
     workspace = session.open()
     plan = workspace.commands.orchestration.explain(request)
     warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
+    held = workspace.commands.limits.held("manual")
     if session.json:
         fields = {"defaults": plan.defaults, "changed": plan.changed, "warnings": warnings}
+        fields["waiting"] = [] if held is None else [held.message]
         render.document({"fingerprint": spec_fingerprint(plan.spec), **fields, "spec": plan.spec})
     else:
         _show_plan(plan)
         for warning in warnings:
             render.note(str(warning))
+        if held is not None:
+            render.note(f"a run would not start now: {held.message} ({held.hint})")
 
 
 def _show_plan(plan: ExplainedPlan) -> None:

@@ -11,7 +11,7 @@ import typer
 from arco.app import Workspace
 from arco.cli import render
 from arco.cli.exit_codes import DIFFERENT, INTERRUPTED
-from arco.cli.live import follow, follow_remote
+from arco.cli.live import follow, follow_remote, limits_of
 from arco.cli.run_display import document_of, show_end
 from arco.cli.session import Session
 from arco.engine import LocalEngine
@@ -80,6 +80,7 @@ def _follow_here(
         wait=engine.wait_for_change,
         quiet=session.json,
         interrupted=lambda: bool(interrupts),
+        waiting=limits_of(engine.workspace),
     )
 
 

@@ -30,7 +30,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
     from arco.cli.times import parse_time
-    from arco.dispatch.waiting import has_server, look, older_runs, outages, waiting
+    from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
     from arco.orchestration.commands import Triggered
@@ -140,7 +140,7 @@ def show(
         request = reader.request_of_run(run)
         if request is None:
             raise
-        _show_requested(session, request)
+        _show_requested(session, request, reader, workspace.clock.now())
         return
     if session.json:
         document = run_display.document_of(snapshot, row.run_id)
@@ -155,11 +155,13 @@ def show(
     run_display.show_tasks(workspace, snapshot, row, all_tasks)
 
 
-def _show_requested(session: Session, request: RunRequestRow) -> None:
+def _show_requested(
+    session: Session, request: RunRequestRow, reader: OrchestrationReader, now: datetime
+) -> None:
     if session.json:
         render.document({"run": None, "request": plain_request(request)})
     else:
-        show_request(request)
+        show_request(request, reader, now)
 
 
 def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[str, Any]:
@@ -170,7 +172,12 @@ def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[s
     signs = look(workspace.store, row, tasks)
     return {
         "waiting": waiting(
-            row, tasks, signs, workspace.clock.now(), older_runs(snapshot, row, tasks)
+            row,
+            tasks,
+            signs,
+            workspace.clock.now(),
+            Occupied.read(snapshot),
+            older_runs(snapshot, row, tasks),
         ),
         "outages": [{"process": name, "outage": past} for name, past in outages(row, signs)],
     }
@@ -218,7 +225,8 @@ def cancel(
 def _withdraw(session: Session, workspace: Workspace, request_key: str, reason: str) -> None:
     """Cancel a run that was requested and is not planned yet."""
     workspace.commands.orchestration.withdraw(request_key, reason=reason or "cancelled")
-    _show_requested(session, workspace.read.orchestration().run_request(request_key))
+    reader = workspace.read.orchestration()
+    _show_requested(session, reader.run_request(request_key), reader, workspace.clock.now())
 
 
 def _settled(workspace: Workspace, run_id: str) -> RunRow:

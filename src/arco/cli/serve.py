@@ -21,7 +21,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.errors import Invalid, Unavailable
     from arco.machine import machine
-    from arco.orchestration.limits import Limits, Timing
+    from arco.orchestration.limits import Timing
     from arco.spark.host import SparkHost
     from arco.transport.reports import DRAIN_S
 
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
     command(
         app,
         "orchestrator",
-        example="servo orchestrator\nservo orchestrator --max-in-flight 64 --quota acme=8",
+        example="servo orchestrator\nservo orchestrator --interval 2",
         before=use_little_memory,
     )(orchestrator)
     command(app, "worker", example="servo worker --slots 4", before=_begin_worker)(worker)
@@ -65,45 +65,20 @@ def orchestrator(
     heartbeat: Heartbeat = 5.0,
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
-    max_in_flight: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Maximum number of tasks queued or running at once."),
-    ] = 512,
-    tenant_max: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Maximum of tasks for each value of a tenant dimension; 0: none.",
-        ),
-    ] = 0,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TENANT=N", help="Maximum of tasks for one tenant. Repeatable."),
-    ] = None,
-    weight: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TENANT=N", help="Share of one tenant; default 1. Repeatable."),
-    ] = None,
 ) -> None:
     """Decide which tasks run next, and queue them for workers.
 
     It also commits events. The queue is in the workspace's store. Any number of
     orchestrators and workers may run on one workspace; each may be killed at any time.
+    All of them keep the limits of `servo limits`.
     """
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
-    limits = Limits(
-        max_in_flight=max_in_flight,
-        tenant_max_in_flight=tenant_max,
-        quotas=_numbers(quota, "quota"),
-        weights=_numbers(weight, "weight"),
-    )
     stop = _until_told()
     reports = workspace.runtime.reports(timing)
     queue = workspace.runtime.store_queue(_identity(), timing)
     loop = workspace.runtime.orchestrator(
-        queue, reports, workspace.runtime.signer(), limits=limits, timing=timing, name=_identity()
+        queue, reports, workspace.runtime.signer(), timing=timing, name=_identity()
     )
     _say(session, "started", f"orchestrating {workspace.store.url}; press Ctrl-C to stop")
     with workspace.upkeep.merge_loop().beside(stop):
@@ -231,16 +206,6 @@ def _until_told() -> threading.Event:
 def _identity() -> str:
     host = "".join(c if c.isalnum() else "-" for c in socket.gethostname().lower()) or "host"
     return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
-
-
-def _numbers(given: list[str] | None, what: str) -> dict[str, int]:
-    numbers: dict[str, int] = {}
-    for text in given or ():
-        tenant, _, number = text.rpartition("=")
-        if not tenant or not number.isdecimal():
-            raise Invalid(f"{text!r} is not a {what}", hint="write TENANT=N")
-        numbers[tenant] = int(number)
-    return numbers
 
 
 def _say(session: Session, state: str, text: str) -> None:

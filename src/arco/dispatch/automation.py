@@ -1,5 +1,5 @@
-"""What an orchestrator does by itself: fires ticks, lets backfills go on, asks for partitions by
-the automation of assets, plans requests.
+"""What an orchestrator does by itself: fires ticks, lets backfills go on, judges how fresh data
+is, asks for partitions by the automation of assets, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
@@ -13,12 +13,14 @@ from arco.automation.agenda import Agenda
 from arco.automation.asset_reads import AutomationReads
 from arco.automation.conditions import ActiveWork
 from arco.automation.controllers.backfill_chunks import backfill_chunks
-from arco.automation.controllers.plannable import active_by_schedule, to_plan
+from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
+from arco.dispatch.freshness_watch import FreshnessWatch
 from arco.dispatch.request_planner import RequestPlanner
 from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
+from arco.orchestration.limit_tables import Permit
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.transport.reports import Reports
@@ -37,6 +39,7 @@ class Automation:
         self._reports = reports
         self._planner = planner
         self._is_first_report = is_first_report
+        self._freshness = FreshnessWatch(is_first_report)
         self.agenda = Agenda()
 
     def due_in_s(self, now: datetime) -> float | None:
@@ -56,7 +59,8 @@ class Automation:
         self._planner.has_more = False
         due = agenda.due(now)
         facts: list[Payload] = [*self._by_assets(board, head, now)]
-        if not (due or agenda.requests or agenda.backfills):
+        has_aged = agenda.freshness.is_due(now)
+        if not (due or has_aged or agenda.requests or agenda.backfills):
             self._reports.submit(facts)
             return len(facts)
         runs = [*board.runs.values(), *board.others.values()]
@@ -72,17 +76,28 @@ class Automation:
             for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
             if self._is_first_report(step.name)
         ]
+        if has_aged:
+            snapshot = self._snapshot(head)
+            facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
         self._reports.submit(facts)
         if not requests:
             return len(facts)
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        declared = board.declared
+        self._planner.saw_limits(declared)
         plannable = to_plan(requests, agenda.schedules, runs)
-        return len(facts) + self._planner.plan(plannable, snapshot)
+        plannable = within_limits(plannable, declared, board.run_use(now))
+        if not plannable:
+            return len(facts)
+        permit = Permit(board.position, self._core.ids()) if declared.has_run_limits else None
+        return len(facts) + self._planner.plan(plannable, self._snapshot(head), permit)
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)
 
     def _by_assets(self, board: Board, head: Head, now: datetime) -> Sequence[Payload]:
         """What the automation of assets proposes."""
         watch, monotonic_s = self.agenda.assets, self._core.clock.monotonic()
-        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        snapshot = self._snapshot(head)
         reads = AutomationReads(snapshot, self._planner.library)
         if not watch.is_prepared:
             watch.prepare(reads.graph(self._planner.world(snapshot)))

@@ -48,14 +48,12 @@ from arco.dispatch.waiting import ServedRuns
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
 from arco.log.head import Head
-from arco.orchestration.actions import (
-    Action,
-    Interrupt,
-)
+from arco.orchestration.actions import Action, Interrupt
 from arco.orchestration.board import Board
 from arco.orchestration.controllers.adoption import adoption
 from arco.orchestration.controllers.anti_entropy import anti_entropy, unstarted
 from arco.orchestration.controllers.cancellation import cancellation, end_waiting
+from arco.orchestration.controllers.limited_dispatch import is_limited, limited_dispatch
 from arco.orchestration.controllers.ready_dispatch import Turn, ready_dispatch
 from arco.orchestration.controllers.send_ahead import (
     SPECULATE_BELOW,
@@ -283,6 +281,7 @@ class Orchestrator:
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
+                self.performer.admissions.forget()
                 if self._automation is not None:
                     self._automation.agenda.load(snapshot)
             self._ahead.reset()
@@ -302,6 +301,8 @@ class Orchestrator:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             for run_id in sorted(taken):
                 self.board.adopt(run_id, snapshot)
+        if self.board.misses_others and self.board.generation == head.generation:
+            self.board.load_others(Snapshot(self._core.manifests, self._core.files, head))
 
     def _look(self) -> Mapping[str, WorkerState] | None:
         try:
@@ -324,7 +325,7 @@ class Orchestrator:
 
     def _send_ahead(self) -> None:
         """Send what may go by what was just appended, where workers may be short of work."""
-        if not self._ahead:
+        if not self._ahead or self.board.declared.is_paused:
             return
         board, sender, ended = self.board, self.sender, self._ahead.ended()
         if not is_short_of_work(board, sender.sent, ended):
@@ -338,6 +339,9 @@ class Orchestrator:
             self._ahead.ready,
             sender.later(board),
         )
+        if board.declared.has_task_limits:  # what limits count does not go ahead of the commit
+            task_of = self._ahead.task
+            sending = [e for e in sending if not is_limited(board, task_of(e.run_id, e.task_id))]
         self.performer.send(board, self._ahead.task, sending)
 
     def _automate(self, head: Head) -> int:
@@ -360,10 +364,8 @@ class Orchestrator:
             return actions
         if fresh:
             sender.forget_unanswered()
-        sending, self._turn = ready_dispatch(
-            board, sender.limits(board), self._turn, sender.sent, later=sender.later(board)
-        )
-        actions += [*sending, *end_waiting(board)]
+        actions += [*self.performer.admissions.to_send(board), *self._dispatch()]
+        actions += end_waiting(board)
         stopping = cancellation(board, now, self._timing, seen)
         actions += [action for action in stopping if fresh or isinstance(action, Interrupt)]
         if fresh:
@@ -374,3 +376,14 @@ class Orchestrator:
             gone = sender.gone(unstarted(board, now, self._timing))
             actions += anti_entropy(board, now, self._timing, gone)
         return actions
+
+    def _dispatch(self) -> list[Action]:
+        """What may go of the tasks that are ready."""
+        board, sender = self.board, self.sender
+        if board.declared.is_paused:
+            return []
+        sending, self._turn = ready_dispatch(
+            board, sender.limits(board), self._turn, sender.sent, later=sender.later(board)
+        )
+        is_open = self.performer.admissions.is_open(board)
+        return [*limited_dispatch(board, sending, is_open=is_open)]

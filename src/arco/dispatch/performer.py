@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, assert_never
 
+from arco.dispatch.admissions import Admissions
 from arco.dispatch.sender import Sender, TaskOf
 from arco.errors import Error
 from arco.log.envelope import Payload
 from arco.orchestration.actions import (
     Action,
+    AdmitTasks,
     AdoptRun,
     CancelTasks,
     Enqueue,
@@ -45,6 +47,7 @@ class Performer:
         self._core = core
         self._reports = reports
         self._sender = sender
+        self.admissions = Admissions(core.ids)
         self._interrupt = interrupt
         self._adopt = adopt
         self._repeat_s = repeat_s
@@ -65,6 +68,9 @@ class Performer:
             match action:
                 case Enqueue():
                     sending.append(action)
+                case AdmitTasks(tasks):
+                    fact = self.admissions.propose(board, tasks)
+                    urgent += [] if fact is None else [fact]
                 case FireTimer(run_id, timer_id):
                     if self.is_first_report(timer_id):
                         urgent.append(TimerFired(run_id=run_id, timer_id=timer_id))
@@ -94,10 +100,12 @@ class Performer:
         if not sending:
             return
         failed, sent = self._sender.send(board, task_of, sending)
+        self.admissions.sent(self._sender.sent.keys())
         if failed:
             self._reports.submit(failed)
-        if sent:
-            self._reports.submit(sent, urgent=False)
+        unknown = [e for e in sent if e.redelivery or (e.run_id, e.task_id) not in board.in_flight]
+        if unknown:  # of tasks that were admitted the log knows already
+            self._reports.submit(unknown, urgent=False)
 
     def _lose(self, board: Board, losing: Sequence[LoseAttempt]) -> list[AttemptLost]:
         tasks = [board.task(action.run_id, action.task_id) for action in losing]

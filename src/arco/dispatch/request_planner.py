@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from arco.errors import Error, Invalid, NotFound
 from arco.log.envelope import MAX_BATCH_BYTES, Event, Payload, encode_payload
 from arco.orchestration.events import RefusalCode, RunRequestRefused
+from arco.orchestration.limit_tables import DeclaredLimits, LimitReached, Permit
 from arco.orchestration.planner import NoPartitions
 from arco.orchestration.planning import PlannedRun, RunPlanner, RunSettings
 from arco.orchestration.reader import Library
@@ -53,9 +54,27 @@ class RequestPlanner:
         self._planned_at: dict[str, float] = {}
         self.has_more = False
         """Whether the last round had no time for all requests."""
+        self._permit: Permit | None = None
+        """Of what was planned last, if limits count runs."""
+        self._was_paused = False
 
-    def plan(self, requests: Sequence[RunRequestRow], snapshot: Snapshot) -> int:
-        """Plan requests and append what comes of them; how many.
+    def saw_limits(self, declared: DeclaredLimits) -> None:
+        """What was turned away, because others were let in or dispatch was paused, goes again."""
+        permit, control = self._permit, declared.control
+        is_decided = permit is not None and control.runs_position > permit.position
+        if is_decided or (self._was_paused and not declared.is_paused):
+            self._planned_at.clear()
+            self._permit = None
+        self._was_paused = declared.is_paused
+
+    def plan(
+        self,
+        requests: Sequence[RunRequestRow],
+        snapshot: Snapshot,
+        permit: Permit | None = None,
+    ) -> int:
+        """Plan requests and append what comes of them; how many. `permit`: that limits leave room
+        for all of them.
 
         Raises what a store may raise: those requests are still pending.
         """
@@ -67,6 +86,8 @@ class RequestPlanner:
             if key in pending and now - at < self._repeat_s
         }
         left = [row for row in requests if row.request_key not in self._planned_at]
+        if left:
+            self._permit = permit
         world = _World(self._planner, snapshot)
         planned = 0
         while planned < len(left) and (not planned or self._clock.monotonic() - now < BUDGET_S):
@@ -119,7 +140,7 @@ class RequestPlanner:
         except NoPartitions as error:
             code: RefusalCode = "" if decode_request(row.request).chunk is None else GONE
             return _refusal(row, error.message, error.hint, code)
-        except (Invalid, NotFound) as error:
+        except (Invalid, NotFound, LimitReached) as error:
             return _refusal(row, error.message, error.hint)
         except Error:
             raise
@@ -131,7 +152,9 @@ class RequestPlanner:
     def _events(self, row: RunRequestRow, decision: Decision) -> list[Event | Payload]:
         if isinstance(decision, RunRequestRefused):
             return [decision]
-        key = f"request:{hashlib.sha256(row.request_key.encode()).hexdigest()}"
+        # What limits or a pause turn away is planned again, and is another command then.
+        name = f"{row.request_key} {decision.plan.plan_id}"
+        key = f"request:{hashlib.sha256(name.encode()).hexdigest()}"
         return [self._ledger.event(decision.event, idempotency_key=key), *decision.along]
 
     def _run(self, row: RunRequestRow, world: _World) -> PlannedRun:
@@ -142,6 +165,7 @@ class RequestPlanner:
             reference=row.reference,
             timeout_s=row.timeout_s,
             priority=row.priority,
+            permit=self._permit,
         )
         request = decode_request(row.request)
         whole = None if request.deployments else world.whole

@@ -21,10 +21,11 @@ from arco.dispatch.versions import CommittedVersions
 from arco.errors import Error
 from arco.orchestration.actions import Enqueue
 from arco.orchestration.board import Board, Kind, TaskKey, kind_of
+from arco.orchestration.controllers.limited_dispatch import without_room
 from arco.orchestration.controllers.ready_dispatch import Deferred
 from arco.orchestration.events import DispatchEnqueued, TaskFinished
 from arco.orchestration.limits import Limits, Timing
-from arco.orchestration.states import BACKFILL, TaskState
+from arco.orchestration.states import TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.orchestration.window import ORDINARY, DispatchWindow
 from arco.state.core import Core
@@ -62,7 +63,6 @@ class Sender:
         signer: EnvelopeSigner,
         requests: Requests,
         *,
-        limits: Limits | None = None,
         timing: Timing | None = None,
         slots: int = 0,
     ) -> None:
@@ -79,7 +79,7 @@ class Sender:
         """Of the kinds of tasks that were sent, or are in flight."""
         self._heavy: dict[Kind, Resources] = {}
         """Of those kinds the ones that are not ordinary: mostly none."""
-        self.window = DispatchWindow(limits or Limits(), self._timing, slots)
+        self.window = DispatchWindow(self._timing, slots)
         self.error: Error | None = None
         """What the queue failed with in this round, if it did."""
 
@@ -116,14 +116,16 @@ class Sender:
         return self.window.limits(board, weights)
 
     def later(self, board: Board) -> Deferred:
-        """What is not to be sent now: it could not be, or enough of its weight waits already."""
+        """What is not to be sent now: it could not be, its pool is full, or enough of its weight
+        waits already."""
+        waiting = without_room(board)
         if not self._heavy:  # for others there is room
-            return self.unsent.later()
+            return msgspec.structs.replace(self.unsent.later(), kinds=waiting)
         weights = self.flight(board).weights
         claims = {(weight, kind[0]) for kind, weight in self._heavy.items()}
         full = {c for c in claims if not self.window.has_room(*c, board, weights)}
         kinds = frozenset(k for k, weight in self._heavy.items() if (weight, k[0]) in full)
-        return msgspec.structs.replace(self.unsent.later(), kinds=kinds)
+        return msgspec.structs.replace(self.unsent.later(), kinds=kinds | waiting)
 
     def saw_board(self, board: Board, before: Flight) -> None:
         """The board has changed; `before` is what was in flight by the old one."""
@@ -202,8 +204,8 @@ class Sender:
                 weights[task.run_id, task.task_id] = resources
             name = message_name(task, action.redelivery)
             weight = Weight(resources.cpu, resources.memory_mib)
-            priority = _queue_priority(run, task)
-            messages.append(Message(name, self._signer.seal(request, ttl), priority, weight))
+            sealed = self._signer.seal(request, ttl)
+            messages.append(Message(name, sealed, task.priority, weight))
             sent.append(
                 DispatchEnqueued(
                     run_id=action.run_id,
@@ -281,12 +283,6 @@ class Sender:
 
 def message_name(task: TaskRow, redelivery: int) -> str:
     return dispatch_name(task.run_id, task.task_id, task.attempt, redelivery=redelivery)
-
-
-def _queue_priority(run: RunRow, task: TaskRow) -> int:
-    """A backfill's task waits for others before it is sent, and not in the queue too: there it
-    might wait for ever."""
-    return task.priority - run.priority if run.trigger == BACKFILL else task.priority
 
 
 def _is_awaited(task: TaskRow | None, attempt_id: str) -> bool:

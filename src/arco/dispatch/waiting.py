@@ -21,6 +21,14 @@ from arco.errors import Error
 from arco.orchestration import states
 from arco.orchestration.board import Board
 from arco.orchestration.controllers.cancellation import waits
+from arco.orchestration.limit_tables import (
+    DeclaredLimits,
+    LimitName,
+    pause_text,
+    scope_text,
+)
+from arco.orchestration.limit_usage import TaskLimit, TaskUse
+from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.state.core import Core
@@ -50,7 +58,7 @@ SILENT = HEARTBEATS * timedelta(seconds=DEFAULT_HEARTBEAT_S) + GRACE
 
 class Waiting(msgspec.Struct, frozen=True):
     what: str
-    """orchestrator, process, worker, queue, resources, run, limits, retry or cancellation"""
+    """orchestrator, process, worker, queue, resources, pause, run, limits, retry or cancellation"""
     text: str
     since: datetime | None = None
     tasks: int = 0
@@ -62,6 +70,20 @@ class Liveness(NamedTuple):
     orchestrators: Sequence[DatedRecord[OrchestratorRecord]]
     workers: Sequence[DatedRecord[LivenessRecord]]
     queue: QueueListing
+
+
+class Occupied(NamedTuple):
+    """The limits of the workspace, and how much of them is in use."""
+
+    declared: DeclaredLimits = DeclaredLimits()
+    use: TaskUse = TaskUse(DeclaredLimits())
+
+    @classmethod
+    def read(cls, snapshot: Snapshot) -> Occupied:
+        reader = OrchestrationReader(snapshot)
+        declared = reader.limits()
+        tasks = reader.tasks_in_flight() if declared.has_task_limits else ()
+        return cls(declared, TaskUse(declared, tasks))
 
 
 def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
@@ -87,6 +109,7 @@ def waiting(
     tasks: Sequence[TaskRow],
     signs: Liveness,
     now: datetime,
+    occupied: Occupied = Occupied(),
     older: Mapping[str, str] | None = None,
 ) -> list[Waiting]:
     """What keeps an open run from going on; empty if it goes on, or has ended.
@@ -102,7 +125,8 @@ def waiting(
     return [
         *unserved,
         *silent,
-        *([] if unserved else _unsent(tasks, now, older or {})),
+        *held_back(tasks, occupied),
+        *([] if unserved else _unsent(tasks, occupied, now, older or {})),
         *([] if run.engine_id else _unclaimed(tasks, signs, now)),
         *_retries(tasks),
     ]
@@ -284,8 +308,43 @@ def _slots(signs: Liveness, now: datetime) -> str:
     return f"{slots - busy} of {slots} slots of workers are free"
 
 
-def _unsent(tasks: Sequence[TaskRow], now: datetime, older: Mapping[str, str]) -> Iterator[Waiting]:
-    ready = [t for t in tasks if t.state == TaskState.READY and _is_older(t.ready_at, now)]
+def held_back(tasks: Sequence[TaskRow], occupied: Occupied) -> list[Waiting]:
+    """Tasks that are ready and wait because of a pause, or for a limit."""
+    ready = [task for task in tasks if task.state == TaskState.READY]
+    declared, use = occupied
+    if declared.is_paused and ready:
+        text = f"{_count(len(ready))} ready: {pause_text(declared.control)}; see `servo resume`"
+        return [Waiting("pause", text, declared.control.paused_at, len(ready))]
+    reached = Counter(limit for task in ready if (limit := use.full(task)) is not None)
+    return [
+        Waiting("limits", f"{_count(count)} ready: {limit_text(limit, use)}", tasks=count)
+        for limit, count in sorted(reached.items())
+    ]
+
+
+def limit_text(limit: TaskLimit, use: TaskUse) -> str:
+    """A limit that is reached, with its value and its use."""
+    used = use.of(limit.scope, limit.name)
+    if limit.scope.startswith("pool:"):
+        pool = limit.scope.removeprefix("pool:")
+        return f"{used:,} of {limit.value:,} slots of pool {pool} are in use"
+    what = "queued" if limit.name == LimitName.QUEUED_TASKS else "queued or running"
+    where = scope_text(limit.scope)
+    return f"{_count(used)} of {where} {what}, and its {limit.name} is {limit.value:,}"
+
+
+def _unsent(
+    tasks: Sequence[TaskRow], occupied: Occupied, now: datetime, older: Mapping[str, str]
+) -> Iterator[Waiting]:
+    if occupied.declared.is_paused:
+        return
+    ready = [
+        task
+        for task in tasks
+        if task.state == TaskState.READY
+        and _is_older(task.ready_at, now)
+        and occupied.use.full(task) is None
+    ]
     behind = [t for t in ready if t.task_id in older]
     if behind:
         runs = ", ".join(sorted({older[t.task_id] for t in behind})[:3])

@@ -7,6 +7,7 @@ whose files are lost.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from msgspec import Struct
@@ -50,6 +51,18 @@ class OutputMissed(Payload, frozen=True, kw_only=True):
     partition: str
     run_id: str
     error: ErrorInfo
+
+
+class PartitionMaterialized(Payload, frozen=True, kw_only=True):
+    """Derived: a partition has another current version. Output that is held back has no part."""
+
+    TYPE: ClassVar[str] = "execution.partition_materialized"
+    asset_id: str
+    asset: str
+    partition: str
+    materialization_id: str
+    made_at: datetime
+    """When it was reported; of one that was held back, before it was approved."""
 
 
 class CostIncurred(Payload, frozen=True, kw_only=True):

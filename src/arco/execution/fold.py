@@ -19,6 +19,7 @@ from arco.execution.events import (
     OutputHeld,
     OutputMissed,
     OutputRejected,
+    PartitionMaterialized,
     QuarantineDecided,
     VersionsDamaged,
     VersionsExpired,
@@ -55,7 +56,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     if _is_settled(rows, m):
         return  # another attempt has adopted it
     version = _versions(rows, m.asset_id, m.partition) + 1
-    yield from _promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version))
+    yield from _promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
     yield from _looks(fact, m)
     status = _status(
         fact,
@@ -166,7 +167,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
         ),
     )
     if e.approved:
-        yield from _approve(rows, fact, row)
+        yield from _approve(rows, fact, row, held.asset_key)
     else:
         yield from _reject(rows, fact, row, e.reason)
     yield Emit(
@@ -180,7 +181,7 @@ def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
     yield applied(fact)
 
 
-def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+def _approve(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
     version = _versions(rows, row.asset_id, row.partition_key) + 1
     good = replace(row, status=VersionStatus.GOOD, version=version)
     current = rows.get(PARTITIONS, row.asset_id, row.partition_key)
@@ -189,7 +190,7 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
         yield Put(MATERIALIZATIONS, replace(good, superseded_at=fact.received_at))
         yield Put(PARTITIONS, replace(current, versions=version))
         return
-    yield from _promote(rows, fact, good)
+    yield from _promote(rows, fact, good, asset)
     status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
     if status is None:
         return
@@ -244,7 +245,7 @@ def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
 # -- rows ---------------------------------------------------------------------------------
 
 
-def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change]:
+def _promote(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
     """Make a good version the current one of its partition."""
     before = rows.get(PARTITIONS, row.asset_id, row.partition_key)
     if before is not None:
@@ -254,6 +255,15 @@ def _promote(rows: Rows, fact: Fact, row: MaterializationRow) -> Iterator[Change
     yield Put(MATERIALIZATIONS, row)
     current = row_from(PartitionRow, row, updated_at=fact.received_at, versions=row.version)
     yield Put(PARTITIONS, current)
+    yield Emit(
+        PartitionMaterialized(
+            asset_id=row.asset_id,
+            asset=asset,
+            partition=row.partition_key,
+            materialization_id=row.materialization_id,
+            made_at=row.created_at,
+        )
+    )
 
 
 def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:

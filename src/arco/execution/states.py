@@ -30,6 +30,57 @@ class PartitionStatus(StrEnum):
     FAILED = "FAILED"
 
 
+class PartitionState(StrEnum):
+    """Whether a partition is there."""
+
+    MISSING = "MISSING"
+    """It has no current version."""
+    MATERIALIZING = "MATERIALIZING"
+    """A task that makes it is active."""
+    MATERIALIZED = "MATERIALIZED"
+    STALE = "STALE"
+    """Its current version is out of date: a plan would run it again."""
+    FAILED = "FAILED"
+    """The last attempt to make it failed. It may have a current version, from before."""
+
+
+class Quality(StrEnum):
+    """What checks say about the output of the last attempt to make a partition."""
+
+    UNKNOWN = "UNKNOWN"
+    """There is none."""
+    PASSED = "PASSED"
+    """No check failed, or somebody approved it."""
+    WARNED = "WARNED"
+    FAILED = "FAILED"
+    """Checks ended the attempt before there was an output."""
+    QUARANTINED = "QUARANTINED"
+    BLOCKED = "BLOCKED"
+    REJECTED = "REJECTED"
+
+
+FAILED_CHECKS: Final = ("checks.failed", "checks.input")
+"""Codes of the errors with which checks end an attempt."""
+
+
+def state_of(status: PartitionStatus, current: str) -> PartitionState:
+    """As far as attempts tell, if `current` is the current version."""
+    if status == PartitionStatus.FAILED:
+        return PartitionState.FAILED
+    return PartitionState.MATERIALIZED if current else PartitionState.MISSING
+
+
+def quality_of(status: PartitionStatus, last: str, error_code: str) -> Quality:
+    """If `last` is the output of the last attempt, or `error_code` that of its error."""
+    if status == PartitionStatus.GOOD:
+        return Quality.PASSED
+    if status != PartitionStatus.FAILED:
+        return Quality(status)
+    if last:
+        return Quality.BLOCKED
+    return Quality.FAILED if error_code in FAILED_CHECKS else Quality.UNKNOWN
+
+
 class HoldStatus(StrEnum):
     QUARANTINED = "QUARANTINED"
     BLOCKED = "BLOCKED"

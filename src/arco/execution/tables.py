@@ -10,7 +10,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from arco.epoch import EPOCH
-from arco.execution.states import HoldStatus, PartitionStatus, VersionStatus
+from arco.execution.states import (
+    FAILED_CHECKS,
+    HoldStatus,
+    PartitionState,
+    PartitionStatus,
+    Quality,
+    VersionStatus,
+    quality_of,
+    state_of,
+)
 from arco.state.table import History, Row, Table
 from servo.contract.task import Outcome
 
@@ -109,6 +118,15 @@ class PartitionStatusRow(Row, frozen=True):
     message: str
     position: int = 0
 
+    @property
+    def state(self) -> PartitionState:
+        """As far as attempts tell: `orchestration/partition_status.py` knows the rest."""
+        return state_of(self.status, self.current)
+
+    @property
+    def quality(self) -> Quality:
+        return quality_of(self.status, self.last, self.error_code)
+
 
 class QuarantineRow(Row, frozen=True):
     """An output that is held back, and what was decided about it."""
@@ -193,6 +211,13 @@ PARTITION_STATUS = Table(
     PartitionStatusRow,
     key=["asset_id", "partition_key"],
     spread=SPREAD,
+    computed={
+        "state": "CASE WHEN status = 'FAILED' THEN 'FAILED' WHEN current <> '' THEN 'MATERIALIZED' "
+        "ELSE 'MISSING' END",
+        "quality": "CASE WHEN status = 'GOOD' THEN 'PASSED' WHEN status <> 'FAILED' THEN status "
+        "WHEN last <> '' THEN 'BLOCKED' "
+        f"WHEN error_code IN {FAILED_CHECKS} THEN 'FAILED' ELSE 'UNKNOWN' END",
+    },
 )
 QUARANTINE = Table(
     "execution",

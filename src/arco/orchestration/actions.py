@@ -16,6 +16,12 @@ class Enqueue(Struct, frozen=True):
     redelivery: int = 0
 
 
+class AdmitTasks(Struct, frozen=True):
+    """Let tasks in that limits count; they are sent once the log has it."""
+
+    tasks: tuple[Enqueue, ...]
+
+
 class FireTimer(Struct, frozen=True):
     run_id: str
     timer_id: str
@@ -53,4 +59,4 @@ class AdoptRun(Struct, frozen=True):
     run_id: str
 
 
-Action = Enqueue | FireTimer | LoseAttempt | Interrupt | CancelTasks | AdoptRun
+Action = Enqueue | AdmitTasks | FireTimer | LoseAttempt | Interrupt | CancelTasks | AdoptRun

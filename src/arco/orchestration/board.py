@@ -9,12 +9,20 @@ activity; what has finished leaves it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from typing import Any, Final, TypeVar
 
 from arco.log.head import Head
 from arco.orchestration import states
+from arco.orchestration.limit_tables import (
+    DISPATCH_CONTROL,
+    LIMITS,
+    DeclaredLimits,
+    DispatchControlRow,
+    LimitRow,
+)
+from arco.orchestration.limit_usage import RunUse, TaskUse
 from arco.orchestration.states import TaskState, TimerState
 from arco.orchestration.tables import RUNS, TASKS, TIMERS, RunRow, TaskRow, TimerRow
 from arco.state.changes import Changes
@@ -27,6 +35,9 @@ Kind = tuple[str, str, str]
 K = TypeVar("K")
 Order = tuple[int, int, str]
 """What goes first within a run: priority, then the plan's order; and the task's id."""
+
+TABLES: Final[tuple[Table[Any], ...]] = (RUNS, TASKS, TIMERS, LIMITS, DISPATCH_CONTROL)
+"""Those that it follows."""
 
 
 class Board:
@@ -68,6 +79,15 @@ class Board:
         """By run: where it is in `making`."""
         self._flying: dict[tuple[str, str], set[str]] = {}
         """By asset id and partition: the runs whose task for it is in flight."""
+        self.declared = DeclaredLimits()
+        """The limits that are set, and whether dispatch is paused."""
+        self._limit_rows: dict[Key, LimitRow] = {}
+        self.pool_of: dict[Kind, str] = {}
+        """Of the kinds of tasks that take slots of a pool."""
+        self.elsewhere: dict[TaskKey, TaskRow] | None = None
+        """Tasks in flight of runs that somebody else serves; None while nobody counts them."""
+        self._started: dict[date, set[str]] = {}
+        """Runs by the day on which they were started, of the last two days."""
 
     def task(self, run_id: str, task_id: str) -> TaskRow | None:
         return self.tasks.get(run_id, {}).get(task_id)
@@ -78,6 +98,7 @@ class Board:
         """Start anew from a snapshot."""
         self._clear()
         for run in snapshot.hot(RUNS):
+            self._note_start(run)
             if run.state in states.RUN_ACTIVE:
                 self._put_run(run)
         for run_id in list(self.runs):
@@ -85,7 +106,21 @@ class Board:
         for run_id in self.others:
             for task in snapshot.rows(TASKS, run_id):
                 self._mark(task)
+        for table in (LIMITS, DISPATCH_CONTROL):
+            self._take(table, snapshot.hot(table))
         self._arrived(snapshot.head)
+
+    @property
+    def misses_others(self) -> bool:
+        """Whether limits count tasks of runs that are not on the board: see `load_others`."""
+        return self.declared.has_task_limits and self.elsewhere is None
+
+    def load_others(self, snapshot: Snapshot) -> None:
+        """Count the tasks of runs that others serve too, as the board's generation has them."""
+        self.elsewhere = {}
+        for run_id in self.others:
+            for task in snapshot.rows(TASKS, run_id):
+                self._put_elsewhere(task)
 
     def adopt(self, run_id: str, snapshot: Snapshot) -> None:
         """Serve a run that somebody else served until now, as the board's generation has it."""
@@ -93,6 +128,7 @@ class Board:
         if run is not None:
             self.runs[run_id] = run
             self.tasks[run_id] = {}
+            self._drop_elsewhere(run_id)
             self._load_run(snapshot, run_id)
 
     def _load_run(self, snapshot: Snapshot, run_id: str) -> None:
@@ -107,14 +143,13 @@ class Board:
             self.load(snapshot)
             return
         if snapshot.generation != self.generation:
-            tables: tuple[Table[Any], ...] = (RUNS, TASKS, TIMERS)
-            for table in tables:
+            for table in TABLES:
                 self._take(table, (row for _, row in snapshot.since(table, self.position)))
             self._arrived(snapshot.head)
 
     def apply(self, changes: Changes, head: Head) -> None:
         """Go on by one commit of this process, made on top of the board's generation."""
-        for table in (RUNS, TASKS, TIMERS):
+        for table in TABLES:
             rows = changes.get(table, {})
             self._take(table, (row for _, row in rows.values() if row is not None))
         self._arrived(head)
@@ -126,6 +161,7 @@ class Board:
     def _take(self, table: Table[Any], rows: Iterable[Any]) -> None:
         if table is RUNS:
             for row in rows:
+                self._note_start(row)
                 self._put_run(row)
         elif table is TASKS:
             for row in rows:
@@ -133,10 +169,14 @@ class Board:
                     self._put_task(row)
                 elif row.run_id in self.others:
                     self._mark(row)
-        else:
+                    if self.elsewhere is not None:
+                        self._put_elsewhere(row)
+        elif table is TIMERS:
             for row in rows:
                 if row.run_id in self.runs:
                     self._put_timer(row)
+        else:
+            self._put_limits(list(rows))
 
     # -- rows ----------------------------------------------------------------------------
 
@@ -146,9 +186,10 @@ class Board:
         if row.state in states.RUN_ACTIVE and foreign:
             self.others[row.run_id] = row
             return
-        other = self.others.pop(row.run_id, None)
-        if other is not None and row.state not in states.RUN_ACTIVE:
-            self._unmark(row.run_id)
+        if self.others.pop(row.run_id, None) is not None:
+            self._drop_elsewhere(row.run_id)
+            if row.state not in states.RUN_ACTIVE:
+                self._unmark(row.run_id)
         if row.state in states.RUN_ACTIVE:
             self.runs[row.run_id] = row
             self.tasks.setdefault(row.run_id, {})
@@ -162,6 +203,8 @@ class Board:
         self._unmark(run_id)
         for key in [key for key in self.timers if key[0] == run_id]:
             del self.timers[key]
+        for kind in [kind for kind in self.pool_of if kind[1] == run_id]:
+            del self.pool_of[kind]
 
     def _put_task(self, row: TaskRow) -> None:
         tasks = self.tasks[row.run_id]
@@ -170,6 +213,8 @@ class Board:
             self._unlist(row.run_id, old)
         tasks[row.task_id] = row
         self._mark(row)
+        if row.pool:
+            self.pool_of[kind_of(row)] = row.pool
         if row.state == TaskState.READY:
             queue = self.ready.setdefault(row.tenant, {}).setdefault(row.run_id, [])
             insort(queue, _order(row))
@@ -265,6 +310,51 @@ class Board:
             self.timers[row.run_id, row.timer_id] = row
         else:
             self.timers.pop((row.run_id, row.timer_id), None)
+
+    def _put_limits(self, rows: Sequence[LimitRow | DispatchControlRow]) -> None:
+        control = self.declared.control
+        for row in rows:
+            if isinstance(row, LimitRow):
+                self._limit_rows[row.scope, row.name] = row
+            else:
+                control = row
+        if rows:
+            self.declared = DeclaredLimits.of(self._limit_rows.values(), control)
+
+    def _put_elsewhere(self, row: TaskRow) -> None:
+        assert self.elsewhere is not None
+        if row.run_id in self.others and row.state in states.IN_FLIGHT:
+            self.elsewhere[row.run_id, row.task_id] = row
+        else:
+            self.elsewhere.pop((row.run_id, row.task_id), None)
+
+    def _drop_elsewhere(self, run_id: str) -> None:
+        if self.elsewhere is not None:
+            for key in [key for key in self.elsewhere if key[0] == run_id]:
+                del self.elsewhere[key]
+
+    # -- what limits count ---------------------------------------------------------------
+
+    def task_use(self) -> TaskUse:
+        """What is in flight in the whole workspace, by the limits that count it."""
+        elsewhere = () if self.elsewhere is None else self.elsewhere.values()
+        return TaskUse(self.declared, (*self.in_flight.values(), *elsewhere))
+
+    def run_use(self, now: datetime) -> RunUse:
+        active = (*self.runs.values(), *self.others.values())
+        backfills = sum(run.trigger == states.BACKFILL for run in active)
+        return RunUse(len(active), backfills, len(self._started.get(now.date(), ())))
+
+    def _note_start(self, run: RunRow) -> None:
+        """Each run counts on its day, however soon it ends."""
+        day = run.created_at.date()
+        if day not in self._started:
+            if len(self._started) == 2 and day < min(self._started):
+                return
+            self._started[day] = set()
+            if len(self._started) > 2:
+                del self._started[min(self._started)]
+        self._started[day].add(run.run_id)
 
 
 def kind_of(task: TaskRow) -> Kind:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from arco.errors import Error, Invalid, Refused
+from arco.errors import Contended, Error, Invalid, Refused
 from arco.orchestration.cancel_notes import note_cancelled
 from arco.orchestration.controllers.cancellation import chunks_of
 from arco.orchestration.declarations import (
@@ -48,6 +48,8 @@ from arco.orchestration.foreign import (
     foreign_reads,
     reshaped,
 )
+from arco.orchestration.limit_commands import LimitCommands
+from arco.orchestration.limit_fold import MOVED
 from arco.orchestration.plan import PlanRequest, PlanSpec
 from arco.orchestration.plan_changes import ChangedTask, changed_tasks
 from arco.orchestration.plan_defaults import DefaultRange
@@ -56,7 +58,7 @@ from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLook
 from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import check_run_key, packed_request, request_fingerprint
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
-from arco.orchestration.tables import RUN_KEYS, DeploymentRow, TaskRow
+from arco.orchestration.tables import RUN_KEYS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
@@ -117,6 +119,7 @@ class OrchestrationCommands:
         self._library = library
         self._actor = actor
         self._planner = RunPlanner(core, library, actor)
+        self._limits = LimitCommands(core, tier1, library, actor)
 
     # -- deployments ---------------------------------------------------------------------
 
@@ -355,6 +358,26 @@ class OrchestrationCommands:
             reference=retry_of,
             engine_id=engine_id,
         )
+        for _ in range(RACES):
+            try:
+                return self._trigger(snapshot, request, settings, until, review)
+            except Refused as refusal:
+                if refusal.code != MOVED:
+                    raise
+            snapshot = self._snapshot()  # somebody else was let in meanwhile: count again
+        raise Contended("other runs are started all the time", hint="try again later")
+
+    def _trigger(
+        self,
+        snapshot: Snapshot,
+        request: PlanRequest,
+        settings: RunSettings,
+        until: datetime | None,
+        review: Review,
+    ) -> Triggered:
+        run_key, fingerprint = settings.run_key, request_fingerprint(request)
+        permit = self._limits.permit(snapshot, settings.trigger)
+        settings = settings._replace(permit=permit)
         world = self._planner.world(snapshot, request.deployments)
         planned = self._planner.run(snapshot, request, settings, until, world)
         review(ReviewedPlan(world.manifest, planned.spec, SnapshotLookups(snapshot)))
@@ -387,7 +410,7 @@ class OrchestrationCommands:
         return self.trigger(
             msgspec.structs.replace(old.spec.request, force=False, redo=tuple(left)),
             trigger="retry",
-            timeout=timedelta(seconds=row.timeout_s) if row.timeout_s else None,
+            timeout=timedelta(seconds=row.timeout_s) if _has_own_timeout(row) else None,
             priority=row.priority,
             retry_of=row.run_id,
             until=old.until or old.created_at,
@@ -457,6 +480,10 @@ class OrchestrationCommands:
         return Triggered(
             run_id, run.plan_id, snapshot.generation, run.tasks_total, run.tasks_reused, True
         )
+
+
+def _has_own_timeout(run: RunRow) -> bool:
+    return bool(run.timeout_s) and not run.timeout_limit
 
 
 class _Draft(NamedTuple):

@@ -12,11 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from arco.log.envelope import Payload
 from servo.contract import canonical
-from servo.contract.manifest import AutomationKind, Catchup, Manifest, Overlap, Schedule
+from servo.contract.manifest import (
+    Asset,
+    AutomationKind,
+    Catchup,
+    Dimension,
+    Manifest,
+    Overlap,
+    Schedule,
+)
 
 
 class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -53,7 +62,27 @@ class DeployedAutomation(
     timezone: str = "UTC"
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedAutomation
+class DeployedFreshness(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="freshness",
+):
+    name: str
+    """The asset's key."""
+    max_age_s: int
+    cron: str = ""
+    timezone: str = "UTC"
+    request_run: bool = False
+    partitions: tuple[Dimension, ...] = ()
+    upstream: tuple[str, ...] = ()
+    """Keys of the assets that it reads."""
+
+
+Declaration: TypeAlias = DeployedSchedule | DeployedAutomation | DeployedFreshness
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -72,6 +101,8 @@ class RemovedFact(Payload, frozen=True, kw_only=True):
     project: str
     deployment_id: str
     name: str
+    asset_id: str = ""
+    """Of the asset that had this name, if it is about one."""
 
 
 class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -92,6 +123,15 @@ class AutomationRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.automation_removed"
 
 
+class FreshnessDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_declared"
+    declaration: DeployedFreshness
+
+
+class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.freshness_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -100,6 +140,7 @@ class Facts(NamedTuple):
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
     "automation": Facts(AutomationDeclared, AutomationRemoved),
+    "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
 }
 """Of each kind."""
 
@@ -129,7 +170,18 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *_deployed_automations(manifest),
+        *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
     ]
+
+
+def _deployed_freshness(asset: Asset) -> DeployedFreshness:
+    assert asset.freshness is not None
+    return DeployedFreshness(
+        name=asset.key,
+        partitions=asset.partitions,
+        upstream=tuple(sorted({each.asset for each in asset.inputs})),
+        **msgspec.structs.asdict(asset.freshness),
+    )
 
 
 def _deployed_automations(manifest: Manifest) -> Iterator[DeployedAutomation]:

@@ -200,7 +200,7 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     if not parts:
         yield from _install(rows, e, e.assets, removed)
         yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
-        yield from _declare(rows, e, e.declarations, e.removed_declarations)
+        yield from _declare(rows, e, e.declarations, e.removed_declarations, e.assets)
     yield applied(fact)
 
 
@@ -345,12 +345,13 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
         return
     pieces = (asset for part in parts for asset in unpacked(part.packed))
     removed = [key for part in parts for key in part.removed]
-    yield from _install(rows, e, list(joined(pieces)), removed)
+    assets = list(joined(pieces))
+    yield from _install(rows, e, assets, removed)
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
         yield from _tell_schedules(e, schedules, part.removed_schedules)
         declarations = _declarations.decode(_inflated(part.declarations))
-        yield from _declare(rows, e, declarations, part.removed_declarations)
+        yield from _declare(rows, e, declarations, part.removed_declarations, assets)
 
 
 def _install(
@@ -395,23 +396,36 @@ def _declare(
     e: DeploymentCreated | DeploymentInstalled,
     changed: Iterable[Declaration],
     removed: Iterable[str],
+    assets: Iterable[DeployedAsset],
 ) -> Iterator[Change]:
+    """`assets` are those that this deployment changes: their rows are still as they were."""
     project, deployment_id = e.project, e.deployment_id
+    ids = {asset.key: asset.asset_id for asset in assets}
+
+    def deployed_id(name: str) -> str:
+        row = rows.get(DEPLOYED_ASSETS, project, name)
+        return "" if row is None else row.asset_id
+
     for each in removed:
         kind, _, name = each.partition("/")
         yield Delete(DECLARATIONS, (project, kind, name))
-        fact = _facts(each).removed
-        yield Emit(fact(project=project, deployment_id=deployment_id, name=name))
+        yield Emit(
+            _facts(each).removed(
+                project=project,
+                deployment_id=deployment_id,
+                name=name,
+                asset_id=deployed_id(name),
+            )
+        )
     for declaration in changed:
         kind, name = kind_of(declaration), declaration.name
         fingerprint = canonical.fingerprint(declaration)
         yield Put(DECLARATIONS, DeclarationRow(project, kind, name, fingerprint, deployment_id))
-        asset = rows.get(DEPLOYED_ASSETS, project, name)
         yield Emit(
             FACTS[kind].declared(
                 project=project,
                 deployment_id=deployment_id,
-                asset_id="" if asset is None else asset.asset_id,
+                asset_id=ids.get(name) or deployed_id(name),
                 declaration=declaration,
             )
         )

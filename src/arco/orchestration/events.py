@@ -22,6 +22,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from arco.log.envelope import Payload
 from arco.orchestration.declarations import Declaration, PlainSchedule
+from arco.orchestration.limit_tables import Permit
 from arco.orchestration.plan import PlanRequest
 from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef
 from servo.contract.task import TaskResult
@@ -149,6 +150,7 @@ class RunAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     never_on: tuple[str, ...] = ()
     timeout_s: int = 0
     priority: int = 0
+    pool: str = ""
 
 
 class RunRequested(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,7 +206,7 @@ class RunRequestRefused(Payload, frozen=True, kw_only=True):
 
 class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.run_triggered"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     run_id: str
     plan_id: str
     plan_fingerprint: str
@@ -229,9 +231,15 @@ class RunTriggered(OrchestrationCommand, frozen=True, kw_only=True):
     reference: str | UnsetType = UNSET
     """What caused it, beside `trigger`, which tells the kind of cause. Unset in version 1, whose
     encoding, and so the fingerprint of the command, stays what it was."""
+    permit: Permit | UnsetType = UNSET
+    """Where a limit of runs is set: that there was room for it."""
+    timeout_limit: str | UnsetType = UNSET
+    """The limit that `timeout_s` comes from, where it is not the run's own."""
 
     @property
     def lowest_version(self) -> int:
+        if self.permit or self.timeout_limit:
+            return 3
         return 2 if self.reference else 1
 
 
@@ -254,7 +262,7 @@ class TasksPlanned(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     TYPE: ClassVar[str] = "orchestration.tasks_planned"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     run_id: str
     first: int
     """Index of the first of these tasks."""
@@ -267,6 +275,8 @@ class TasksPlanned(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def lowest_version(self) -> int:
+        if any(asset.pool for asset in self.assets):
+            return 3
         return 2 if self.packed else 1
 
 

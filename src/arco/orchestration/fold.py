@@ -1,7 +1,8 @@
-"""Orchestration's fold, in four stages.
+"""Orchestration's fold, in five stages.
 
 deployments   one key for all: which manifest of each project holds (`deployments.py`)
 dynamic_keys  one key for each set of partition keys
+limits        one key for all: what is set, and who was let in (`limit_fold.py`)
 run_keys      one key for each run key: one run comes of it (`run_requests.py`)
 runs          one key for each run: everything about it (`runs.py`)
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 from arco.orchestration.deployments import STAGE as DEPLOYMENTS_STAGE
 from arco.orchestration.events import PartitionKeysChanged
+from arco.orchestration.limit_fold import STAGE as LIMITS_STAGE
 from arco.orchestration.run_requests import STAGE as RUN_KEYS_STAGE
 from arco.orchestration.runs import RUNS_STAGE
 from arco.orchestration.tables import DYNAMIC_KEYS, DynamicKeyRow
@@ -33,5 +35,5 @@ BEFORE_AUTOMATION = (
     Stage("dynamic_keys", (DYNAMIC_KEYS,), [On(PartitionKeysChanged, by("keys"), _change_keys)]),
 )
 """What schedules hear of, and what hears of them."""
-AFTER_AUTOMATION = (RUN_KEYS_STAGE, RUNS_STAGE)
+AFTER_AUTOMATION = (LIMITS_STAGE, RUN_KEYS_STAGE, RUNS_STAGE)
 STAGES = (*BEFORE_AUTOMATION, *AFTER_AUTOMATION)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from arco.errors import Invalid
+from arco.orchestration.limit_tables import (
+    EVERY_TENANT,
+    MAX_IN_FLIGHT,
+    DeclaredLimits,
+    LimitName,
+)
 from arco.orchestration.runs import TIMEOUT_GRACE_S
+from arco.orchestration.tables import TaskRow
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    max_in_flight: int = 512
-    """Tasks of the workspace that are with the queue or a worker at a time."""
+    """What decides which tasks go next. It follows from the limits that are set, and the slots."""
+
+    max_in_flight: int = MAX_IN_FLIGHT
+    """Tasks that are with the queue or a worker at a time."""
     tenant_max_in_flight: int = 0
     """The same for each tenant that has no quota of its own; 0: no limit."""
     quotas: Mapping[str, int] = {}
@@ -24,8 +34,30 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The same for tasks of backfills; 0: no limit of their own. Follows the live slots."""
 
     def quota(self, tenant: str) -> int:
-        own = self.quotas.get(tenant, self.tenant_max_in_flight)
-        return own if own > 0 else self.max_in_flight
+        if tenant in self.quotas:
+            return self.quotas[tenant]
+        has_own = bool(tenant) and self.tenant_max_in_flight > 0
+        return self.tenant_max_in_flight if has_own else self.max_in_flight
+
+
+def dispatch_limits(declared: DeclaredLimits, elsewhere: Iterable[TaskRow]) -> Limits:
+    """The limits that are set, less what is in flight in runs that somebody else serves."""
+    if not declared.values:
+        return Limits()
+    name = LimitName.CONCURRENT_TASKS
+    others = Counter(task.tenant for task in elsewhere)
+    most = declared.of_workspace(name)
+    every = declared.values.get((EVERY_TENANT, name), 0)
+    scopes = {scope for scope, _ in declared.values} - {EVERY_TENANT}
+    tenants = {s.removeprefix("tenant:") for s in scopes if s.startswith("tenant:")}
+    quotas = {tenant: declared.of_tenant(tenant, name) for tenant in {*tenants, *others}}
+    weights = {tenant: declared.of_tenant(tenant, LimitName.WEIGHT) for tenant in tenants}
+    return Limits(
+        max_in_flight=MAX_IN_FLIGHT if most is None else max(0, most - sum(others.values())),
+        tenant_max_in_flight=every,
+        quotas={t: max(0, n - others[t]) for t, n in quotas.items() if n is not None},
+        weights={tenant: weight for tenant, weight in weights.items() if weight is not None},
+    )
 
 
 class Timing(Struct, frozen=True, kw_only=True):

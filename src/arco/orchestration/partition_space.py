@@ -64,7 +64,7 @@ class Calendar:
         self.first = self._round_up(begin)
         self.bound = self._bound(dimension)
         """After the last period there will ever be."""
-        self.complete = self.bound if until is None else min(self.bound, self._reached(until))
+        self.complete = self.bound if until is None else min(self.bound, self.at(until))
         self.complete = max(self.complete, self.first)
         """After the last complete period."""
 
@@ -79,12 +79,24 @@ class Calendar:
         assert isinstance(value, date)
         return self._number(value)
 
+    def end(self, number: int) -> datetime:
+        """The instant (UTC) at which a period is over."""
+        following = self.key(number + 1)
+        return following if isinstance(following, datetime) else self._midnight(following)
+
     def has(self, value: Value) -> bool:
         """Whether this is the key of a period between start and end, complete or not."""
         if type(value) is not self.type:
             return False
         number = self.number(value)
         return self.first <= number < self.bound and self.key(number) == value
+
+    def find(self, value: Value) -> int | None:
+        """The number of the period with this key, wherever it is; None if it begins none."""
+        if type(value) is not self.type:
+            return None
+        number = self.number(value)
+        return number if self._key(number) == value else None
 
     def shift(self, value: Value, start: int, end: int) -> list[Value]:
         """The keys from `start` to `end` periods away, clipped to the dimension."""
@@ -155,7 +167,7 @@ class Calendar:
             return self._number(self._boundary(dimension.end, "end"))
         return self._number(_LAST_HOUR if self.type is datetime else _LAST_DAY)
 
-    def _reached(self, until: datetime) -> int:
+    def at(self, until: datetime) -> int:
         """The period that is going on, or begins, at this instant."""
         aware = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
         if self.type is datetime:
@@ -210,6 +222,9 @@ class Names:
 
     def has(self, value: Value) -> bool:
         return value in self._numbers
+
+    def find(self, value: Value) -> int | None:
+        return self._numbers.get(str(value))
 
     def every_key(self) -> range:
         return range(len(self.values))

@@ -15,7 +15,7 @@ partitions are then drafted in the order of time, and the first may find nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -158,6 +158,12 @@ class Drafting:
         current = self._lookups.current(draft.asset_id)
         for point in _in_order(draft, reads):
             self._tasks[draft.numbers[point]] = self._task(draft, point, reads, current, why)
+
+    def to_run(self) -> Iterator[Point]:
+        """The points of tasks that are not up to date."""
+        for task in self._tasks:
+            if task is not None and not task.materialization_id:
+                yield task.point
 
     def finished(self) -> Drafted:
         """All tasks, in order; Invalid if an input of one is missing."""

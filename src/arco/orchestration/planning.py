@@ -10,6 +10,13 @@ import msgspec
 from msgspec import UNSET
 
 from arco.orchestration.events import RunTriggered, TasksPlanned
+from arco.orchestration.limit_tables import (
+    WORKSPACE,
+    DeclaredLimits,
+    LimitName,
+    LimitReached,
+    Permit,
+)
 from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
 from arco.orchestration.plan_defaults import DefaultRange, default_ranges
 from arco.orchestration.plan_events import slices
@@ -42,6 +49,8 @@ class RunSettings(NamedTuple):
     priority: int = 0
     retry_of: str = ""
     engine_id: str = ""
+    permit: Permit | None = None
+    """That limits leave room for it, where limits of runs are set."""
 
 
 class PlannedRun(NamedTuple):
@@ -83,6 +92,7 @@ class RunPlanner:
         self._library = library
         self._actor = actor
         self._world: tuple[tuple[tuple[str, str], ...], World] | None = None
+        self._limits: tuple[int, DeclaredLimits] | None = None
 
     def spec(
         self,
@@ -124,6 +134,8 @@ class RunPlanner:
         world = world or self.world(snapshot, request.deployments)
         spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
         plan = self._plan(world, spec, settings.run_id, until, snapshot.position)
+        longest = self._declared(snapshot).of_workspace(LimitName.RUN_DURATION)
+        is_limited = longest is not None and not 0 < settings.timeout_s <= longest
         selection, selection_total = _first(request.selection)
         partitions, partitions_total = _first(
             request.partitions
@@ -144,11 +156,13 @@ class RunPlanner:
             partitions=partitions,
             selection_total=selection_total,
             partitions_total=partitions_total,
-            timeout_s=settings.timeout_s,
+            timeout_s=longest if is_limited and longest else settings.timeout_s,
             priority=settings.priority,
             retry_of=settings.retry_of,
             engine_id=settings.engine_id,
             reference=settings.reference or UNSET,
+            permit=settings.permit or UNSET,
+            timeout_limit=LimitName.RUN_DURATION.value if is_limited else UNSET,
         )
         return PlannedRun(plan, event, slices(plan.run_id, spec, world.graph.assets))
 
@@ -161,7 +175,19 @@ class RunPlanner:
     ) -> PlanSpec:
         until = until or self._clock.now()
         lookups = _lookups(snapshot, request, until)
-        return world.placed(make_spec(world.graph, "", request, lookups, until=until))
+        spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
+        most = self._declared(snapshot).of_workspace(LimitName.TASKS_PER_RUN)
+        count = len(spec.tasks)
+        if most is not None and count > most:
+            text = f"the run would have {count:,} tasks"
+            raise LimitReached(WORKSPACE, LimitName.TASKS_PER_RUN, most, count, text)
+        return spec
+
+    def _declared(self, snapshot: Snapshot) -> DeclaredLimits:
+        """The limits of a snapshot, read once for all runs that are planned from it."""
+        if self._limits is None or self._limits[0] != snapshot.generation:
+            self._limits = snapshot.generation, OrchestrationReader(snapshot).limits()
+        return self._limits[1]
 
     def _plan(
         self, world: World, spec: PlanSpec, run_id: str, until: datetime | None, position: int

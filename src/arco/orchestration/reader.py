@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 from arco.catalog.reader import CodeDeclaration
 from arco.errors import Corrupt, NotFound
 from arco.execution.tables import PARTITIONS, PartitionRow
+from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
+from arco.orchestration.limit_usage import RunUse
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
-from arco.orchestration.states import RUN_ACTIVE, RequestState
+from arco.orchestration.states import IN_FLIGHT, RUN_ACTIVE, RequestState
 from arco.orchestration.tables import (
     DYNAMIC_KEYS,
     RUN_KEYS,
@@ -47,6 +49,20 @@ class RunList(NamedTuple):
 
 
 class OrchestrationReader(DeploymentReader):
+    def limits(self) -> DeclaredLimits:
+        control = self.snapshot.get(DISPATCH_CONTROL, WORKSPACE)
+        return DeclaredLimits.of(self.snapshot.all(LIMITS), control)
+
+    def run_use(self, now: datetime) -> RunUse:
+        """Runs that are active, and those that were started today."""
+        return RunUse.of(self.snapshot.hot(RUNS), now)
+
+    def tasks_in_flight(self) -> list[TaskRow]:
+        """Of all runs."""
+        active = [run for run in self.snapshot.hot(RUNS) if run.state in RUN_ACTIVE]
+        tasks = (task for run in active for task in self.snapshot.rows(TASKS, run.run_id))
+        return [task for task in tasks if task.state in IN_FLIGHT]
+
     def runs(
         self,
         *,

@@ -20,8 +20,8 @@ from arco.orchestration.events import (
     RunRequested,
     RunRequestRefused,
     RunRequestWithdrawn,
-    RunTriggered,
 )
+from arco.orchestration.limit_events import RunPermitted
 from arco.orchestration.packing import pack, unpack
 from arco.orchestration.plan import PlanRequest, normalised
 from arco.orchestration.runs import RunAdmitted
@@ -177,7 +177,9 @@ def _dropped(row: RunRequestRow, reason: str, code: RefusalCode) -> Iterator[Cha
         )
 
 
-def _trigger(rows: Rows, fact: Fact, e: RunTriggered) -> Iterator[Change]:
+def _trigger(rows: Rows, fact: Fact, permitted: RunPermitted) -> Iterator[Change]:
+    e = permitted.trigger
+    fact = replace(fact, payload=e)
     existing = rows.get(RUN_KEYS, e.run_key) if e.run_key else None
     request = rows.get(RUN_REQUESTS, e.run_key) if e.run_key else None
     if existing is not None and not existing.run_id:
@@ -211,8 +213,8 @@ def _by_request(fact: Fact, e: RunRequested | RunRequestRefused | RunRequestWith
     return e.request_key
 
 
-def _by_run_key(fact: Fact, e: RunTriggered) -> str:
-    return e.run_key or f"run:{e.run_id}"
+def _by_run_key(fact: Fact, e: RunPermitted) -> str:
+    return e.trigger.run_key or f"run:{e.trigger.run_id}"
 
 
 STAGE = Stage(
@@ -223,6 +225,6 @@ STAGE = Stage(
         On(RunAsked, _by_request, _ask),
         On(RunRequestWithdrawn, _by_request, _withdraw),
         On(RunRequestRefused, _by_request, _refuse),
-        On(RunTriggered, _by_run_key, _trigger),
+        On(RunPermitted, _by_run_key, _trigger),
     ),
 )

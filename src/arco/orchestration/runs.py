@@ -34,6 +34,7 @@ from arco.orchestration.events import (
     TaskStarted,
     TimerFired,
 )
+from arco.orchestration.limit_events import TaskAdmitted
 from arco.orchestration.plan_events import tasks_of
 from arco.orchestration.results import whole
 from arco.orchestration.states import (
@@ -109,6 +110,7 @@ def _admit(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
         finished_at=None,
         pool=e.engine_id,
         reference=e.reference or "",
+        timeout_limit=e.timeout_limit or "",
     )
     run = _Run(rows, fact, row)
     run.changed = True
@@ -190,15 +192,23 @@ class _Run:
 
     # -- what happens to attempts --------------------------------------------------------
 
+    def admitted(self, e: TaskAdmitted) -> None:
+        """It takes its place now, and is sent next; if it is not, as what got lost on the way."""
+        task = self._active(e.task_id, e.attempt_id)
+        if task is not None and task.state == TaskState.READY:
+            self._dispatched(task, 0)
+
     def enqueued(self, e: DispatchEnqueued) -> None:
         task = self._active(e.task_id, e.attempt_id)
-        if task is None:
-            return
+        if task is not None:
+            self._dispatched(task, e.redelivery)
+
+    def _dispatched(self, task: TaskRow, redelivery: int) -> None:
         state = states.after(task.state, TaskCause.ENQUEUED)
         assert state is not None
-        again = e.redelivery > task.redelivery
+        again = redelivery > task.redelivery
         at = self._now if again or task.dispatched_at is None else task.dispatched_at
-        redelivery = max(task.redelivery, e.redelivery)
+        redelivery = max(task.redelivery, redelivery)
         sent = replace(task, state=state, dispatched_at=at, redelivery=redelivery)
         self._set(sent)
         if task.timeout_s and state == TaskState.DISPATCHED:
@@ -366,6 +376,8 @@ class _Run:
         if self.row.state in (RunState.PLANNING, RunState.RUNNING):
             self._update(timed_out=True)
             reason = f"the run took more than {self.row.timeout_s} s"
+            if self.row.timeout_limit:
+                reason += f", the {self.row.timeout_limit} of the workspace"
             self.cancel(reason, cause=RunCause.TIMED_OUT)
 
     def _retry(self, task: TaskRow) -> None:
@@ -643,6 +655,7 @@ RUNS_STAGE = Stage(
         On(RunAdmitted, _by_run, _admit),
         On(RunCancelRequested, _by_run, _cancel),
         _on(TasksPlanned, _by_run, _Run.planned),
+        _on(TaskAdmitted, _by_run, _Run.admitted),
         _on(DispatchEnqueued, _by_run, _Run.enqueued),
         _on(TaskStarted, _by_run, _Run.started),
         _on(TaskFinished, by("result.run_id"), _Run.finished),

@@ -177,6 +177,8 @@ class RunRow(Row, frozen=True):
     partitions_total: int = 0
     reference: str = ""
     """What caused it, beside `trigger`: for a tick, the schedule and the tick's name."""
+    timeout_limit: str = ""
+    """The limit that `timeout_s` comes from; empty where it is the run's own."""
 
     @property
     def engine_id(self) -> str:
@@ -241,6 +243,8 @@ class TaskRow(Row, frozen=True):
     gate: Gate = ""
     error_place: str = ""
     """The file and line of the author's that an error comes from: `shop/raw.py:12`."""
+    pool: str = ""
+    """The pool that it takes a slot of while it is in flight; empty for none."""
 
 
 class TimerRow(Row, frozen=True):

@@ -53,6 +53,7 @@ def planned(run: RunRow, index: int, plan: TaskPlan, asset: RunAsset) -> TaskRow
         wall_ms=0,
         cpu_ms=0,
         peak_memory_kib=0,
+        pool=asset.pool,
     )
 
 

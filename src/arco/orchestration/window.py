@@ -9,7 +9,7 @@ no more than keeps the workers busy until the orchestrator comes round again:
 Slots are those of workers whose liveness records change. A worker without work has no
 record: until one is seen, a few slots are assumed, and what is seen to run counts as a
 slot too. So the window doubles from one look to the next while slots are idle.
-`--max-in-flight` is the upper bound.
+The workspace's `max_concurrent_tasks` is the upper bound.
 
 Tasks that take several slots, or memory, wait for workers that are large enough, and others do
 not wait for them. Those that nobody has started take no place of other tasks. How many are sent:
@@ -17,7 +17,7 @@ not wait for them. Those that nobody has started take no place of other tasks. H
 - of each weight as many as the live workers have room for, and as many again;
 - of a weight that no live worker is large enough for, a few: one without work may be;
 - of all weights together, slots for slots, no more than the window has, or one of each weight;
-- no more than half of `--max-in-flight`, and of the quota of a tenant.
+- no more than half of `max_concurrent_tasks` of the workspace, and of a tenant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import msgspec
 
 from arco.orchestration.board import Board, TaskKey
 from arco.orchestration.controllers.zombies import WorkerState
-from arco.orchestration.limits import Limits, Timing
+from arco.orchestration.limits import Limits, Timing, dispatch_limits
 from arco.orchestration.states import TaskState
 from arco.orchestration.tables import TaskRow
 from servo.contract.manifest import Resources
@@ -51,9 +51,8 @@ _WEIGHTLESS: Weights = {}
 
 
 class DispatchWindow:
-    def __init__(self, limits: Limits, timing: Timing, slots: int = 0) -> None:
+    def __init__(self, timing: Timing, slots: int = 0) -> None:
         """`slots` are those of the only worker of the queue; 0: ask the liveness records."""
-        self._limits = limits
         self._silent = timedelta(seconds=timing.zombie_after_s)
         self._own = slots
         self._slots = slots
@@ -92,9 +91,10 @@ class DispatchWindow:
         running = sum(task.state == TaskState.RUNNING for task in board.in_flight.values())
         slots = math.ceil(self._slots / _mean_slots(flight, weights))
         size = window_size(slots, running, self._ended_of(ORDINARY)) + len(waiting)
-        most = self._limits.max_in_flight
+        limits = dispatch_limits(board.declared, (board.elsewhere or {}).values())
+        most = limits.max_in_flight
         return msgspec.structs.replace(
-            self._limits,
+            limits,
             max_in_flight=min(most, size),
             backfills_in_flight=min(most, backfill_window(slots, running, size)),
         )
@@ -105,8 +105,9 @@ class DispatchWindow:
             return True
         waiting = _waiting(board, weights)
         own = sum(task is not None and task.tenant == tenant for task in waiting.values())
-        full = len(waiting) >= max(1, self._limits.max_in_flight // 2)
-        if full or own >= max(1, self._limits.quota(tenant) // 2):
+        limits = dispatch_limits(board.declared, (board.elsewhere or {}).values())
+        full = len(waiting) >= max(1, limits.max_in_flight // 2)
+        if full or own >= max(1, limits.quota(tenant) // 2):
             return False
         alike = [key for key, other in weights.items() if other == weight]
         unstarted = sum(key in waiting for key in alike)

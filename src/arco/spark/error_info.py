@@ -96,6 +96,9 @@ _WORKER = Verdict(
 )
 _NO_SPACE = Verdict("infrastructure", "os.no_space", "free disk space where Spark runs")
 _OOM = Verdict("infrastructure", "spark.out_of_memory", _MEMORY)
+_PACKAGE = Verdict("configuration", "spark.package", _JARS)
+_RESULT_SIZE = Verdict("user_code", "spark.result_size", "collect fewer rows")
+_UNREACHABLE = Verdict("transient", "os.connection", "the remote service may be unavailable")
 
 # Conditions: the longest prefix, by dots, that is here.
 _CONDITIONS: Final[dict[str, Verdict]] = {
@@ -104,12 +107,12 @@ _CONDITIONS: Final[dict[str, Verdict]] = {
     "JOB_CANCELLED": _CANCELLED,
     "PATH_NOT_FOUND": _NO_PATH,
     "FAILED_READ_FILE.FILE_NOT_EXIST": _NO_PATH,
-    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": Verdict("configuration", "spark.package", _JARS),
+    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM": _PACKAGE,
     "FAILED_READ_FILE": Verdict(
         "input", "input.unreadable", "a file is damaged, or has another format than its name says"
     ),
-    "DATA_SOURCE_NOT_FOUND": Verdict("configuration", "spark.package", _JARS),
-    "UNSUPPORTED_FILESYSTEM": Verdict("configuration", "spark.package", _JARS),
+    "DATA_SOURCE_NOT_FOUND": _PACKAGE,
+    "UNSUPPORTED_FILESYSTEM": _PACKAGE,
     "UNABLE_TO_ACQUIRE_MEMORY": _OOM,
     "EXECUTOR_OUT_OF_MEMORY": _OOM,
     "PYTHON_WORKER_EXITED": _WORKER,
@@ -134,7 +137,7 @@ _CONDITIONS: Final[dict[str, Verdict]] = {
         "user_code", "spark.cast_invalid_input", "use try_cast, or clean the values before"
     ),
     "DIVIDE_BY_ZERO": Verdict("user_code", "spark.divide_by_zero", "use try_divide, or a filter"),
-    "RESULT_SIZE_LIMIT": Verdict("user_code", "spark.result_size", "collect fewer rows"),
+    "RESULT_SIZE_LIMIT": _RESULT_SIZE,
     "INTERNAL_ERROR": Verdict(
         "user_code",
         "spark.internal_error",
@@ -163,15 +166,11 @@ _JAVA: Final[dict[str, Verdict]] = {
     "NoSuchFileException": _NO_PATH,
     "AccessControlException": _DENIED,
     "AccessDeniedException": _DENIED,
-    "UnsupportedFileSystemException": Verdict("configuration", "spark.package", _JARS),
-    "ClassNotFoundException": Verdict("configuration", "spark.package", _JARS),
-    "NoClassDefFoundError": Verdict("configuration", "spark.package", _JARS),
-    "ConnectException": Verdict(
-        "transient", "os.connection", "the remote service may be unavailable"
-    ),
-    "NoRouteToHostException": Verdict(
-        "transient", "os.connection", "the remote service may be unavailable"
-    ),
+    "UnsupportedFileSystemException": _PACKAGE,
+    "ClassNotFoundException": _PACKAGE,
+    "NoClassDefFoundError": _PACKAGE,
+    "ConnectException": _UNREACHABLE,
+    "NoRouteToHostException": _UNREACHABLE,
     "UnknownHostException": Verdict("transient", "os.connection", "check the host's name"),
     "SocketTimeoutException": Verdict(
         "transient", "os.timeout", "the remote service took too long"
@@ -193,15 +192,9 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], Verdict], ...]] = (
     (re.compile(r"Python worker (exited unexpectedly|failed to connect)"), _WORKER),
     (re.compile(r"No space left on device"), _NO_SPACE),
     (re.compile(r"Java heap space|GC overhead limit|Container killed .* memory"), _OOM),
-    (
-        re.compile(r"Total size of serialized results .* is bigger than"),
-        Verdict("user_code", "spark.result_size", "collect fewer rows"),
-    ),
+    (re.compile(r"Total size of serialized results .* is bigger than"), _RESULT_SIZE),
     (re.compile(r"Mkdirs failed|Permission denied"), _DENIED),
-    (
-        re.compile(r"No FileSystem for scheme"),
-        Verdict("configuration", "spark.package", _JARS),
-    ),
+    (re.compile(r"No FileSystem for scheme"), _PACKAGE),
     (re.compile(r"(?i)\bjob .*cancelled|\bcancelled\b.*\bjob"), _CANCELLED),
 )
 _DRIVER_LOST: Final = Verdict(
@@ -337,8 +330,8 @@ def _pyspark_parts(error: Any) -> Parts:
         exception=type(error).__name__,
         text=text,
         causes=_causes(getattr(error, "_origin", None)),
-        condition=_quietly(error.getCondition) or _condition(text),
-        sqlstate=_quietly(error.getSqlState) or _state(text),
+        condition=_quietly(error.getCondition) or _first(_CONDITION, text),
+        sqlstate=_quietly(error.getSqlState) or _first(_STATE, text),
         parameters={str(key): str(value) for key, value in parameters.items()},
         start=start,
         stop=stop,
@@ -349,9 +342,9 @@ def _pyspark_parts(error: Any) -> Parts:
 def _java_parts(error: Any) -> Parts:
     causes = _causes(error.java_exception)
     text = "\n".join(message for _, message in causes) or _message(error)
-    named = next((message for _, message in reversed(causes) if _condition(message)), text)
+    named = next((message for _, message in reversed(causes) if _first(_CONDITION, message)), text)
     name = causes[-1][0].rpartition(".")[2] if causes else "Py4JJavaError"
-    return Parts(name, text, causes, _condition(named), _state(named))
+    return Parts(name, text, causes, _first(_CONDITION, named), _first(_STATE, named))
 
 
 def _causes(java: Any) -> tuple[tuple[str, str], ...]:
@@ -387,16 +380,12 @@ def _quietly(read: Callable[[], Any]) -> Any:
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ")
 _STATE: Final = re.compile(r"SQLSTATE: (\w{5})")
 _POSITION: Final = re.compile(r"\(?line (\d+), pos(?:ition)? (\d+)\)?|\bline (\d+) pos (\d+)\b")
+_PROPOSAL: Final = re.compile(r"Did you mean one of the following\? \[([^\]]*)\]")
 _SITE: Final = re.compile(r"(?P<file>[^\n\"]+\.py):(?P<line>\d+)")
 
 
-def _condition(text: str) -> str:
-    match = _CONDITION.search(text)
-    return match.group(1) if match else ""
-
-
-def _state(text: str) -> str:
-    match = _STATE.search(text)
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
     return match.group(1) if match else ""
 
 
@@ -526,8 +515,7 @@ def _position(text: str) -> tuple[int, int]:
 def _suggestions(parts: Parts) -> tuple[str, ...]:
     proposed = parts.parameters.get("proposal") or parts.parameters.get("suggestion", "")
     if not proposed:
-        match = re.search(r"Did you mean one of the following\? \[([^\]]*)\]", parts.text)
-        proposed = match.group(1) if match else ""
+        proposed = _first(_PROPOSAL, parts.text)
     return tuple(re.findall(r"`[^`]+`(?:\.`[^`]+`)*", proposed))
 
 

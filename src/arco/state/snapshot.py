@@ -8,7 +8,7 @@ the files that are new in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -139,6 +139,17 @@ class Snapshot:
             start, end = prefix_range(batch, table.key, shard)
             keep_newest(best, table.versioned(batch.slice(start, end - start)))
         return best
+
+    def columns(self, table: Table[Any], shard: str, names: Sequence[str]) -> pa.Table:
+        """Some columns of the rows of one shard key that have not left for history."""
+        chosen = list(dict.fromkeys([*table.key, *names, "row_version", "_deleted", "_bucket"]))
+        parts = [
+            batch.filter(pc.equal(batch.column(table.key[0]), shard)).select(chosen)
+            for batch in slices(self.files, self.manifest(table).recent(), table, (shard,))
+        ]
+        if not parts:
+            return table.schema.empty_table().select(chosen)
+        return latest(parts, table.key, keep_deleted=False)
 
     def scan(self, table: Table[Any]) -> pa.Table:
         """All rows of a table, with their versions, in file order."""

@@ -173,6 +173,10 @@ class SqlEngine:
     def _view(self, name: str, manifest: TableFiles) -> str:
         domain, table = (quoted(part) for part in name.split("."))
         body = self._select(manifest) if manifest.files() else _no_rows(manifest)
+        declared = self._declared.get(name)
+        if declared is not None and declared.computed:
+            more = ", ".join(f"{sql} AS {quoted(c)}" for c, sql in declared.computed.items())
+            body = f"SELECT *, {more} FROM ({body})"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE VIEW {domain}.{table} AS {body}"
 
     def _select(self, manifest: TableFiles) -> str:

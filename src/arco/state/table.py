@@ -74,7 +74,10 @@ class Table(Generic[R]):
         shard: int = 1,
         spread: int = 1,
         history: History | None = None,
+        computed: Mapping[str, str] | None = None,
     ) -> None:
+        """`computed` are columns that only SQL has, as expressions of the others."""
+        self.computed = computed or {}
         self.domain = domain
         self.name = name
         self.row = row

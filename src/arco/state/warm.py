@@ -364,9 +364,7 @@ class Warm:
         pa.default_memory_pool().release_unused()
 
     def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
-        if isinstance(bucket, _Index):
-            return bucket.index()
-        if self._is_seldom_found(bucket):
+        if isinstance(bucket, _Index) or self._is_seldom_found(bucket):
             return bucket.index()
         if len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 16):
             return self._consolidated(table, bucket)

@@ -10,6 +10,7 @@ many for the collector to walk.
 
 from __future__ import annotations
 
+import re
 from collections import abc
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -199,8 +200,17 @@ class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
 
 class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """When an asset's data stops being fresh."""
+
     max_age_s: int
     cron: str = ""
+    """Empty: at any time. Otherwise age is asked at these times only, in `timezone`."""
+    timezone: str = "UTC"
+    request_run: bool = False
+    """Whether a stale asset asks for a run."""
+
+
+POOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 AutomationKind = Literal["eager", "on_missing", "on_cron"]
@@ -224,6 +234,8 @@ class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """Of the worker's memory; 0: no limit. A task that uses more fails. Spark's is not counted."""
     priority: int = 0
     """Higher priorities go first."""
+    pool: str = ""
+    """The pool that its tasks take a slot of, for as long as they are queued or running."""
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.fold import KIND
 from arco.automation.tables import ScheduleRow
+from arco.orchestration.limit_tables import DeclaredLimits
+from arco.orchestration.limit_usage import RunUse, run_limit_reached
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 RUNS_OF_ASSET = 3
@@ -66,4 +68,21 @@ def to_plan(
                 continue
             active[schedule.schedule_id] = request.request_key
         chosen.append(request)
+    return chosen
+
+
+def within_limits(
+    requests: Iterable[RunRequestRow], declared: DeclaredLimits, use: RunUse
+) -> list[RunRequestRow]:
+    """Those that limits leave room for. The others wait: no request is refused for want of room.
+
+    Nothing is planned while dispatch is paused.
+    """
+    chosen: list[RunRequestRow] = []
+    if declared.is_paused:
+        return chosen
+    for request in requests:
+        if run_limit_reached(declared, use, request.kind) is None:
+            chosen.append(request)
+            use = use.with_one(request.kind)
     return chosen

@@ -14,12 +14,14 @@ of a run that is being cancelled, and no task while an older run makes the same 
 
 Runs of backfills have the least priority. So that they are never starved, a tenth of what may be
 in flight is theirs while they have work. Beyond that they fill the slots that others leave free,
-and hardly more (`window.py`): in the queue nobody overtakes them.
+and hardly more (`window.py`). Those of their tasks that wait in the queue take no room of others:
+workers take them after all others, and one in ten (`queues/port.py`).
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -28,7 +30,7 @@ from msgspec import Struct
 from arco.orchestration.actions import Enqueue
 from arco.orchestration.board import Board, Kind, Order, TaskKey, kind_of
 from arco.orchestration.limits import Limits
-from arco.orchestration.states import BACKFILL, RunState
+from arco.orchestration.states import BACKFILL, RunState, TaskState
 from arco.orchestration.tables import TaskRow
 
 RunOrder = tuple[datetime, str]
@@ -73,6 +75,8 @@ class BackfillShare(Struct, frozen=True):
     """So many of their tasks go before others."""
     most: int = 0
     """No more than so many go."""
+    waiting: Mapping[str, int] = {}
+    """By tenant: those that nobody has started. They take no room of others."""
 
 
 NO_BACKFILLS = BackfillShare()
@@ -92,23 +96,31 @@ def ready_dispatch(
     the board does not show it yet.
     """
     sent = sent or {}
-    flying = in_flight(board, sent, ended)
+    if not board.ready:
+        return [], turn
+    backfills = backfill_share(board, limits, sent, ended)
+    flying = in_flight(board, sent, ended, backfills)
     free = limits.max_in_flight - sum(flying.values())
-    if free <= 0 or not board.ready:
+    if free <= 0:
         return [], turn
     gone = {key for attempt, key in sent.items() if _attempt(board, key) == attempt}
     # One more than is free tells whether a tenant has something left to send.
     backlog = _backlog(board, gone, later, free + 1)
-    backfills = backfill_share(board, limits, sent, ended)
     picks, turn = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(board.tasks[run_id][task_id]) for run_id, task_id in picks], turn
 
 
 def in_flight(
-    board: Board, sent: Mapping[str, TaskKey], ended: Collection[TaskKey] = ()
+    board: Board,
+    sent: Mapping[str, TaskKey],
+    ended: Collection[TaskKey] = (),
+    backfills: BackfillShare = NO_BACKFILLS,
 ) -> dict[str, int]:
-    """By tenant: tasks that are with the queue or a worker, by the board or by `sent`."""
+    """By tenant: tasks that are with the queue or a worker, by the board or by `sent`, without
+    those of backfills that wait."""
     counts = dict(board.in_flight_of)
+    for tenant, waiting in backfills.waiting.items():
+        counts[tenant] = counts.get(tenant, 0) - waiting
     for key in ended:
         if key in board.in_flight:
             counts[board.in_flight[key].tenant] -= 1
@@ -127,10 +139,13 @@ def backfill_share(
     if not runs:
         return NO_BACKFILLS
     keys = {*board.in_flight, *sent.values()}.difference(ended)
-    own = sum(key[0] in runs for key in keys)
+    own = [key for key in keys if key[0] in runs]
     least = max(1, limits.max_in_flight // 10)
-    room = (limits.backfills_in_flight or limits.max_in_flight) - (len(keys) - own)
-    return BackfillShare(runs, max(0, least - own), max(0, max(least, room) - own))
+    room = (limits.backfills_in_flight or limits.max_in_flight) - (len(keys) - len(own))
+    tasks = [task for key in own if (task := board.task(*key)) is not None]
+    waiting = Counter(task.tenant for task in tasks if task.state != TaskState.RUNNING)
+    least_now = max(0, least - len(own))
+    return BackfillShare(runs, least_now, max(0, max(least, room) - len(own)), waiting)
 
 
 def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> Backlog:

@@ -79,7 +79,8 @@ def dispatch_ahead(
         and not later.has(task)
         and not board.goes_after(task)
     }
-    flying = in_flight(board, sent, ended)
+    backfills = backfill_share(board, limits, sent, ended)
+    flying = in_flight(board, sent, ended, backfills)
     free = limits.max_in_flight - sum(flying.values())
     if free <= 0 or not tasks:
         return []
@@ -88,7 +89,6 @@ def dispatch_ahead(
         runs = backlog.setdefault(task.tenant, {})
         order = (-task.priority, task.index, task.task_id)
         runs.setdefault(run_order(board, task.run_id), []).append(order)
-    backfills = backfill_share(board, limits, sent, ended)
     picks, _ = share(backlog, flying, free, limits, turn, backfills)
     return [enqueue(tasks[key]) for key in picks]
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from arco.clock import Clock
-from arco.transport.queues.port import Admission, Delivery, Message
+from arco.transport.queues.port import PASSES, Admission, Delivery, Message
 
 
 class MemoryQueue:
@@ -22,6 +22,8 @@ class MemoryQueue:
         self._claims: dict[str, tuple[int, float]] = {}
         """By name: the delivery that holds it, and until when."""
         self._count = 0
+        self._passes = 0
+        """Messages in a row that were taken before less urgent ones."""
         self._expired_at = clock.monotonic()
 
     def put(self, messages: Sequence[Message]) -> None:
@@ -87,7 +89,7 @@ class MemoryQueue:
         if admission is not None:
             admission.keep(self._messages)
         while self._waiting and len(deliveries) < limit:
-            place = heapq.heappop(self._waiting)
+            place = self._next_place()
             name = place[2]
             message = self._messages.get(name)
             if message is None or name in self._claims:
@@ -101,6 +103,20 @@ class MemoryQueue:
         for place in refused:
             heapq.heappush(self._waiting, place)
         return deliveries
+
+    def _next_place(self) -> tuple[int, int, str]:
+        """The place of the most urgent message; of the least urgent if that was passed often."""
+        if self._passes < PASSES:
+            place = heapq.heappop(self._waiting)
+            is_passing = any(-other[0] < -place[0] for other in self._waiting)
+            self._passes = self._passes + 1 if is_passing else 0
+            return place
+        self._passes = 0
+        least = max(urgency for urgency, _, _ in self._waiting)
+        place = min(place for place in self._waiting if place[0] == least)
+        self._waiting.remove(place)
+        heapq.heapify(self._waiting)
+        return place
 
     def _expire(self) -> None:
         now = self._clock.monotonic()

@@ -59,12 +59,14 @@ from arco.errors import AlreadyExists, Error, NotFound, Unavailable
 from arco.storage import paths
 from arco.storage.parallel import each
 from arco.storage.port import Mode, ObjectMeta, Store
-from arco.transport.queues.port import NAME, Admission, Delivery, Message, Weight
+from arco.transport.queues.port import NAME, PASSES, Admission, Delivery, Message, Weight
 
 A = TypeVar("A")
 
 READY = f"{paths.QUEUE}ready/"
 CLAIMS = f"{paths.QUEUE}claims/"
+RANK = 4
+"""So many characters of a message's file tell how urgent it is."""
 LOOK_AHEAD = 1_000
 """How many messages to claim one listing takes in."""
 MISSES = 2
@@ -177,11 +179,15 @@ class ObjectStoreQueue:
         self._looked_at = float("-inf")
         self._fresh_until = float("-inf")
         """Candidates are dropped then: something more urgent may have come in."""
+        self._patient_until = float("-inf")
+        """The same for those of less than ordinary urgency, and sooner."""
         self._pause_s = 0.0
         """How long to wait from one listing to the next, while nothing is to be had."""
         self._rest_s = 0.0
         """The same while there is no room for what is listed."""
         self._misses = 0
+        self._passes = 0
+        """Candidates in a row that were taken before less urgent ones."""
 
     # -- the dispatcher's side -----------------------------------------------------------
 
@@ -272,9 +278,26 @@ class ObjectStoreQueue:
     def _next(self) -> _Candidate | None:
         now = self._clock.monotonic()
         with self._lock:
-            if now > self._fresh_until:
+            if now > self._fresh_until or (now > self._patient_until and self._is_patient()):
                 self._candidates.clear()
-            return self._candidates.pop() if self._candidates else None
+            return self._pop() if self._candidates else None
+
+    def _is_patient(self) -> bool:
+        """Whether the next candidate gives way to whatever has come in since the listing."""
+        return bool(self._candidates) and _priority(self._candidates[-1].key.file) < 0
+
+    def _pop(self) -> _Candidate:
+        """The most urgent candidate; the oldest of the least urgent if those were passed often."""
+        candidates, at = self._candidates, len(self._candidates) - 1
+        least = candidates[0].key.file[:RANK]
+        if self._passes < PASSES:
+            is_passing = candidates[at].key.file[:RANK] != least
+            self._passes = self._passes + 1 if is_passing else 0
+        else:
+            self._passes = 0
+            while candidates[at].key.file[:RANK] != least:
+                at -= 1
+        return candidates.pop(at)
 
     def _note(self, *, missed: bool) -> None:
         with self._lock:
@@ -312,7 +335,7 @@ class ObjectStoreQueue:
             raise
         with self._lock:
             self._mine[key] = _Own(body, 0, since)
-        named = Message(_name(key.file), message, 5_000 - int(key.file[:4]), _weight(key.file))
+        named = Message(_name(key.file), message, _priority(key.file), _weight(key.file))
         return Delivery(named, key.number, candidate.lost)
 
     def _is_ours(self, key: _Key, nonce: str) -> bool:
@@ -436,6 +459,7 @@ class ObjectStoreQueue:
             self._looked_at = ended
             # What takes long to list is listed less often.
             self._fresh_until = ended + max(self._max_poll_s, 10 * (ended - now))
+            self._patient_until = ended + max(self._poll_s, 2 * (ended - now))
             self._misses = 0
             for key in [key for key, own in self._mine.items() if self._is_lost(key, own, seen)]:
                 del self._mine[key]
@@ -458,7 +482,7 @@ class ObjectStoreQueue:
 
         def place(listed: tuple[_Candidate, datetime]) -> tuple[str, datetime]:
             candidate, modified = listed
-            return candidate.key.file[:4], modified.replace(microsecond=0)
+            return candidate.key.file[:RANK], modified.replace(microsecond=0)
 
         return [candidate for candidate, _ in sorted(candidates, key=place, reverse=True)]
 
@@ -514,3 +538,7 @@ def _weight(file: str) -> Weight:
 def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
     file = candidate.key.file
     return admission is None or admission.reserve(_name(file), _weight(file))
+
+
+def _priority(file: str) -> int:
+    return 5_000 - int(file[:4])

@@ -7,6 +7,8 @@ What every queue promises, and one conformance suite checks:
 - A claim that is neither renewed nor released ends by itself, and the message is
   delivered again, with a greater `delivery`.
 - Putting a name that the queue has changes nothing.
+- Of ten messages in a row that a worker takes while less urgent ones wait, one is of the least
+  urgent: what waits behind a steady stream of others is not starved.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ from arco.errors import Invalid
 
 NAME = r"[A-Za-z0-9_-]{1,200}"
 _NAME = re.compile(NAME)
+
+
+PASSES = 9
+"""So many messages in a row may be taken before less urgent ones."""
 
 
 class Weight(Struct, frozen=True):

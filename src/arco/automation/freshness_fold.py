@@ -1,0 +1,293 @@
+"""The fold of freshness: one key for each asset.
+
+Two stages. What asks for runs comes before those of runs (`REQUESTS`). What hears of new versions
+comes after that of outputs (`STAGE`), and has the policies and the status of each series. Whether
+something is fresh is not worked out here, for that takes a clock and zone data: an orchestrator
+says so, and it counts once, for the version and the policy that it looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from arco.automation.deadlines import Series
+from arco.automation.freshness_events import (
+    FreshnessChanged,
+    FreshnessEvaluated,
+    FreshnessObserved,
+    FreshnessRunDue,
+    SeriesData,
+)
+from arco.automation.freshness_tables import (
+    FRESHNESS,
+    FRESHNESS_CHANGES,
+    FRESHNESS_POLICIES,
+    FRESHNESS_REQUESTS,
+    FreshnessChangeRow,
+    FreshnessPolicyRow,
+    FreshnessRequestRow,
+    FreshnessRow,
+    FreshnessStatus,
+)
+from arco.execution.events import PartitionMaterialized
+from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared, FreshnessRemoved
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from servo.contract.manifest import TimeDimension
+
+replace = msgspec.structs.replace
+KIND = "freshness"
+EARLY = timedelta(minutes=5)
+"""What is judged stale earlier than this before it is due does not count."""
+
+
+# -- policies -----------------------------------------------------------------------------
+
+
+def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
+    if not e.asset_id:
+        return
+    policy = e.declaration
+    old = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    dimensions = msgspec.json.encode(policy.partitions).decode()
+    goes_on = old is not None and old.active and old.dimensions == dimensions
+    yield Put(
+        FRESHNESS_POLICIES,
+        FreshnessPolicyRow(
+            asset_id=e.asset_id,
+            asset_key=policy.name,
+            project=e.project,
+            deployment_id=e.deployment_id,
+            active=True,
+            number=1 if old is None else old.number + 1,
+            shape=1 if old is None else old.shape + (not goes_on),
+            max_age_s=policy.max_age_s,
+            cron=policy.cron,
+            timezone=policy.timezone,
+            request_run=policy.request_run,
+            time_dimension=_time_dimension(policy),
+            dimension_names=sorted(each.name for each in policy.partitions),
+            dimensions=dimensions,
+            upstream=list(policy.upstream),
+            since=old.since if old is not None and goes_on else fact.received_at,
+            observed=old is not None and goes_on and old.observed,
+        ),
+    )
+
+
+def _time_dimension(policy: DeployedFreshness) -> str:
+    times = [each.name for each in policy.partitions if isinstance(each, TimeDimension)]
+    return times[0] if times else ""
+
+
+def _remove(rows: Rows, fact: Fact, e: FreshnessRemoved) -> Iterator[Change]:
+    row = rows.get(FRESHNESS_POLICIES, e.asset_id) if e.asset_id else None
+    if row is not None and row.asset_key == e.name:
+        removed = replace(row, active=False, number=row.number + 1, deployment_id=e.deployment_id)
+        yield Put(FRESHNESS_POLICIES, removed)
+
+
+# -- data ---------------------------------------------------------------------------------
+
+
+def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[Change]:
+    policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    if policy is None or not policy.active:
+        return
+    series = Series(policy.time_dimension, e.partition)
+    if series.names != policy.dimension_names:
+        return  # planned before its partitions were changed
+    data = SeriesData(
+        series=series.name,
+        partition=e.partition,
+        materialization_id=e.materialization_id,
+        made_at=e.made_at,
+    )
+    yield from _take(rows, fact, policy, data)
+
+
+def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
+    policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    if policy is None or not policy.active or policy.observed or policy.shape != e.shape:
+        return
+    for data in e.data:
+        row = rows.get(FRESHNESS, e.asset_id, data.series)
+        if policy.time_dimension or row is None or row.shape != policy.shape:
+            yield from _take(rows, fact, policy, data)
+    if e.last:
+        yield Put(FRESHNESS_POLICIES, replace(policy, observed=True))
+
+
+def _take(rows: Rows, fact: Fact, policy: FreshnessPolicyRow, data: SeriesData) -> Iterator[Change]:
+    """Keep the newest data of a series. Whether it is fresh is judged later."""
+    row = rows.get(FRESHNESS, policy.asset_id, data.series)
+    if row is None:
+        row = _new(policy, data.series, fact.received_at)
+    elif row.shape == policy.shape and _is_older(policy, data, row):
+        return
+    yield Put(
+        FRESHNESS,
+        replace(
+            row,
+            shape=policy.shape,
+            partition_key=data.partition,
+            materialization_id=data.materialization_id,
+            made_at=data.made_at,
+        ),
+    )
+
+
+def _new(policy: FreshnessPolicyRow, series: str, at: datetime) -> FreshnessRow:
+    return FreshnessRow(
+        asset_id=policy.asset_id,
+        series=series,
+        status=FreshnessStatus.FRESH,
+        shape=policy.shape,
+        partition_key="",
+        materialization_id="",
+        made_at=None,
+        judged="",
+        due_at=None,
+        cause="",
+        reason="",
+        changed_at=at,
+    )
+
+
+def _is_older(policy: FreshnessPolicyRow, data: SeriesData, row: FreshnessRow) -> bool:
+    """Whether a period is before the newest one."""
+    if not policy.time_dimension or not row.partition_key:
+        return False
+    new = Series(policy.time_dimension, data.partition).period
+    newest = Series(policy.time_dimension, row.partition_key).period
+    return type(new) is type(newest) and new < newest  # type: ignore[operator]
+
+
+# -- status -------------------------------------------------------------------------------
+
+
+def judged_as(policy: FreshnessPolicyRow, materialization_id: str) -> str:
+    return f"{policy.number}:{materialization_id}"
+
+
+def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]:
+    policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    if policy is None or not policy.active or not policy.observed or policy.number != e.number:
+        return
+    row = rows.get(FRESHNESS, e.asset_id, e.series) or _new(policy, e.series, fact.received_at)
+    newest = row.materialization_id if row.shape == policy.shape else ""
+    if newest != e.materialization_id or row.status == e.status:
+        return
+    judged = judged_as(policy, newest)
+    if e.status == FreshnessStatus.STALE:
+        if e.due_at is None or e.due_at > fact.received_at + EARLY:
+            return  # of a machine whose clock is far ahead
+    elif row.judged == judged:
+        return
+    is_stale = e.status == FreshnessStatus.STALE
+    yield Put(
+        FRESHNESS,
+        replace(
+            row,
+            status=e.status,
+            judged=judged if is_stale else "",
+            due_at=e.due_at if is_stale else None,
+            cause=e.cause,
+            reason=e.reason,
+            changed_at=fact.received_at,
+        ),
+    )
+    yield Emit(
+        FreshnessChanged(
+            asset_id=e.asset_id,
+            asset=policy.asset_key,
+            series=e.series,
+            partition=e.partition,
+            status=e.status,
+            cause=e.cause,
+            reason=e.reason,
+            due_at=e.due_at,
+        )
+    )
+
+
+def _record(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
+    yield Put(
+        FRESHNESS_CHANGES,
+        FreshnessChangeRow(
+            asset_id=e.asset_id,
+            series=e.series,
+            position=fact.position,
+            asset_key=e.asset,
+            partition_key=e.partition,
+            status=e.status,
+            cause=e.cause,
+            reason=e.reason,
+            due_at=e.due_at,
+            changed_at=fact.received_at,
+        ),
+    )
+
+
+# -- runs ---------------------------------------------------------------------------------
+
+
+def request_key(asset_id: str, series: str, due_at: datetime) -> str:
+    return f"{KIND}:{asset_id}/{series}@{due_at:%Y-%m-%dT%H:%M:%S}"
+
+
+def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
+    row = rows.get(FRESHNESS_REQUESTS, e.asset_id, e.series)
+    if e.asked != (0 if row is None else row.asked) or e.due_at > fact.received_at + EARLY:
+        return
+    if row is not None and e.due_at <= row.due_at:
+        return
+    key = request_key(e.asset_id, e.series, e.due_at)
+    asked = FreshnessRequestRow(e.asset_id, e.series, e.asked + 1, e.due_at, key)
+    yield Put(FRESHNESS_REQUESTS, asked)
+    request = PlanRequest(selection=(e.asset,), partitions=e.partitions, force=e.force)
+    named = f"{e.asset} {' '.join(e.partitions)}".strip()
+    yield Emit(
+        RunAsked(
+            request_key=key,
+            fingerprint=request_fingerprint(request),
+            kind=KIND,
+            reference=f"{named}@{e.due_at:%Y-%m-%dT%H:%M}",
+            until=e.due_at,
+            **packed_request(request),
+        )
+    )
+
+
+class _AssetFact(Protocol):
+    @property
+    def asset_id(self) -> str: ...
+
+
+def _by_asset(fact: Fact, e: _AssetFact) -> str:
+    return e.asset_id
+
+
+REQUESTS = Stage(
+    "freshness_requests", (FRESHNESS_REQUESTS,), (On(FreshnessRunDue, _by_asset, _ask),)
+)
+STAGE = Stage(
+    "freshness",
+    (FRESHNESS_POLICIES, FRESHNESS),
+    (
+        On(FreshnessDeclared, _by_asset, _declare),
+        On(FreshnessRemoved, _by_asset, _remove),
+        On(PartitionMaterialized, _by_asset, _materialize),
+        On(FreshnessObserved, _by_asset, _observe),
+        On(FreshnessEvaluated, _by_asset, _evaluate),
+    ),
+)
+CHANGES = Stage(
+    "freshness_changes", (FRESHNESS_CHANGES,), (On(FreshnessChanged, _by_asset, _record),)
+)
+AFTER_OUTPUTS = (STAGE, CHANGES)

@@ -1,0 +1,132 @@
+"""Freshness tables: policies, how fresh each series is, what was asked for, and what changed.
+
+A *series* is what is judged as one. Of an asset with a time dimension it is all periods with the
+same other values: the newest period counts. Of any other asset it is one partition. It is named by
+the partition key without the time dimension.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Literal
+
+from arco.state.table import History, Row, Table
+
+SPREAD = 32
+CHANGES_KEPT_HOT = timedelta(days=2)
+
+
+class FreshnessStatus(StrEnum):
+    FRESH = "FRESH"
+    STALE = "STALE"
+
+
+StaleCause = Literal[
+    "",
+    "never_materialized",
+    "no_recent_run",
+    "run_failed",
+    "held",
+    "rejected",
+    "upstream_stale",
+]
+"""Why an asset is stale; empty for one that is fresh."""
+
+
+class FreshnessPolicyRow(Row, frozen=True):
+    asset_id: str
+    asset_key: str
+    project: str
+    deployment_id: str
+    active: bool
+    """Whether the current deployment has it."""
+    number: int
+    """One more with each change: what was judged by another number does not count."""
+    shape: int
+    """One more when partitions change, and when a removed policy returns: series of another shape
+    hold no data that counts."""
+    max_age_s: int
+    cron: str
+    timezone: str
+    request_run: bool
+    time_dimension: str
+    """Empty for an asset without."""
+    dimension_names: list[str]
+    dimensions: str
+    """As JSON."""
+    upstream: list[str]
+    """Keys of the assets that it reads."""
+    since: datetime
+    """When this shape began: what was never materialized is due from then on."""
+    observed: bool
+    """Whether what was materialized before that is in the table of series."""
+
+
+class FreshnessRow(Row, frozen=True):
+    """A series that has data, or is overdue."""
+
+    asset_id: str
+    series: str
+    status: FreshnessStatus
+    shape: int
+    partition_key: str
+    """Of the newest data."""
+    materialization_id: str
+    """The version that is the newest data; empty if there is none."""
+    made_at: datetime | None
+    judged: str
+    """The policy's number and the version that were last judged to be stale."""
+    due_at: datetime | None
+    """When newer data was due, while it is stale."""
+    cause: StaleCause
+    reason: str
+    changed_at: datetime
+    """Since when it has this status."""
+
+
+class FreshnessRequestRow(Row, frozen=True):
+    """The last run that a stale series asked for."""
+
+    asset_id: str
+    series: str
+    asked: int
+    """How many runs it has asked for."""
+    due_at: datetime
+    request_key: str
+
+
+class FreshnessChangeRow(Row, frozen=True):
+    """A transition between FRESH and STALE."""
+
+    asset_id: str
+    series: str
+    position: int
+    asset_key: str
+    partition_key: str
+    status: FreshnessStatus
+    cause: StaleCause
+    reason: str
+    due_at: datetime | None
+    changed_at: datetime
+
+
+FRESHNESS_POLICIES = Table("automation", "freshness_policies", FreshnessPolicyRow, key=["asset_id"])
+FRESHNESS = Table(
+    "automation", "freshness", FreshnessRow, key=["asset_id", "series"], spread=SPREAD
+)
+FRESHNESS_REQUESTS = Table(
+    "automation",
+    "freshness_requests",
+    FreshnessRequestRow,
+    key=["asset_id", "series"],
+    spread=SPREAD,
+)
+FRESHNESS_CHANGES = Table(
+    "automation",
+    "freshness_changes",
+    FreshnessChangeRow,
+    key=["asset_id", "series", "position"],
+    spread=SPREAD,
+    history=History("changed_at", CHANGES_KEPT_HOT),
+)

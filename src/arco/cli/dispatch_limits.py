@@ -1,0 +1,179 @@
+"""`servo limits`, `servo pause` and `servo resume`: how much may run at a time, and whether."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from arco.cli import deferral
+from arco.cli.options import command, group
+
+if deferral.LOADED:
+    from arco.app import Workspace
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Invalid
+    from arco.orchestration.limit_report import LimitEntry, limit_entries
+    from arco.orchestration.limit_tables import LimitName, pause_text, scope_text
+    from arco.orchestration.reader import OrchestrationReader
+    from arco.orchestration.states import TaskState
+
+app = group("limits", "Set and show limits of tasks and runs, and the sizes of pools.")
+
+Scope = Annotated[
+    str,
+    typer.Argument(metavar="SCOPE", help="workspace, tenant:NAME, tenant:* or pool:NAME."),
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+
+
+def register(root: typer.Typer) -> None:
+    command(root, "pause", example="servo pause --reason 'database upgrade'", takes=["actor"])(
+        pause
+    )
+    command(root, "resume", example="servo resume", takes=["actor"])(resume)
+
+
+@command(app, "list", example="servo limits list --json")
+def list_(session: Session) -> None:
+    """List limits with their values and what is in use now.
+
+    Limits of the workspace are listed whether or not they are set; a pool is listed if it has
+    a size, or if a deployed asset names it. Without a size, a pool has no limit.
+    """
+    workspace = session.open()
+    reader = workspace.read.orchestration()
+    entries = _entries(workspace, reader)
+    control = reader.limits().control
+    if session.json:
+        paused = None
+        if control.paused_at is not None:
+            paused = {
+                "at": control.paused_at,
+                "by": control.paused_by,
+                "reason": control.pause_reason,
+            }
+        document = {"generation": reader.snapshot.generation, "paused": paused}
+        render.document(document | {"limits": entries})
+        return
+    if control.paused_at is not None:
+        render.say(f"{pause_text(control)}; see `servo resume`", "yellow")
+    headers = ("scope", "limit", "value", "in use", "changed", "by", "note")
+    lines = [
+        (e.scope, e.name, e.text, e.use, e.changed_at, e.changed_by or None, e.note or None)
+        for e in entries
+    ]
+    render.show(render.table(headers, lines, right=("value", "in use"), whole=("scope", "limit")))
+
+
+@command(
+    app,
+    "set",
+    example="servo limits set pool:jdbc 4\n"
+    "servo limits set workspace max_concurrent_runs 10\n"
+    "servo limits set workspace max_run_duration 6h\n"
+    "servo limits set tenant:acme fairness_weight 3",
+    takes=["actor"],
+    negatives=True,
+)
+def set_(
+    session: Session,
+    scope: Scope,
+    limit: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LIMIT] VALUE",
+            help="The name of a limit and its value. For a pool the value alone: its slots.",
+        ),
+    ],
+    new: Annotated[
+        bool, typer.Option("--new", help="The pool may be one that no deployed asset names yet.")
+    ] = False,
+    reason: Reason = "",
+) -> None:
+    """Set a limit. All orchestrators keep it, from their next look at the store on.
+
+    What runs already goes on, also where it is more than the new limit. `servo limits list`
+    shows the names of all limits.
+    """
+    *names, value = limit
+    if len(names) > 1 or (not names and not scope.startswith("pool:")):
+        raise Invalid(
+            f"servo limits set {scope} {' '.join(limit)}: a limit has a name and a value",
+            hint=f"servo limits set {scope} {LimitName.CONCURRENT_TASKS} 10",
+        )
+    workspace = session.open()
+    name = names[0] if names else ""
+    done = workspace.commands.limits.set(scope, name, value, reason=reason, new_pool=new)
+    _answer(session, workspace, done.scope, done.name)
+
+
+@command(
+    app,
+    "unset",
+    example="servo limits unset workspace max_daily_runs\nservo limits unset pool:jdbc",
+    takes=["actor"],
+)
+def unset(
+    session: Session,
+    scope: Scope,
+    limit: Annotated[
+        str, typer.Argument(metavar="[LIMIT]", help="The limit; for a pool it may be left out.")
+    ] = "",
+    reason: Reason = "",
+) -> None:
+    """Remove a limit: without it there is none, or its default (see `servo limits list`)."""
+    if not limit and not scope.startswith("pool:"):
+        raise Invalid("which limit is to be unset", hint="see `servo limits list`")
+    workspace = session.open()
+    done = workspace.commands.limits.unset(scope, limit, reason=reason)
+    _answer(session, workspace, done.scope, done.name)
+
+
+def pause(session: Session, reason: Reason = "") -> None:
+    """Pause all dispatch: no task and no run of the workspace starts until `servo resume`.
+
+    Running and queued tasks go on. Schedules tick, and their requests wait; `servo run` is
+    refused. Orchestrators and workers keep running.
+    """
+    workspace = session.open()
+    workspace.commands.limits.pause(reason=reason)
+    reader = workspace.read.orchestration()
+    control = reader.limits().control
+    tasks = reader.tasks_in_flight()
+    running = sum(task.state == TaskState.RUNNING for task in tasks)
+    if session.json:
+        counts = {"running": running, "queued": len(tasks) - running}
+        render.document({**render.plain(control), **counts})
+        return
+    if control.paused_at is not None:
+        render.say(pause_text(control), "yellow")
+    if tasks:
+        left = render.count(len(tasks), "task")
+        render.say(f"{left} that started before go on ({running} running)")
+
+
+def resume(session: Session, reason: Reason = "") -> None:
+    """Resume dispatch: tasks that are ready start, and requests that waited are planned."""
+    workspace = session.open()
+    workspace.commands.limits.resume(reason=reason)
+    if session.json:
+        render.document(workspace.read.orchestration().limits().control)
+    else:
+        render.say("dispatch is running")
+
+
+def _entries(workspace: Workspace, reader: OrchestrationReader) -> list[LimitEntry]:
+    return limit_entries(reader, workspace.commands.limits.pools(), workspace.clock.now())
+
+
+def _answer(session: Session, workspace: Workspace, scope: str, name: LimitName) -> None:
+    entries = _entries(workspace, workspace.read.orchestration())
+    entry = next((e for e in entries if (e.scope, e.name) == (scope, name)), None)
+    if session.json:
+        render.document(entry or {"scope": scope, "name": name, "value": None})
+        return
+    text = "no limit" if entry is None else entry.text
+    use = "" if entry is None or entry.use is None else f"; {entry.use:,} in use now"
+    render.say(f"{name} of {scope_text(scope)}: {text}{use}")

@@ -1,0 +1,326 @@
+"""The state and quality of an asset's partitions, also of those that are missing.
+
+Partitions that were never made have no row. What there is, is laid over the space of all
+partitions: one byte for each, so that a million of them take a megabyte, and neighbours with equal
+status are one range. Rows are read as columns, a slice at a time.
+
+* MATERIALIZING: a task of a run that is active makes it.
+* STALE: a plan made now would run it again, because its code, configuration or inputs are others,
+  or because its files are damaged. Each is planned to tell, so this is worked out only for
+  `MAX_JUDGED` partitions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from itertools import groupby, islice
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.execution.states import (
+    PartitionState,
+    PartitionStatus,
+    Quality,
+    quality_of,
+    state_of,
+)
+from arco.execution.tables import PARTITION_STATUS
+from arco.orchestration.partition_space import Calendar, Keys, Ranges, Space, Value, count, keys_of
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.planner import requested
+from arco.orchestration.planner_tasks import Draft, Drafting
+from arco.orchestration.reader import SnapshotLookups
+from arco.orchestration.states import TERMINAL
+from arco.orchestration.tables import RUNS, TASKS
+from arco.state.snapshot import Snapshot
+from servo.contract.manifest import Asset, Dimension
+from servo.contract.partition import PartitionKey
+from servo.errors import Invalid
+
+MAX_PARTITIONS = 20_000_000
+MAX_JUDGED = 10_000
+SLICE = 50_000
+
+
+class PartitionLook(NamedTuple):
+    """The two columns of a partition's status."""
+
+    state: PartitionState
+    quality: Quality
+
+
+NEVER = PartitionLook(PartitionState.MISSING, Quality.UNKNOWN)
+
+
+class StatusRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbouring partitions with equal status."""
+
+    first: str
+    last: str
+    partitions: int
+    state: PartitionState
+    quality: Quality
+
+
+class _StatusAxis:
+    """The keys of one dimension that are looked at, numbered without gaps."""
+
+    def __init__(self, keys: Keys, ranges: Ranges) -> None:
+        self.keys = keys
+        self.ranges = ranges
+        self.starts: list[int] = []
+        self.size = 0
+        for numbers in ranges:
+            self.starts.append(self.size)
+            self.size += len(numbers)
+        self._firsts = [numbers.start for numbers in ranges]
+
+    def index(self, text: str) -> int | None:
+        """Where a value of a partition key is, as it is spelled there; None if it is not."""
+        value = _value(text)
+        number = None if value is None else self.keys.find(value)
+        if number is None:
+            return None
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0 or number >= self.ranges[at].stop:
+            return None
+        return self.starts[at] + number - self.ranges[at].start
+
+    def value(self, index: int) -> Value:
+        at = bisect_right(self.starts, index) - 1
+        return self.keys.key(self.ranges[at].start + index - self.starts[at])
+
+
+def _value(text: str) -> Value | None:
+    tag, _, rest = text.partition(":")
+    match tag:
+        case "d":
+            return date.fromisoformat(rest)
+        case "t":
+            return datetime.fromisoformat(rest.removesuffix("Z"))
+        case "s":
+            return unquote(rest) if "%" in rest else rest
+    return None
+
+
+class PartitionStatuses:
+    """The status of the partitions that were asked for."""
+
+    def __init__(self, space: Space, ranges: Sequence[Ranges]) -> None:
+        self.partitions = count(ranges)
+        if self.partitions > MAX_PARTITIONS:
+            raise Invalid(
+                f"these are {self.partitions:,} partitions; at most {MAX_PARTITIONS:,} are listed",
+                hint="give a range with -p",
+            )
+        axes = [
+            _StatusAxis(keys, each) for keys, each in zip(space.dimensions, ranges, strict=True)
+        ]
+        # Ranges are along time, if there is such a dimension.
+        self._axes = sorted(axes, key=lambda axis: isinstance(axis.keys, Calendar))
+        self._names = [axis.keys.name for axis in self._axes]
+        self._sorted = [self._names.index(name) for name in sorted(self._names)]
+        """By the place in a key, the place of the axis."""
+        self._places = [sorted(self._names).index(name) for name in self._names]
+        self._codes = bytearray(self.partitions)
+        self._looks: list[PartitionLook] = [NEVER]
+        self.outside = 0
+        """Partitions with a row that are none of the asset's any more, or not yet."""
+
+    # -- marking -------------------------------------------------------------------------
+
+    def mark(self, partition_key: str, look: PartitionLook) -> bool:
+        """Give a partition a status; False if it is not one of these."""
+        index = self._index(partition_key)
+        if index is None:
+            return False
+        self._codes[index] = self._code(look)
+        return True
+
+    def get(self, partition_key: str) -> PartitionLook | None:
+        index = self._index(partition_key)
+        return None if index is None else self._looks[self._codes[index]]
+
+    def _code(self, look: PartitionLook) -> int:
+        if look not in self._looks:
+            self._looks.append(look)
+        return self._looks.index(look)
+
+    def _index(self, partition_key: str) -> int | None:
+        parts = partition_key.split(",") if partition_key else []
+        if len(parts) != len(self._axes):
+            return None
+        index = 0
+        for axis, place in zip(self._axes, self._places, strict=True):
+            name, _, text = parts[place].partition("=")
+            if name != axis.keys.name:
+                return None
+            position = axis.index(text)
+            if position is None:
+                return None
+            index = index * axis.size + position
+        return index
+
+    # -- reading -------------------------------------------------------------------------
+
+    def counts(self) -> dict[PartitionLook, int]:
+        """How many partitions have each status."""
+        counted = Counter(self._codes)
+        return {self._looks[code]: counted[code] for code in sorted(counted)}
+
+    def ranges(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
+        """Neighbours with equal status, in their order; only of these states, if any are given."""
+        for start, stop, code in self._runs():
+            look = self._looks[code]
+            if not states or look.state in states:
+                yield StatusRange(
+                    first=self.key(start),
+                    last=self.key(stop - 1),
+                    partitions=stop - start,
+                    state=look.state,
+                    quality=look.quality,
+                )
+
+    def each(self, states: Sequence[str] = ()) -> Iterator[StatusRange]:
+        """The same, one partition at a time."""
+        for index, code in enumerate(self._codes):
+            look = self._looks[code]
+            if not states or look.state in states:
+                key = self.key(index)
+                yield StatusRange(
+                    first=key, last=key, partitions=1, state=look.state, quality=look.quality
+                )
+
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        inner = self._axes[-1] if self._axes else None
+        width = 1 if inner is None else inner.size
+        breaks = [0] if inner is None else inner.starts
+        if not width:
+            return
+        for row in range(0, self.partitions, width):
+            for start, stop in zip(breaks, [*breaks[1:], width], strict=True):
+                at = row + start
+                for code, same in groupby(memoryview(self._codes)[at : row + stop]):
+                    length = sum(1 for _ in same)
+                    yield at, at + length, code
+                    at += length
+
+    def point(self, index: int) -> tuple[Value, ...]:
+        """In the order of the dimensions' names."""
+        values: list[Value] = []
+        for axis in reversed(self._axes):
+            index, at = divmod(index, axis.size)
+            values.append(axis.value(at))
+        values.reverse()
+        return tuple([values[at] for at in self._sorted])
+
+    def key(self, index: int) -> str:
+        names = sorted(self._names)
+        return str(PartitionKey(dict(zip(names, self.point(index), strict=True))))
+
+    def current(self) -> Iterator[int]:
+        """Where the partitions are that are MATERIALIZED."""
+        good = {
+            code
+            for code, look in enumerate(self._looks)
+            if look.state == PartitionState.MATERIALIZED
+        }
+        return (index for index, code in enumerate(self._codes) if code in good)
+
+    def become_stale(self, index: int) -> None:
+        look = self._looks[self._codes[index]]
+        self._codes[index] = self._code(look._replace(state=PartitionState.STALE))
+
+
+class StatusReader:
+    """Works the statuses out, at one generation."""
+
+    def __init__(self, snapshot: Snapshot, assets: Mapping[str, Asset], until: datetime) -> None:
+        """`assets` are all that are deployed, by key; `until` decides which periods are over."""
+        self._snapshot = snapshot
+        self._assets = assets
+        self._until = until
+        self._lookups = SnapshotLookups(snapshot, chunk_until=until)
+        self._spaces: dict[str, Space] = {}
+
+    def statuses(self, asset: str, texts: Sequence[str] = ()) -> tuple[PartitionStatuses, bool]:
+        """Those of an asset, of the partitions that texts name, or of all.
+
+        False beside them: they are too many to tell which are STALE.
+        """
+        space = self._space(asset)
+        named = {text.partition("=")[0].strip() for text in texts}
+        times = [keys.name for keys in space.dimensions if isinstance(keys, Calendar)]
+        every = [
+            f"{name}=all" for name in times if name not in named and self._has_any(name, space)
+        ]
+        ranges = requested({asset: space}, [*texts, *every])[asset]
+        statuses = PartitionStatuses(space, ranges)
+        asset_id = self._lookups.asset_id(asset)
+        self._lay_rows(statuses, asset_id)
+        is_judged = self._judge(statuses, asset, asset_id)
+        for key in self._in_flight(asset_id):
+            look = statuses.get(key)
+            if look is not None:
+                statuses.mark(key, look._replace(state=PartitionState.MATERIALIZING))
+        return statuses, is_judged
+
+    def _has_any(self, name: str, space: Space) -> bool:
+        return bool(space.dimensions[space.names.index(name)].every_key())
+
+    def _space(self, asset: str) -> Space:
+        if asset not in self._spaces:
+            self._spaces[asset] = Space.of(self._assets[asset], self._keys)
+        return self._spaces[asset]
+
+    def _keys(self, dimension: Dimension) -> Keys:
+        return keys_of(dimension, self._until, self._lookups.dynamic_keys)
+
+    def _lay_rows(self, statuses: PartitionStatuses, asset_id: str) -> None:
+        names = ("partition_key", "status", "current", "last", "error_code")
+        table = self._snapshot.columns(PARTITION_STATUS, asset_id, names)
+        for batch in table.to_batches(max_chunksize=SLICE):
+            columns = [batch.column(name).to_pylist() for name in names]
+            for key, text, current, last, code in zip(*columns, strict=True):
+                status = PartitionStatus(text)
+                look = PartitionLook(state_of(status, current), quality_of(status, last, code))
+                statuses.outside += not statuses.mark(key, look)
+
+    def _in_flight(self, asset_id: str) -> Iterator[str]:
+        """Partitions that active tasks make."""
+        for run in self._snapshot.hot(RUNS):
+            if run.finished_at is not None:
+                continue
+            tasks = self._snapshot.columns(
+                TASKS, run.run_id, ["asset_id", "partition_key", "state", "attempt"]
+            )
+            active = pc.and_(
+                pc.equal(tasks["asset_id"], asset_id),
+                pc.and_(
+                    pc.greater(tasks["attempt"], 0),
+                    pc.invert(pc.is_in(tasks["state"], pa.array(sorted(TERMINAL)))),
+                ),
+            )
+            yield from tasks.filter(active)["partition_key"].to_pylist()
+
+    def _judge(self, statuses: PartitionStatuses, asset: str, asset_id: str) -> bool:
+        """Mark what a plan would run again; False if there is too much of it."""
+        current = list(islice(statuses.current(), MAX_JUDGED + 1))
+        if len(current) > MAX_JUDGED:
+            return False
+        space = self._space(asset)
+        points = {statuses.point(index): index for index in current}
+        drafting = Drafting(
+            self._assets, PlanRequest(selection=(asset,)), self._lookups, self._space
+        )
+        drafting.add(Draft(self._assets[asset], asset_id, space, list(points)), asset)
+        for point in drafting.to_run():
+            statuses.become_stale(points[point])
+        return True
