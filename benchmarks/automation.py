@@ -1,5 +1,6 @@
 """What automation costs: how late ticks fire when many are due, and what they cost while few are;
-what a new version costs that a few assets react to, in a small graph and in a large one.
+what a new version costs that a few assets react to, in a small graph and in a large one; and what
+a partition of a large backfill costs (`backfills.py`).
 
 Time is simulated, files are real: the clock jumps to the minute in which ticks are due, and an
 orchestrator without workers ticks until the last of their runs is triggered.
@@ -28,6 +29,7 @@ from arco.orchestration.plan import PlanRequest
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
 from arco.storage.local import LocalStore
+from benchmarks import backfills
 from benchmarks.workload import arguments, folder, progress, report
 from servo.contract.manifest import Asset, AutomationSpec, Code, Input, Manifest, Schedule
 
@@ -175,25 +177,43 @@ def reactions(path: Path, sizes: Sequence[int], times: int) -> list[float]:
     return [statistics.median(taken) for taken in zip(*rounds, strict=True)]
 
 
-def main() -> None:
-    given = arguments(__doc__).parse_args()
-    count, large = (200, 1_000) if given.quick else (1_000, 10_000)
-    with folder(given.dir) as root:
-        progress(f"{count:,} schedules due in the same minute")
-        results = many_at_once(root / "many", count, 3)
-        progress(f"1 of {large:,} schedules due, and 1 of 100")
-        small = few_among(root / "small", 100, 15)
-        big = few_among(root / "large", large, 15)
-        progress(f"a new version in a graph of {large:,} assets, and of 100")
-        small_graph, large_graph = reactions(root / "graphs", [100, large], 15)
-    results |= {
+def graphs(root: Path, *, quick: bool) -> dict[str, object]:
+    large = 1_000 if quick else 10_000
+    progress(f"a new version in a graph of {large:,} assets, and of 100")
+    small_graph, large_graph = reactions(root / "graphs", [100, large], 15)
+    return {
         "eager_100_ms": round(small_graph * 1e3, 3),
         "eager_large_ms": round(large_graph * 1e3, 3),
         "eager_10k_over_100": round(large_graph / small_graph, 3),
+    }
+
+
+def schedules(root: Path, *, quick: bool) -> dict[str, object]:
+    count, large = (200, 1_000) if quick else (1_000, 10_000)
+    progress(f"{count:,} schedules due in the same minute")
+    results = many_at_once(root / "many", count, 3)
+    progress(f"1 of {large:,} schedules due, and 1 of 100")
+    small = few_among(root / "small", 100, 15)
+    big = few_among(root / "large", large, 15)
+    return results | {
         "tick_100_ms": round(small * 1e3, 3),
         "tick_large_ms": round(big * 1e3, 3),
         "schedules_10k_over_100": round(big / small, 3),
     }
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--only", choices=["schedules", "graphs", "backfills"])
+    given = parser.parse_args()
+    results: dict[str, object] = {}
+    with folder(given.dir) as root:
+        if given.only in (None, "schedules"):
+            results |= schedules(root, quick=given.quick)
+        if given.only in (None, "graphs"):
+            results |= graphs(root, quick=given.quick)
+        if given.only in (None, "backfills"):
+            results |= backfills.compare(root, 10_000 if given.quick else 100_000, 1_000, 1)
     report(results)
 
 

@@ -30,6 +30,7 @@ from servo.check import (
 from servo.context import AssetContext, AssetIn, AssetOut, In
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
+from servo.notify import notify
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
 from servo.policy import Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
@@ -71,6 +72,7 @@ __all__ = [
     "matches",
     "monthly",
     "not_null",
+    "notify",
     "on_cron",
     "on_missing",
     "references",

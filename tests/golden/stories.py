@@ -51,9 +51,15 @@ from arco.catalog.events import (
 from arco.catalog.fold import column_id
 from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
+from arco.notifications.events import (
+    NotificationAttempted,
+    NotificationClaimed,
+    NotificationRetried,
+)
 from arco.orchestration.declarations import (
     DeployedAutomation,
     DeployedFreshness,
+    DeployedNotification,
     DeployedSchedule,
     PlainSchedule,
 )
@@ -88,6 +94,7 @@ from arco.orchestration.limit_tables import LimitName, Permit
 from arco.orchestration.packing import pack
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
+from servo.contract import canonical
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import ColumnDef, TimeDimension
 from servo.contract.task import (
@@ -96,6 +103,7 @@ from servo.contract.task import (
     ColumnLineage,
     ColumnSource,
     Cost,
+    ErrorInfo,
     InputRef,
     Lineage,
     Materialization,
@@ -677,6 +685,60 @@ def aged() -> Log:
     return log
 
 
+def notified() -> Log:
+    """An asset fails; the message of that is sent at the second attempt."""
+    log = Log()
+    rule = DeployedNotification(
+        name="failures", on=("asset_failed", "recovered"), to=("ops",), interval_s=30
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"),),
+            total=1,
+            declarations=(rule,),
+        )
+    )
+    log.do(
+        RunTriggered(
+            run_id="R1",
+            plan_id="P1",
+            plan_fingerprint="fp",
+            deployment_id="D1",
+            tasks_total=1,
+        )
+    )
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1)
+    plan = TasksPlanned(
+        run_id="R1",
+        first=0,
+        assets=(asset,),
+        tasks=(TaskPlan(task_id="t1", asset=0, partition=""),),
+    )
+    log.do(plan, actor="")
+    attempt = _attempt("R1", "t1")
+    log.do(DispatchEnqueued(**attempt, queue_name="d_x"), actor="")
+    log.do(TaskStarted(**attempt, worker_id="w1"), actor="")
+    error = ErrorInfo(category="user_code", code="user_code.ValueError", message="4711")
+    result = TaskResult(attempt=1, outcome="failed", worker_id="w1", error=error, **attempt)
+    log.do(TaskFinished(result=result), actor="")
+    sent = {"rule": "shop/failures", "receiver": "ops", "sequence": 1}
+    its = {"rule_id": "shop/failures", "notification_id": canonical.fingerprint(sent)[:16]}
+    log.do(NotificationClaimed(**its, attempt=1, claimed_by="o1"), actor="")
+    log.do(NotificationClaimed(**its, attempt=1, claimed_by="o2"), actor="")
+    failed = NotificationAttempted(
+        **its, attempt=1, delivered=False, detail="example.org answered 503"
+    )
+    log.do(failed, actor="")
+    log.do(NotificationRetried(**its))
+    log.do(NotificationClaimed(**its, attempt=2, claimed_by="o2"), actor="")
+    log.do(NotificationAttempted(**its, attempt=2, delivered=True, detail="200 OK"), actor="")
+    return log
+
+
 def automated() -> Log:
     """Automation of assets: declared, asked for, refused where it is late, paused and resumed."""
     log = Log()
@@ -740,6 +802,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "backfills": backfilled,
     "limits": limited,
     "declarations": declared,
+    "notifications": notified,
     "automation_of_assets": automated,
     "freshness": aged,
     "run_by_chance_1": _by_chance(1),

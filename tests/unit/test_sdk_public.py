@@ -9,7 +9,7 @@ PUBLIC = """
 AssetContext AssetDefinition AssetIn AssetOut Cancelled Error Freshness Gating In Invalid Resources
 Retention Retry RunRequest SensorContext SensorResult SqlAssetDefinition accepted_values
 all_upstream asset by_dimension check column daily dynamic eager expression freshness hourly
-identity in_range latest matches monthly not_null on_cron on_missing references row_count
+identity in_range latest matches monthly not_null notify on_cron on_missing references row_count
 row_count_change schedule schema_is sensor sql_asset static tenant time_window unique weekly window
 """
 

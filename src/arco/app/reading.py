@@ -9,6 +9,7 @@ from arco.automation.reader import AutomationReader
 from arco.catalog.reader import CatalogReader
 from arco.execution.reader import ExecutionReader
 from arco.lineage.reader import LineageReader
+from arco.notifications.reader import NotificationReader
 from arco.orchestration.reader import OrchestrationReader
 from arco.state.core import Core
 from arco.state.diff import RowDiff, diff
@@ -34,6 +35,9 @@ class Reading:
 
     def automation(self, at: At | None = None) -> AutomationReader:
         return AutomationReader(self.snapshot(at))
+
+    def notifications(self, at: At | None = None) -> NotificationReader:
+        return NotificationReader(self.snapshot(at))
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))

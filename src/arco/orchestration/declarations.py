@@ -23,6 +23,8 @@ from servo.contract.manifest import (
     Catchup,
     Dimension,
     Manifest,
+    Notification,
+    NotificationEvent,
     Overlap,
     Schedule,
 )
@@ -82,7 +84,25 @@ class DeployedFreshness(
     """Keys of the assets that it reads."""
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedAutomation | DeployedFreshness
+class DeployedNotification(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="notification",
+):
+    name: str
+    on: tuple[NotificationEvent, ...]
+    to: tuple[str, ...]
+    select: tuple[str, ...] = ()
+    interval_s: int = 60
+
+
+Declaration: TypeAlias = (
+    DeployedSchedule | DeployedAutomation | DeployedFreshness | DeployedNotification
+)
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -132,6 +152,15 @@ class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.freshness_removed"
 
 
+class NotificationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_declared"
+    declaration: DeployedNotification
+
+
+class NotificationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_removed"
+
+
 class Facts(NamedTuple):
     declared: type[DeclaredFact]
     removed: type[RemovedFact]
@@ -141,6 +170,7 @@ FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
     "automation": Facts(AutomationDeclared, AutomationRemoved),
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
+    "notification": Facts(NotificationDeclared, NotificationRemoved),
 }
 """Of each kind."""
 
@@ -171,6 +201,7 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *_deployed_automations(manifest),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *(_deployed_notification(rule) for rule in manifest.notifications),
     ]
 
 
@@ -204,4 +235,10 @@ def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
         catchup=schedule.catchup,
         catchup_limit=schedule.catchup_limit,
         overlap=schedule.overlap,
+    )
+
+
+def _deployed_notification(rule: Notification) -> DeployedNotification:
+    return DeployedNotification(
+        name=rule.name, on=rule.on, to=rule.to, select=rule.select, interval_s=rule.interval_s
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -117,7 +117,7 @@ def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
     taken = rows.get(RUN_KEYS, e.request_key)
     if taken is not None:
         yield _decided(row, fact, RequestState.MERGED, taken.run_id, _swallowed(taken))
-        yield from _dropped(row, _swallowed(taken), "")
+        yield from _dropped(row, _swallowed(taken), "merged")
     else:
         yield Put(RUN_REQUESTS, row)
 
@@ -164,7 +164,9 @@ def _refuse_pending(
     yield from _dropped(row, reason, code)
 
 
-def _dropped(row: RunRequestRow, reason: str, code: RefusalCode) -> Iterator[Change]:
+def _dropped(
+    row: RunRequestRow, reason: str, code: RefusalCode | Literal["merged"]
+) -> Iterator[Change]:
     if row.reference:
         yield Emit(
             RunRequestDropped(
