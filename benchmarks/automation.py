@@ -1,5 +1,6 @@
-"""What automation costs: how late ticks fire when many are due, what they cost while few are, and
-what a partition of a large backfill costs (`backfills.py`).
+"""What automation costs: how late ticks fire when many are due, and what they cost while few are;
+what a new version costs that a few assets react to, in a small graph and in a large one; and what
+a partition of a large backfill costs (`backfills.py`).
 
 Time is simulated, files are real: the clock jumps to the minute in which ticks are due, and an
 orchestrator without workers ticks until the last of their runs is triggered.
@@ -11,6 +12,7 @@ import hashlib
 import statistics
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -18,17 +20,18 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.kit.clocks import SimClock
-from tests.kit.flows import OrchestratorProcess
+from tests.kit.flows import OrchestratorProcess, WorkerProcess
 from tests.kit.stores import DatedStore
 from tests.kit.workspace import make_workspace
 
 from arco.app import Workspace
+from arco.orchestration.plan import PlanRequest
 from arco.orchestration.states import RequestState
-from arco.orchestration.tables import RUN_REQUESTS
+from arco.orchestration.tables import RUN_REQUESTS, RUNS
 from arco.storage.local import LocalStore
 from benchmarks import backfills
 from benchmarks.workload import arguments, folder, progress, report
-from servo.contract.manifest import Asset, Code, Manifest, Schedule
+from servo.contract.manifest import Asset, AutomationSpec, Code, Input, Manifest, Schedule
 
 START = datetime(2026, 1, 5, 8, 0, 30)
 CODE = Code(module="flow", name="a")
@@ -103,6 +106,88 @@ def few_among(path: Path, schedules: int, minutes: int) -> float:
     return statistics.median(site.minute()[0] for _ in range(minutes))
 
 
+class EagerSite:
+    """Sources that ten assets read each, and run by themselves when theirs is replaced."""
+
+    FAN_OUT = 10
+
+    def __init__(self, path: Path, assets: int) -> None:
+        self.clock = SimClock(START)
+        self._store = DatedStore(LocalStore(path), self.clock)
+        self.workspace = make_workspace(self._store, 1, clock=self.clock)
+        artifact = b"nothing"
+        groups = max(1, assets // (self.FAN_OUT + 1))
+        manifest = Manifest(
+            artifact=hashlib.sha256(artifact).hexdigest(),
+            assets=tuple(asset for group in range(groups) for asset in self._group(group)),
+        )
+        self.workspace.commands.orchestration.deploy(manifest, artifact)
+        self.orchestrator = OrchestratorProcess(self._store, self.clock, 2)
+        self.worker = WorkerProcess(self._store, self.clock, 3)
+        self._settle()
+
+    def _group(self, group: int) -> Iterator[Asset]:
+        source = f"g{group:05d}.source"
+        for number in range(self.FAN_OUT):
+            yield Asset(
+                key=f"g{group:05d}.a{number}",
+                code=CODE,
+                transform="t",
+                inputs=(Input(asset=source, parameter="source"),),
+                automation=AutomationSpec(kind="eager"),
+            )
+        yield Asset(key=source, code=CODE, transform="t")
+
+    def react(self) -> float:
+        """Seconds from the report of a new version until the run of its readers is triggered."""
+        request = PlanRequest(selection=("g00000.source",), force=True)
+        self.workspace.commands.orchestration.trigger(request)
+        while not self.worker.step():
+            self.orchestrator.step()
+        before = self._automated()
+        began = time.perf_counter()
+        passed = 0.0
+        while self._automated() == before:
+            begin = time.perf_counter()
+            self.orchestrator.step()
+            passed += time.perf_counter() - begin
+            self.clock.sleep(0.01)
+            assert time.perf_counter() - began < 300, "nothing reacts"
+        self._settle()
+        return passed
+
+    def _automated(self) -> int:
+        rows = self.workspace.read.snapshot().hot(RUNS)
+        return sum(row.tasks_total for row in rows if row.trigger == "materialization")
+
+    def _settle(self) -> None:
+        quiet = 0
+        while quiet < 3:
+            did = self.orchestrator.step() + self.worker.step()
+            self.clock.sleep(0.05)
+            quiet = 0 if did else quiet + 1
+
+
+def reactions(path: Path, sizes: Sequence[int], times: int) -> list[float]:
+    """The median for each size of graph, in turns: a busy machine is busy for all of them."""
+    sites = [EagerSite(path / str(size), size) for size in sizes]
+    for site in sites:
+        site.react()
+    rounds = [[site.react() for site in sites] for _ in range(times)]
+    return [statistics.median(taken) for taken in zip(*rounds, strict=True)]
+
+
+def graphs(root: Path, *, quick: bool) -> dict[str, object]:
+    large = 1_000 if quick else 10_000
+    progress(f"a new version in a graph of {large:,} assets, and of 100")
+    small_graph, large_graph = reactions(root / "graphs", [100, large], 15)
+    return {
+        "eager_100_ms": round(small_graph * 1e3, 3),
+        "eager_large_ms": round(large_graph * 1e3, 3),
+        "eager_10k_over_100": round(large_graph / small_graph, 3),
+    }
+
+
 def schedules(root: Path, *, quick: bool) -> dict[str, object]:
     count, large = (200, 1_000) if quick else (1_000, 10_000)
     progress(f"{count:,} schedules due in the same minute")
@@ -119,12 +204,14 @@ def schedules(root: Path, *, quick: bool) -> dict[str, object]:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--only", choices=["schedules", "backfills"])
+    parser.add_argument("--only", choices=["schedules", "graphs", "backfills"])
     given = parser.parse_args()
     results: dict[str, object] = {}
     with folder(given.dir) as root:
         if given.only in (None, "schedules"):
             results |= schedules(root, quick=given.quick)
+        if given.only in (None, "graphs"):
+            results |= graphs(root, quick=given.quick)
         if given.only in (None, "backfills"):
             results |= backfills.compare(root, 10_000 if given.quick else 100_000, 1_000, 1)
     report(results)

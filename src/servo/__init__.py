@@ -12,6 +12,7 @@ This is all of it: every other module is the inside, and `__all__` is pinned by 
 """
 
 from servo.asset import AssetDefinition, SqlAssetDefinition, asset, column, sql_asset
+from servo.automation import eager, on_cron, on_missing
 from servo.check import (
     accepted_values,
     check,
@@ -74,6 +75,7 @@ __all__ = [
     "column",
     "daily",
     "dynamic",
+    "eager",
     "expression",
     "file_sensor",
     "freshness",
@@ -85,6 +87,8 @@ __all__ = [
     "monthly",
     "not_null",
     "notify",
+    "on_cron",
+    "on_missing",
     "references",
     "row_count",
     "row_count_change",

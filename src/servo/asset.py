@@ -38,6 +38,7 @@ from servo.context import AssetIn
 from servo.contract import manifest as wire
 from servo.contract.config_values import ConfigValue, to_wire
 from servo.contract.manifest import (
+    AutomationSpec,
     Check,
     Code,
     ColumnDef,
@@ -89,6 +90,8 @@ class CommonSettings(TypedDict, total=False):
     timeout: Duration
     """Seconds, a timedelta, or text such as "30 min" or "1h30m"."""
     freshness: Freshness
+    automation: AutomationSpec
+    """When its partitions run without being asked for: `eager()`, `on_missing()`, `on_cron(…)`."""
     io: Mapping[str, str]
     """How the output is written, for the worker: format, compression, and the like."""
     resources: Resources
@@ -124,12 +127,14 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("tags", "io", "secrets", "config", "ins"), (Mapping,)),
     "partitions": (Partitions,),
     "freshness": (Freshness,),
+    "automation": (AutomationSpec,),
     "resources": (Resources,),
     "retention": (Retention,),
 }
 _EXAMPLES: Final[Mapping[str, str]] = {
     "partitions": 'write daily("date", start="2025-01-01"), or another kind of partitions',
     "freshness": 'write Freshness(max_age="1h")',
+    "automation": 'write eager(), on_missing(), or on_cron("0 6 * * *")',
     "resources": "write Resources(cpu=2)",
     "retention": "write Retention(versions=3)",
     "tags": 'write {"tier": "gold"}',

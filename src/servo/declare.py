@@ -91,6 +91,7 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         retry=_DEFAULT.retry if retry is None else retry.wire(),
         timeout_s=keep(partial(_timeout, definition), 0),
         freshness=None if freshness is None else freshness.wire(),
+        automation=settings.get("automation"),
         io=dict(settings.get("io", {})),
         resources=keep(partial(_resources, definition), _DEFAULT.resources),
         secrets=dict(_secrets(settings.get("secrets", {}), keep)),

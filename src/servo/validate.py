@@ -18,7 +18,7 @@ from servo.rules.notifications import notifications_are_sound
 from servo.rules.partitions import partitions_are_sound
 from servo.rules.policies import freshness_is_sound
 from servo.rules.resources import resources_are_sound
-from servo.rules.timing import schedules_are_sound, sensors_are_sound
+from servo.rules.timing import automation_is_sound, schedules_are_sound, sensors_are_sound
 
 Rule: TypeAlias = Callable[[Sequence[Asset]], Iterable[Problem]]
 
@@ -35,6 +35,7 @@ RULES: Final[tuple[Rule, ...]] = (
     lineage_leads_somewhere,
     checks_name_columns,
     resources_are_sound,
+    automation_is_sound,
     freshness_is_sound,
 )
 

@@ -13,6 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from arco.automation.asset_events import (
+    AutomationAdvanced,
+    AutomationPaused,
+    AutomationRequest,
+    AutomationResumed,
+)
 from arco.automation.backfill_states import BackfillCause
 from arco.automation.events import (
     BackfillAdvanced,
@@ -60,6 +66,7 @@ from arco.notifications.events import (
     NotificationRetried,
 )
 from arco.orchestration.declarations import (
+    DeployedAutomation,
     DeployedFreshness,
     DeployedNotification,
     DeployedSchedule,
@@ -824,6 +831,62 @@ def sensed() -> Log:
     return log
 
 
+def automated() -> Log:
+    """Automation of assets: declared, asked for, refused where it is late, paused and resumed."""
+    log = Log()
+    eager = DeployedAutomation(name="raw.totals", when="eager")
+    first = DeploymentCreated(
+        deployment_id="D1",
+        manifest="m1",
+        artifact="z1",
+        project="shop",
+        assets=(_deployed("raw.orders", "A1"), _deployed("raw.totals", "A2")),
+        total=2,
+        declarations=(
+            eager,
+            DeployedAutomation(
+                name="raw.report", when="on_cron", cron="0 6 * * *", timezone="Europe/Berlin"
+            ),
+        ),
+    )
+    log.do(first)
+    asked = AutomationRequest(
+        assets=("raw.report", "raw.totals"),
+        partitions=("date=2025-01-01..2025-01-03",),
+        cause="raw.orders[date=2025-01-01] M1 of run R1 is new",
+    )
+    until = datetime(2025, 1, 4, 6)
+    advanced = AutomationAdvanced(
+        step=0,
+        position=7,
+        until=until,
+        requests=(asked,),
+        ticked=("raw.report",),
+        ticked_position=6,
+    )
+    log.do(replace(advanced, step=0, ticked=(), ticked_position=0, has_more=True))
+    advanced = replace(advanced, step=1)
+    log.do(advanced)
+    log.do(advanced)  # of another orchestrator
+    log.do(AutomationPaused(asset="raw.totals", reason="the source is down"))
+    log.do(replace(advanced, step=2, position=9))  # leaves the paused one out
+    log.do(AutomationResumed(asset="raw.totals", catchup="all"))
+    log.do(AutomationPaused(asset="raw.unknown"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            total=2,
+            declarations=(replace(eager, when="on_missing"),),
+            removed_declarations=("automation/raw.report",),
+        )
+    )
+    return log
+
+
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
@@ -837,4 +900,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),
     "sensors": sensed,
+    "automation_of_assets": automated,
 }

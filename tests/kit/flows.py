@@ -593,7 +593,7 @@ def check_board(board: Board, w: Workspace) -> None:
 
 def board_state(board: Board) -> dict[str, object]:
     state = dict(vars(board))
-    del state["serves"]
+    del state["serves"], state["is_alive"]
     state["in_flight_of"] = {t: n for t, n in board.in_flight_of.items() if n}
     return state
 

@@ -166,7 +166,8 @@ def name(index: int) -> str:
 
 
 def plan(dag: Dag, run_id: str = RUN, *, chunks: int = 1, **asset: Any) -> tuple[TasksPlanned, ...]:
-    """The plan of a DAG, in so many chunks; task i makes partition `i` of asset `a{i}`."""
+    """The plan of a DAG, in so many chunks; task i makes partition `i` of asset `a{i}`, or one of
+    its own in another run: a partition is made by one run at a time."""
     size = -(-len(dag) // chunks)
     return tuple(
         TasksPlanned(
@@ -180,7 +181,7 @@ def plan(dag: Dag, run_id: str = RUN, *, chunks: int = 1, **asset: Any) -> tuple
                 TaskPlan(
                     task_id=name(i),
                     asset=i - first,
-                    partition=str(i),
+                    partition=str(i) if run_id == RUN else f"{run_id}-{i}",
                     deps=dag[i].deps,
                     reused=f"old{i}" if dag[i].reused else "",
                     tenant=dag[i].tenant,

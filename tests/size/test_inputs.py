@@ -207,7 +207,7 @@ def make_plan(days: int, *selection: str, known: int = 0) -> tuple[Manifest, Pla
 
 def check_events(manifest: Manifest, spec: PlanSpec) -> int:
     """That a plan's slices fit, and say what the plan says; their bytes."""
-    events = slices("r" * 26, spec, manifest)
+    events = slices("r" * 26, spec, {asset.key: asset for asset in manifest.assets})
     sizes = [len(encode_payload(event)) for event in events]
     assert max(sizes) < MAX_EVENT_BYTES and sum(sizes) < MAX_BATCH_BYTES
     tasks = [task for event in events for task in tasks_of(event)]

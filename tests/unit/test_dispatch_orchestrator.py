@@ -332,7 +332,8 @@ def test_run_whose_plan_is_gone_ends_when_its_time_is_over_however_many_tasks_it
 
 def test_run_whose_plan_is_gone_takes_no_place_of_others_and_is_looked_at_rarely() -> None:
     at = Planless()
-    other = trigger(at.client)
+    deploy(at.client, MANY + "\n" + MANY.replace("'many'", "'more'"))
+    other = trigger(at.client, "more.*")
     at.steps(3)
     assert {run_id for run_id, _ in at.process.board.in_flight} == {other}
     assert len(at.process.board.in_flight) == 2 * ASSUMED_SLOTS

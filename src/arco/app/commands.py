@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arco.automation.asset_commands import AssetAutomationCommands
 from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.automation.sensor_commands import SensorCommands
@@ -28,5 +29,6 @@ class Commands:
         self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.sensors = SensorCommands(core, self.tier1, actor)
+        self.asset_automation = AssetAutomationCommands(core, self.tier1, library, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)

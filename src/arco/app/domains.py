@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from arco.automation import asset_events, sensor_events, sensor_history, sensors
 from arco.automation import events as automation_events
 from arco.automation import fold as automation_fold
-from arco.automation import sensor_events, sensor_history, sensors
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
 from arco.execution import events as execution_events
@@ -27,6 +27,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *limit_events.EVENTS,
     *automation_events.EVENTS,
     *sensor_events.EVENTS,
+    *asset_events.EVENTS,
     *execution_events.EVENTS,
     *notification_events.EVENTS,
     RolledBack,

@@ -12,8 +12,10 @@ import heapq
 import logging
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from arco.automation.asset_watch import AssetWatch
+from arco.automation.changed_rows import TableRows
 from arco.automation.controllers.backfill_chunks import is_over
 from arco.automation.freshness_agenda import FreshnessAgenda
 from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES, FRESHNESS_REQUESTS
@@ -41,12 +43,6 @@ log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Row)
 
 
-class RowsOf(Protocol):
-    """The rows of a table to take in."""
-
-    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
-
-
 class Agenda:
     def __init__(self) -> None:
         self._clear()
@@ -67,6 +63,7 @@ class Agenda:
         self.sensors = SensorAgenda()
         self.deployments: dict[str, str] = {}
         """By project, the current deployment."""
+        self.assets = AssetWatch()
         self.freshness = FreshnessAgenda()
 
     # -- moving to another generation ----------------------------------------------------
@@ -75,6 +72,7 @@ class Agenda:
         """Start anew from a snapshot."""
         self._clear()
         self._take(snapshot.hot)
+        self.assets.load(snapshot)
         self.freshness.changed.clear()  # it has all rows
 
     def advance(self, snapshot: Snapshot, position: int) -> None:
@@ -85,6 +83,7 @@ class Agenda:
 
         self._take(changed)
         self._hear_versions(changed)
+        self.assets.take(changed)
 
     def apply(self, changes: Changes) -> None:
         """Go on by one commit of this process."""
@@ -94,12 +93,13 @@ class Agenda:
 
         self._take(changed)
         self._hear_versions(changed)
+        self.assets.take(changed)
 
-    def _hear_versions(self, rows_of: RowsOf) -> None:
+    def _hear_versions(self, rows_of: TableRows) -> None:
         if self.sensors.watches_assets and any(True for _ in rows_of(PARTITIONS)):
             self.sensors.versions_changed()
 
-    def _take(self, rows_of: RowsOf) -> None:
+    def _take(self, rows_of: TableRows) -> None:
         for schedule in rows_of(SCHEDULES):
             self._put_schedule(schedule)
         for request in rows_of(RUN_REQUESTS):

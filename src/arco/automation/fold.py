@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
-from arco.automation import backfill_runs, backfills, freshness_fold
+from arco.automation import asset_fold, backfill_runs, backfills, freshness_fold
 from arco.automation.events import SchedulePaused, ScheduleResumed, ScheduleTicked
 from arco.automation.tables import (
     SCHEDULE_TICKS,
@@ -203,6 +203,7 @@ STAGES = (
         ),
     ),
     backfills.STAGE,
+    asset_fold.STAGE,
     freshness_fold.REQUESTS,
 )
 """What asks for runs."""

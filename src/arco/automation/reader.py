@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from arco.automation.asset_tables import AUTOMATIONS, SCOPE, AutomationRow, AutomationState
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
     BACKFILL_RUNS,
@@ -119,6 +120,29 @@ class AutomationReader:
             raise NotFound(f"{text!r} names several schedules", hint=f"give one of {several}")
         hint = did_you_mean(text, [row.name for row in rows]) or "see `servo schedules list`"
         raise NotFound(f"there is no schedule {text!r}", hint=hint)
+
+    def automations(self, *, removed: bool = False) -> list[AutomationRow]:
+        """The assets with automation, by key."""
+        rows = self.snapshot.all(AUTOMATIONS)
+        kept = [row for row in rows if removed or row.state != AutomationState.REMOVED]
+        return sorted(kept, key=lambda row: row.asset_key)
+
+    def automation(self, text: str) -> AutomationRow:
+        """The automation of an asset by its key, or by its name where that is enough."""
+        row = self.snapshot.get(AUTOMATIONS, SCOPE, text)
+        if row is not None and row.state != AutomationState.REMOVED:
+            return row
+        rows = self.automations()
+        matching = [row for row in rows if row.asset_key.partition(".")[2] == text]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            several = ", ".join(row.asset_key for row in matching)
+            raise NotFound(f"{text!r} names several assets", hint=f"give one of {several}")
+        hint = did_you_mean(text, [row.asset_key for row in rows])
+        raise NotFound(
+            f"no asset {text!r} has automation", hint=hint or "see `servo automation list`"
+        )
 
     def ticks(self, schedule: ScheduleRow, limit: int) -> list[TickEntry]:
         """The newest ticks of a schedule."""

@@ -25,6 +25,7 @@ from arco.cli import (
     admin_snapshot,
     admin_sql,
     admin_upkeep,
+    asset_automation,
     backfill,
     catalog_asset,
     catalog_column,
@@ -77,6 +78,7 @@ for commands in (project, running):
 app.add_typer(runs.app)
 app.add_typer(schedules.app)
 app.add_typer(sensors.app)
+app.add_typer(asset_automation.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
 app.add_typer(notifications.app)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arco.app import Workspace
 from arco.cli import render
-from arco.dispatch.waiting import Occupied, Waiting, held_back, look, waiting
+from arco.dispatch.waiting import Occupied, Waiting, held_back, look, older_runs, waiting
 from arco.errors import Error, Refused
 from arco.orchestration import states
 from arco.orchestration.states import RunState, TaskState
@@ -169,8 +169,10 @@ def limits_of(workspace: Workspace) -> Reasons:
 def _all_reasons(workspace: Workspace) -> Reasons:
     def reasons_of(run: RunRow, tasks: Sequence[TaskRow]) -> Sequence[Waiting]:
         signs = look(workspace.store, run, tasks)
-        occupied = Occupied.read(workspace.read.snapshot())
-        return waiting(run, tasks, signs, workspace.clock.now(), occupied)
+        snapshot = workspace.read.snapshot()
+        older = older_runs(snapshot, run, tasks)
+        occupied = Occupied.read(snapshot)
+        return waiting(run, tasks, signs, workspace.clock.now(), occupied, older)
 
     return _now_and_then(workspace, reasons_of)
 

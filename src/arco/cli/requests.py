@@ -150,6 +150,8 @@ def cause_of(kind: str, reference: str, by: str) -> str:
     if kind in ("sensor", "webhook") and reference:
         sensor, _, number = reference.rpartition("#")
         return f"{kind} {sensor}, evaluation {number}"
+    if kind == "materialization":
+        return f"automation: {reference}"
     if kind == "freshness":
         subject, _, due = reference.rpartition("@")
         return f"freshness of {subject}, due {due}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from arco.app import Workspace
@@ -12,10 +14,13 @@ from arco.cli.requests import cause_of
 from arco.orchestration import states
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import TaskState
-from arco.orchestration.tables import RunRow, TaskRow
+from arco.orchestration.tables import RUNS, RunRow, TaskRow
 from arco.state.snapshot import Snapshot
 from arco.transport.liveness import records
 
+_OF_RUN = re.compile(r" of run ([0-9A-Z]{26}) ")
+MAX_CAUSES = 20
+"""So many runs of a chain of causes are shown."""
 SHOWN_ASKED = 3
 """Maximum number of ranges, and of selection terms, in a line of the list."""
 
@@ -33,7 +38,22 @@ def _asked(texts: list[str], total: int) -> str:
     return " ".join([*texts, *more])
 
 
-def show_run(row: RunRow) -> None:
+def causes(snapshot: Snapshot, row: RunRow) -> Iterator[RunRow]:
+    """The runs that led to this one: each made the version that caused the next, the last first."""
+    for _ in range(MAX_CAUSES):
+        match = _OF_RUN.search(row.reference) if row.trigger == "materialization" else None
+        cause = None if match is None else snapshot.get(RUNS, match[1])
+        if cause is None:
+            return
+        yield cause
+        row = cause
+
+
+def show_run(row: RunRow, caused_by: Sequence[RunRow] = ()) -> None:
+    chain = "; ".join(
+        f"run {each.run_id}: {cause_of(each.trigger, each.reference, each.triggered_by)}"
+        for each in caused_by
+    )
     render.show(
         render.fields(
             {
@@ -42,6 +62,7 @@ def show_run(row: RunRow) -> None:
                 "selection": _asked(row.selection, row.selection_total),
                 "partitions": _asked(row.partitions, row.partitions_total) or None,
                 "trigger": cause_of(row.trigger, row.reference, row.triggered_by),
+                **({"caused by": chain} if chain else {}),
                 "run key": row.run_key or None,
                 "retry of": row.retry_of or None,
                 "deployment": row.deployment_id,

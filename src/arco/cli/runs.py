@@ -30,7 +30,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
     from arco.cli.times import parse_time
-    from arco.dispatch.waiting import Occupied, has_server, look, outages, waiting
+    from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
     from arco.orchestration.commands import Triggered
@@ -144,11 +144,12 @@ def show(
         return
     if session.json:
         document = run_display.document_of(snapshot, row.run_id)
+        document["caused_by"] = [each.run_id for each in run_display.causes(snapshot, row)]
         if session.at() is None:
             document |= _waiting_of(workspace, snapshot, row)
         render.document(document)
         return
-    run_display.show_run(row)
+    run_display.show_run(row, list(run_display.causes(snapshot, row)))
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
     run_display.show_tasks(workspace, snapshot, row, all_tasks)
@@ -170,7 +171,14 @@ def _waiting_of(workspace: Workspace, snapshot: Snapshot, row: RunRow) -> dict[s
     tasks = OrchestrationReader(snapshot).tasks(row.run_id)
     signs = look(workspace.store, row, tasks)
     return {
-        "waiting": waiting(row, tasks, signs, workspace.clock.now(), Occupied.read(snapshot)),
+        "waiting": waiting(
+            row,
+            tasks,
+            signs,
+            workspace.clock.now(),
+            Occupied.read(snapshot),
+            older_runs(snapshot, row, tasks),
+        ),
         "outages": [{"process": name, "outage": past} for name, past in outages(row, signs)],
     }
 

@@ -1,15 +1,17 @@
 """What an orchestrator does by itself: fires ticks, has sensors evaluated, lets backfills go on,
-judges how fresh data is, plans requests.
+judges how fresh data is, asks for partitions by the automation of assets, plans requests.
 
 The agenda follows the same commits as the board. The engine of `servo run` has none of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from arco.automation.agenda import Agenda
+from arco.automation.asset_reads import AutomationReads
+from arco.automation.conditions import ActiveWork
 from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
@@ -46,9 +48,10 @@ class Automation:
 
     def due_in_s(self, now: datetime) -> float | None:
         """When there is something to do at the latest; None if nothing is due by itself."""
-        if self._planner.has_more:
+        if self._planner.has_more or self.agenda.assets.has_more:
             return 0.0
-        times = (self.agenda.next_due(), self.agenda.sensors.next_due())
+        agenda = self.agenda
+        times = (agenda.next_due(), agenda.sensors.next_due(), agenda.assets.next_due())
         due = [max(0.0, (at - now).total_seconds()) for at in times if at is not None]
         return min(due, default=None)
 
@@ -61,13 +64,15 @@ class Automation:
         self._planner.has_more = False
         sensed = self._evaluate_sensors(board, head, now)
         due = agenda.due(now)
+        facts: list[Payload] = [*self._by_assets(board, head, now)]
         has_aged = agenda.freshness.is_due(now)
         if not (due or has_aged or agenda.requests or agenda.backfills):
-            return sensed
+            self._reports.submit(facts)
+            return sensed + len(facts)
         runs = [*board.runs.values(), *board.others.values()]
         requests = list(agenda.requests.values())
         active = active_by_schedule(runs, requests) if due else {}
-        facts: list[Payload] = [
+        facts += [
             tick
             for tick in schedule_ticks(due, active, now)
             if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
@@ -105,3 +110,16 @@ class Automation:
 
     def _snapshot(self, head: Head) -> Snapshot:
         return Snapshot(self._core.manifests, self._core.files, head)
+
+    def _by_assets(self, board: Board, head: Head, now: datetime) -> Sequence[Payload]:
+        """What the automation of assets proposes."""
+        watch, monotonic_s = self.agenda.assets, self._core.clock.monotonic()
+        snapshot = self._snapshot(head)
+        reads = AutomationReads(snapshot, self._planner.library)
+        if not watch.is_prepared:
+            watch.prepare(reads.graph(self._planner.world(snapshot)))
+        if not watch.has_work(now, monotonic_s, snapshot.position):
+            return ()
+        places = reads.places(watch.graph, self.agenda.requests.values(), now)
+        active = ActiveWork(board.making, places)
+        return watch.decide(snapshot, active, reads, now, monotonic_s)

@@ -46,6 +46,7 @@ from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
 from arco.dispatch.sensor_sender import SensorSender
 from arco.dispatch.sign_of_life import SignOfLife
+from arco.dispatch.waiting import ServedRuns
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
 from arco.log.head import Head
@@ -117,7 +118,11 @@ class Orchestrator:
         self._on_board = on_board
         self._adopted: set[str] = set()
         """Runs of others that are served here: theirs was given up, or this is to go on."""
-        self.board = Board(lambda run: run.engine_id == engine_id or run.run_id in self._adopted)
+        self.board = Board(
+            lambda run: run.engine_id == engine_id or run.run_id in self._adopted,
+            # What an orchestrator waits for is served, or adopted, by some orchestrator.
+            ServedRuns(core).has if engine_id else lambda run: True,
+        )
         self._ahead = SpeculativeFold(self.board, core.types, core.clock)
         self.lookout = Lookout(core, self._timing, sender.window, adopts=not engine_id)
         self._sign = SignOfLife(core, name, self._timing.heartbeat_s)

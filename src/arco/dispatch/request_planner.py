@@ -48,6 +48,8 @@ class RequestPlanner:
         self._clock = core.clock
         self._ledger = writer.ledger
         self._planner = RunPlanner(core, library, actor="orchestrator")
+        self.library = library
+        self.world = self._planner.world
         self._repeat_s = repeat_s
         self._planned_at: dict[str, float] = {}
         self.has_more = False

@@ -11,13 +11,15 @@ by seconds make these sentences come early or late, and nothing depends on them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
 
+from arco.errors import Error
 from arco.orchestration import states
+from arco.orchestration.board import Board
 from arco.orchestration.controllers.cancellation import waits
 from arco.orchestration.limit_tables import (
     DeclaredLimits,
@@ -29,6 +31,7 @@ from arco.orchestration.limit_usage import TaskLimit, TaskUse
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RunState, TaskState
 from arco.orchestration.tables import RunRow, TaskRow
+from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.storage.outage import PastOutage
 from arco.storage.port import Store
@@ -48,11 +51,14 @@ GRACE = timedelta(seconds=5)
 HEARTBEATS = 3
 """A process that has missed so many heartbeats is silent."""
 DEFAULT_HEARTBEAT_S = 5.0
+LOOK_AGAIN_S = 2.0
+SILENT = HEARTBEATS * timedelta(seconds=DEFAULT_HEARTBEAT_S) + GRACE
+"""A process without a sign of life for so long serves nothing."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
     what: str
-    """orchestrator, process, worker, queue, resources, pause, limits, retry or cancellation"""
+    """orchestrator, process, worker, queue, resources, pause, run, limits, retry or cancellation"""
     text: str
     since: datetime | None = None
     tasks: int = 0
@@ -87,14 +93,29 @@ def look(store: Store, run: RunRow, tasks: Sequence[TaskRow]) -> Liveness:
     return Liveness(orchestrator_signs(store), worker_signs(store), queue)
 
 
+def older_runs(snapshot: Snapshot, run: RunRow, tasks: Sequence[TaskRow]) -> dict[str, str]:
+    """By task that is ready: an older run that makes the same partition, which goes first."""
+    if not any(task.state == TaskState.READY for task in tasks):
+        return {}
+    board = Board()
+    board.load(snapshot)
+    ready = [task for task in tasks if task.state == TaskState.READY]
+    behind = {task.task_id: board.goes_after(task) for task in ready}
+    return {task_id: older for task_id, older in behind.items() if older}
+
+
 def waiting(
     run: RunRow,
     tasks: Sequence[TaskRow],
     signs: Liveness,
     now: datetime,
     occupied: Occupied = Occupied(),
+    older: Mapping[str, str] | None = None,
 ) -> list[Waiting]:
-    """What keeps an open run from going on; empty if it goes on, or has ended."""
+    """What keeps an open run from going on; empty if it goes on, or has ended.
+
+    `older` has the older runs that tasks wait for.
+    """
     if run.state not in states.RUN_ACTIVE:
         return []
     unserved = _server(run, signs, now)
@@ -105,7 +126,7 @@ def waiting(
         *unserved,
         *silent,
         *held_back(tasks, occupied),
-        *([] if unserved else _unsent(tasks, occupied, now)),
+        *([] if unserved else _unsent(tasks, occupied, now, older or {})),
         *([] if run.engine_id else _unclaimed(tasks, signs, now)),
         *_retries(tasks),
     ]
@@ -120,6 +141,27 @@ def has_server(store: Store, run: RunRow, since: datetime | None) -> bool:
     if run.engine_id:
         signs += [sign.at for sign in worker_signs(store) if sign.record.worker_id == run.engine_id]
     return any(since is None or at > since for at in signs)
+
+
+class ServedRuns:
+    """Whether somebody serves a run, asked often and looked up every few seconds."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._answers: dict[str, tuple[float, bool]] = {}
+
+    def has(self, run: RunRow) -> bool:
+        now = self._core.clock.monotonic()
+        asked_at, answer = self._answers.get(run.run_id, (float("-inf"), False))
+        if now - asked_at < LOOK_AGAIN_S:
+            return answer
+        try:
+            since = self._core.store_clock.estimate() - SILENT
+            answer = has_server(self._core.store, run, since)
+        except Error:  # nobody is dead because we cannot look
+            return True
+        self._answers[run.run_id] = now, answer
+        return answer
 
 
 def _serves(orchestrator: OrchestratorRecord, run: RunRow) -> bool:
@@ -291,7 +333,11 @@ def limit_text(limit: TaskLimit, use: TaskUse) -> str:
     return f"{_count(used)} of {where} {what}, and its {limit.name} is {limit.value:,}"
 
 
-def _unsent(tasks: Sequence[TaskRow], occupied: Occupied, now: datetime) -> list[Waiting]:
+def _unsent(
+    tasks: Sequence[TaskRow], occupied: Occupied, now: datetime, older: Mapping[str, str]
+) -> Iterator[Waiting]:
+    if occupied.declared.is_paused:
+        return
     ready = [
         task
         for task in tasks
@@ -299,11 +345,17 @@ def _unsent(tasks: Sequence[TaskRow], occupied: Occupied, now: datetime) -> list
         and _is_older(task.ready_at, now)
         and occupied.use.full(task) is None
     ]
-    if not ready or occupied.declared.is_paused:
-        return []
+    behind = [t for t in ready if t.task_id in older]
+    if behind:
+        runs = ", ".join(sorted({older[t.task_id] for t in behind})[:3])
+        text = f"{_count(len(behind))} ready: run {runs} makes the same partitions and goes first"
+        yield Waiting("run", text, min(t.ready_at for t in behind if t.ready_at), len(behind))
+    ready = [t for t in ready if t.task_id not in older]
+    if not ready:
+        return
     cause = "other tasks go first, or limits and the workers' capacity are reached"
     text = f"{_count(len(ready))} ready and not dispatched: {cause}"
-    return [Waiting("limits", text, min(t.ready_at for t in ready if t.ready_at), len(ready))]
+    yield Waiting("limits", text, min(t.ready_at for t in ready if t.ready_at), len(ready))
 
 
 def _retries(tasks: Sequence[TaskRow]) -> list[Waiting]:

@@ -41,9 +41,15 @@ TABLES: Final[tuple[Table[Any], ...]] = (RUNS, TASKS, TIMERS, LIMITS, DISPATCH_C
 
 
 class Board:
-    def __init__(self, serves: Callable[[RunRow], bool] = lambda run: True) -> None:
-        """`serves` tells whose runs these are: others' stay off the board."""
+    def __init__(
+        self,
+        serves: Callable[[RunRow], bool] = lambda run: True,
+        is_alive: Callable[[RunRow], bool] = lambda run: True,
+    ) -> None:
+        """`serves` tells whose runs these are: others' stay off the board. `is_alive` tells
+        whether somebody serves one of the others: nothing waits for one that nobody does."""
         self.serves = serves
+        self.is_alive = is_alive
         self._clear()
 
     def _clear(self) -> None:
@@ -66,6 +72,13 @@ class Board:
         """How many tasks of a run are in flight."""
         self.timers: dict[Key, TimerRow] = {}
         """Those that are scheduled."""
+        self.making: dict[str, dict[str, dict[str, str]]] = {}
+        """By asset id and partition: the active runs, whoever serves them, with their tasks for
+        it that have not ended."""
+        self._makes: dict[str, set[tuple[str, str]]] = {}
+        """By run: where it is in `making`."""
+        self._flying: dict[tuple[str, str], set[str]] = {}
+        """By asset id and partition: the runs whose task for it is in flight."""
         self.declared = DeclaredLimits()
         """The limits that are set, and whether dispatch is paused."""
         self._limit_rows: dict[Key, LimitRow] = {}
@@ -90,6 +103,9 @@ class Board:
                 self._put_run(run)
         for run_id in list(self.runs):
             self._load_run(snapshot, run_id)
+        for run_id in self.others:
+            for task in snapshot.rows(TASKS, run_id):
+                self._mark(task)
         for table in (LIMITS, DISPATCH_CONTROL):
             self._take(table, snapshot.hot(table))
         self._arrived(snapshot.head)
@@ -151,8 +167,10 @@ class Board:
             for row in rows:
                 if row.run_id in self.runs:
                     self._put_task(row)
-                elif self.elsewhere is not None:
-                    self._put_elsewhere(row)
+                elif row.run_id in self.others:
+                    self._mark(row)
+                    if self.elsewhere is not None:
+                        self._put_elsewhere(row)
         elif table is TIMERS:
             for row in rows:
                 if row.run_id in self.runs:
@@ -170,6 +188,8 @@ class Board:
             return
         if self.others.pop(row.run_id, None) is not None:
             self._drop_elsewhere(row.run_id)
+            if row.state not in states.RUN_ACTIVE:
+                self._unmark(row.run_id)
         if row.state in states.RUN_ACTIVE:
             self.runs[row.run_id] = row
             self.tasks.setdefault(row.run_id, {})
@@ -180,6 +200,7 @@ class Board:
         for task in self.tasks.pop(run_id).values():
             self._unlist(run_id, task)
         del self.runs[run_id]
+        self._unmark(run_id)
         for key in [key for key in self.timers if key[0] == run_id]:
             del self.timers[key]
         for kind in [kind for kind in self.pool_of if kind[1] == run_id]:
@@ -191,6 +212,7 @@ class Board:
         if old is not None:
             self._unlist(row.run_id, old)
         tasks[row.task_id] = row
+        self._mark(row)
         if row.pool:
             self.pool_of[kind_of(row)] = row.pool
         if row.state == TaskState.READY:
@@ -201,6 +223,65 @@ class Board:
             self.in_flight[row.run_id, row.task_id] = row
             _count(self.in_flight_of, row.tenant, 1)
             _count(self.in_flight_in, row.run_id, 1)
+
+    def _mark(self, row: TaskRow) -> None:
+        place = row.asset_id, row.partition_key
+        if row.state in states.IN_FLIGHT:
+            self._flying.setdefault(place, set()).add(row.run_id)
+        elif row.run_id in self._flying.get(place, ()):
+            self._land(row.run_id, place)
+        if row.state in states.TERMINAL:
+            if place in self._makes.get(row.run_id, ()):
+                self._makes[row.run_id].discard(place)
+                self._end_making(row.run_id, place)
+            return
+        self._makes.setdefault(row.run_id, set()).add(place)
+        runs = self.making.setdefault(place[0], {}).setdefault(place[1], {})
+        runs[row.run_id] = row.task_id
+
+    def _unmark(self, run_id: str) -> None:
+        for place in self._makes.pop(run_id, ()):
+            self._end_making(run_id, place)
+            if run_id in self._flying.get(place, ()):
+                self._land(run_id, place)
+
+    def _land(self, run_id: str, place: tuple[str, str]) -> None:
+        self._flying[place].discard(run_id)
+        if not self._flying[place]:
+            del self._flying[place]
+
+    def _end_making(self, run_id: str, place: tuple[str, str]) -> None:
+        partitions = self.making[place[0]]
+        del partitions[place[1]][run_id]
+        if not partitions[place[1]]:
+            del partitions[place[1]]
+        if not partitions:
+            del self.making[place[0]]
+
+    def goes_after(self, task: TaskRow) -> str:
+        """Another run that makes the same partition, and goes first; empty if none does.
+
+        A partition is made by one run at a time. The older run goes first: the order of the log
+        is the same to everybody, so no two processes let different ones go. A run that nobody
+        served for some time may have been overtaken: what is in flight goes first too.
+        """
+        place = task.asset_id, task.partition_key
+        runs = self.making.get(place[0], {}).get(place[1], {})
+        if len(runs) < 2:
+            return ""
+        own = self._age(task.run_id)
+        flying = self._flying.get(place, ())
+        for age in sorted(self._age(run_id) for run_id in runs if run_id != task.run_id):
+            if (age < own or age[1] in flying) and self._counts(age[1]):
+                return age[1]
+        return ""
+
+    def _counts(self, run_id: str) -> bool:
+        return run_id in self.runs or self.is_alive(self.others[run_id])
+
+    def _age(self, run_id: str) -> tuple[datetime, str]:
+        run = self.runs.get(run_id) or self.others[run_id]
+        return run.created_at, run_id
 
     def _unlist(self, run_id: str, task: TaskRow) -> None:
         if task.state == TaskState.READY:

@@ -9,7 +9,7 @@ To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,6 +19,7 @@ from arco.log.envelope import Payload
 from servo.contract import canonical
 from servo.contract.manifest import (
     Asset,
+    AutomationKind,
     Catchup,
     Code,
     Dimension,
@@ -49,6 +50,22 @@ class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedule"):
     pass
+
+
+class DeployedAutomation(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="automation",
+):
+    name: str
+    """The asset's key."""
+    when: AutomationKind
+    cron: str = ""
+    timezone: str = "UTC"
 
 
 class DeployedFreshness(
@@ -118,7 +135,11 @@ class DeployedSensor(
 
 
 Declaration: TypeAlias = (
-    DeployedSchedule | DeployedFreshness | DeployedNotification | DeployedSensor
+    DeployedSchedule
+    | DeployedAutomation
+    | DeployedFreshness
+    | DeployedNotification
+    | DeployedSensor
 )
 
 
@@ -149,6 +170,15 @@ class ScheduleDeclared(DeclaredFact, frozen=True, kw_only=True):
 
 class ScheduleRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.schedule_removed"
+
+
+class AutomationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.automation_declared"
+    declaration: DeployedAutomation
+
+
+class AutomationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.automation_removed"
 
 
 class FreshnessDeclared(DeclaredFact, frozen=True, kw_only=True):
@@ -185,6 +215,7 @@ class Facts(NamedTuple):
 
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
+    "automation": Facts(AutomationDeclared, AutomationRemoved),
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
     "notification": Facts(NotificationDeclared, NotificationRemoved),
     "sensor": Facts(SensorDeclared, SensorRemoved),
@@ -216,6 +247,7 @@ def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> Decl
 def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
+        *_deployed_automations(manifest),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
         *(_deployed_notification(rule) for rule in manifest.notifications),
         *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
@@ -252,6 +284,15 @@ def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:
         asset=sensor.asset,
         workspace=sensor.workspace,
     )
+
+
+def _deployed_automations(manifest: Manifest) -> Iterator[DeployedAutomation]:
+    for asset in manifest.assets:
+        spec = asset.automation
+        if spec is not None:
+            yield DeployedAutomation(
+                name=asset.key, when=spec.kind, cron=spec.cron, timezone=spec.timezone
+            )
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:

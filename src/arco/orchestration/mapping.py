@@ -72,6 +72,15 @@ class _Axis(Struct, frozen=True):
                 return keys.following(own, value)
         return (value,)
 
+    def sources(self, value: Value) -> Sequence[Value]:
+        """The downstream's values for which `values` has this one of the upstream."""
+        match self.rule, self.keys, self.own:
+            case Window(start, end), _, Calendar() as own:
+                return own.shift(value, -end, -start)
+            case TimeWindow(), Calendar() as keys, Calendar() as own:
+                return own.following(keys, value)
+        return (value,)
+
 
 class Resolver:
     """One input of one asset: from its partitions to the input's."""
@@ -95,6 +104,7 @@ class Resolver:
         self._sources = tuple(axis.source for axis in self._axes)
         self._whole = self._sources == tuple(range(len(downstream.names)))
         self._rules = rules
+        self._width = len(downstream.names)
         self._existing = existing
         self._index: Mapping[Point, Sequence[Point]] | None = None
 
@@ -116,6 +126,25 @@ class Resolver:
         if len(matching) == 1:
             return matching[0]
         return sorted(point for points in matching for point in points)
+
+    def readers(self, point: Point) -> list[Sequence[Value] | None]:
+        """For each of the downstream's dimensions, the values of what may read an upstream point;
+        None where all of them do.
+
+        Of `latest` any point may be the one that is read.
+        """
+        values: list[Sequence[Value] | None] = [None] * self._width
+        for axis in self._axes:
+            before, own = values[axis.source], axis.sources(point[axis.at])
+            values[axis.source] = (
+                own if before is None else [value for value in own if value in before]
+            )
+        return values
+
+    @property
+    def free(self) -> set[int]:
+        """The downstream's dimensions along which all partitions read the same."""
+        return set(range(self._width)).difference(self._sources)
 
     def _indexed(self) -> Mapping[Point, Sequence[Point]]:
         """What exists by the values that are computed; of the latest, only those."""

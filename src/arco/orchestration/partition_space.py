@@ -127,6 +127,11 @@ class Calendar:
     def every_key(self) -> range:
         return range(self.first, self.complete)
 
+    def end_of(self, number: int) -> datetime:
+        """When a period is over, in UTC."""
+        after = self.key(number + 1)
+        return after if isinstance(after, datetime) else self._midnight(after)
+
     def hours_of(self, day: date) -> range:
         """The hours of a day of the zone: 24 of them, or 23, or 25."""
         return self.beginning_in(self, day, _next(day))

@@ -206,6 +206,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     spec: PlanSpec
     until: datetime | None = None
     """Periods that end later did not exist for it; None: when it was created."""
+    position: int = 0
+    """It was made from what the log had up to this position; 0 where it does not say."""
 
 
 _plans = msgspec.json.Decoder(Plan)

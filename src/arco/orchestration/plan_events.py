@@ -16,7 +16,7 @@ from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES, encode_payload
 from arco.orchestration.events import RunAsset, TaskPlan, TasksPlanned
 from arco.orchestration.packing import pack, unpack
 from arco.orchestration.plan import PlannedTask, PlanSpec
-from servo.contract.manifest import Asset, Manifest
+from servo.contract.manifest import Asset
 
 CHUNK_TASKS: Final = 1_000
 CHUNK_EDGES: Final = 100_000
@@ -28,9 +28,8 @@ BATCH_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
 _tasks = msgspec.json.Decoder(tuple[TaskPlan, ...])
 
 
-def slices(run_id: str, spec: PlanSpec, manifest: Manifest) -> list[TasksPlanned]:
+def slices(run_id: str, spec: PlanSpec, assets: Mapping[str, Asset]) -> list[TasksPlanned]:
     """A plan as events. A plan goes into the log as one batch, or not at all: Invalid."""
-    assets = {asset.key: asset for asset in manifest.assets}
     events = [
         event
         for first, stop in _bounds(spec.tasks)

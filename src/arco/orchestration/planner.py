@@ -49,7 +49,7 @@ class NoPartitions(Invalid):
 
 
 def plan(
-    manifest: Manifest,
+    manifest: Manifest | Graph,
     manifest_digest: str,
     request: PlanRequest,
     lookups: PlannerLookups,
@@ -99,9 +99,13 @@ class Scope(NamedTuple):
 
     @classmethod
     def of(
-        cls, manifest: Manifest, request: PlanRequest, lookups: PlannerLookups, until: datetime
+        cls,
+        manifest: Manifest | Graph,
+        request: PlanRequest,
+        lookups: PlannerLookups,
+        until: datetime,
     ) -> Scope:
-        graph = Graph(manifest)
+        graph = manifest if isinstance(manifest, Graph) else Graph(manifest)
 
         @cache
         def keys(dimension: Dimension) -> Keys:

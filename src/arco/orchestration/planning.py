@@ -91,6 +91,7 @@ class RunPlanner:
         self._ids = core.ids
         self._library = library
         self._actor = actor
+        self._world: tuple[tuple[tuple[str, str], ...], World] | None = None
         self._limits: tuple[int, DeclaredLimits] | None = None
 
     def spec(
@@ -105,15 +106,21 @@ class RunPlanner:
         return self._spec(world, snapshot, _resumed(snapshot, request), until)
 
     def world(self, snapshot: Snapshot, deployments: Sequence[str] = ()) -> World:
-        return World.of(OrchestrationReader(snapshot), self._library, deployments)
+        """What is deployed; the last one is kept, since it is the same until the next deploy."""
+        rows = World.deployments(OrchestrationReader(snapshot), deployments)
+        key = tuple([(row.project, row.deployment_id) for row in rows])
+        if self._world is None or self._world[0] != key:
+            manifests = [self._library.outline(row.manifest) for row in rows]
+            self._world = key, World(rows, manifests)
+        return self._world[1]
 
     def scope(
         self, snapshot: Snapshot, request: PlanRequest, until: datetime | None = None
     ) -> Scope:
         """The assets and keys that a request means."""
-        manifest = self.world(snapshot, request.deployments).manifest
+        graph = self.world(snapshot, request.deployments).graph
         until = until or self._clock.now()
-        return Scope.of(manifest, request, _lookups(snapshot, request, until), until)
+        return Scope.of(graph, request, _lookups(snapshot, request, until), until)
 
     def run(
         self,
@@ -126,7 +133,7 @@ class RunPlanner:
         """Plan a run. Raises Invalid for what cannot be planned. Stores nothing."""
         world = world or self.world(snapshot, request.deployments)
         spec = self._spec(world, snapshot, _resumed(snapshot, request), until)
-        plan = self._plan(world, spec, settings.run_id, until)
+        plan = self._plan(world, spec, settings.run_id, until, snapshot.position)
         longest = self._declared(snapshot).of_workspace(LimitName.RUN_DURATION)
         is_limited = longest is not None and not 0 < settings.timeout_s <= longest
         selection, selection_total = _first(request.selection)
@@ -157,7 +164,7 @@ class RunPlanner:
             permit=settings.permit or UNSET,
             timeout_limit=LimitName.RUN_DURATION.value if is_limited else UNSET,
         )
-        return PlannedRun(plan, event, slices(plan.run_id, spec, world.manifest))
+        return PlannedRun(plan, event, slices(plan.run_id, spec, world.graph.assets))
 
     def store(self, planned: PlannedRun) -> None:
         """Store the plan of a run, which its events refer to."""
@@ -168,7 +175,7 @@ class RunPlanner:
     ) -> PlanSpec:
         until = until or self._clock.now()
         lookups = _lookups(snapshot, request, until)
-        spec = world.placed(make_spec(world.manifest, "", request, lookups, until=until))
+        spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
         most = self._declared(snapshot).of_workspace(LimitName.TASKS_PER_RUN)
         count = len(spec.tasks)
         if most is not None and count > most:
@@ -182,7 +189,9 @@ class RunPlanner:
             self._limits = snapshot.generation, OrchestrationReader(snapshot).limits()
         return self._limits[1]
 
-    def _plan(self, world: World, spec: PlanSpec, run_id: str, until: datetime | None) -> Plan:
+    def _plan(
+        self, world: World, spec: PlanSpec, run_id: str, until: datetime | None, position: int
+    ) -> Plan:
         return Plan(
             plan_id=self._ids(),
             run_id=run_id or self._ids(),
@@ -192,6 +201,7 @@ class RunPlanner:
             fingerprint=spec_fingerprint(spec),
             spec=spec,
             until=until,
+            position=position,
         )
 
 

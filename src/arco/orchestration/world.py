@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -11,6 +12,7 @@ from arco.orchestration.deployments import namespace_of
 from arco.orchestration.plan import PlanSpec
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.reader import Library
+from arco.orchestration.selection import Graph
 from arco.orchestration.tables import DeploymentRow
 from servo.contract.manifest import Manifest, keys_read
 
@@ -31,17 +33,27 @@ class World:
         )
         """The assets of all projects, without their columns."""
 
-    @classmethod
-    def of(cls, reader: DeploymentReader, library: Library, pinned: Sequence[str] = ()) -> World:
-        """What is deployed, or the deployments that are named. Raises NotFound for nothing."""
+    @cached_property
+    def graph(self) -> Graph:
+        return Graph(self.manifest)
+
+    @staticmethod
+    def deployments(reader: DeploymentReader, pinned: Sequence[str] = ()) -> list[DeploymentRow]:
+        """Those that are current, or that are named. Raises NotFound for nothing."""
         rows = [reader.pinned_deployment(text) for text in pinned] or reader.current_deployments()
         if not rows:
             raise NotFound("there are no deployments", hint="run `servo deploy` in your project")
+        return rows
+
+    @classmethod
+    def of(cls, reader: DeploymentReader, library: Library) -> World:
+        """What is deployed. Raises NotFound for nothing."""
+        rows = cls.deployments(reader)
         return cls(rows, [library.outline(row.manifest) for row in rows])
 
     def placed(self, spec: PlanSpec) -> PlanSpec:
         """A plan, with the manifests that its tasks and their inputs are of."""
-        assets = {asset.key: asset for asset in self.manifest.assets}
+        assets = self.graph.assets
         keys = list(dict.fromkeys(task.asset for task in spec.tasks))
         read = [key for task_key in keys for key in keys_read(assets[task_key])]
         used = {namespace_of(key): self._digests.get(namespace_of(key)) for key in (*keys, *read)}

@@ -213,6 +213,18 @@ class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 POOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
+AutomationKind = Literal["eager", "on_missing", "on_cron"]
+
+
+class AutomationSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """When an asset's partitions are made without being asked for (`servo.automation`)."""
+
+    kind: AutomationKind
+    cron: str = ""
+    """Of `on_cron`, with its time zone."""
+    timezone: str = "UTC"
+
+
 class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How much of a worker a task takes, and what goes first."""
 
@@ -296,6 +308,7 @@ class AssetOutline(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     timeout_s: int = 0
     """0: no limit."""
     freshness: FreshnessSpec | None = None
+    automation: AutomationSpec | None = None
     io: dict[str, str] = {}
     resources: Resources = Resources()
     secrets: dict[str, SecretRef] = {}

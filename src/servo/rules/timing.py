@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, get_args
 
 from servo.contract.keys import AssetKey, check_name
-from servo.contract.manifest import Catchup, Overlap, Schedule, Sensor
+from servo.contract.manifest import Asset, Catchup, Overlap, Schedule, Sensor
 from servo.cron import check_cron
 from servo.errors import Invalid
 from servo.project import Problem
@@ -35,6 +35,21 @@ def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterat
         if schedule.catchup_limit < 0:
             message = f"{schedule.name!r} has catchup_limit={schedule.catchup_limit}"
             yield Problem.at(schedule.code, message, "give a number of ticks, or 0 for 100")
+
+
+def automation_is_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
+    for asset in assets:
+        automation = asset.automation
+        if automation is None:
+            continue
+        if automation.cron:
+            yield from _refused(asset, partial(check_cron, automation.cron))
+            yield from _refused(asset, partial(check_timezone, automation.timezone))
+        if automation.kind != "on_missing" and not any(each.parameter for each in asset.inputs):
+            name = f"{automation.kind}(…)" if automation.cron else f"{automation.kind}()"
+            message = f"{asset.key} has automation={name} and reads nothing: it would never run"
+            hint = "give it an input, or use on_missing() or a schedule"
+            yield Problem.at(asset.code, message, hint, asset.key)
 
 
 def sensors_are_sound(sensors: Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
@@ -110,8 +125,9 @@ def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
             yield Problem.at(item.code, message, did_you_mean(match[1], keys))
 
 
-def _refused(item: Schedule | Sensor, check: Callable[[], object]) -> Iterator[Problem]:
+def _refused(item: Schedule | Sensor | Asset, check: Callable[[], object]) -> Iterator[Problem]:
     try:
         check()
     except Invalid as error:
-        yield Problem.at(item.code, error.message, error.hint)
+        key = item.key if isinstance(item, Asset) else ""
+        yield Problem.at(item.code, error.message, error.hint, key)

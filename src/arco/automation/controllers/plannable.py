@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
+from arco.automation.asset_fold import MATERIALIZATION
 from arco.automation.fold import KIND
 from arco.automation.tables import ScheduleRow
 from arco.orchestration.limit_tables import DeclaredLimits
 from arco.orchestration.limit_usage import RunUse, run_limit_reached
 from arco.orchestration.tables import RunRequestRow, RunRow
+
+RUNS_OF_ASSET = 3
+"""So many runs that an asset's automation asked for are active at a time; others wait."""
 
 
 def schedule_of(row: RunRequestRow | RunRow) -> str:
@@ -31,16 +36,30 @@ def active_by_schedule(
     return active
 
 
+def _automated_asset(row: RunRequestRow | RunRow) -> str:
+    """The first asset of a request or a run of automation."""
+    kind = row.kind if isinstance(row, RunRequestRow) else row.trigger
+    return row.selection[0] if kind == MATERIALIZATION and row.selection else ""
+
+
 def to_plan(
     requests: Iterable[RunRequestRow],
     schedules: Mapping[str, ScheduleRow],
-    runs: Iterable[RunRow],
+    runs: Collection[RunRow],
 ) -> list[RunRequestRow]:
-    """Requests in the order in which they came; of a schedule that queues, one at a time."""
+    """Requests in the order in which they came; of a schedule that queues, one at a time, and of
+    an asset's automation a few: of very many partitions not all are planned at once."""
     waiting = sorted(requests, key=lambda row: (-row.priority, row.requested_at, row.request_key))
     active: dict[str, str] | None = None
+    by_asset: Counter[str] | None = None
     chosen = []
     for request in waiting:
+        if request.kind == MATERIALIZATION:
+            if by_asset is None:
+                by_asset = Counter(_automated_asset(run) for run in runs)
+            if by_asset[_automated_asset(request)] >= RUNS_OF_ASSET:
+                continue
+            by_asset[_automated_asset(request)] += 1
         schedule = schedules.get(schedule_of(request))
         if schedule is not None and schedule.overlap == "queue":
             if active is None:

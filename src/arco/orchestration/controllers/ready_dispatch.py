@@ -10,7 +10,7 @@ workspace's limit.
 
 What a tenant may send goes by priority; tasks of one priority go by turns, one of each
 run: a run waits for the others' next task, and not for all of their tasks. Nothing is sent
-of a run that is being cancelled.
+of a run that is being cancelled, and no task while an older run makes the same partition.
 
 Runs of backfills have the least priority. So that they are never starved, a tenth of what may be
 in flight is theirs while they have work. Beyond that they fill the slots that others leave free,
@@ -162,9 +162,13 @@ def _backlog(board: Board, gone: set[TaskKey], later: Deferred, limit: int) -> B
             kinds = kinds_of.get((tenant, run_id), set())
             if sum(board.ready_of.get(kind, 0) for kind in kinds) == len(orders):
                 continue  # without a look at each
-            waiting = (order for order in orders if (run_id, order[2]) not in passed_over)
+            tasks = board.tasks[run_id]
+            waiting = (
+                order
+                for order in orders
+                if (run_id, order[2]) not in passed_over and not board.goes_after(tasks[order[2]])
+            )
             if kinds:
-                tasks = board.tasks[run_id]
                 waiting = (order for order in waiting if kind_of(tasks[order[2]]) not in kinds)
             if first := list(itertools.islice(waiting, limit)):
                 backlog.setdefault(tenant, {})[run_order(board, run_id)] = first

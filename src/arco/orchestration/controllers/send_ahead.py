@@ -74,7 +74,10 @@ def dispatch_ahead(
     tasks = {
         (task.run_id, task.task_id): task
         for task in ready
-        if task.attempt_id not in sent and is_served(board, task.run_id) and not later.has(task)
+        if task.attempt_id not in sent
+        and is_served(board, task.run_id)
+        and not later.has(task)
+        and not board.goes_after(task)
     }
     backfills = backfill_share(board, limits, sent, ended)
     flying = in_flight(board, sent, ended, backfills)

@@ -1,0 +1,108 @@
+"""Commands about the automation of assets, and why a partition runs or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from arco.automation.asset_events import AutomationPaused, AutomationResumed, ResumeCatchup
+from arco.automation.asset_graph import AutomatedPartition
+from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_tables import AutomationRow
+from arco.automation.conditions import ActiveWork, Conditions, Outcome
+from arco.automation.reader import AutomationReader
+from arco.automation.ticks import next_tick
+from arco.errors import Invalid
+from arco.orchestration.board import Board
+from arco.orchestration.partition_space import count
+from arco.orchestration.planner import requested
+from arco.orchestration.planning import RunPlanner
+from arco.orchestration.reader import Library
+from arco.orchestration.states import RequestState
+from arco.orchestration.tables import RUN_REQUESTS
+from arco.state.core import Core
+from arco.state.tier1 import Acknowledged, Tier1
+
+MOST = 1_000
+"""So many partitions are explained at once."""
+
+
+class ExplainedPartition(Struct, frozen=True):
+    partition: str
+    outcome: Outcome
+    """`runs`, `waits` or `idle`."""
+    reasons: tuple[str, ...]
+    cause: str
+
+
+class ExplainedAsset(Struct, frozen=True):
+    automation: AutomationRow
+    next_tick: datetime | None
+    """Of `on_cron`: what would run does so then."""
+    partitions: list[ExplainedPartition]
+
+
+class AssetAutomationCommands:
+    def __init__(self, core: Core, tier1: Tier1, library: Library, actor: str = "") -> None:
+        self._core = core
+        self._tier1 = tier1
+        self._library = library
+        self._planner = RunPlanner(core, library, actor)
+        self._actor = actor
+
+    def pause(self, asset: str, *, reason: str = "") -> Acknowledged:
+        """Nothing of it runs by itself until it is resumed, whatever is deployed."""
+        key = self._row(asset).asset_key
+        return self._tier1.execute(AutomationPaused(asset=key, reason=reason), actor=self._actor)
+
+    def resume(self, asset: str, *, catchup: ResumeCatchup = "none") -> Acknowledged:
+        """Let it run again; `catchup` is about what was replaced during the pause."""
+        event = AutomationResumed(asset=self._row(asset).asset_key, catchup=catchup)
+        return self._tier1.execute(event, actor=self._actor)
+
+    def _row(self, text: str) -> AutomationRow:
+        return AutomationReader(self._core.snapshot()).automation(text)
+
+    def explain(self, asset: str, partitions: Sequence[str] = ()) -> ExplainedAsset:
+        """Why partitions of an asset would run now, or what they wait for.
+
+        Partitions are named as a run's are; by default the newest period, and all other keys.
+        """
+        snapshot, now = self._core.snapshot(), self._core.clock.now()
+        reader = AutomationReader(snapshot)
+        row = reader.automation(asset)
+        reads = AutomationReads(snapshot, self._library)
+        graph = reads.graph(self._planner.world(snapshot))
+        periods = reads.periods(graph, now)
+        space = periods.space(row.asset_key)
+        ranges = requested({row.asset_key: space}, partitions)[row.asset_key]
+        if count(ranges) > MOST:
+            raise Invalid(
+                f"these are {count(ranges):,} partitions, more than {MOST:,}",
+                hint="name fewer with -p",
+            )
+        board = Board()
+        board.load(snapshot)
+        pending = [r for r in snapshot.hot(RUN_REQUESTS) if r.state == RequestState.PENDING]
+        active = ActiveWork(board.making, reads.places(graph, pending, now))
+        rows = {each.asset_key: each for each in reader.automations()}
+        conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
+        explained = []
+        for point in space.points(ranges):
+            verdict = conditions.verdict(AutomatedPartition(row.asset_key, point))
+            explained.append(
+                ExplainedPartition(
+                    space.text(point), verdict.outcome, verdict.reasons, verdict.cause
+                )
+            )
+        return ExplainedAsset(row, upcoming(row, now), explained)
+
+
+def upcoming(row: AutomationRow, now: datetime) -> datetime | None:
+    """The next tick of `on_cron`, in UTC."""
+    if not row.cron or not row.is_active:
+        return None
+    tick = next_tick(row.cron, row.timezone, max(now, row.ticked_at))
+    return None if tick is None else tick.at

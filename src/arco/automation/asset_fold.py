@@ -1,0 +1,199 @@
+"""The fold of the automation of assets: one key for all of it.
+
+Orchestrators look through what changed, and propose what to make. A proposal names how many were
+taken before it; of several that name the same number the first one counts. So each change is dealt
+with once, whoever sees it, and a partition that one proposal asks for is seen by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from arco.automation.asset_events import (
+    AutomationAdvanced,
+    AutomationPaused,
+    AutomationRequest,
+    AutomationResumed,
+)
+from arco.automation.asset_tables import (
+    AUTOMATION_CURSOR,
+    AUTOMATIONS,
+    SCOPE,
+    AutomationCursorRow,
+    AutomationRow,
+    AutomationState,
+)
+from arco.orchestration.declarations import AutomationDeclared, AutomationRemoved
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.system import applied, refused
+
+replace = msgspec.structs.replace
+MATERIALIZATION = "materialization"
+"""The kind of these requests."""
+
+
+def request_of(asked: AutomationRequest) -> PlanRequest:
+    return PlanRequest(selection=asked.assets, partitions=asked.partitions)
+
+
+def _declare(rows: Rows, fact: Fact, e: AutomationDeclared) -> Iterator[Change]:
+    declared = e.declaration
+    row = AutomationRow(
+        scope=SCOPE,
+        asset_key=declared.name,
+        project=e.project,
+        state=AutomationState.ACTIVE,
+        when=declared.when,
+        cron=declared.cron,
+        timezone=declared.timezone,
+        deployment_id=e.deployment_id,
+        since=fact.position,
+        since_at=fact.received_at,
+        ticked_at=fact.received_at,
+        ticked_position=fact.position,
+        requested_at=None,
+        request_key="",
+        cause="",
+        paused_at=None,
+        paused_by="",
+        pause_reason="",
+        paused_position=0,
+        replay_from=0,
+    )
+    old = rows.get(AUTOMATIONS, SCOPE, declared.name)
+    if old is not None:
+        row = replace(
+            row,
+            state=AutomationState.ACTIVE if old.paused_at is None else AutomationState.PAUSED,
+            requested_at=old.requested_at,
+            request_key=old.request_key,
+            cause=old.cause,
+            paused_at=old.paused_at,
+            paused_by=old.paused_by,
+            pause_reason=old.pause_reason,
+            paused_position=fact.position if old.paused_at else 0,
+        )
+    yield Put(AUTOMATIONS, row)
+    if rows.get(AUTOMATION_CURSOR, SCOPE) is None:
+        # Before this declaration: it is the first thing to look at.
+        cursor = AutomationCursorRow(SCOPE, 0, fact.position - 1, fact.received_at)
+        yield Put(AUTOMATION_CURSOR, cursor)
+
+
+def _remove(rows: Rows, fact: Fact, e: AutomationRemoved) -> Iterator[Change]:
+    row = rows.get(AUTOMATIONS, SCOPE, e.name)
+    if row is not None:
+        removed = replace(row, state=AutomationState.REMOVED, deployment_id=e.deployment_id)
+        yield Put(AUTOMATIONS, removed)
+
+
+def _pause(rows: Rows, fact: Fact, e: AutomationPaused) -> Iterator[Change]:
+    row = rows.get(AUTOMATIONS, SCOPE, e.asset)
+    if row is None or row.state == AutomationState.REMOVED:
+        yield refused(fact, "automation_not_found", f"{e.asset} has no automation")
+        return
+    if row.state == AutomationState.ACTIVE:
+        paused = replace(
+            row,
+            state=AutomationState.PAUSED,
+            paused_at=fact.received_at,
+            paused_by=fact.actor,
+            pause_reason=e.reason,
+            paused_position=fact.position,
+        )
+        yield Put(AUTOMATIONS, paused)
+    yield applied(fact)
+
+
+def _resume(rows: Rows, fact: Fact, e: AutomationResumed) -> Iterator[Change]:
+    row = rows.get(AUTOMATIONS, SCOPE, e.asset)
+    if row is None or row.state == AutomationState.REMOVED:
+        yield refused(fact, "automation_not_found", f"{e.asset} has no automation")
+        return
+    if row.state == AutomationState.PAUSED:
+        resumed = replace(
+            row,
+            state=AutomationState.ACTIVE,
+            paused_at=None,
+            paused_by="",
+            pause_reason="",
+            paused_position=0,
+            replay_from=row.paused_position if e.catchup == "all" else 0,
+        )
+        if e.catchup == "none":
+            now = fact.received_at
+            resumed = replace(
+                resumed,
+                since=fact.position,
+                since_at=now,
+                ticked_at=now,
+                ticked_position=fact.position,
+            )
+        yield Put(AUTOMATIONS, resumed)
+    yield applied(fact)
+
+
+def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
+    cursor = rows.get(AUTOMATION_CURSOR, SCOPE)
+    if cursor is None or cursor.step != e.step or e.position < cursor.position:
+        return
+    cursor = replace(cursor, step=e.step + 1)
+    if not e.has_more:
+        cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))
+    yield Put(AUTOMATION_CURSOR, cursor)
+    changed: dict[str, AutomationRow] = {}
+    for key in e.ticked:
+        row = rows.get(AUTOMATIONS, SCOPE, key)
+        if row is not None:
+            ticked = max(row.ticked_at, e.until)
+            changed[key] = replace(row, ticked_at=ticked, ticked_position=e.ticked_position)
+    for number, asked in enumerate(e.requests):
+        active: list[str] = []
+        request_key = f"{MATERIALIZATION}:{e.step}.{number}"
+        for key in asked.assets:
+            row = changed.get(key) or rows.get(AUTOMATIONS, SCOPE, key)
+            if row is not None and row.is_active:
+                active.append(key)
+                changed[key] = replace(
+                    row,
+                    requested_at=fact.received_at,
+                    request_key=request_key,
+                    cause=asked.cause,
+                )
+        if active:
+            yield Emit(_asked(request_key, replace(asked, assets=tuple(active)), e))
+    for row in changed.values():
+        yield Put(AUTOMATIONS, row)
+
+
+def _asked(request_key: str, asked: AutomationRequest, e: AutomationAdvanced) -> RunAsked:
+    request = request_of(asked)
+    return RunAsked(
+        request_key=request_key,
+        fingerprint=request_fingerprint(request),
+        kind=MATERIALIZATION,
+        reference=asked.cause,
+        until=e.until,
+        **packed_request(request),
+    )
+
+
+def _one_key(fact: Fact, e: object) -> str:
+    return SCOPE
+
+
+STAGE = Stage(
+    "automations",
+    (AUTOMATIONS, AUTOMATION_CURSOR),
+    (
+        On(AutomationDeclared, _one_key, _declare),
+        On(AutomationRemoved, _one_key, _remove),
+        On(AutomationPaused, _one_key, _pause),
+        On(AutomationResumed, _one_key, _resume),
+        On(AutomationAdvanced, _one_key, _advance),
+    ),
+)

@@ -1,0 +1,397 @@
+"""What automation of assets has to look at, in memory, and what it proposes.
+
+Like the agenda it follows the commits: each partition that got a version, failed, was held back or
+released, and each task that ended, may let partitions run that read it. They are looked at when
+they come, with all that changed at the same time. What was looked at without effect is forgotten:
+whatever changes that is another change.
+
+The cursor in the log tells from where a process that starts has to look: changes since then are
+read from the files that have them. It moves with each proposal, and now and then without one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from arco.automation.asset_events import AutomationAdvanced
+from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
+from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_tables import (
+    AUTOMATION_CURSOR,
+    AUTOMATIONS,
+    SCOPE,
+    AutomationCursorRow,
+    AutomationRow,
+)
+from arco.automation.changed_rows import TableRows, places
+from arco.automation.coalesce import coalesced, in_events
+from arco.automation.conditions import ActiveWork, Conditions, Place
+from arco.automation.ticks import next_tick
+from arco.execution.tables import PARTITIONS
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS
+from arco.state.snapshot import Snapshot
+from arco.state.table import Row, Table
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT = 10_000
+"""After so many positions the cursor moves though nothing was asked for."""
+REPEAT_S = 10.0
+"""A proposal that the log does not show after this is made again."""
+BUDGET = 5_000
+"""So many partitions are looked at in one round; others are served in between."""
+
+R = TypeVar("R", bound=Row)
+
+
+class _Proposal(NamedTuple):
+    step: int
+    position: int
+    nodes: Sequence[AutomatedPartition]
+    at: float
+
+
+class AssetWatch:
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows: dict[str, AutomationRow] = {}
+        self.cursor: AutomationCursorRow | None = None
+        self._graph: AssetGraph | None = None
+        self._changed: set[Place] = set()
+        self._earlier: set[Place] = set()
+        """Of before the cursor: only those who act at ticks have not seen them."""
+        self._keys: set[tuple[str, str]] = set()
+        """Keys that were added to sets of dynamic dimensions."""
+        self._new: set[str] = set()
+        """Assets whose automation was declared or resumed."""
+        self._nodes: set[AutomatedPartition] = set()
+        """Partitions to look at, besides those that follow from what changed."""
+        self._at_ticks: dict[str, set[Place]] = {}
+        """By asset with `on_cron`: what changed since its last tick."""
+        self._ticked: dict[str, int] = {}
+        """Those of them with a tick that is not recorded yet; what changed up to this position
+        belongs to it."""
+        self._due: list[tuple[datetime, str]] = []
+        """When time alone makes an asset due. An entry that differs from `_next` is of before."""
+        self._next: dict[str, datetime] = {}
+        self._ended: dict[str, datetime] = {}
+        """By asset: periods that were over by then have been looked at."""
+        self._proposal: _Proposal | None = None
+        self._held: dict[str, dict[AutomatedPartition, int]] = {}
+        """By asset: partitions that wait for what partitions of all times read alike, each with a
+        position from which on a process that starts finds it again: the cursor stays there."""
+        self._position = 0
+        """Changes up to there have been looked at."""
+
+    # -- moving to another generation ----------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Start anew from a snapshot: what changed since the cursor is to be looked at."""
+        self._clear()
+        for row in snapshot.hot(AUTOMATIONS):
+            self._put(row)
+        self._new.clear()
+        cursor = self.cursor = snapshot.get(AUTOMATION_CURSOR, SCOPE)
+        if cursor is None:
+            return
+        position = self._position = cursor.position
+
+        def changed(table: Table[R]) -> Iterable[R]:
+            return (row for _, row in snapshot.since(table, position))
+
+        self.take(changed)
+        self._new = {
+            row.asset_key for row in changed(AUTOMATIONS) if row.since > position or row.replay_from
+        }
+        ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
+        if ticking:
+            self._earlier = places(
+                lambda table: (r for _, r in snapshot.since(table, min(ticking)))
+            )
+
+    def take(self, rows_of: TableRows) -> None:
+        """Go on by rows that changed."""
+        for cursor in rows_of(AUTOMATION_CURSOR):
+            self.cursor = cursor
+            self._settle(cursor)
+        for row in rows_of(AUTOMATIONS):
+            self._put(row)
+        if not self.rows:
+            return
+        if any(True for _ in rows_of(PROJECTS)):
+            self._graph = None
+        self._changed |= places(rows_of)
+        self._keys |= {(row.keys, row.key) for row in rows_of(DYNAMIC_KEYS)}
+
+    def _put(self, row: AutomationRow) -> None:
+        key = row.asset_key
+        old = self.rows.get(key)
+        self.rows[key] = row
+        if old is None or (old.state, old.since) != (row.state, row.since):
+            self._new.add(key)
+        if old is None or (old.state, old.ticked_at) != (row.state, row.ticked_at):
+            self._plan_due(key)
+
+    def _settle(self, cursor: AutomationCursorRow) -> None:
+        """See what became of the last proposal."""
+        proposal = self._proposal
+        if proposal is not None and cursor.step > proposal.step:
+            if cursor.position < proposal.position:  # another one, which had seen less
+                self._nodes |= set(proposal.nodes)
+            self._proposal = None
+
+    # -- time ----------------------------------------------------------------------------
+
+    def _plan_due(self, key: str) -> None:
+        row = self.rows[key]
+        self._next.pop(key, None)
+        try:
+            at = self._next_at(row) if row.is_active else None
+        except Exception:  # zone data of this machine; the others are served
+            log.exception("automation of %s cannot be evaluated here", key)
+            return
+        if at is not None:
+            self._next[key] = at
+            heapq.heappush(self._due, (at, key))
+
+    def _next_at(self, row: AutomationRow) -> datetime | None:
+        if row.when == "on_cron":
+            tick = next_tick(row.cron, row.timezone, max(row.ticked_at, self._dealt(row)))
+            return None if tick is None else tick.at
+        graph = self._graph
+        if graph is None or row.asset_key not in graph.timed:
+            return None
+        return Periods(graph, self._dealt(row), lambda _: ()).next_end(row.asset_key)
+
+    def _dealt(self, row: AutomationRow) -> datetime:
+        cursor_until = row.since_at if self.cursor is None else self.cursor.until
+        if row.when == "on_cron":
+            return self._ended.get(row.asset_key, row.ticked_at)
+        return self._ended.get(row.asset_key, cursor_until)
+
+    def next_due(self) -> datetime | None:
+        """When time alone makes an asset due."""
+        while self._due:
+            at, key = self._due[0]
+            if self._next.get(key) == at:
+                return at
+            heapq.heappop(self._due)
+        return None
+
+    def _pop_due(self, now: datetime) -> Iterator[str]:
+        while (at := self.next_due()) is not None and at <= now:
+            _, key = heapq.heappop(self._due)
+            del self._next[key]
+            yield key
+
+    # -- deciding ------------------------------------------------------------------------
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last round had no time for all partitions."""
+        return bool(self._nodes) and self._proposal is None and self._has_active
+
+    @property
+    def _has_active(self) -> bool:
+        return any(row.is_active for row in self.rows.values())
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._graph is not None or not self._has_active
+
+    @property
+    def graph(self) -> AssetGraph:
+        assert self._graph is not None, "it is prepared first"
+        return self._graph
+
+    def prepare(self, graph: AssetGraph) -> None:
+        """Take what is deployed now. Also what had no effect before may have one now."""
+        self._graph = graph
+        for key in self.rows:
+            self._plan_due(key)
+
+    def has_work(self, now: datetime, monotonic_s: float, position: int) -> bool:
+        cursor = self.cursor
+        if cursor is None or not self._has_active:
+            return False
+        if self._proposal is not None and monotonic_s - self._proposal.at < REPEAT_S:
+            return False
+        at = self.next_due()
+        return bool(
+            self._changed
+            or self._nodes
+            or self._new
+            or self._keys
+            or self._earlier
+            or self._proposal is not None
+            or (at is not None and at <= now)
+            or position - cursor.position > CHECKPOINT
+        )
+
+    def decide(
+        self,
+        snapshot: Snapshot,
+        active: ActiveWork,
+        reads: AutomationReads,
+        now: datetime,
+        monotonic_s: float,
+    ) -> list[AutomationAdvanced]:
+        """The proposals, in their order; none if nothing is to be made."""
+        cursor = self.cursor
+        assert cursor is not None
+        if self._proposal is not None:
+            self._nodes |= set(self._proposal.nodes)
+            self._proposal = None
+        periods = reads.periods(self.graph, now)
+        conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
+        self._collect(periods, snapshot, now)
+        causes, is_complete = self._look(conditions, periods)
+        if is_complete:
+            self._position = snapshot.position
+        holds = [position for held in self._held.values() for position in held.values()]
+        position = max(cursor.position, min([self._position, *holds]))
+        spaces = {node.asset: periods.space(node.asset) for node in causes}
+        requests = coalesced(causes, spaces)
+        ticked = self._ticked if is_complete else {}
+        if not (requests or ticked or position - cursor.position > CHECKPOINT):
+            return []
+        last = AutomationAdvanced(
+            step=cursor.step,
+            position=position,
+            until=now,
+            ticked=tuple(sorted(ticked)),
+            ticked_position=min(ticked.values(), default=0),
+            has_more=not is_complete,
+        )
+        proposals = in_events(last, requests)
+        if is_complete:
+            self._ticked = {}
+        self._proposal = _Proposal(proposals[-1].step, position, list(causes), monotonic_s)
+        return proposals
+
+    def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
+        """Turn what changed, and what is due, into partitions to look at."""
+        for place in self._earlier:
+            self._spread(place, periods, only_ticks=True)
+        for place in self._changed:
+            self._spread(place, periods)
+        self._earlier, self._changed = set(), set()
+        for key in self._new:
+            self._nodes.update(self._of_new(key, periods, snapshot))
+        for keys, value in self._keys:
+            self._nodes.update(periods.with_key(keys, value))
+        self._new, self._keys = set(), set()
+        for key in list(self._pop_due(now)):
+            row = self.rows[key]
+            if row.when == "on_cron":
+                for place in self._at_ticks.pop(key, ()):
+                    self._nodes.update(self._nodes_of(place, periods, key))
+                self._ticked.setdefault(key, snapshot.position)
+            else:
+                self._nodes.update(
+                    AutomatedPartition(key, point)
+                    for point in periods.newly_ended(key, self._dealt(row))
+                )
+            self._ended[key] = now
+            self._plan_due(key)
+
+    def _spread(self, place: Place, periods: Periods, *, only_ticks: bool = False) -> None:
+        graph = periods.graph
+        key = graph.keys.get(place[0])
+        if key is None:
+            return
+        for read in graph.readers.get(key, ()):
+            row = self.rows.get(read.reader)
+            if row is not None and row.when == "on_cron":
+                self._at_ticks.setdefault(read.reader, set()).add(place)
+        if not only_ticks:
+            self._nodes.update(self._nodes_of(place, periods))
+
+    def _nodes_of(
+        self, place: Place, periods: Periods, reader: str = ""
+    ) -> Iterator[AutomatedPartition]:
+        """The partition itself and those that read it; at a tick, those of one reader."""
+        key = periods.graph.keys.get(place[0])
+        if key is None:
+            return
+        if not reader and self._acts_at_once(key):
+            point = periods.space(key).point(place[1])
+            if point is not None:
+                yield AutomatedPartition(key, point)
+        for node in self._readers_of(key, place[1], periods):
+            if node.asset == reader or (not reader and self._acts_at_once(node.asset)):
+                yield node
+
+    def _readers_of(
+        self, key: str, partition: str, periods: Periods
+    ) -> Iterator[AutomatedPartition]:
+        yield from periods.readers_of(key, partition)
+        for read in periods.graph.readers.get(key, ()):
+            yield from self._held.get(read.reader, ())
+
+    def _acts_at_once(self, key: str) -> bool:
+        row = self.rows.get(key)
+        return row is not None and row.is_active and row.when != "on_cron"
+
+    def _of_new(
+        self, key: str, periods: Periods, snapshot: Snapshot
+    ) -> Iterator[AutomatedPartition]:
+        """What a new declaration, or the end of a pause, lets run."""
+        row = self.rows[key]
+        if not row.is_active or key not in periods.graph.automated:
+            return
+        if row.when == "on_missing" and key not in periods.graph.timed:
+            yield from (AutomatedPartition(key, point) for point in periods.every(key))
+        if row.replay_from:
+            reads = {each.asset for each in periods.graph.assets[key].inputs}
+            ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
+            for (asset_id, partition), _ in snapshot.since(PARTITIONS, row.replay_from):
+                if asset_id in ids and row.when == "on_cron":
+                    self._at_ticks.setdefault(key, set()).add((asset_id, partition))
+                elif asset_id in ids:
+                    yield from self._nodes_of((asset_id, partition), periods, key)
+            if row.when != "on_cron" and key in periods.graph.timed:
+                points = periods.newly_ended(key, row.since_at)
+                yield from (AutomatedPartition(key, point) for point in points)
+
+    def _look(
+        self, conditions: Conditions, periods: Periods
+    ) -> tuple[Mapping[AutomatedPartition, str], bool]:
+        """Ask for the verdict of each partition, those that are read before their readers.
+
+        Where one does not run, those below it may have waited for it only: they are looked at too.
+        """
+        rank = periods.graph.rank
+        queue = [(rank[node.asset], node) for node in self._nodes if node.asset in rank]
+        heapq.heapify(queue)
+        visited: set[AutomatedPartition] = set()
+        causes: dict[AutomatedPartition, str] = {}
+        while queue and len(visited) < BUDGET:
+            _, node = heapq.heappop(queue)
+            if node in visited:
+                continue
+            visited.add(node)
+            verdict = conditions.verdict(node)
+            self._hold(node, is_held=verdict.is_held)
+            if verdict.runs:
+                causes[node] = verdict.cause
+                conditions.request(node)
+                continue
+            partition = periods.space(node.asset).text(node.point)
+            for reader in self._readers_of(node.asset, partition, periods):
+                if reader not in visited and self._acts_at_once(reader.asset):
+                    heapq.heappush(queue, (rank[reader.asset], reader))
+        self._nodes = {node for _, node in queue} - visited
+        return causes, not self._nodes
+
+    def _hold(self, node: AutomatedPartition, *, is_held: bool) -> None:
+        if is_held:
+            self._held.setdefault(node.asset, {}).setdefault(node, self._position)
+        elif node in self._held.get(node.asset, ()):
+            del self._held[node.asset][node]

@@ -1,0 +1,29 @@
+"""Rows that changed, as whoever follows the commits takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from arco.automation.conditions import Place
+from arco.execution.tables import PARTITION_STATUS, PARTITIONS
+from arco.orchestration import states
+from arco.orchestration.tables import TASKS
+from arco.state.table import Row, Table
+
+R = TypeVar("R", bound=Row)
+
+
+class TableRows(Protocol):
+    """The rows of a table to take in."""
+
+    def __call__(self, table: Table[R], /) -> Iterable[R]: ...
+
+
+def places(rows_of: TableRows) -> set[Place]:
+    """The partitions that got a version, failed, were held back or released, or whose task
+    ended."""
+    changed = {(row.asset_id, row.partition_key) for row in rows_of(PARTITIONS)}
+    changed |= {(row.asset_id, row.partition_key) for row in rows_of(PARTITION_STATUS)}
+    tasks = (row for row in rows_of(TASKS) if row.state in states.TERMINAL)
+    return changed | {(row.asset_id, row.partition_key) for row in tasks}

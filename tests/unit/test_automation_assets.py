@@ -1,0 +1,250 @@
+"""Automation of assets on an orchestrator: what runs by itself, and what does not."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from arco.orchestration.tables import TASKS
+from arco.worker.supervise import Control
+from servo.contract.task import TaskRequest
+from tests.kit.automation import DIAMOND, Mill, declared, project, source
+
+
+def test_an_eager_asset_runs_when_what_it_reads_is_replaced() -> None:
+    mill = Mill(project(source("raw"), declared("total", "raw", automation="eager()")))
+    mill.run("m.raw")
+    assert mill.made() == {"total": 1}
+    mill.run("m.raw")
+    assert mill.made() == {"total": 2}
+    (first, _) = mill.automated()
+    assert first.trigger == "materialization"
+    assert first.reference.startswith("m.raw ")
+
+
+def test_a_diamond_gives_one_run_of_the_bottom() -> None:
+    mill = Mill(DIAMOND)
+    mill.run("m.raw")
+    assert mill.made() == {"left": 1, "right": 1, "bottom": 1}
+    assert len(mill.automated()) == 2
+
+
+def test_the_bottom_of_a_deep_diamond_waits_for_the_long_way() -> None:
+    mill = Mill(
+        project(
+            source("raw"),
+            declared("one", "raw", automation="eager()"),
+            declared("two", "one", automation="eager()"),
+            declared("three", "two", automation="eager()"),
+            declared("bottom", "raw", "three", automation="eager()"),
+        )
+    )
+    mill.run("m.raw")
+    assert mill.made() == {"one": 1, "two": 1, "three": 1, "bottom": 1}
+
+
+def test_a_condition_that_is_added_does_not_make_the_history() -> None:
+    days = declared("days", "raw", partitions="day")
+    mill = Mill(project(source("raw", partitions="day"), days))
+    mill.run("m.raw", partitions=("date=all",))
+    mill.run("m.days", partitions=("date=2026-01-01",))
+    eager = declared("days", "raw", partitions="day", automation="eager()")
+    mill.deploy(project(source("raw", partitions="day"), eager))
+    mill.settle()
+    assert mill.made() == {}
+    mill.run("m.raw", partitions=("date=2026-01-02",))
+    assert mill.made() == {"days[2026-01-02]": 1}
+
+
+def test_what_was_replaced_while_nobody_was_alive_is_not_lost() -> None:
+    mill = Mill(project(source("raw"), declared("total", "raw", automation="eager()")))
+    mill.run("m.raw")
+    (dead,) = mill.crowd.orchestrators
+    run_id = mill.run("m.raw", settle=False)
+    for _ in range(10):  # until its task is done, and nobody has seen it
+        dead.step()
+        if mill.worker.step():
+            break
+    mill.crowd.orchestrators.remove(dead)
+    mill.w.commands.orchestration.change_partition_keys("k", add=["a"])  # commits the report
+    assert mill.fresh().read.orchestration().tasks(run_id)[0].state == "SUCCEEDED"
+    mill.clock.sleep(86_400)
+    mill.crowd.orchestrator()
+    mill.settle()
+    assert mill.made() == {"total": 2}
+
+
+def test_a_run_that_fails_waits_for_the_next_version() -> None:
+    mill = Mill(project(source("raw"), declared("total", "raw", automation="eager()", retry="1")))
+    mill.failing = {"m.total"}
+    mill.run("m.raw")
+    assert mill.made() == {"total": 1}
+    mill.clock.sleep(86_400)
+    mill.settle()
+    assert mill.made() == {"total": 1}
+    mill.failing = set()
+    mill.run("m.raw")
+    assert mill.made() == {"total": 2}
+    assert [run.state for run in mill.automated()] == ["FAILED", "SUCCEEDED"]
+
+
+def test_a_reader_waits_while_what_it_reads_has_failed() -> None:
+    mill = Mill(DIAMOND)
+    mill.run("m.raw")
+    mill.failing = {"m.right"}
+    mill.run("m.raw")
+    assert mill.made() == {"left": 2, "right": 2, "bottom": 1}
+    mill.failing = set()
+    mill.run("m.right")
+    assert mill.made() == {"left": 2, "right": 2, "bottom": 2}
+
+
+def test_a_version_that_is_replaced_during_a_run_makes_it_run_again() -> None:
+    mill = Mill(project(source("raw"), declared("total", "raw", automation="eager()")))
+    mill.run("m.raw")
+    once = iter([True])
+
+    def meanwhile(request: TaskRequest, control: Control) -> None:
+        if request.asset == "m.total" and next(once, False):
+            mill.worker.executor.during = lambda request, control: None
+            mill.run("m.raw", settle=False)
+            for _ in range(3):
+                mill.crowd.orchestrators[0].step()
+            other = mill.crowd.worker()
+            other.step()
+
+    mill.worker.executor.during = meanwhile
+    mill.run("m.raw")
+    assert mill.made() == {"total": 3}
+
+
+def test_only_the_month_of_a_new_day_runs() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            declared(
+                "months", "raw: time_window('month')", partitions="month", automation="eager()"
+            ),
+        ),
+        start=datetime(2026, 3, 5, 8),
+    )
+    mill.run("m.raw", partitions=("date=2026-01-30..2026-02-02",))
+    assert mill.made() == {"months[2026-01-01]": 1, "months[2026-02-01]": 1}
+    mill.run("m.raw", partitions=("date=2026-01-05",))
+    assert mill.made() == {"months[2026-01-01]": 2, "months[2026-02-01]": 1}
+
+
+def test_a_month_runs_once_it_is_over() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            declared(
+                "months", "raw: time_window('month')", partitions="month", automation="eager()"
+            ),
+        ),
+        start=datetime(2026, 1, 31, 23),
+    )
+    mill.run("m.raw", partitions=("date=2026-01-05..2026-01-30",))
+    assert mill.made() == {}
+    mill.clock.sleep(3_600)
+    mill.settle()
+    assert mill.made() == {"months[2026-01-01]": 1}
+
+
+def test_a_window_runs_all_days_that_read_the_new_one_in_one_request() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            declared("week", "raw: window(-2, 0)", partitions="day", automation="eager()"),
+        ),
+        start=datetime(2026, 1, 20, 8),
+    )
+    mill.run("m.raw", partitions=("date=2026-01-03..2026-01-05",))
+    assert mill.made() == {f"week[2026-01-0{day}]": 1 for day in range(3, 8)}
+    (run,) = mill.automated()
+    assert run.partitions == ["date=2026-01-03..2026-01-07"]
+
+
+def test_what_all_days_read_alike_makes_only_days_again_that_were_made() -> None:
+    mill = Mill(
+        project(
+            source("rates"),
+            source("raw", partitions="day"),
+            declared("days", "raw", "rates", partitions="day", automation="eager()"),
+        )
+    )
+    mill.run("m.rates")
+    mill.run("m.raw", partitions=("date=2026-01-01..2026-01-02",))
+    assert mill.made() == {"days[2026-01-01]": 1, "days[2026-01-02]": 1}
+    mill.run("m.rates")
+    assert mill.made() == {"days[2026-01-01]": 2, "days[2026-01-02]": 2}
+
+
+def test_a_missing_day_is_made_when_it_is_over() -> None:
+    mill = Mill(project(source("raw", partitions="day", automation="on_missing()")))
+    mill.settle()
+    assert mill.made() == {}
+    mill.until(datetime(2026, 1, 7, 1), step_s=3_600)
+    assert mill.made() == {"raw[2026-01-05]": 1, "raw[2026-01-06]": 1}
+
+
+def test_a_missing_partition_is_made_when_its_input_arrives_and_not_again() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            declared("days", "raw", partitions="day", automation="on_missing()"),
+        )
+    )
+    mill.run("m.raw", partitions=("date=2026-01-02",))
+    mill.run("m.raw", partitions=("date=2026-01-02",))
+    assert mill.made() == {"days[2026-01-02]": 1}
+
+
+def test_a_missing_asset_without_partitions_is_made_once_it_is_declared() -> None:
+    mill = Mill(project(source("raw", automation="on_missing()")))
+    mill.settle()
+    assert mill.made() == {"raw": 1}
+
+
+def test_changes_wait_for_the_tick_of_on_cron() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            declared("days", "raw", partitions="day", automation="on_cron('0 10 * * *')"),
+        )
+    )
+    mill.run("m.raw", partitions=("date=2026-01-02",))
+    mill.run("m.raw", partitions=("date=2026-01-03",))
+    mill.run("m.raw", partitions=("date=2026-01-03",))
+    assert mill.made() == {}
+    mill.crowd.orchestrators.clear()  # what was collected is not only in its memory
+    mill.crowd.orchestrator()
+    mill.until(datetime(2026, 1, 5, 10, 1), step_s=600)
+    assert mill.made() == {"days[2026-01-02]": 1, "days[2026-01-03]": 1}
+    mill.until(datetime(2026, 1, 6, 10, 1), step_s=3_600)
+    assert mill.made() == {"days[2026-01-02]": 1, "days[2026-01-03]": 1}
+
+
+def test_two_orchestrators_ask_once() -> None:
+    mill = Mill(DIAMOND, orchestrators=2)
+    mill.run("m.raw")
+    mill.run("m.raw")
+    assert mill.made() == {"left": 2, "right": 2, "bottom": 2}
+
+
+def test_a_partition_is_made_by_one_run_at_a_time() -> None:
+    mill = Mill(project(source("raw"), source("other")))
+    first = mill.run("m.raw", settle=False)
+    mill.clock.sleep(1)
+    second = mill.run("m.raw", "m.other", settle=False)
+    for _ in range(2):
+        mill.crowd.orchestrators[0].step()
+    snapshot = mill.fresh().read.snapshot()
+    tasks = {task.asset_key: task.state for task in snapshot.rows(TASKS, second)}
+    assert tasks == {"m.raw": "READY", "m.other": "DISPATCHED"}
+    mill.settle()
+    snapshot = mill.fresh().read.snapshot()
+    (one,) = snapshot.rows(TASKS, first)
+    (two,) = (task for task in snapshot.rows(TASKS, second) if task.asset_key == "m.raw")
+    assert [one.state, two.state] == ["SUCCEEDED", "SUCCEEDED"]
+    assert one.finished_at is not None and two.started_at is not None
+    assert one.finished_at <= two.started_at
