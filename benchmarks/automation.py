@@ -1,4 +1,5 @@
-"""What schedules cost: how late ticks fire when many are due, and what they cost while few are.
+"""What automation costs: how late ticks fire when many are due, what they cost while few are, and
+what a partition of a large backfill costs (`backfills.py`).
 
 Time is simulated, files are real: the clock jumps to the minute in which ticks are due, and an
 orchestrator without workers ticks until the last of their runs is triggered.
@@ -25,6 +26,7 @@ from arco.app import Workspace
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS
 from arco.storage.local import LocalStore
+from benchmarks import backfills
 from benchmarks.workload import arguments, folder, progress, report
 from servo.contract.manifest import Asset, Code, Manifest, Schedule
 
@@ -101,20 +103,30 @@ def few_among(path: Path, schedules: int, minutes: int) -> float:
     return statistics.median(site.minute()[0] for _ in range(minutes))
 
 
-def main() -> None:
-    given = arguments(__doc__).parse_args()
-    count, large = (200, 1_000) if given.quick else (1_000, 10_000)
-    with folder(given.dir) as root:
-        progress(f"{count:,} schedules due in the same minute")
-        results = many_at_once(root / "many", count, 3)
-        progress(f"1 of {large:,} schedules due, and 1 of 100")
-        small = few_among(root / "small", 100, 15)
-        big = few_among(root / "large", large, 15)
-    results |= {
+def schedules(root: Path, *, quick: bool) -> dict[str, object]:
+    count, large = (200, 1_000) if quick else (1_000, 10_000)
+    progress(f"{count:,} schedules due in the same minute")
+    results = many_at_once(root / "many", count, 3)
+    progress(f"1 of {large:,} schedules due, and 1 of 100")
+    small = few_among(root / "small", 100, 15)
+    big = few_among(root / "large", large, 15)
+    return results | {
         "tick_100_ms": round(small * 1e3, 3),
         "tick_large_ms": round(big * 1e3, 3),
         "schedules_10k_over_100": round(big / small, 3),
     }
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--only", choices=["schedules", "backfills"])
+    given = parser.parse_args()
+    results: dict[str, object] = {}
+    with folder(given.dir) as root:
+        if given.only in (None, "schedules"):
+            results |= schedules(root, quick=given.quick)
+        if given.only in (None, "backfills"):
+            results |= backfills.compare(root, 10_000 if given.quick else 100_000, 1_000, 1)
     report(results)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Protocol
+
+from arco.errors import Invalid
 
 
 class Clock(Protocol):
@@ -25,6 +28,32 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class MovedClock(SystemClock):
+    """The system's clock, moved by the number of seconds in a file, which may change meanwhile.
+
+    For tries: all processes that name the same file see ticks fall due as soon as it is changed.
+    The store has to be moved as far (`storage/moved.py`). Put a new file in its place: one that
+    is being written is read half.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.shift()
+
+    def now(self) -> datetime:
+        return super().now() + self.shift()
+
+    def shift(self) -> timedelta:
+        """How far it is moved now. Raises Invalid if the file does not say."""
+        try:
+            return timedelta(seconds=float(self._file.read_text("utf-8")))
+        except (OSError, ValueError, OverflowError) as error:
+            raise Invalid(
+                f"the clock cannot be moved by what {self._file} says: {error}",
+                hint="write the number of seconds into it, as in 3600",
+            ) from None
 
 
 def from_unix(seconds: float) -> datetime:

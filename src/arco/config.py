@@ -15,6 +15,10 @@
     [costs]
     pricing = "pricing.toml"         # relative to this file; see `arco.worker.pricing`
 
+    [notifications.channels.ops]     # see `arco.notifications.channels`
+    type = "slack"
+    url = "env:OPS_URL"
+
 Each value of `[workspace]` is taken from the first of the three that has it. The others are
 in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
 
@@ -32,6 +36,7 @@ from typing import Any
 import msgspec
 
 from arco.errors import Invalid
+from arco.notifications.channels import NotificationSettings, parse_channels
 from arco.spark.settings import SparkSettings
 from arco.spark.settings import parse as parse_spark
 from servo.contract.keys import check_name
@@ -95,6 +100,7 @@ class _ConfigFile(msgspec.Struct, frozen=True):
     project: _ProjectSection | None = None
     spark: dict[str, Any] | None = None
     costs: _CostsSection | None = None
+    notifications: dict[str, Any] | None = None
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -159,6 +165,12 @@ def resolve_running(env: Mapping[str, str], directory: Path) -> Running:
     if path is None or costs.pricing is None:
         return Running(spark)
     return Running(spark, path.parent / Path(costs.pricing).expanduser())
+
+
+def resolve_channels(directory: Path) -> NotificationSettings:
+    """The channels of the nearest file that has some. Raises Invalid for one that is wrong."""
+    path, section = _nearest(directory, "notifications")
+    return parse_channels(section or {}, f"[notifications] of {path}")
 
 
 def _nearest(directory: Path, section: str) -> tuple[Path | None, Any]:

@@ -29,6 +29,7 @@ from servo.check import (
 from servo.context import AssetContext, AssetIn, AssetOut, In
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
+from servo.notify import notify
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
 from servo.policy import Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
@@ -83,6 +84,7 @@ __all__ = [
     "matches",
     "monthly",
     "not_null",
+    "notify",
     "references",
     "row_count",
     "row_count_change",

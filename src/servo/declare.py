@@ -31,6 +31,7 @@ from servo.contract.manifest import (
     Dimension,
     Gating,
     Input,
+    Notification,
     Resources,
     Retention,
     Schedule,
@@ -41,6 +42,7 @@ from servo.contract.template import calls
 from servo.duration import seconds
 from servo.errors import Invalid
 from servo.mapping import ByDimension, PartitionMapping, identity
+from servo.notify import NotificationDefinition
 from servo.policy import Retry
 from servo.project import Project
 from servo.schedule import ScheduleDefinition, selected
@@ -133,7 +135,7 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
         kind=definition.kind,
         timeout_s=keep(partial(seconds, definition.timeout, "timeout"), 60),
         has_function=definition.function is not None,
-        transform=keep(partial(_sensor_transform, definition), ""),
+        transform=keep(definition.transform, ""),
         secrets=dict(_secrets(definition.secrets, keep)),
         url=definition.url.rstrip("/"),
         pattern=definition.pattern,
@@ -151,8 +153,25 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
     return sensor, flaws
 
 
-def _sensor_transform(definition: SensorDefinition) -> str:
-    return transform_fingerprint("python", definition.source) if definition.source else ""
+def declare_notification(
+    definition: NotificationDefinition, project: Project
+) -> tuple[Notification, list[Flaw]]:
+    """Names without a namespace become keys where one asset alone has that name."""
+    by_name: dict[str, list[str]] = {}
+    for asset in project.assets:
+        by_name.setdefault(asset.key.partition(".")[2], []).append(asset.key)
+    keys = {name: same[0] for name, same in by_name.items() if len(same) == 1}
+    flaws: list[Flaw] = []
+    interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
+    notification = Notification(
+        name=definition.name,
+        on=definition.on,
+        to=definition.to,
+        select=tuple(keys.get(term, term) for term in definition.select),
+        interval_s=interval_s,
+        code=project.code(definition),
+    )
+    return notification, flaws
 
 
 class _Keeper:

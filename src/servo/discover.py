@@ -29,10 +29,11 @@ from typing import Any, Final, NamedTuple
 
 from servo.asset import AssetDefinition, SqlAssetDefinition
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest
-from servo.declare import declare, declare_schedule, declare_sensor
+from servo.declare import declare, declare_notification, declare_schedule, declare_sensor
 from servo.errors import Invalid, Misdeclared
 from servo.ignore import IgnoredFiles
 from servo.imports import ModuleImports, imports_of
+from servo.notify import NotificationDefinition
 from servo.project import Problem, Project
 from servo.registry import definitions_of, name_by_key
 from servo.schedule import ScheduleDefinition
@@ -43,7 +44,7 @@ from servo.validate import validate
 FILE: Final = "arco.toml"
 _SKIPPED: Final = frozenset({"tests", "test", "venv", "env", "node_modules", "__pycache__"})
 _ASSETS: Final = (AssetDefinition, SqlAssetDefinition)
-_DEFINITIONS: Final = (*_ASSETS, ScheduleDefinition, SensorDefinition)
+_DEFINITIONS: Final = (*_ASSETS, ScheduleDefinition, SensorDefinition, NotificationDefinition)
 _OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it borrows the import system
 
@@ -88,11 +89,13 @@ def build_manifest(
     assets = [declare(each, project).asset for each in project.assets]
     schedules = [declare_schedule(each, project) for each in project.schedules]
     sensors = [declare_sensor(each, project)[0] for each in project.sensors]
+    notifications = [declare_notification(each, project)[0] for each in project.notifications]
     return Manifest(
         artifact=artifact,
         assets=tuple(sorted(assets, key=lambda asset: asset.key)),
         schedules=tuple(sorted(schedules, key=lambda schedule: schedule.name)),
         sensors=tuple(sorted(sensors, key=lambda sensor: sensor.name)),
+        notifications=tuple(sorted(notifications, key=lambda rule: rule.name)),
         root=project.imports,
         project=name,
     )
@@ -376,6 +379,7 @@ def _project(
         assets=sorted((v for v in values if isinstance(v, _ASSETS)), key=lambda v: v.key),
         schedules=[v for v in values if isinstance(v, ScheduleDefinition)],
         sensors=[v for v in values if isinstance(v, SensorDefinition)],
+        notifications=[v for v in values if isinstance(v, NotificationDefinition)],
         problems=problems,
         notes=notes,
         places={id(each.value): (each.module, each.name) for each in definitions},

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from servo.asset import AnyAsset
 from servo.contract.manifest import Code
+from servo.notify import NotificationDefinition
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
 
@@ -46,6 +47,7 @@ class Project:
         assets: Sequence[AnyAsset] = (),
         schedules: Sequence[ScheduleDefinition] = (),
         sensors: Sequence[SensorDefinition] = (),
+        notifications: Sequence[NotificationDefinition] = (),
         problems: Sequence[Problem] = (),
         notes: Sequence[Problem] = (),
         places: Mapping[int, tuple[str, str]] | None = None,
@@ -56,6 +58,7 @@ class Project:
         self.assets = tuple(assets)
         self.schedules = tuple(schedules)
         self.sensors = tuple(sensors)
+        self.notifications = tuple(notifications)
         self.problems = tuple(problems)
         self.notes = tuple(notes)
         """Worth a look, and no reason to refuse the project."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from servo.contract.manifest import Asset
-from servo.declare import declare, declare_schedule, declare_sensor
+from servo.declare import Declared, declare, declare_notification, declare_schedule, declare_sensor
 from servo.project import Problem as Problem
 from servo.project import Project
 from servo.rules.checks import checks_name_columns
@@ -14,6 +14,7 @@ from servo.rules.columns import columns_are_named_once, lineage_leads_somewhere
 from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
+from servo.rules.notifications import notifications_are_sound
 from servo.rules.partitions import partitions_are_sound
 from servo.rules.policies import freshness_is_sound
 from servo.rules.resources import resources_are_sound
@@ -44,7 +45,9 @@ ACROSS: Final[tuple[Rule, ...]] = (no_cycles, mappings_fit, checks_name_columns)
 
 def validate(project: Project) -> list[Problem]:
     """All problems, those of importing included, in the order of files and lines."""
-    return sorted({*project.problems, *_asset_problems(project), *_timing_problems(project)})
+    declared = [declare(definition, project) for definition in project.assets]
+    problems = {*project.problems, *_asset_problems(declared), *_timing_problems(project)}
+    return sorted(problems.union(_notification_problems(project, declared)))
 
 
 def validate_across(assets: Sequence[Asset], foreign: Sequence[Asset]) -> list[Problem]:
@@ -54,8 +57,7 @@ def validate_across(assets: Sequence[Asset], foreign: Sequence[Asset]) -> list[P
     return sorted(p for p in problems if p.asset in own or p.message.startswith("cycle"))
 
 
-def _asset_problems(project: Project) -> Iterator[Problem]:
-    declared = [declare(definition, project) for definition in project.assets]
+def _asset_problems(declared: Sequence[Declared]) -> Iterator[Problem]:
     for asset, flaws in declared:
         for flaw in flaws:
             yield Problem.at(asset.code, flaw.message, flaw.hint, asset.key)
@@ -72,3 +74,11 @@ def _timing_problems(project: Project) -> Iterator[Problem]:
     yield from sensors_are_sound([sensor for sensor, _ in sensors], keys)
     schedules = [declare_schedule(each, project) for each in project.schedules]
     yield from schedules_are_sound(schedules, keys)
+
+
+def _notification_problems(project: Project, declared: Sequence[Declared]) -> Iterator[Problem]:
+    rules = [declare_notification(each, project) for each in project.notifications]
+    for rule, flaws in rules:
+        yield from (Problem.at(rule.code, flaw.message, flaw.hint) for flaw in flaws)
+    assets = [asset for asset, _ in declared]
+    yield from notifications_are_sound([rule for rule, _ in rules], assets)

@@ -33,6 +33,7 @@ RULES = {
         "does I/O when it decides",
     ): "test_what_decides_does_no_input_and_output",
     ("`arco/automation`", "sends a task: it asks for runs"): LAYERS,
+    ("`arco/notifications`", "imports what sends: `dispatch`"): LAYERS,
     ("`arco/transport`", "imports either of them"): LAYERS,
     ("`arco/dispatch`", "decides what should happen"): "test_dispatch_makes_no_action_of_its_own",
     ("`arco/worker`", "writes tables"): "workers write no tables",

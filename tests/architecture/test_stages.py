@@ -10,6 +10,7 @@ import arco.automation
 import arco.catalog
 import arco.execution
 import arco.lineage
+import arco.notifications
 import arco.orchestration
 import arco.quality
 import arco.state
@@ -26,6 +27,7 @@ PACKAGES = (
     arco.catalog,
     arco.execution,
     arco.lineage,
+    arco.notifications,
     arco.orchestration,
     arco.quality,
     arco.state,

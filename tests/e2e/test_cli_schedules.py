@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
+
 from tests.e2e.conftest import Servo
 from tests.e2e.test_cli_flow import deploy
 
@@ -88,3 +91,19 @@ def test_an_impossible_cron_is_refused_where_it_is_written(servo: Servo) -> None
     (servo.directory / "flow.py").write_text(FLOW.replace("30 2 * * *", "0 0 30 2 *"))
     problem = servo.error("deploy", code=2)
     assert "flow.py:9" in problem["message"] and "never fires" in problem["message"]
+
+
+def test_the_clock_of_tries_moves_with_a_file_on_a_local_store_alone(
+    servo: Servo, tmp_path: Path
+) -> None:
+    deploy(servo, FLOW, "flow.py")
+    before = servo.json("schedules", "list")["schedules"][0]["next_tick"]
+    (tmp_path / "clock").write_text(str(40 * 86_400))
+    servo.env["ARCO_CLOCK"] = str(tmp_path / "clock")
+    after = servo.json("schedules", "list")["schedules"][0]["next_tick"]
+    days = (datetime.fromisoformat(after) - datetime.fromisoformat(before)).days
+    assert days == 40
+    refused = servo.error("schedules", "list", "--store", "s3://bucket/x", code=2)
+    assert "ARCO_CLOCK" in refused["hint"]
+    (tmp_path / "clock").write_text("soon")
+    assert "number of seconds" in servo.error("schedules", "list", code=2)["hint"]

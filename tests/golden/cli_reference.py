@@ -22,7 +22,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 GROUPS: Final = {
     "Projects and deployments": ("validate", "deploy", "deployments", "rollback"),
     "Runs": ("plan", "run", "runs"),
-    "Automation": ("schedules", "sensors", "backfill", "requests", "freshness"),
+    "Automation": ("schedules", "sensors", "backfill", "requests", "freshness", "notifications"),
     "Limits": ("limits", "pause", "resume"),
     "Data": ("partitions", "checks", "quarantine", "lineage", "costs", "gc"),
     "The catalog": ("catalog",),

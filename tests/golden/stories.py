@@ -54,8 +54,14 @@ from arco.catalog.events import (
 from arco.catalog.fold import column_id
 from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
 from arco.log.envelope import Payload, Recorded, make_event
+from arco.notifications.events import (
+    NotificationAttempted,
+    NotificationClaimed,
+    NotificationRetried,
+)
 from arco.orchestration.declarations import (
     DeployedFreshness,
+    DeployedNotification,
     DeployedSchedule,
     DeployedSensor,
     PlainSchedule,
@@ -91,6 +97,7 @@ from arco.orchestration.limit_tables import LimitName, Permit
 from arco.orchestration.packing import pack
 from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
+from servo.contract import canonical
 from servo.contract.identity import attempt_id
 from servo.contract.manifest import ColumnDef, SecretRef, TimeDimension
 from servo.contract.sensing import SensorAnswer, SensorRun
@@ -100,6 +107,7 @@ from servo.contract.task import (
     ColumnLineage,
     ColumnSource,
     Cost,
+    ErrorInfo,
     InputRef,
     Lineage,
     Materialization,
@@ -681,6 +689,60 @@ def aged() -> Log:
     return log
 
 
+def notified() -> Log:
+    """An asset fails; the message of that is sent at the second attempt."""
+    log = Log()
+    rule = DeployedNotification(
+        name="failures", on=("asset_failed", "recovered"), to=("ops",), interval_s=30
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("raw.orders", "A1"),),
+            total=1,
+            declarations=(rule,),
+        )
+    )
+    log.do(
+        RunTriggered(
+            run_id="R1",
+            plan_id="P1",
+            plan_fingerprint="fp",
+            deployment_id="D1",
+            tasks_total=1,
+        )
+    )
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1)
+    plan = TasksPlanned(
+        run_id="R1",
+        first=0,
+        assets=(asset,),
+        tasks=(TaskPlan(task_id="t1", asset=0, partition=""),),
+    )
+    log.do(plan, actor="")
+    attempt = _attempt("R1", "t1")
+    log.do(DispatchEnqueued(**attempt, queue_name="d_x"), actor="")
+    log.do(TaskStarted(**attempt, worker_id="w1"), actor="")
+    error = ErrorInfo(category="user_code", code="user_code.ValueError", message="4711")
+    result = TaskResult(attempt=1, outcome="failed", worker_id="w1", error=error, **attempt)
+    log.do(TaskFinished(result=result), actor="")
+    sent = {"rule": "shop/failures", "receiver": "ops", "sequence": 1}
+    its = {"rule_id": "shop/failures", "notification_id": canonical.fingerprint(sent)[:16]}
+    log.do(NotificationClaimed(**its, attempt=1, claimed_by="o1"), actor="")
+    log.do(NotificationClaimed(**its, attempt=1, claimed_by="o2"), actor="")
+    failed = NotificationAttempted(
+        **its, attempt=1, delivered=False, detail="example.org answered 503"
+    )
+    log.do(failed, actor="")
+    log.do(NotificationRetried(**its))
+    log.do(NotificationClaimed(**its, attempt=2, claimed_by="o2"), actor="")
+    log.do(NotificationAttempted(**its, attempt=2, delivered=True, detail="200 OK"), actor="")
+    return log
+
+
 def sensed() -> Log:
     """Sensors are evaluated, fail, pause, are reset and pushed to; keys repeat."""
     log = Log()
@@ -770,6 +832,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "limits": limited,
     "declarations": declared,
     "sensors": sensed,
+    "notifications": notified,
     "freshness": aged,
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from arco.app import Workspace
+from arco.clock import MovedClock
 from arco.orchestration.tables import RunRow
 from tests.kit import forkserver
 from tests.kit.flows import deploy, end_of, tasks_of, trigger
@@ -126,10 +127,12 @@ class FlowCrew:
         *,
         unprivileged: bool = False,
         bucket: Backend | None = None,
+        clock: Path | None = None,
     ) -> None:
         """With `unprivileged`, the modes of files are respected even by root's processes.
 
-        Processes find the credentials of a bucket of S3 in their environment.
+        Processes find the credentials of a bucket of S3 in their environment. With a `clock`,
+        a file that moves the clock of all of them, nothing is triggered: schedules do.
         """
         self.folder = folder
         self.unprivileged = unprivileged
@@ -138,12 +141,17 @@ class FlowCrew:
         kept = ("PATH", "HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
         self.env |= {"ARCO_STORE": self.url}
+        self.env |= {} if clock is None else {"ARCO_CLOCK": str(clock)}
+        self._clock = None if clock is None else MovedClock(clock)
         self.env |= {f"AWS_{name.upper()}": str(v).lower() for name, v in self._options.items()}
         self.processes: list[Process] = []
         self._started = 0
         self.workspace = self.open()
-        deploy(self.workspace, HEADER.format(folder=str(folder)) + assets)
-        self.run_id = trigger(self.workspace)
+        self.deploy(assets)
+        self.run_id = trigger(self.workspace) if clock is None else ""
+
+    def deploy(self, assets: str) -> None:
+        deploy(self.workspace, HEADER.format(folder=str(self.folder)) + assets)
 
     def make_writable(self, writable: bool) -> None:
         """Let the processes write to the store, or refuse it."""
@@ -151,7 +159,7 @@ class FlowCrew:
         subprocess.run(["chmod", "-R", mode, str(self.folder / "lake")], check=True)
 
     def open(self) -> Workspace:
-        return Workspace.open(self.url, "default", "main", options=self._options)
+        return Workspace.open(self.url, "default", "main", options=self._options, clock=self._clock)
 
     def start(self, role: str, timing: dict[str, float], *arguments: str) -> Process:
         self._started += 1
@@ -197,7 +205,7 @@ class FlowCrew:
         return end_of(self.workspace, self.run_id)
 
     def describe(self) -> str:
-        tasks = tasks_of(self.workspace, self.run_id).values()
+        tasks = tasks_of(self.workspace, self.run_id).values() if self.run_id else ()
         rows = [(t.asset_key, t.state, t.attempt, t.error_message) for t in tasks]
         said = {p.log.name: p.log.read_text()[-1500:] for p in self.processes}
         return f"{rows}\n{said}"

@@ -32,6 +32,7 @@ from arco.clock import Clock
 from arco.errors import Conflict, Fenced, Unavailable
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS
 from arco.log.commit import Committed
+from arco.notifications.delivery import Courier
 from arco.orchestration import states
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
@@ -293,6 +294,7 @@ class OrchestratorProcess:
         *,
         queue: Queue | None = None,
         timing: Timing = TIMING,
+        courier: Courier | None = None,
         **settings: Any,
     ) -> None:
         self.workspace = w = make_workspace(store, seed, clock=clock, **settings)
@@ -305,6 +307,7 @@ class OrchestratorProcess:
             self.reports,
             EnvelopeSigner(KEYS, clock),
             timing=timing,
+            courier=courier,
             interrupt=lambda attempt_id: self.interrupt(attempt_id),
             on_board=lambda board: self.on_board(board),
         )

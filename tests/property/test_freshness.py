@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from arco.automation.controllers.freshness import verdict
@@ -153,6 +153,7 @@ def test_a_period_that_is_not_there_is_stale_from_its_first_check_on(
 
 
 @given(st.sampled_from(["", "day", "hour"]), ages, crons, zones, minutes)
+@example("day", MINUTE, "0 6 * * *", "UTC", BEGIN + 2 * DAY + MINUTE)
 @settings(max_examples=examples(60), deadline=None)
 def test_a_stale_series_is_due_again_at_times_that_follow_each_other(
     every: str, max_age: timedelta, cron: str, zone: str, now: datetime

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from arco.dispatch.orchestrator import IDLE
+from arco.orchestration.limits import Timing
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
 from tests.kit.flows import (
@@ -59,3 +63,31 @@ def test_a_worker_with_nothing_to_do_writes_nothing(one: World) -> None:
         crowd.clock.sleep(30)
         worker.step()
     assert {op for op, _ in recording.calls} <= {"list"}, recording.calls
+
+
+def test_a_thousand_schedules_of_which_none_is_due_cost_an_orchestrator_nothing() -> None:
+    clock = SimClock(datetime(2026, 1, 5, 8))
+    recording = HookStore(MemoryStore(clock))
+    text = """
+from servo import asset, schedule
+
+@asset(namespace="city")
+def alone() -> None: ...
+
+nightly = [
+    schedule(f"s{n}", cron=f"{n % 60} {n % 5} * * *", selection=[alone]) for n in range(999)
+]
+noon = schedule("noon", cron="0 12 * * *", selection=[alone])
+"""
+    names = "\n".join(f"s{n} = nightly[{n}]" for n in range(999))
+    deploy(make_workspace(recording, 1, clock=clock), text + names)
+    process = OrchestratorProcess(recording, clock, 2)
+    process.step()
+    check_idle(process, recording, clock)
+    timing = Timing()
+    assert process.orchestrator.pause_s() <= timing.interval_s * IDLE  # it looks at the inbox
+    clock.sleep((datetime(2026, 1, 5, 11, 59, 59, 500_000) - clock.now()).total_seconds())
+    assert process.step() == 0
+    assert 0.4 < process.orchestrator.pause_s() <= 0.5  # and no later than the next tick
+    clock.sleep(process.orchestrator.pause_s())
+    assert process.step() == 1

@@ -73,7 +73,11 @@ def test_missing_store_says_what_to_do(tmp_path: Path) -> None:
     [
         ('[workspace]\nstroe = "x"', "unknown key 'stroe' in [workspace]", "did you mean 'store'?"),
         ("[worksapce]", "unknown key 'worksapce'", "did you mean 'workspace'?"),
-        ('store = "x"', "unknown key 'store'", "known: workspace, project, spark, costs"),
+        (
+            'store = "x"',
+            "unknown key 'store'",
+            "known: workspace, project, spark, costs, notifications",
+        ),
         ("[workspace]\nstore = 3", "Expected `str | null`, got `int`", ""),
         ("workspace = 3", "Expected `object | null`, got `int`", ""),
         ("[workspace", "is not TOML", ""),

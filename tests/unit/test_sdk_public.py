@@ -10,8 +10,8 @@ AssetContext AssetDefinition AssetIn AssetOut AssetVersion Cancelled Error Fresh
 Invalid Resources Retention Retry RunRequest SensorContext SensorFile SensorResult
 SqlAssetDefinition accepted_values all_upstream asset asset_sensor by_dimension check column daily
 dynamic expression file_sensor freshness hourly identity in_range latest matches monthly not_null
-references row_count row_count_change schedule schema_is sensor sql_asset static tenant time_window
-unique webhook_sensor weekly window
+notify references row_count row_count_change schedule schema_is sensor sql_asset static tenant
+time_window unique webhook_sensor weekly window
 """
 
 HEAVY = ["arco", "pyspark", "pandas", "pyarrow", "polars", "numpy", "duckdb", "http", "asyncio"]

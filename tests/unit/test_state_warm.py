@@ -128,9 +128,27 @@ def test_a_large_bucket_whose_rows_are_not_found_keeps_only_hashes(
     for n in range(32):  # of one namespace: their rows lie in one bucket
         catalog.create_asset(f"sales.a{n}") if n else catalog.create_namespace("sales")
     kinds = {type(bucket).__name__ for bucket in at.a.projector.warm.buckets.values()}
-    assert "_Index" in kinds
+    assert "BucketHashes" in kinds
     with pytest.raises(Refused):
         at.a.commands.catalog.create_asset("sales.a1")
+    check_against_model(at.a)
+
+
+def test_many_small_buckets_whose_rows_are_not_found_keep_only_hashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module, "SWEEP", 16)
+    monkeypatch.setattr(warm_module, "LARGE", 16)
+    at = Pair()
+    catalog = at.a.commands.catalog
+    for n in range(6):
+        catalog.create_namespace(f"n{n}")
+    for n in range(36):
+        catalog.create_asset(f"n{n % 6}.a{n}")
+    kinds = {type(bucket).__name__ for bucket in at.a.projector.warm.buckets.values()}
+    assert "BucketHashes" in kinds
+    with pytest.raises(Refused):
+        catalog.create_asset("n1.a1")
     check_against_model(at.a)
 
 

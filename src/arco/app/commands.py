@@ -7,6 +7,7 @@ from arco.automation.commands import AutomationCommands
 from arco.automation.sensor_commands import SensorCommands
 from arco.catalog.commands import CatalogCommands
 from arco.execution.commands import ExecutionCommands
+from arco.notifications.commands import NotificationCommands
 from arco.orchestration.commands import OrchestrationCommands
 from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
@@ -28,3 +29,4 @@ class Commands:
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.sensors = SensorCommands(core, self.tier1, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
+        self.notifications = NotificationCommands(core, self.tier1, actor)

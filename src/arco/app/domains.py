@@ -11,6 +11,8 @@ from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
 from arco.lineage import fold as lineage_fold
 from arco.log.envelope import Payload
+from arco.notifications import events as notification_events
+from arco.notifications import fold as notification_fold
 from arco.orchestration import derived, limit_events
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
@@ -26,6 +28,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *automation_events.EVENTS,
     *sensor_events.EVENTS,
     *execution_events.EVENTS,
+    *notification_events.EVENTS,
     RolledBack,
 )
 """Every event type that this program knows."""
@@ -48,7 +51,9 @@ def chain() -> Chain:
         derived.DECISIONS,
         *quality_fold.STAGES,
         *lineage_fold.STAGES,
+        *notification_fold.BEFORE_CATALOG,
         *catalog_fold.STAGES,
+        *notification_fold.AFTER_CATALOG,
         system.OUTCOME_STAGE,
     )
     return Chain(stages, EVENTS)

@@ -10,6 +10,7 @@ from arco.automation.sensor_reader import SensorReader
 from arco.catalog.reader import CatalogReader
 from arco.execution.reader import ExecutionReader
 from arco.lineage.reader import LineageReader
+from arco.notifications.reader import NotificationReader
 from arco.orchestration.reader import OrchestrationReader
 from arco.state.core import Core
 from arco.state.diff import RowDiff, diff
@@ -38,6 +39,9 @@ class Reading:
 
     def sensors(self, at: At | None = None) -> SensorReader:
         return SensorReader(self.snapshot(at))
+
+    def notifications(self, at: At | None = None) -> NotificationReader:
+        return NotificationReader(self.snapshot(at))
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))

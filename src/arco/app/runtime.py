@@ -13,6 +13,7 @@ from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
 from arco.dispatch.sender import Sender
 from arco.dispatch.sensor_sender import SensorSender
+from arco.notifications.delivery import Courier
 from arco.orchestration.board import Board
 from arco.orchestration.cancel_notes import Cancellations
 from arco.orchestration.limits import Timing
@@ -134,13 +135,15 @@ class Runtime:
         signer: EnvelopeSigner,
         *,
         timing: Timing | None = None,
+        courier: Courier | None = None,
         engine_id: str = "",
         slots: int = 0,
         name: str = "",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
         on_board: Callable[[Board], None] = lambda board: None,
     ) -> Orchestrator:
-        """One of this workspace; `name` is the process's own, by default a new one."""
+        """One of this workspace; `name` is the process's own, by default a new one. With a
+        `courier` it sends notifications."""
         requests = Requests(self._core, self._library)
         sender = Sender(self._core, queue, signer, requests, timing=timing, slots=slots)
         return Orchestrator(
@@ -151,6 +154,7 @@ class Runtime:
             timing=timing,
             planner=None if engine_id else RequestPlanner(self._core, self._writer, self._library),
             sensors=None if engine_id else SensorSender(self._core, queue, signer, timing=timing),
+            courier=courier,
             engine_id=engine_id,
             name=name or f"orchestrator-{self._core.ids().lower()}",
             interrupt=interrupt,

@@ -12,7 +12,7 @@ from arco.app.domains import chain
 from arco.app.reading import Reading
 from arco.app.runtime import Runtime
 from arco.app.upkeep import Upkeep
-from arco.clock import Clock, SystemClock
+from arco.clock import Clock, MovedClock, SystemClock
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committer
 from arco.log.envelope import EventTypes
@@ -31,6 +31,7 @@ from arco.state.warm import Warm
 from arco.state.writer import LogWriter
 from arco.storage.cloud import Option
 from arco.storage.lease import Leases
+from arco.storage.moved import MovedStore
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.storage.scoped import ScopedStore
@@ -117,14 +118,18 @@ class Workspace:
         name: str,
         *,
         options: Mapping[str, Option] | None = None,
+        clock: Clock | None = None,
         **settings: Any,
     ) -> Workspace:
         """The workspace at a store's URL (`file:///…`, `s3://…`, `gs://…`, `az://…`).
 
-        `options` go to the store's client; by default it asks the environment.
+        `options` go to the store's client; by default it asks the environment. The store's
+        clock moves with a `MovedClock`.
         """
-        store = ScopedStore(open_store(url, **(options or {})), tenant, name)
-        return cls(store, tenant, name, **settings)
+        store = open_store(url, **(options or {}))
+        if isinstance(clock, MovedClock):
+            store = MovedStore(store, clock)
+        return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
 
     @property
     def tables(self) -> tuple[Table[Any], ...]:

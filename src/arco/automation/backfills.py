@@ -9,7 +9,7 @@ counts once, so it does not matter how many of them do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -51,6 +51,14 @@ replace = msgspec.structs.replace
 
 PRIORITY = -1_000
 """Everything else goes first."""
+
+
+class BackfillOver(Payload, frozen=True, kw_only=True):
+    """Derived: a backfill has succeeded or failed."""
+
+    TYPE: ClassVar[str] = "automation.backfill_over"
+    backfill_id: str
+    state: BackfillState
 
 
 def reference_of(backfill_id: str, chunk: int, round: int = 1) -> str:
@@ -207,6 +215,7 @@ def _end(rows: Rows, fact: Fact, e: BackfillEnded) -> Iterator[Change]:
             row, state=state, step=row.step + 1, reason=e.reason, finished_at=fact.received_at
         )
         yield Put(BACKFILLS, ended)
+        yield Emit(BackfillOver(backfill_id=row.backfill_id, state=state))
 
 
 def _by_backfill(

@@ -116,13 +116,9 @@ class DeadlineRule:
         """The first time after another at which a stale series is due again."""
         assert row.due_at is not None
         if self._calendar is not None:
-            calendar = self._calendar
-            number = max(calendar.at(after - self._max_age), calendar.first)
-            at = self._period_due(calendar, number)
-            while at is not None and at <= after:
-                number += 1
-                at = self._period_due(calendar, number)
-            return at
+            newest = self._newest_due(self._calendar, after)
+            number = self._calendar.first if newest is None else newest + 1
+            return self._period_due(self._calendar, number)
         if self._policy.cron:
             tick = next_tick(self._policy.cron, self._policy.timezone, after)
             return None if tick is None else tick.at

@@ -12,11 +12,12 @@ wrote. The fold applies it only while the two belong together. `asset_key` is
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
 from arco.log.envelope import Payload
+from servo.contract.manifest import NotificationEvent
 
 Given = str | msgspec.UnsetType
 """Text that older versions of an event do not have. It is not encoded while unset, so
@@ -184,6 +185,28 @@ class AssetMoved(Payload, frozen=True, kw_only=True):
     asset_id: str
     namespace: str
     name: str
+
+
+class AssetNotice(Payload, frozen=True, kw_only=True):
+    """Derived: something to tell of an asset. The catalog adds whose asset it is."""
+
+    TYPE: ClassVar[str] = "catalog.asset_notice"
+    asset_id: str
+    topic: Literal["output", "freshness"] = "output"
+    """What may be bad, and recover, by itself."""
+    event: NotificationEvent
+    run_id: str = ""
+    code: str = ""
+
+
+class AddressedNotice(AssetNotice, frozen=True, kw_only=True):
+    """Derived: the same, with the asset's name, project, owners and tags."""
+
+    TYPE: ClassVar[str] = "catalog.addressed_notice"
+    asset: str
+    project: str
+    owners: tuple[str, ...]
+    tags: dict[str, str]
 
 
 COMMANDS: tuple[type[CatalogCommand], ...] = (

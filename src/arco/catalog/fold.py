@@ -21,11 +21,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from arco.catalog.events import (
+    AddressedNotice,
     AssetCreated,
     AssetDeclared,
     AssetDropped,
     AssetLeft,
     AssetMoved,
+    AssetNotice,
     AssetObserved,
     AssetRenamed,
     AssetReturned,
@@ -297,6 +299,20 @@ def _declare_columns(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Chan
             yield Put(COLUMNS, replace(declared, updated_at=fact.received_at))
 
 
+def _address(rows: Rows, fact: Fact, e: AssetNotice) -> Iterator[Change]:
+    row = rows.get(ASSETS, e.asset_id)
+    if row is not None:
+        yield Emit(
+            AddressedNotice(
+                **msgspec.structs.asdict(e),
+                asset=f"{row.namespace}.{row.name}",
+                project=row.project,
+                owners=tuple(row.owners),
+                tags=row.tags,
+            )
+        )
+
+
 def _remove(rows: Rows, fact: Fact, e: AssetReleased) -> Iterator[Change]:
     yield Delete(ASSETS, (e.asset_id,))
     for column in rows.scan(COLUMNS, e.asset_id):
@@ -496,6 +512,7 @@ ASSETS_STAGE = Stage(
         On(ColumnUpdated, _by_asset, _update_column),
         On(ColumnDropped, _by_asset, _drop_column),
         On(AssetObserved, _by_asset, _observe),
+        On(AssetNotice, _by_asset, _address),
     ),
 )
 STAGES = (DIRECTORY, ASSETS_STAGE)

@@ -36,6 +36,7 @@ from arco.cli import (
     doctor,
     freshness,
     lineage,
+    notifications,
     partitions,
     project,
     quarantine,
@@ -78,6 +79,7 @@ app.add_typer(schedules.app)
 app.add_typer(sensors.app)
 app.add_typer(backfill.app)
 app.add_typer(requests.app)
+app.add_typer(notifications.app)
 app.add_typer(dispatch_limits.app)
 dispatch_limits.register(app)
 freshness.register(app)

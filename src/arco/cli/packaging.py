@@ -9,8 +9,9 @@ from typing import NamedTuple
 from arco.app import Workspace
 from arco.cli import render
 from arco.cli.session import Session
-from arco.config import resolve_modules, resolve_project
+from arco.config import resolve_channels, resolve_modules, resolve_project
 from arco.errors import Denied, Invalid, NotFound, Unavailable
+from arco.notifications.channels import channel_problems
 from arco.orchestration.foreign import assets_of_others
 from arco.spark.query_rules import ColumnLookups, SqlFindings, check_sql, check_sql_of, has_sql
 from arco.worker.artifact import digest
@@ -47,9 +48,14 @@ def packaged(session: Session, folder: Path, workspace: Workspace | None) -> Pac
     name = resolve_project(folder.resolve())
     manifest = build_manifest(project, digest(artifact), name=name)
     findings = sql_findings(manifest, workspace)
-    refuse(findings.problems)
+    refuse(sorted([*findings.problems, *unknown_channels(manifest, folder)]))
     notes = (*project.notes, *findings.notes)
     return Package(manifest, artifact, packed_files(artifact), notes)
+
+
+def unknown_channels(manifest: Manifest, folder: Path) -> list[Problem]:
+    """Rules that name channels which no `arco.toml` has. Raises Invalid for a bad channel."""
+    return list(channel_problems(manifest, resolve_channels(folder.resolve())))
 
 
 def sql_findings(manifest: Manifest, workspace: Workspace | None) -> SqlFindings:

@@ -18,7 +18,14 @@ if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
-    from arco.cli.packaging import Package, discovered, packaged, sql_findings, workspace_if_there
+    from arco.cli.packaging import (
+        Package,
+        discovered,
+        packaged,
+        sql_findings,
+        unknown_channels,
+        workspace_if_there,
+    )
     from arco.cli.progress import progress
     from arco.cli.session import Session
     from arco.config import resolve_project
@@ -62,7 +69,10 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(session: Session, project: Folder = Path()) -> None:
-    """Validate the assets, schedules and sensors in this folder. Changes nothing."""
+    """Validate the assets, schedules, sensors and notifications in this folder.
+
+    Changes nothing.
+    """
     name = resolve_project(project.resolve())
     content = discovered(project)
     problems = problems_of(content)
@@ -74,12 +84,14 @@ def validate(session: Session, project: Folder = Path()) -> None:
         elsewhere = _problems_elsewhere(workspace, manifest)
         problems, unchecked = (elsewhere, 0) if isinstance(elsewhere, list) else ([], elsewhere)
         findings = sql_findings(manifest, workspace)
-        problems = sorted([*problems, *findings.problems])
+        channels = unknown_channels(manifest, project)
+        problems = sorted([*problems, *findings.problems, *channels])
         notes += findings.notes
     counts = {
         "assets": len(content.assets),
         "schedules": len(content.schedules),
         "sensors": len(content.sensors),
+        "notifications": len(content.notifications),
     }
     if session.json:
         render.document({"valid": not problems, **counts, "problems": problems, "warnings": notes})

@@ -18,6 +18,7 @@ from arco.cli.slots import start_slot_host
 
 if deferral.LOADED:
     from arco.cli import render
+    from arco.cli.channel_courier import channel_courier
     from arco.cli.session import Session
     from arco.errors import Invalid, Unavailable
     from arco.machine import machine
@@ -68,7 +69,8 @@ def orchestrator(
 ) -> None:
     """Decide which tasks run next, and queue them for workers.
 
-    It also commits events. The queue is in the workspace's store. Any number of
+    It also commits events, and sends notifications over the channels that `arco.toml` declares.
+    The queue is in the workspace's store. Any number of
     orchestrators and workers may run on one workspace; each may be killed at any time.
     All of them keep the limits of `servo limits`.
     """
@@ -78,7 +80,12 @@ def orchestrator(
     reports = workspace.runtime.reports(timing)
     queue = workspace.runtime.store_queue(_identity(), timing)
     loop = workspace.runtime.orchestrator(
-        queue, reports, workspace.runtime.signer(), timing=timing, name=_identity()
+        queue,
+        reports,
+        workspace.runtime.signer(),
+        timing=timing,
+        courier=channel_courier(session),
+        name=_identity(),
     )
     _say(session, "started", f"orchestrating {workspace.store.url}; press Ctrl-C to stop")
     with workspace.upkeep.merge_loop().beside(stop):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arco.app import Workspace
 from arco.cli.times import parse_time
-from arco.clock import SystemClock
+from arco.clock import Clock, MovedClock, SystemClock
 from arco.config import Config, ConfigSource, resolve, resolve_running
 from arco.errors import Invalid, NotFound
 from arco.state.snapshot import AsOf, At, Generation
@@ -45,6 +45,7 @@ class Session:
             config.store,
             config.tenant,
             config.workspace,
+            clock=self.clock(),
             source="servo",
             actor=self.who(),
             spark=running.spark,
@@ -53,6 +54,18 @@ class Session:
         workspace.writer.publisher.cleanup.start()
         _opened.append(workspace)
         return workspace
+
+    def clock(self) -> Clock:
+        """The system's, or one that is moved by what a file says, for tries on a local store."""
+        file = os.environ.get("ARCO_CLOCK")
+        if not file:
+            return SystemClock()
+        if self.config().directory is None:
+            raise Invalid(
+                f"ARCO_CLOCK moves the clock of a local store, not that of {self.config().store}",
+                hint="unset ARCO_CLOCK, or give a local store",
+            )
+        return MovedClock(Path(file))
 
     def beside(self, url: str) -> ScopedStore:
         """The path of the same workspace in another store."""
@@ -70,7 +83,7 @@ class Session:
         if self.generation is not None:
             return Generation(self.generation)
         if self.as_of is not None:
-            return AsOf(parse_time(self.as_of, SystemClock().now()))
+            return AsOf(parse_time(self.as_of, self.clock().now()))
         return None
 
 

@@ -40,6 +40,7 @@ from collections.abc import Callable, Mapping, Sequence
 from arco.dispatch.ahead import SpeculativeFold
 from arco.dispatch.automation import Automation
 from arco.dispatch.lookout import Lookout
+from arco.dispatch.notifier import Notifier
 from arco.dispatch.performer import Performer, call_back
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.sender import Sender
@@ -48,6 +49,7 @@ from arco.dispatch.sign_of_life import SignOfLife
 from arco.errors import Error, Unreadable
 from arco.log.commit import Committed
 from arco.log.head import Head
+from arco.notifications.delivery import Courier, NoCourier
 from arco.orchestration.actions import Action, Interrupt
 from arco.orchestration.board import Board
 from arco.orchestration.controllers.adoption import adoption
@@ -87,13 +89,15 @@ class Orchestrator:
         timing: Timing | None = None,
         planner: RequestPlanner | None = None,
         sensors: SensorSender | None = None,
+        courier: Courier | None = None,
         engine_id: str = "",
         name: str = "orchestrator",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
         on_board: Callable[[Board], None] = lambda board: None,
     ) -> None:
         """`planner` plans requests for runs, and `sensors` sends evaluations, where this
-        orchestrator serves schedules and sensors.
+        orchestrator serves schedules and sensors; `courier` sends notifications, where it has
+        channels.
 
         `engine_id` is whose runs these are: by default those that are of no local engine.
 
@@ -127,11 +131,10 @@ class Orchestrator:
             notes=not engine_id,
         )
         first = self.performer.is_first_report
-        self._automation = (
-            None
-            if planner is None or sensors is None
-            else Automation(core, reports, planner, sensors, first)
-        )
+        self._automation: Automation | None = None
+        if planner is not None and sensors is not None:
+            self._automation = Automation(core, reports, planner, sensors, first)
+        self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()
         self._committed_at = -1e9
@@ -172,6 +175,7 @@ class Orchestrator:
         """Listen no more to the commits of this process, which may go on without this loop."""
         self._unfollow()
         self._commits.clear()
+        self._notifier.close()
 
     def run_round(self, names: Sequence[str]) -> float:
         """A tick or a hurry; how long to wait after it because the store fails."""
@@ -212,6 +216,8 @@ class Orchestrator:
             pause = min(pause, max(0.0, (timer - now).total_seconds()))
         if self._automation is not None and (ahead := self._automation.due_in_s(now)) is not None:
             pause = min(pause, ahead)
+        if (ahead := self._notifier.due_in_s(now)) is not None:
+            pause = min(pause, ahead)
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 
     def _commit_in_s(self) -> float:
@@ -245,7 +251,7 @@ class Orchestrator:
         self._committed_at = self._clock.monotonic()
         self._refresh(head)
         self._take_adopted(head)
-        automated = self._automate(head) if fresh else 0
+        automated = self._automate(head) + self._notifier.act() if fresh else 0
         actions = self._decide(fresh, alive)
         failed = self.performer.perform(self.board, self._ahead.task, actions)
         self._setback = self._setback or failed
@@ -274,18 +280,21 @@ class Orchestrator:
                 board.apply(changes, committed)
                 if self._automation is not None:
                     self._automation.agenda.apply(changes)
+                self._notifier.outbox.apply(changes)
                 self._ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
             if before >= 0 and not self._core.manifests.rewritten(board.generation, head):
                 if self._automation is not None:
                     self._automation.agenda.advance(snapshot, board.position)
+                self._notifier.outbox.advance(snapshot, board.position)
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
                 self.performer.admissions.forget()
                 if self._automation is not None:
                     self._automation.agenda.load(snapshot)
+                self._notifier.outbox.load(snapshot)
             self._ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)

@@ -53,6 +53,27 @@ class OutputMissed(Payload, frozen=True, kw_only=True):
     error: ErrorInfo
 
 
+class PartitionFailed(Payload, frozen=True, kw_only=True):
+    """Derived: the last attempt to make a partition gave no good output."""
+
+    TYPE: ClassVar[str] = "execution.partition_failed"
+    asset_id: str
+    run_id: str
+    held: bool
+    """It gave one that checks hold back."""
+    code: str = ""
+    again: bool
+    """So did the attempt before."""
+
+
+class PartitionRecovered(Payload, frozen=True, kw_only=True):
+    """Derived: a partition whose last attempt gave no good output has one now."""
+
+    TYPE: ClassVar[str] = "execution.partition_recovered"
+    asset_id: str
+    run_id: str
+
+
 class PartitionMaterialized(Payload, frozen=True, kw_only=True):
     """Derived: a partition has another current version. Output that is held back has no part."""
 

@@ -19,12 +19,21 @@ from arco.execution.events import (
     OutputHeld,
     OutputMissed,
     OutputRejected,
+    PartitionFailed,
     PartitionMaterialized,
+    PartitionRecovered,
     QuarantineDecided,
     VersionsDamaged,
     VersionsExpired,
 )
-from arco.execution.states import HELD, HELD_VERSIONS, HoldStatus, PartitionStatus, VersionStatus
+from arco.execution.states import (
+    GOOD_PARTITIONS,
+    HELD,
+    HELD_VERSIONS,
+    HoldStatus,
+    PartitionStatus,
+    VersionStatus,
+)
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
@@ -58,6 +67,7 @@ def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     version = _versions(rows, m.asset_id, m.partition) + 1
     yield from _promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
     yield from _looks(fact, m)
+    yield from _recovered(rows, m.asset_id, m.partition, m.run_id)
     status = _status(
         fact,
         _made(m),
@@ -107,6 +117,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         ),
     )
     current = rows.get(PARTITIONS, m.asset_id, m.partition)
+    yield _failed(rows, m.asset_id, m.partition, m.run_id, held=True)
     status = _status(
         fact,
         _made(m),
@@ -131,6 +142,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
     last = before.last if before is not None and before.position == fact.position else ""
+    yield _failed(rows, e.asset_id, e.partition, e.run_id, held=False, code=e.error.code)
     row = _status(
         fact,
         (e.asset_id, e.partition, last, e.run_id),
@@ -141,6 +153,24 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
         message=e.error.message,
     )
     yield Put(PARTITION_STATUS, row)
+
+
+def _failed(
+    rows: Rows, asset_id: str, partition: str, run_id: str, *, held: bool, code: str = ""
+) -> Emit:
+    again = _is_bad(rows.get(PARTITION_STATUS, asset_id, partition))
+    return Emit(
+        PartitionFailed(asset_id=asset_id, run_id=run_id, held=held, code=code, again=again)
+    )
+
+
+def _recovered(rows: Rows, asset_id: str, partition: str, run_id: str) -> Iterator[Change]:
+    if _is_bad(rows.get(PARTITION_STATUS, asset_id, partition)):
+        yield Emit(PartitionRecovered(asset_id=asset_id, run_id=run_id))
+
+
+def _is_bad(status: PartitionStatusRow | None) -> bool:
+    return status is not None and status.status not in GOOD_PARTITIONS
 
 
 # -- decisions ----------------------------------------------------------------------------
@@ -196,6 +226,7 @@ def _approve(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Ite
         return
     status = replace(status, current=row.materialization_id, good_at=row.created_at)
     if status.last == row.materialization_id:
+        yield from _recovered(rows, row.asset_id, row.partition_key, row.run_id)
         status = replace(status, status=PartitionStatus.GOOD, message="approved", error_code="")
     yield Put(PARTITION_STATUS, status)
 

@@ -30,6 +30,9 @@ class PartitionStatus(StrEnum):
     FAILED = "FAILED"
 
 
+GOOD_PARTITIONS: Final = frozenset({PartitionStatus.GOOD, PartitionStatus.WARNED})
+
+
 class PartitionState(StrEnum):
     """Whether a partition is there."""
 

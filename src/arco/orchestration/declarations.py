@@ -23,6 +23,8 @@ from servo.contract.manifest import (
     Code,
     Dimension,
     Manifest,
+    Notification,
+    NotificationEvent,
     Overlap,
     Schedule,
     SecretRef,
@@ -69,6 +71,22 @@ class DeployedFreshness(
     """Keys of the assets that it reads."""
 
 
+class DeployedNotification(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    tag_field="kind",
+    tag="notification",
+):
+    name: str
+    on: tuple[NotificationEvent, ...]
+    to: tuple[str, ...]
+    select: tuple[str, ...] = ()
+    interval_s: int = 60
+
+
 class DeployedSensor(
     Struct,
     frozen=True,
@@ -99,7 +117,9 @@ class DeployedSensor(
     workspace: str = ""
 
 
-Declaration: TypeAlias = DeployedSchedule | DeployedFreshness | DeployedSensor
+Declaration: TypeAlias = (
+    DeployedSchedule | DeployedFreshness | DeployedNotification | DeployedSensor
+)
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -140,6 +160,15 @@ class FreshnessRemoved(RemovedFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.freshness_removed"
 
 
+class NotificationDeclared(DeclaredFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_declared"
+    declaration: DeployedNotification
+
+
+class NotificationRemoved(RemovedFact, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "orchestration.notification_removed"
+
+
 class SensorDeclared(DeclaredFact, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.sensor_declared"
     declaration: DeployedSensor
@@ -157,6 +186,7 @@ class Facts(NamedTuple):
 FACTS: dict[str, Facts] = {
     "schedule": Facts(ScheduleDeclared, ScheduleRemoved),
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
+    "notification": Facts(NotificationDeclared, NotificationRemoved),
     "sensor": Facts(SensorDeclared, SensorRemoved),
 }
 """Of each kind."""
@@ -187,6 +217,7 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *(_deployed_notification(rule) for rule in manifest.notifications),
         *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
     ]
 
@@ -234,4 +265,10 @@ def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
         catchup=schedule.catchup,
         catchup_limit=schedule.catchup_limit,
         overlap=schedule.overlap,
+    )
+
+
+def _deployed_notification(rule: Notification) -> DeployedNotification:
+    return DeployedNotification(
+        name=rule.name, on=rule.on, to=rule.to, select=rule.select, interval_s=rule.interval_s
     )

@@ -7,7 +7,7 @@ by the fold of runs, and by a stage between theirs that keeps no rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from arco.execution.events import CostIncurred, HoldEnded
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
@@ -39,11 +39,29 @@ class RunRequestDropped(Payload, frozen=True, kw_only=True):
     kind: str
     reference: str
     reason: str
-    code: RefusalCode = ""
+    code: RefusalCode | Literal["merged"] = ""
+
+
+class AutomationFailed(Payload, frozen=True, kw_only=True):
+    """What starts runs cannot do its work, as a sensor whose evaluation failed."""
+
+    TYPE: ClassVar[str] = "orchestration.automation_failed"
+    kind: str
+    name: str
+    """`project/name`."""
+    code: str = ""
+
+
+class AutomationRecovered(Payload, frozen=True, kw_only=True):
+    """It does again."""
+
+    TYPE: ClassVar[str] = "orchestration.automation_recovered"
+    kind: str
+    name: str
 
 
 class RunEnded(Payload, frozen=True, kw_only=True):
-    """A run that something other than a person caused has ended."""
+    """A run has ended."""
 
     TYPE: ClassVar[str] = "orchestration.run_ended"
     run_id: str
@@ -58,9 +76,8 @@ class RunEnded(Payload, frozen=True, kw_only=True):
     tasks_cancelled: int
 
 
-def run_ended(run: RunRow) -> Iterator[Payload]:
-    if run.reference and run.run_key:
-        yield RunEnded(**{name: getattr(run, name) for name in RunEnded.__struct_fields__})
+def run_ended(run: RunRow) -> RunEnded:
+    return RunEnded(**{name: getattr(run, name) for name in RunEnded.__struct_fields__})
 
 
 def cost(task: TaskRow, result: TaskResult) -> Iterator[Payload]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -169,7 +169,9 @@ def _refuse_pending(
     yield from _dropped(row, reason, code)
 
 
-def _dropped(row: RunRequestRow, reason: str, code: RefusalCode) -> Iterator[Change]:
+def _dropped(
+    row: RunRequestRow, reason: str, code: RefusalCode | Literal["merged"]
+) -> Iterator[Change]:
     if row.reference:
         yield Emit(
             RunRequestDropped(

@@ -505,7 +505,7 @@ class _Run:
         if row.tasks_done < row.tasks_total or row.finished_at is not None:
             return
         self._move_run(self._ending(), finished_at=self._now)
-        self._emitted.extend(derived.run_ended(self.row))
+        self._emitted.append(derived.run_ended(self.row))
         if row.timeout_s:
             due = row.created_at + timedelta(seconds=row.timeout_s)
             self._unschedule(TimerKind.RUN_TIMEOUT, "run", 1, due)

@@ -182,12 +182,8 @@ class Rewriter:
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
         for low, high, old in _pieces(files.base, touched):
-            parts = [self._files.table(table, ref) for ref in old]
-            parts.append(_between(fresh, low, high))
-            rows = latest(parts, table.key, keep_deleted=False)
+            base += self._piece(table, old, _between(fresh, low, high), log_time, leaving)
             removed |= {ref.path for ref in old}
-            stays = self._split_history(table, rows, log_time, leaving)
-            base += [self._write(table, part, "base") for part in file_sized(stays)]
         removed_history: set[str] = set()
         history = self._write_history(table, files, leaving, removed_history)
         if history:
@@ -200,6 +196,22 @@ class Rewriter:
             removed_history=frozenset(removed_history),
             into_base=True,
         )
+
+    def _piece(
+        self,
+        table: Table[Any],
+        old: Sequence[FileRef],
+        fresh: pa.Table,
+        log_time: datetime,
+        leaving: list[pa.Table],
+    ) -> list[FileRef]:
+        """New base files of some buckets. Their rows are in memory until it returns, no others."""
+        rows = latest(
+            [*(self._files.table(table, ref) for ref in old), fresh], table.key, keep_deleted=False
+        )
+        stays = self._split_history(table, rows, log_time, leaving)
+        del rows
+        return [self._write(table, part, "base") for part in file_sized(stays)]
 
     def _split_history(
         self, table: Table[Any], rows: pa.Table, log_time: datetime, leaving: list[pa.Table]

@@ -13,147 +13,42 @@ number of looks. Until then each row is looked up in the files: a process that c
 command, or a few reports, does not read all rows beside those that it changes.
 
 What is kept follows what goes on, not what went on. Every `SWEEP` commits the buckets that
-none of them looked at are dropped, and rows that have changed go back into columns. Of a
-large bucket whose rows were hardly found (an asset's versions, which are all new) the hashes
-of the keys remain: what is not among them is new, and the rest is looked up in the files.
+none of them looked at are dropped, and rows that have changed go back into columns. Where a
+table has many rows here, of a bucket whose rows were hardly found (versions of a backfill,
+which are all new) the hashes of the keys remain: what is not among them is new, and the rest
+is looked up in the files.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
-from arco.state.arrow_columns import values_of
+from arco.state.buckets import ROW_BYTES, BucketHashes, LoadedBucket
 from arco.state.changes import Changes
 from arco.state.lookup import look_up
-from arco.state.parquet import Files, one_batch, real_bytes
+from arco.state.parquet import Files, one_batch
 from arco.state.rewrite import only_grew
 from arco.state.sorted_rows import bucket_slice, latest, prefix_range
 from arco.state.table import Key, Table, Versioned
 
 LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
-ROW_BYTES = 1_500
-"""What one changed row costs in memory, as measured for a task's."""
 FOUND = 8
 """So many rows of a bucket of hashes are looked up one by one before it is loaded again."""
 SWEEP = 48
 """After so many commits what was not looked at is dropped."""
 LARGE = 1_024
-"""A bucket of so many rows is worth reducing to the hashes of its keys."""
-SETTLED = 250
+"""From so many rows of a table on, buckets are worth reducing to the hashes of their keys."""
+SELDOM = 8
+"""A bucket is seldom found if less than one of so many of its rows was, since the last sweep."""
+SETTLED = 64
 """So many changed rows of a bucket are worth turning into columns."""
-
-
-class _Bucket:
-    """Rows in columns, taken apart once for many looks, and the rows changed since.
-
-    Keys are found by their hashes, eight bytes a row: a look then costs the same in a
-    large bucket as in a small one.
-    """
-
-    __slots__ = (
-        "_first",
-        "_hashes",
-        "_keys",
-        "_nbytes",
-        "_one",
-        "_places",
-        "_row_at",
-        "_versions",
-        "batch",
-        "changed",
-        "hits",
-        "used_at",
-    )
-
-    def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
-        self.batch = batch
-        self.changed: dict[Key, Versioned[Any]] = {}
-        self.used_at = 0
-        """The number of the commit that last looked at it."""
-        self.hits = 0
-        """How many looks have found a row, since the last sweep."""
-        self._nbytes = 0
-        if batch.num_rows == 0:  # as most are while a table is young
-            self._places, self._hashes = array("I"), array("I")
-            return
-        self._keys = [values_of(batch.column(c)) for c in table.key]
-        self._first, self._one = self._keys[0], len(self._keys) == 1
-        self._versions = values_of(batch.column("row_version"))
-        self._row_at = table.reader(batch)
-        keys = zip(*(batch.column(c).to_pylist() for c in table.key), strict=True)
-        hashes = [_hash(key) for key in keys]
-        order = sorted(range(len(hashes)), key=hashes.__getitem__)
-        self._places = array("I", order)
-        self._hashes = array("I", map(hashes.__getitem__, order))
-        self._nbytes = real_bytes(batch) + 8 * len(order)
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes + ROW_BYTES * len(self.changed)
-
-    def get(self, key: Key) -> Versioned[Any] | None:
-        """The row of a key among the columns."""
-        hashed, hashes = hash(key) & _HASH_BITS, self._hashes
-        at = bisect_left(hashes, hashed)
-        while at < len(hashes) and hashes[at] == hashed:
-            place = self._places[at]
-            # Most keys have one column, and differ in it.
-            if self._first[place] == key[0] and (self._one or self._key_at(place) == key):
-                return self._versions[place], self._row_at(place, key)
-            at += 1
-        return None
-
-    def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
-        """The row at an index of the columns, with its key."""
-        key = self._key_at(at)
-        return key, (self._versions[at], self._row_at(at, key))
-
-    def _key_at(self, at: int) -> Key:
-        return tuple([column[at] for column in self._keys])
-
-    def index(self) -> _Index:
-        """The bucket without its rows, all of which are in files by now."""
-        return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
-
-
-class _Index:
-    """The hashes of a bucket's keys, and the rows that were looked up or changed since."""
-
-    __slots__ = ("_hashes", "changed", "hits", "used_at")
-
-    def __init__(self, hashes: Iterable[int], used_at: int) -> None:
-        self._hashes = array("I", sorted(hashes))
-        self.changed: dict[Key, Versioned[Any]] = {}
-        self.hits = 0
-        self.used_at = used_at
-
-    @property
-    def nbytes(self) -> int:
-        return 4 * len(self._hashes) + ROW_BYTES * len(self.changed)
-
-    def may_hold(self, key: Key) -> bool:
-        hashed = _hash(key)
-        at = bisect_left(self._hashes, hashed)
-        return at < len(self._hashes) and self._hashes[at] == hashed
-
-    def index(self) -> _Index:
-        return _Index([*self._hashes, *map(_hash, self.changed)], self.used_at)
-
-
-_HASH_BITS = 0xFFFF_FFFF
-
-
-def _hash(key: Key) -> int:
-    return hash(key) & _HASH_BITS
 
 
 class Tables(Protocol):
@@ -175,7 +70,9 @@ class Warm:
         self._incomplete: set[tuple[Table[Any], int]] = set()
         """Buckets that are not loaded, and that commits of this process have changed."""
         self._tables: Tables | None = None
-        self.buckets: OrderedDict[tuple[Table[Any], int], _Bucket | _Index] = OrderedDict()
+        self.buckets: OrderedDict[tuple[Table[Any], int], LoadedBucket | BucketHashes] = (
+            OrderedDict()
+        )
         self._looks: Counter[tuple[Table[Any], int]] = Counter()
         """How often rows of buckets that are not loaded were looked up."""
         self._too_large: set[tuple[Table[Any], int]] = set()
@@ -225,7 +122,7 @@ class Warm:
         for at in [at for at in self.buckets if at[0] is table]:
             self._forget(at)
 
-    def _forget(self, at: tuple[Table[Any], int]) -> _Bucket | _Index:
+    def _forget(self, at: tuple[Table[Any], int]) -> LoadedBucket | BucketHashes:
         """Drop a bucket; its rows are looked up one by one again before it is loaded."""
         self._looks.pop(at, None)
         self._incomplete.add(at)
@@ -261,14 +158,14 @@ class Warm:
         if versioned is not None:
             bucket.hits += 1
             return versioned
-        if isinstance(bucket, _Index):
+        if isinstance(bucket, BucketHashes):
             if not bucket.may_hold(key):
                 return None
             if bucket.hits < FOUND:
                 versioned = self._look_up(table, key)
             else:
                 bucket = self._whole(table, number)
-        if versioned is None and isinstance(bucket, _Bucket):
+        if versioned is None and isinstance(bucket, LoadedBucket):
             versioned = bucket.get(key)
         if versioned is not None:
             bucket.changed[key] = versioned  # the next look costs nothing
@@ -301,21 +198,21 @@ class Warm:
                 rows[key] = versioned
         yield from rows.items()
 
-    def _whole(self, table: Table[Any], number: int) -> _Bucket:
+    def _whole(self, table: Table[Any], number: int) -> LoadedBucket:
         """A bucket with all of its rows."""
         bucket = self._bucket(table, number)
-        if isinstance(bucket, _Index):
+        if isinstance(bucket, BucketHashes):
             self._incomplete.add((table, number))
             del self.buckets[table, number]
             bucket = self._bucket(table, number)
-        assert isinstance(bucket, _Bucket)
+        assert isinstance(bucket, LoadedBucket)
         return bucket
 
-    def _bucket(self, table: Table[Any], number: int) -> _Bucket | _Index:
+    def _bucket(self, table: Table[Any], number: int) -> LoadedBucket | BucketHashes:
         at = (table, number)
         bucket = self.buckets.get(at)
         if bucket is None:
-            bucket = _Bucket(table, self._load(table, number))
+            bucket = LoadedBucket(table, self._load(table, number))
             self._loaded += bucket.nbytes
             if bucket.nbytes > self._budget // 2:
                 self._too_large.add(at)
@@ -354,34 +251,46 @@ class Warm:
         What that frees lies scattered between what stays: the allocator is told to give it back.
         """
         old = self._commits - SWEEP
+        rows = self._rows_of_tables()
         for at, bucket in list(self.buckets.items()):
             if bucket.used_at <= old:
                 self._forget(at)
             else:
-                self.buckets[at] = self._settled(at[0], bucket)
+                self.buckets[at] = self._settled(at[0], bucket, rows)
                 self.buckets[at].hits = 0
         self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())
         pa.default_memory_pool().release_unused()
 
-    def _settled(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
-        if isinstance(bucket, _Index) or self._is_seldom_found(bucket):
+    def _rows_of_tables(self) -> Counter[Table[Any]]:
+        rows: Counter[Table[Any]] = Counter()
+        for (table, _), bucket in self.buckets.items():
+            rows[table] += bucket.num_rows
+        return rows
+
+    def _settled(
+        self, table: Table[Any], bucket: LoadedBucket | BucketHashes, rows: Counter[Table[Any]]
+    ) -> LoadedBucket | BucketHashes:
+        if isinstance(bucket, BucketHashes) or self._is_seldom_found(table, bucket, rows):
             return bucket.index()
         if len(bucket.changed) > max(SETTLED, bucket.batch.num_rows // 16):
             return self._consolidated(table, bucket)
         return bucket
 
-    def _is_seldom_found(self, bucket: _Bucket | _Index) -> bool:
+    def _is_seldom_found(
+        self, table: Table[Any], bucket: LoadedBucket | BucketHashes, rows: Counter[Table[Any]]
+    ) -> bool:
         """Whether the hashes of its keys do instead of a bucket, since what is asked is new."""
-        if isinstance(bucket, _Index):
+        if isinstance(bucket, BucketHashes):
             return bool(bucket.changed)
-        return bucket.hits < LOOKS and bucket.batch.num_rows + len(bucket.changed) > LARGE
+        return rows[table] > LARGE and SELDOM * bucket.hits < min(bucket.num_rows, SELDOM * LOOKS)
 
     def _shrink(self) -> None:
         total = self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())
         if total <= self._budget:
             return
+        rows = self._rows_of_tables()
         for at, bucket in list(self.buckets.items()):
-            if self._is_seldom_found(bucket):
+            if self._is_seldom_found(at[0], bucket, rows):
                 self.buckets[at] = bucket.index()
             elif bucket.changed:
                 self.buckets[at] = self._consolidated(at[0], bucket)
@@ -390,11 +299,13 @@ class Warm:
             total -= self._forget(next(iter(self.buckets))).nbytes
         self._loaded = total
 
-    def _consolidated(self, table: Table[Any], bucket: _Bucket | _Index) -> _Bucket | _Index:
+    def _consolidated(
+        self, table: Table[Any], bucket: LoadedBucket | BucketHashes
+    ) -> LoadedBucket | BucketHashes:
         """Changed rows turned into columns: a tenth of the memory, a slower look."""
-        if isinstance(bucket, _Index):
+        if isinstance(bucket, BucketHashes):
             return bucket.index()
         parts = [pa.Table.from_batches([bucket.batch]), table.to_arrow(bucket.changed)]
-        settled = _Bucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
+        settled = LoadedBucket(table, one_batch(latest(parts, table.key, keep_deleted=False)))
         settled.used_at = bucket.used_at
         return settled

@@ -374,6 +374,42 @@ class Sensor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of an asset: where it is; empty for the same workspace."""
 
 
+NotificationEvent = Literal[
+    "asset_failed",
+    "quarantined",
+    "stale",
+    "recovered",
+    "run_failed",
+    "backfill_failed",
+    "backfill_finished",
+    "automation_failed",
+]
+"""What somebody may be told of."""
+NOTIFICATION_EVENTS: Final[tuple[NotificationEvent, ...]] = get_args(NotificationEvent)
+OWNERS: Final = "owners"
+"""In the place of a channel: the e-mail addresses of an asset's owners."""
+
+
+class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    on: tuple[NotificationEvent, ...]
+    to: tuple[str, ...]
+    select: tuple[str, ...] = ()
+    """Keys, `namespace.*` and `tag:...`; empty for all assets of the project."""
+    interval_s: int = 60
+    code: Code
+
+
+def selects(term: str, key: str, tags: abc.Mapping[str, str]) -> bool:
+    """Whether a term of a notification means an asset with this key and these tags."""
+    if term.startswith("tag:"):
+        name, equals, value = term.removeprefix("tag:").partition("=")
+        return name in tags and (not equals or tags[name] == value)
+    if term.endswith(".*"):
+        return key.partition(".")[0] == term.removesuffix(".*")
+    return term in ("*", key)
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One deployable version of a project."""
 
@@ -384,6 +420,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sorted by key."""
     schedules: tuple[Schedule, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     root: str = ""
     """What import paths are relative to inside the zip, such as `src`; empty for its top."""
     project: str = DEFAULT_PROJECT

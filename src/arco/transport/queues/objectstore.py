@@ -67,6 +67,8 @@ READY = f"{paths.QUEUE}ready/"
 CLAIMS = f"{paths.QUEUE}claims/"
 RANK = 4
 """So many characters of a message's file tell how urgent it is."""
+ORDINARY = 5_000
+"""The rank of priority 0; a smaller one is more urgent."""
 LOOK_AHEAD = 1_000
 """How many messages to claim one listing takes in."""
 MISSES = 2
@@ -520,7 +522,7 @@ def _key(delivery: Delivery) -> _Key:
 
 def _file(message: Message) -> str:
     """Sorts urgent messages first; priorities are kept within ±4999."""
-    rank = f"{5_000 - max(-4_999, min(4_999, message.priority)):04d}"
+    rank = f"{ORDINARY - max(-4_999, min(4_999, message.priority)):04d}"
     weight = message.weight
     suffix = "" if weight == Weight() else f".c{weight.slots}m{weight.memory_mib}"
     return f"{rank}-{message.name}{suffix}"
@@ -541,4 +543,4 @@ def _reserved(admission: Admission | None, candidate: _Candidate) -> bool:
 
 
 def _priority(file: str) -> int:
-    return 5_000 - int(file[:4])
+    return ORDINARY - int(file[:RANK])

@@ -1,0 +1,1 @@
+"""Notifications: what happened, told to whom a rule names."""

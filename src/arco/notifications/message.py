@@ -1,0 +1,135 @@
+"""What a notification says, for people and for programs.
+
+It is made of names, counts, codes and states: no text that user code made, no values of data, no
+secrets. What more there is to see is behind its link, or its command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from arco.notifications.tables import NotificationItem, NotificationRow, decode_items
+
+MAX_CHARS: Final = 120
+WORDS: Final[dict[str, str]] = {
+    "asset_failed": "failed",
+    "quarantined": "is held back by its checks",
+    "stale": "is stale",
+    "recovered": "has recovered",
+    "run_failed": "failed",
+    "backfill_failed": "failed",
+    "backfill_finished": "has finished",
+    "automation_failed": "cannot start its run",
+}
+COMMANDS: Final[dict[str, str]] = {
+    "schedule": "servo schedules show",
+    "sensor": "servo sensors show",
+    "webhook": "servo sensors show",
+    "backfill": "servo backfill status",
+    "freshness": "servo freshness",
+}
+
+
+class NotificationText(Struct, frozen=True, kw_only=True):
+    """A notification that is ready to be sent."""
+
+    id: str
+    rule: str
+    workspace: str
+    created_at: datetime
+    attempt: int
+    title: str
+    lines: tuple[str, ...]
+    items: tuple[NotificationItem, ...] = ()
+    subjects: int = 0
+    link: str = ""
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.title, "", *self.lines, *([self.link] if self.link else [])])
+
+    def document(self) -> bytes:
+        """As a generic webhook gets it."""
+        fields: dict[str, Any] = {
+            "id": self.id,
+            "rule": self.rule,
+            "workspace": self.workspace,
+            "created_at": f"{self.created_at:%Y-%m-%dT%H:%M:%S}Z",
+            "title": self.title,
+            "text": self.text,
+            "items": [msgspec.structs.asdict(item) for item in self.items],
+            "subjects": self.subjects,
+            "link": self.link,
+        }
+        return msgspec.json.encode(fields)
+
+
+def message_of(row: NotificationRow, workspace: str, base_url: str = "") -> NotificationText:
+    items = decode_items(row.items)
+    lines = [f"- {_line(item, base_url)}" for item in items]
+    if row.subjects > len(items):
+        lines.append(f"- and {row.subjects - len(items):,} more")
+    return NotificationText(
+        id=row.notification_id,
+        rule=row.rule_id,
+        workspace=workspace,
+        created_at=row.created_at,
+        attempt=row.attempts,
+        title=plain(f"[{workspace}] {_title(items, row.subjects)}"),
+        lines=tuple(lines),
+        items=tuple(items),
+        subjects=row.subjects,
+        link=base_url,
+    )
+
+
+def _title(items: Sequence[NotificationItem], subjects: int) -> str:
+    """About what is worst: a failure before a recovery, an asset before a run."""
+    first = min(items, key=lambda item: (item.event == "recovered", not item.asset))
+    more = f" (and {subjects - 1:,} more)" if subjects > 1 else ""
+    return f"{name_of(first)} {_words(first)}{more}"
+
+
+def _words(item: NotificationItem) -> str:
+    words = WORDS[item.event]
+    if item.count == 1:
+        return words
+    counted = {"run_failed": "tasks", "stale": "series"}.get(item.event, "partitions")
+    return f"{words} ({item.count:,} {counted})"
+
+
+def _line(item: NotificationItem, base_url: str) -> str:
+    code = f": {plain(item.code)}" if item.code else ""
+    return f"{name_of(item)} {_words(item)}{code} - {_where(item, base_url)}"
+
+
+def name_of(item: NotificationItem) -> str:
+    """What an item is about, as people call it."""
+    if item.asset:
+        return plain(item.asset)
+    kind, _, name = item.subject.removeprefix("start:").partition(":")
+    return plain(f"{kind} {name}")
+
+
+def _where(item: NotificationItem, base_url: str) -> str:
+    kind, _, name = item.subject.removeprefix("start:").partition(":")
+    if kind == "freshness":
+        name = item.asset
+    if item.run_id:
+        kind, name = "run", item.run_id
+    if base_url:
+        page = "assets" if kind == "freshness" else f"{kind}s"
+        return f"{base_url.rstrip('/')}/{page}/{plain(name)}"
+    command = "servo runs show" if kind == "run" else COMMANDS.get(kind, "servo requests list")
+    return f"{command} {plain(name)}" if command.endswith(("show", "status", "ness")) else command
+
+
+def plain(text: str) -> str:
+    """One short line without control characters, whatever it was."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return kept if len(kept) <= MAX_CHARS else f"{kept[: MAX_CHARS - 1]}…"

@@ -1,0 +1,212 @@
+"""The fold of rules: one key for all of them. It says which rules tell of what happened.
+
+What happens to an asset comes with the asset's name, project, owners and tags. Rules hear of the
+assets of their own project. Of what a schedule or a sensor does, the rules of its project hear;
+of all other runs and of backfills, which may have assets of several projects, every rule.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from arco.automation.backfill_runs import backfill_of
+from arco.automation.backfill_states import BackfillState
+from arco.automation.backfills import BackfillOver
+from arco.catalog.events import AddressedNotice
+from arco.log.envelope import Payload
+from arco.notifications.events import AlertCleared, AlertRaised
+from arco.notifications.tables import RULE_INDEX, RuleIndexRow, rule_id
+from arco.orchestration.declarations import NotificationDeclared, NotificationRemoved
+from arco.orchestration.derived import (
+    AutomationFailed,
+    AutomationRecovered,
+    RunEnded,
+    RunRequestDropped,
+)
+from arco.orchestration.runs import RunAdmitted
+from arco.orchestration.states import BACKFILL, RunState
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from servo.contract.manifest import NotificationEvent, selects
+
+SCOPE: Final = "all"
+TOPICS: Final[dict[str, frozenset[NotificationEvent]]] = {
+    "output": frozenset({"asset_failed", "quarantined"}),
+    "freshness": frozenset({"stale"}),
+}
+"""What may happen to an asset, by what recovers from it."""
+NO_FAILURE: Final = frozenset({"merged", "withdrawn", "partitions_gone", "backfill_cancelled"})
+"""Why a request became no run although nothing went wrong."""
+
+
+class _Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    project: str
+    on: tuple[NotificationEvent, ...]
+    select: tuple[str, ...] = ()
+
+    def is_about(self, e: AddressedNotice) -> bool:
+        if self.project != e.project:
+            return False
+        return not self.select or any(selects(term, e.asset, e.tags) for term in self.select)
+
+
+_Rules = dict[str, _Rule]
+
+
+@functools.lru_cache(maxsize=4)
+def _decoded(text: str) -> _Rules:
+    rules: _Rules = msgspec.json.decode(text, type=_Rules)
+    return rules
+
+
+def _rules(rows: Rows) -> _Rules:
+    row = rows.get(RULE_INDEX, SCOPE)
+    return {} if row is None else _decoded(row.rules)
+
+
+def _put(rules: _Rules) -> Put:
+    return Put(RULE_INDEX, RuleIndexRow(SCOPE, msgspec.json.encode(rules, order="sorted").decode()))
+
+
+def _declare(rows: Rows, fact: Fact, e: NotificationDeclared) -> Iterator[Change]:
+    rule = e.declaration
+    key = rule_id(e.project, rule.name)
+    yield _put(_rules(rows) | {key: _Rule(e.project, rule.on, rule.select)})
+
+
+def _remove(rows: Rows, fact: Fact, e: NotificationRemoved) -> Iterator[Change]:
+    key = rule_id(e.project, e.name)
+    yield _put({other: rule for other, rule in _rules(rows).items() if other != key})
+
+
+# -- what happened ------------------------------------------------------------------------
+
+
+def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
+    subject = f"{'asset' if e.topic == 'output' else e.topic}:{e.asset_id}"
+    for key, rule in _rules(rows).items():
+        if not rule.is_about(e):
+            continue
+        if e.event == "recovered":
+            if TOPICS[e.topic].intersection(rule.on):
+                yield Emit(
+                    AlertCleared(
+                        rule_id=key,
+                        subject=subject,
+                        asset=e.asset,
+                        owners=e.owners,
+                        run_id=e.run_id,
+                    )
+                )
+        elif e.event in rule.on:
+            raised = AlertRaised(
+                rule_id=key,
+                subject=subject,
+                event=e.event,
+                asset=e.asset,
+                owners=e.owners,
+                run_id=e.run_id,
+                code=e.code,
+            )
+            yield Emit(raised)
+
+
+def _run_ended(rows: Rows, fact: Fact, e: RunEnded) -> Iterator[Change]:
+    cause = cause_of(e.trigger, e.reference)
+    for key in _hearing(rows, "run_failed", cause):
+        if e.state in (RunState.FAILED, RunState.TIMED_OUT):
+            raised = AlertRaised(
+                rule_id=key,
+                subject=cause or f"run:{e.run_id}",
+                event="run_failed",
+                run_id=e.run_id,
+                count=max(1, e.tasks_failed),
+                opens=bool(cause),
+            )
+            yield Emit(raised)
+        elif cause and e.state == RunState.SUCCEEDED:
+            yield Emit(AlertCleared(rule_id=key, subject=cause, run_id=e.run_id))
+
+
+def _dropped(rows: Rows, fact: Fact, e: RunRequestDropped) -> Iterator[Change]:
+    if e.kind == BACKFILL or e.code in NO_FAILURE:
+        return
+    cause = cause_of(e.kind, e.reference)
+    for key in _hearing(rows, "automation_failed", cause):
+        raised = AlertRaised(rule_id=key, subject=_asking(cause), event="automation_failed")
+        yield Emit(raised)
+
+
+def _admitted(rows: Rows, fact: Fact, e: RunAdmitted) -> Iterator[Change]:
+    cause = cause_of(e.trigger, e.reference or "")
+    if cause:
+        for key in _hearing(rows, "automation_failed", cause):
+            yield Emit(AlertCleared(rule_id=key, subject=_asking(cause), run_id=e.run_id))
+
+
+def _automation_failed(rows: Rows, fact: Fact, e: AutomationFailed) -> Iterator[Change]:
+    cause = f"{e.kind}:{e.name}"
+    for key in _hearing(rows, "automation_failed", cause):
+        raised = AlertRaised(
+            rule_id=key, subject=_asking(cause), event="automation_failed", code=e.code
+        )
+        yield Emit(raised)
+
+
+def _automation_recovered(rows: Rows, fact: Fact, e: AutomationRecovered) -> Iterator[Change]:
+    cause = f"{e.kind}:{e.name}"
+    for key in _hearing(rows, "automation_failed", cause):
+        yield Emit(AlertCleared(rule_id=key, subject=_asking(cause)))
+
+
+def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
+    failed = e.state == BackfillState.FAILED
+    event: NotificationEvent = "backfill_failed" if failed else "backfill_finished"
+    subject = f"{BACKFILL}:{e.backfill_id}"
+    for key in _hearing(rows, event, subject):
+        yield Emit(AlertRaised(rule_id=key, subject=subject, event=event, opens=False))
+
+
+def _hearing(rows: Rows, event: NotificationEvent, cause: str) -> Iterator[str]:
+    """The rules that tell of something that is not about one asset."""
+    project, slash, _ = cause.partition(":")[2].partition("/")
+    for key, rule in _rules(rows).items():
+        if event in rule.on and (not slash or rule.project == project):
+            yield key
+
+
+def cause_of(trigger: str, reference: str) -> str:
+    """What keeps starting runs: `schedule:shop/nightly`; empty for a person's run."""
+    if not reference:
+        return ""
+    name = backfill_of(reference) if trigger == BACKFILL else reference.partition("@")[0]
+    return f"{trigger}:{name}"
+
+
+def _asking(cause: str) -> str:
+    """That it cannot start runs is another thing than that its runs fail."""
+    return f"start:{cause}"
+
+
+def _one_key(fact: Fact, e: Payload) -> str:
+    return SCOPE
+
+
+STAGE = Stage(
+    "notification_rules",
+    (RULE_INDEX,),
+    (
+        On(NotificationDeclared, _one_key, _declare),
+        On(NotificationRemoved, _one_key, _remove),
+        On(AddressedNotice, _one_key, _notice),
+        On(RunEnded, _one_key, _run_ended),
+        On(RunRequestDropped, _one_key, _dropped),
+        On(RunAdmitted, _one_key, _admitted),
+        On(AutomationFailed, _one_key, _automation_failed),
+        On(AutomationRecovered, _one_key, _automation_recovered),
+        On(BackfillOver, _one_key, _backfill_over),
+    ),
+)

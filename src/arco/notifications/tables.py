@@ -1,0 +1,140 @@
+"""The tables of notifications: rules, open alerts, and the outbox."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from arco.state.table import History, Row, Table
+from servo.contract.manifest import NotificationEvent
+
+KEPT_HOT = timedelta(days=7)
+
+
+class NotificationState(StrEnum):
+    PENDING = "PENDING"
+    """It waits: for more of the same kind, for what is before it, or for its next attempt."""
+    SENDING = "SENDING"
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"
+    """Given up after the last attempt; `servo notifications retry` sends it again."""
+
+
+OPEN_NOTIFICATIONS = frozenset({NotificationState.PENDING, NotificationState.SENDING})
+
+
+class NotificationItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a notification tells of."""
+
+    event: NotificationEvent
+    subject: str
+    asset: str = ""
+    run_id: str = ""
+    code: str = ""
+    count: int = 1
+    """How many tasks or partitions it is about."""
+
+
+class AssetFailuresRow(Row, frozen=True):
+    """An asset with partitions whose last attempt gave no good output, or with stale series."""
+
+    asset_id: str
+    failing: int
+    stale: int = 0
+
+
+class RuleIndexRow(Row, frozen=True):
+    """All rules in one row: whatever happens is compared with each of them."""
+
+    scope: str
+    rules: str
+    """As JSON, by rule id."""
+
+
+class NotificationRuleRow(Row, frozen=True):
+    rule_id: str
+    """`project/name`."""
+    project: str
+    name: str
+    events: list[str]
+    selection: list[str]
+    channels: list[str]
+    interval_s: int
+    active: bool
+    deployment_id: str
+    """The one that last changed it, or removed it."""
+
+
+class AlertRow(Row, frozen=True):
+    """Something that a rule has told of, and that has not recovered."""
+
+    rule_id: str
+    subject: str
+    events: list[str]
+    asset: str
+    first_run_id: str
+    last_run_id: str
+    occurrences: int
+    raised_at: datetime
+    last_at: datetime
+
+
+class NotificationQueueRow(Row, frozen=True):
+    """What one rule has for one receiver: notifications are sent in the order of `sequence`."""
+
+    rule_id: str
+    receiver: str
+    """A channel, or `owners:` and an address."""
+    sequence: int
+    newest: str
+    due_at: datetime
+
+
+class NotificationRow(Row, frozen=True):
+    """A message in the outbox."""
+
+    rule_id: str
+    notification_id: str
+    receiver: str
+    sequence: int
+    state: NotificationState
+    items: str
+    """As JSON; the first of them, if there are many."""
+    subjects: int
+    """How many there are."""
+    created_at: datetime
+    due_at: datetime
+    attempts: int
+    max_attempts: int
+    """With the last of them it is given up."""
+    claimed_by: str
+    claimed_until: datetime | None
+    detail: str
+    """What the receiver answered last, or what went wrong."""
+    finished_at: datetime | None
+
+
+ASSET_FAILURES = Table("notifications", "asset_failures", AssetFailuresRow, key=["asset_id"])
+RULE_INDEX = Table("notifications", "rule_index", RuleIndexRow, key=["scope"])
+NOTIFICATION_RULES = Table("notifications", "rules", NotificationRuleRow, key=["rule_id"])
+ALERTS = Table("notifications", "alerts", AlertRow, key=["rule_id", "subject"])
+NOTIFICATION_QUEUES = Table(
+    "notifications", "queues", NotificationQueueRow, key=["rule_id", "receiver"]
+)
+NOTIFICATIONS = Table(
+    "notifications",
+    "outbox",
+    NotificationRow,
+    key=["rule_id", "notification_id"],
+    history=History("finished_at", KEPT_HOT),
+)
+
+encode_items = msgspec.json.encode
+decode_items = functools.partial(msgspec.json.decode, type=list[NotificationItem])
+
+
+def rule_id(project: str, name: str) -> str:
+    return f"{project}/{name}"

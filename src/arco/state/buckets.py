@@ -1,0 +1,129 @@
+"""What warm state keeps of one bucket of a table: its rows, or the hashes of their keys."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from arco.state.arrow_columns import values_of
+from arco.state.parquet import real_bytes
+from arco.state.table import Key, Table, Versioned
+
+ROW_BYTES = 1_500
+"""What one changed row costs in memory, as measured for a task's."""
+
+
+class LoadedBucket:
+    """Rows in columns, taken apart once for many looks, and the rows changed since.
+
+    Keys are found by their hashes, eight bytes a row: a look then costs the same in a
+    large bucket as in a small one.
+    """
+
+    __slots__ = (
+        "_first",
+        "_hashes",
+        "_keys",
+        "_nbytes",
+        "_one",
+        "_places",
+        "_row_at",
+        "_versions",
+        "batch",
+        "changed",
+        "hits",
+        "used_at",
+    )
+
+    def __init__(self, table: Table[Any], batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.changed: dict[Key, Versioned[Any]] = {}
+        self.used_at = 0
+        """The number of the commit that last looked at it."""
+        self.hits = 0
+        """How many looks have found a row, since the last sweep."""
+        self._nbytes = 0
+        if batch.num_rows == 0:  # as most are while a table is young
+            self._places, self._hashes = array("I"), array("I")
+            return
+        self._keys = [values_of(batch.column(c)) for c in table.key]
+        self._first, self._one = self._keys[0], len(self._keys) == 1
+        self._versions = values_of(batch.column("row_version"))
+        self._row_at = table.reader(batch)
+        keys = zip(*(batch.column(c).to_pylist() for c in table.key), strict=True)
+        hashes = [_hash(key) for key in keys]
+        order = sorted(range(len(hashes)), key=hashes.__getitem__)
+        self._places = array("I", order)
+        self._hashes = array("I", map(hashes.__getitem__, order))
+        self._nbytes = real_bytes(batch) + 8 * len(order)
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes + ROW_BYTES * len(self.changed)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.batch.num_rows) + len(self.changed)
+
+    def get(self, key: Key) -> Versioned[Any] | None:
+        """The row of a key among the columns."""
+        hashed, hashes = hash(key) & _HASH_BITS, self._hashes
+        at = bisect_left(hashes, hashed)
+        while at < len(hashes) and hashes[at] == hashed:
+            place = self._places[at]
+            # Most keys have one column, and differ in it.
+            if self._first[place] == key[0] and (self._one or self._key_at(place) == key):
+                return self._versions[place], self._row_at(place, key)
+            at += 1
+        return None
+
+    def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
+        """The row at an index of the columns, with its key."""
+        key = self._key_at(at)
+        return key, (self._versions[at], self._row_at(at, key))
+
+    def _key_at(self, at: int) -> Key:
+        return tuple([column[at] for column in self._keys])
+
+    def index(self) -> BucketHashes:
+        """The bucket without its rows, all of which are in files by now."""
+        return BucketHashes([*self._hashes, *map(_hash, self.changed)], self.used_at)
+
+
+class BucketHashes:
+    """The hashes of a bucket's keys, and the rows that were looked up or changed since."""
+
+    __slots__ = ("_hashes", "changed", "hits", "used_at")
+
+    def __init__(self, hashes: Iterable[int], used_at: int) -> None:
+        self._hashes = array("I", sorted(hashes))
+        self.changed: dict[Key, Versioned[Any]] = {}
+        self.hits = 0
+        self.used_at = used_at
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * len(self._hashes) + ROW_BYTES * len(self.changed)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._hashes) + len(self.changed)
+
+    def may_hold(self, key: Key) -> bool:
+        hashed = _hash(key)
+        at = bisect_left(self._hashes, hashed)
+        return at < len(self._hashes) and self._hashes[at] == hashed
+
+    def index(self) -> BucketHashes:
+        return BucketHashes([*self._hashes, *map(_hash, self.changed)], self.used_at)
+
+
+_HASH_BITS = 0xFFFF_FFFF
+
+
+def _hash(key: Key) -> int:
+    return hash(key) & _HASH_BITS

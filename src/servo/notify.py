@@ -1,0 +1,78 @@
+"""Notifications: who is told of what.
+
+on_failure = notify(on=["asset_failed", "recovered"], select=["sales.*"], to=["ops", "owners"])
+
+What is told leads to the run or the asset; it holds no data, and no text that user code made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from servo.asset import Declaration
+from servo.contract.manifest import NOTIFICATION_EVENTS, Code, NotificationEvent
+from servo.duration import Duration
+from servo.registry import register
+from servo.schedule import selected
+from servo.source import code_of_caller, expect, expect_each, expect_one_of, misdeclared
+
+
+class NotificationDefinition:
+    """See `notify`."""
+
+    def __init__(
+        self,
+        name: str,
+        on: Sequence[NotificationEvent],
+        to: Sequence[str],
+        select: Sequence[str | Declaration],
+        interval: Duration,
+    ) -> None:
+        self.name: Final = name
+        self.on: Final = tuple(dict.fromkeys(on))
+        self.to: Final = tuple(dict.fromkeys(to))
+        self.select: Final = selected(select)
+        self.interval: Final = interval
+        self.code: Final[Code] = code_of_caller(name)
+        register(self)
+
+
+def notify(
+    name: str = "",
+    *,
+    on: NotificationEvent | Sequence[NotificationEvent],
+    to: str | Sequence[str],
+    select: str | Declaration | Sequence[str | Declaration] = (),
+    interval: Duration = "1m",
+) -> NotificationDefinition:
+    """Tell channels, or the owners of assets, when something happens.
+
+    `on` is one or more of `"asset_failed"`, `"quarantined"`, `"stale"` and `"recovered"`, which
+    are about assets; `"run_failed"`, `"backfill_failed"`, `"backfill_finished"` and
+    `"automation_failed"` (a schedule or a sensor that cannot start its run).
+
+    `to` is names of channels, which the `[notifications]` section of `arco.toml` has, and
+    `"owners"`: the e-mail addresses among the `owners=` of an asset.
+
+    `select` is the assets of this project that the rule is about, all of them by default: assets,
+    `sales.orders`, `sales.*`, `tag:tier=gold`.
+
+    Of what stays failed nothing is told again until it has recovered. What happens within
+    `interval` is told in one message. `name` is what the rule is called in `servo notifications`;
+    by default it follows from `to` and `on`.
+    """
+    expect(name, str, "name")
+    events = (on,) if isinstance(on, str) else on
+    targets = (to,) if isinstance(to, str) else to
+    terms = (select,) if isinstance(select, (str, Declaration)) else select
+    expect_each(events, str, "on")
+    for event in events:
+        expect_one_of(event, NOTIFICATION_EVENTS, "an item of on")
+    expect_each(targets, str, "to")
+    expect_each(terms, (str, Declaration), "select")
+    if not events or not targets:
+        missing = "on" if not events else "to"
+        misdeclared(f"{missing} is empty", hint="write on=[...] and to=[...], one item at least")
+    name = name or f"{targets[0]}_{events[0]}"
+    return NotificationDefinition(name, events, targets, terms, interval)

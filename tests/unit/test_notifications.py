@@ -1,0 +1,414 @@
+"""Which notifications there are, of what happened: rules, alerts, grouping, order, retries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from arco.automation.backfill_commands import BackfillDraft
+from arco.automation.freshness_events import FreshnessChanged
+from arco.automation.freshness_tables import FreshnessStatus
+from arco.catalog.events import AssetDeclared
+from arco.errors import Refused
+from arco.execution.events import OutputHeld, QuarantineDecided
+from arco.execution.states import HoldStatus
+from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
+from arco.notifications.message import message_of
+from arco.notifications.tables import (
+    ALERTS,
+    NOTIFICATION_QUEUES,
+    NOTIFICATIONS,
+    NotificationState,
+    decode_items,
+)
+from arco.orchestration.declarations import DeployedNotification, NotificationDeclared
+from arco.orchestration.derived import AutomationFailed, AutomationRecovered
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.tables import RUN_REQUESTS, RUNS
+from servo.contract.task import Materialization
+from tests.kit.flows import deploy, trigger
+from tests.kit.notifications import Watch, folded, project
+
+FAILURES = "on=['asset_failed', 'recovered'], to='ops'"
+
+
+def watch(*rules: str, assets: str = "") -> Watch:
+    made = Watch(project(*rules, assets=assets))
+    made.orchestrator()
+    made.worker()
+    return made
+
+
+def events(w: Watch, receiver: str = "ops") -> list[tuple[tuple[str, str, int], ...]]:
+    return [letter.events for letter in w.postbox.to(receiver)]
+
+
+def test_a_failure_is_told_once_and_then_its_recovery() -> None:
+    w = watch(FAILURES)
+    for _ in range(3):
+        w.run("shop.orders", failing=True)
+        w.settle()
+    assert events(w) == [(("asset_failed", "shop.orders", 1),)]
+    (alert,) = w.fresh().read.notifications().alerts()
+    assert (alert.asset, alert.occurrences, alert.events) == ("shop.orders", 3, ["asset_failed"])
+    w.run("shop.orders")
+    w.run("shop.orders")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.orders", 1),)]
+    assert w.fresh().read.notifications().alerts() == []
+    w.run("shop.orders", failing=True)
+    w.settle()
+    assert events(w)[2:] == [(("asset_failed", "shop.orders", 1),)]
+
+
+def test_many_failed_partitions_of_one_run_are_one_message() -> None:
+    w = watch(FAILURES)
+    w.run("shop.parts", failing=True)
+    w.settle()
+    assert events(w) == [(("asset_failed", "shop.parts", 30),)]
+    assert w.postbox.delivered[0].title == "[w] shop.parts failed (30 partitions)"
+
+
+def test_an_asset_has_recovered_when_none_of_its_partitions_is_bad() -> None:
+    w = watch(FAILURES)
+    w.run("shop.parts", failing=True)
+    w.settle()
+    bad = [f"n=s:{n}" for n in range(3)]
+    w.failing = lambda request: request.partition in bad
+    w.run_id = trigger(w.fresh(), "shop.parts")
+    w.finish()
+    w.settle()
+    assert len(events(w)) == 1
+    w.run("shop.parts")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.parts", 1),)]
+
+
+def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None:
+    w = watch(
+        "'named', on='asset_failed', to='a', select=['orders']",
+        "'space', on='asset_failed', to='b', select='shop.*'",
+        "'tagged', on='asset_failed', to='c', select=['tag:tier=gold']",
+        "'other', on='quarantined', to='d'",
+        "'own', on='asset_failed', to='owners'",
+    )
+    w.run("*", failing=True)
+    w.settle()
+    heard = {
+        letter.receiver: sorted(name for _, name, _ in letter.events)
+        for letter in w.postbox.delivered
+    }
+    assert heard == {
+        "a": ["shop.orders"],
+        "b": ["shop.orders", "shop.parts"],
+        "c": ["shop.orders"],
+        "owners:ana@example.org": ["shop.orders"],
+        "owners:bob@example.org": ["shop.parts"],
+    }
+
+
+def test_a_failed_run_is_told_with_its_tasks_each_time_somebody_starts_one() -> None:
+    w = watch("on=['run_failed', 'recovered'], to='ops'")
+    for _ in range(2):
+        w.run("shop.parts", failing=True)
+        w.settle()
+    w.run("shop.parts")
+    w.settle()
+    assert [[(e[0], e[2]) for e in told] for told in events(w)] == [[("run_failed", 30)]] * 2
+    assert w.fresh().read.notifications().alerts() == []
+
+
+def test_what_happens_within_the_interval_is_one_message() -> None:
+    w = watch("on=['asset_failed', 'recovered'], to='ops', interval='1h'")
+    w.run("shop.orders", failing=True)
+    w.settle()
+    w.run("shop.parts", failing=True)
+    w.run("shop.parts")
+    w.run("shop.orders")
+    w.run("shop.orders", failing=True)
+    (row,) = w.waiting()
+    assert row.due_at - w.rows()[0].due_at <= timedelta(hours=1)
+    w.pass_time(3600)
+    w.settle()
+    assert events(w)[1:] == [
+        (
+            ("asset_failed", "shop.parts", 30),
+            ("recovered", "shop.parts", 1),
+            ("recovered", "shop.orders", 1),
+            ("asset_failed", "shop.orders", 1),
+        )
+    ]
+
+
+def test_a_rule_that_leaves_and_comes_back_tells_again() -> None:
+    w = watch(FAILURES)
+    w.run("shop.orders", failing=True)
+    w.settle()
+    deploy(w.fresh(), project())
+    assert w.fresh().read.notifications().rules() == []
+    w.run("shop.orders", failing=True)
+    w.settle()
+    assert len(events(w)) == 1
+    deploy(w.fresh(), project(FAILURES))
+    w.run("shop.orders", failing=True)
+    w.settle()
+    assert len(events(w)) == 2
+
+
+def held(id: str) -> OutputHeld:
+    output = Materialization(
+        materialization_id=id,
+        asset="shop.orders",
+        asset_id="A1",
+        partition="",
+        run_id="R1",
+        task_id="t1",
+        attempt_id="a1",
+        path="p",
+        fingerprint="f",
+    )
+    return OutputHeld(materialization=output, status=HoldStatus.QUARANTINED, reason="bad: 4711")
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_an_output_that_is_held_back_is_told_and_recovers_when_it_is_approved(
+    approved: bool,
+) -> None:
+    rule = DeployedNotification(name="held", on=("quarantined", "recovered"), to=("ops",))
+    story = [
+        NotificationDeclared(project="shop", deployment_id="D", declaration=rule),
+        AssetDeclared(asset_id="A1", namespace="shop", name="orders", project="shop"),
+        held("M1"),
+        QuarantineDecided(asset_id="A1", materialization_id="M1", approved=approved),
+    ]
+    rows = folded(story)
+    ((_, message),) = rows.changes[NOTIFICATIONS].values()
+    assert message is not None
+    told = [item.event for item in decode_items(message.items)]
+    assert told == (["quarantined", "recovered"] if approved else ["quarantined"])
+    assert "4711" not in message.items
+    ((_, alert),) = rows.changes[ALERTS].values()
+    assert (alert is None) == approved
+
+
+def freshness(status: FreshnessStatus, series: str) -> FreshnessChanged:
+    return FreshnessChanged(
+        asset_id="A1",
+        asset="shop.orders",
+        series=series,
+        partition="",
+        status=status,
+        cause="no_recent_run" if status == FreshnessStatus.STALE else "",
+        reason="made 4711 s ago",
+        due_at=None,
+    )
+
+
+def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
+    rule = DeployedNotification(name="old", on=("stale", "recovered"), to=("ops",))
+    declared = [
+        NotificationDeclared(project="shop", deployment_id="D", declaration=rule),
+        AssetDeclared(asset_id="A1", namespace="shop", name="orders", project="shop"),
+    ]
+    stale, fresh = FreshnessStatus.STALE, FreshnessStatus.FRESH
+    changes = [(stale, "a"), (stale, "b"), (fresh, "a"), (fresh, "b")]
+    told = []
+    for count in range(1, 5):
+        rows = folded([*declared, *(freshness(*change) for change in changes[:count])])
+        ((_, message),) = rows.changes[NOTIFICATIONS].values()
+        assert message is not None and "4711" not in message.items
+        assert "servo freshness shop.orders" in message_of(message, "w").text
+        told.append([(item.event, item.count) for item in decode_items(message.items)])
+    assert told == [
+        [("stale", 1)],
+        [("stale", 2)],
+        [("stale", 2)],
+        [("stale", 2), ("recovered", 1)],
+    ]
+
+
+def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
+    rule = DeployedNotification(name="own", on=("automation_failed", "recovered"), to=("ops",))
+    declared = [
+        NotificationDeclared(project=project, deployment_id="D", declaration=rule)
+        for project in ("shop", "other")
+    ]
+    failed = AutomationFailed(kind="sensor", name="shop/landing", code="user_code.OSError")
+    good = AutomationRecovered(kind="sensor", name="shop/landing")
+    rows = folded([*declared, failed, failed, good])
+    ((_, message),) = rows.changes[NOTIFICATIONS].values()
+    assert message is not None and message.rule_id == "shop/own"
+    items = [(item.event, item.subject) for item in decode_items(message.items)]
+    assert items == [
+        ("automation_failed", "start:sensor:shop/landing"),
+        ("recovered", "start:sensor:shop/landing"),
+    ]
+    assert "servo sensors show shop/landing" in message_of(message, "w").text
+
+
+# -- sending ------------------------------------------------------------------------------
+
+
+def test_what_is_not_taken_is_sent_again_later_and_later_and_given_up_in_the_end() -> None:
+    w = watch(FAILURES)
+    w.postbox.fails = lambda row: "503 Service Unavailable"
+    w.run("shop.orders", failing=True)
+    w.give_up()
+    assert [letter.attempt for letter in w.postbox.refused] == list(range(1, MAX_ATTEMPTS + 1))
+    (row,) = w.rows()
+    assert (row.detail, row.claimed_by) == ("503 Service Unavailable", "")
+    waits = [retry_delay(attempt) for attempt in range(1, MAX_ATTEMPTS)]
+    assert waits == sorted(waits) and waits[-1] == timedelta(hours=1)
+    w.postbox.fails = lambda row: ""
+    w.fresh().commands.notifications.retry(row.notification_id[:8])
+    w.settle()
+    assert [letter.attempt for letter in w.postbox.delivered] == [MAX_ATTEMPTS + 1]
+    with pytest.raises(Refused, match="only one that FAILED"):
+        w.fresh().commands.notifications.retry(row.notification_id)
+
+
+def test_a_receiver_that_fails_keeps_nothing_from_the_others_and_hears_all_in_order() -> None:
+    w = watch("on=['asset_failed', 'recovered'], to=['down', 'up'], interval='1s'")
+    w.postbox.fails = lambda row: "503" if row.receiver == "down" else ""
+    for failing in (True, False, True, False):
+        w.run("shop.orders", failing=failing)
+        w.until(lambda: not [row for row in w.waiting() if row.receiver == "up"])
+    assert [e[0][0] for e in events(w, "up")] == ["asset_failed", "recovered"] * 2
+    assert events(w, "down") == []
+    assert len(w.waiting()) == 2  # the one that is tried, and one that collects the rest
+    w.postbox.fails = lambda row: ""
+    w.settle()
+    arrived = [event for told in events(w, "down") for event in told]
+    assert [e[0] for e in arrived] == ["asset_failed", "recovered", "asset_failed", "recovered"]
+    assert [letter.sequence for letter in w.postbox.to("down")] == [1, 2]
+
+
+def test_an_orchestrator_without_a_channel_leaves_it_to_one_that_has_it() -> None:
+    w = watch(FAILURES)
+    w.postbox.receivers = {"another"}
+    w.run("shop.orders", failing=True)
+    w.pass_time(3600)
+    assert not w.step()
+    assert w.states() == [NotificationState.PENDING]
+    w.postbox.receivers = None
+    w.settle()
+    assert len(events(w)) == 1
+
+
+def test_two_orchestrators_send_each_notification_once() -> None:
+    w = watch(FAILURES, "'all', on='run_failed', to=['ops', 'chat'], interval='1s'")
+    w.orchestrator()
+    for failing in (True, False, True):
+        w.run("*", failing=failing)
+        w.settle()
+    ids = [letter.id for letter in w.postbox.delivered]
+    assert len(ids) == len(set(ids)) == len(w.rows())
+
+
+def test_a_claim_that_is_not_answered_ends() -> None:
+    w = watch(FAILURES)
+    taken: list[str] = []
+    w.postbox.silent = taken
+    w.run("shop.orders", failing=True)
+    w.until(lambda: taken)
+    w.orchestrators.clear()
+    w.postbox.silent = None
+    w.orchestrator()
+    w.settle()
+    assert [(letter.id, letter.attempt) for letter in w.postbox.delivered] == [(taken[0], 2)]
+
+
+def test_claims_that_are_never_answered_are_given_up() -> None:
+    w = watch(FAILURES)
+    w.postbox.silent = []
+    w.run("shop.orders", failing=True)
+    w.give_up()
+    assert len(w.postbox.silent) == MAX_ATTEMPTS
+    assert w.rows()[0].detail == "no attempt was answered"
+
+
+# -- schedules and backfills --------------------------------------------------------------
+
+
+SCHEDULED = project(
+    "on=['run_failed', 'automation_failed', 'recovered'], to='ops'",
+    assets="from servo import schedule\n"
+    "schedule('often', cron='*/10 * * * *', selection=['shop.orders'])",
+)
+
+
+def test_runs_of_a_schedule_that_fail_one_after_the_other_are_told_once() -> None:
+    w = Watch(SCHEDULED)
+    w.orchestrator()
+    w.worker()
+    w.failing = lambda request: True
+    w.until(lambda: len(_runs(w)) >= 3, steps=1_000)
+    w.failing = lambda request: False
+    w.until(lambda: len(events(w)) == 2, steps=1_000)
+    assert events(w) == [
+        (("run_failed", "schedule:main/often", 1),),
+        (("recovered", "schedule:main/often", 1),),
+    ]
+
+
+def _runs(w: Watch) -> list[object]:
+    return [row for row in w.fresh().read.snapshot().all(RUNS) if row.state == "FAILED"]
+
+
+def test_a_schedule_that_cannot_start_its_run_is_told_once_until_it_can() -> None:
+    w = Watch(SCHEDULED)
+    w.orchestrator()
+    w.worker()
+    partitions = SCHEDULED.replace("['shop.orders']", "['shop.orders'], partitions='n=nowhere'")
+    deploy(w.fresh(), partitions)
+    w.until(lambda: len(_refused(w)) >= 3, steps=1_000)
+    w.until(lambda: events(w), steps=1_000)
+    assert [letter[0][:2] for letter in events(w)] == [
+        ("automation_failed", "start:schedule:main/often")
+    ]
+    assert w.postbox.delivered[0].title == "[w] schedule main/often cannot start its run"
+    deploy(w.fresh(), SCHEDULED)
+    w.until(lambda: len(events(w)) == 2, steps=1_000)
+    assert events(w)[1][0][0] == "recovered"
+
+
+def _refused(w: Watch) -> list[object]:
+    return [row for row in w.fresh().read.snapshot().all(RUN_REQUESTS) if row.state == "REFUSED"]
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_the_end_of_a_backfill_is_told(failing: bool) -> None:
+    w = watch("on=['backfill_failed', 'backfill_finished'], to='ops'")
+    w.failing = lambda request: failing
+    draft = BackfillDraft(request=PlanRequest(selection=("shop.parts",), partitions=("n=1",)))
+    backfill = w.fresh().commands.backfills.create(draft)
+    w.until(lambda: events(w), steps=1_000)
+    event = "backfill_failed" if failing else "backfill_finished"
+    assert events(w) == [((event, f"backfill:{backfill.row.backfill_id}", 1),)]
+
+
+# -- size ---------------------------------------------------------------------------------
+
+
+def test_rows_follow_subjects_not_failures() -> None:
+    w = watch(FAILURES)
+    w.run("shop.parts", failing=True)
+    w.settle()
+    snapshot = w.fresh().read.snapshot()
+    assert len(snapshot.all(ALERTS)) == len(w.rows()) == 1
+    assert len(snapshot.all(NOTIFICATION_QUEUES)) == 1
+
+
+def test_nothing_to_tell_wakes_nobody() -> None:
+    w = watch(FAILURES)
+    w.run("shop.orders")
+    (o,) = w.orchestrators
+    for _ in range(30):
+        o.step()
+    idle = o.orchestrator.pause_s()
+    w.run("shop.orders", failing=True)
+    w.settle()
+    for _ in range(30):
+        o.step()
+    assert o.orchestrator.pause_s() == idle
