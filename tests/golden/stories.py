@@ -837,4 +837,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),
+    "sensors": sensed,
 }
