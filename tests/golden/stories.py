@@ -831,7 +831,6 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "backfills": backfilled,
     "limits": limited,
     "declarations": declared,
-    "sensors": sensed,
     "notifications": notified,
     "freshness": aged,
     "run_by_chance_1": _by_chance(1),

@@ -37,11 +37,11 @@ class Reading:
     def automation(self, at: At | None = None) -> AutomationReader:
         return AutomationReader(self.snapshot(at))
 
-    def sensors(self, at: At | None = None) -> SensorReader:
-        return SensorReader(self.snapshot(at))
-
     def notifications(self, at: At | None = None) -> NotificationReader:
         return NotificationReader(self.snapshot(at))
+
+    def sensors(self, at: At | None = None) -> SensorReader:
+        return SensorReader(self.snapshot(at))
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))
