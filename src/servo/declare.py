@@ -136,7 +136,7 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
         kind=definition.kind,
         timeout_s=keep(partial(seconds, definition.timeout, "timeout"), 60),
         has_function=definition.function is not None,
-        transform=keep(partial(_sensor_transform, definition), ""),
+        transform=keep(definition.transform, ""),
         secrets=dict(_secrets(definition.secrets, keep)),
         url=definition.url.rstrip("/"),
         pattern=definition.pattern,
@@ -173,10 +173,6 @@ def declare_notification(
         code=project.code(definition),
     )
     return notification, flaws
-
-
-def _sensor_transform(definition: SensorDefinition) -> str:
-    return transform_fingerprint("python", definition.source) if definition.source else ""
 
 
 class _Keeper:

@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from servo.asset import Declaration
+from servo.contract.identity import transform_fingerprint
 from servo.contract.manifest import Code, SensorKind
 from servo.duration import Duration
 from servo.reach import reached_source
@@ -156,6 +157,10 @@ class SensorDefinition:
     def source(self) -> str:
         """The function's code; empty without one."""
         return "" if self.function is None else reached_source(self.function)
+
+    def transform(self) -> str:
+        """Fingerprint of the function's code; empty without one."""
+        return transform_fingerprint("python", self.source) if self.source else ""
 
     def _wrap(self, function: SensorFunction) -> None:
         if not inspect.isfunction(function):

@@ -89,8 +89,8 @@ class Orchestrator:
         *,
         timing: Timing | None = None,
         planner: RequestPlanner | None = None,
-        courier: Courier | None = None,
         sensors: SensorSender | None = None,
+        courier: Courier | None = None,
         engine_id: str = "",
         name: str = "orchestrator",
         interrupt: Callable[[str], None] = lambda attempt_id: None,
@@ -136,7 +136,7 @@ class Orchestrator:
             notes=not engine_id,
         )
         first = self.performer.is_first_report
-        self._automation = None
+        self._automation: Automation | None = None
         if planner is not None and sensors is not None:
             self._automation = Automation(core, reports, planner, sensors, first)
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
