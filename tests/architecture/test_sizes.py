@@ -7,6 +7,7 @@ from tests.architecture.source import modules
 MOST_LINES = 400
 REASONS = {
     "arco.catalog.fold": "the fold of one domain: an event, its key and its handler together",
+    "arco.dispatch.orchestrator": "one loop, with its essay: each step of a tick in its order",
     "arco.execution.fold": "the fold of one domain",
     "arco.orchestration.runs": "the fold of a run: every transition of a run and of its tasks",
     "arco.orchestration.deployments": "the fold of a deployment in parts, and what it installs",
