@@ -121,6 +121,7 @@ def declare_schedule(definition: ScheduleDefinition, project: Project) -> Schedu
         catchup=definition.catchup,
         catchup_limit=definition.catchup_limit,
         overlap=definition.overlap,
+        refresh_sources=definition.refresh_sources,
         code=project.code(definition),
     )
 

@@ -32,6 +32,7 @@ class ScheduleDefinition:
         catchup: Catchup,
         catchup_limit: int,
         overlap: Overlap,
+        refresh_sources: bool,
     ) -> None:
         self.name: Final = name
         self.cron: Final = cron
@@ -42,6 +43,7 @@ class ScheduleDefinition:
         self.catchup: Final = catchup
         self.catchup_limit: Final = catchup_limit
         self.overlap: Final = overlap
+        self.refresh_sources: Final = refresh_sources
         self.code: Final[Code] = code_of_caller(name)
         register(self)
 
@@ -57,6 +59,7 @@ def schedule(
     catchup: Catchup = "latest",
     catchup_limit: int = 0,
     overlap: Overlap = "allow",
+    refresh_sources: bool = True,
 ) -> ScheduleDefinition:
     """Run the selection at these times in `timezone`.
 
@@ -68,15 +71,28 @@ def schedule(
     fires, the `"latest"`, or `"all"` of them (the newest `catchup_limit`, 100 if it is 0).
     `overlap` is about a tick that is due while a run of an earlier one is active: `"allow"`
     both, `"skip"` the tick, or `"queue"` it until that run has ended.
+
+    A tick runs what is not up to date. Of an asset that reads no other, and has no partitions by
+    time, nothing says whether it is: it runs at each tick, unless `refresh_sources=False`.
     """
     expect(name, str, "name")
     expect(cron, str, "cron")
     expect(timezone, str, "timezone")
     expect(partitions, str, "partitions")
     expect(catchup_limit, int, "catchup_limit")
+    expect(refresh_sources, bool, "refresh_sources")
     expect_each(selection, (str, Declaration), "selection")
     return ScheduleDefinition(
-        name, cron, timezone, selection, partitions, config or {}, catchup, catchup_limit, overlap
+        name,
+        cron,
+        timezone,
+        selection,
+        partitions,
+        config or {},
+        catchup,
+        catchup_limit,
+        overlap,
+        refresh_sources,
     )
 
 

@@ -185,6 +185,27 @@ def test_ticks_of_a_pause_fire_if_that_is_asked_for(catchup: str, times: list[st
     assert town.states()[len(times) :] == [("09:10", TickState.MISSED)]
 
 
+@pytest.mark.parametrize("refresh", [True, False])
+def test_what_reads_nothing_runs_again_at_each_tick_unless_it_is_declared_otherwise(
+    refresh: bool,
+) -> None:
+    town = Town(
+        project(
+            "*/10 * * * *",
+            "@asset(namespace='city', deps=[alone])",
+            "def after() -> None: ...",
+            "@asset(namespace='city', partitions=daily('date', start='2026-01-01'))",
+            "def daily_one() -> None: ...",
+            refresh_sources=refresh,
+        ).replace("selection=[alone]", "selection=['*']")
+    )
+    town.crowd.orchestrator()
+    town.crowd.worker()
+    town.until(at(8, 31))
+    counts = [(run.tasks_succeeded, run.tasks_reused) for run in town.runs()]
+    assert counts == [(3, 0), *([(2, 1)] * 2 if refresh else [(0, 3)] * 2)]
+
+
 def test_a_removed_schedule_does_not_fire_and_is_kept() -> None:
     town = Town()
     text = "from servo import asset\n@asset(namespace='city')\ndef alone() -> None: ..."

@@ -65,6 +65,7 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
         pause_reason="",
         catchup_once=None,
         timing_number=1,
+        refresh_sources=schedule.refresh_sources,
     )
     if old is not None:
         goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
@@ -175,6 +176,7 @@ def request_of(row: ScheduleRow) -> PlanRequest:
         selection=tuple(row.selection),
         partitions=tuple(row.partitions),
         config=msgspec.json.decode(row.config),
+        refresh_sources=row.refresh_sources,
     )
 
 

@@ -57,6 +57,7 @@ class ScheduleRow(Row, frozen=True):
     timing_number: int
     """How many cron expressions or time zones it has had. From the second on it is part of the
     names of ticks: one wall time may then be due twice."""
+    refresh_sources: bool = False
 
     @property
     def timing(self) -> str:

@@ -46,6 +46,7 @@ class PlainSchedule(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     catchup: Catchup = "latest"
     catchup_limit: int = 0
     overlap: Overlap = "allow"
+    refresh_sources: bool = False
 
 
 class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedule"):
@@ -306,6 +307,7 @@ def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
         catchup=schedule.catchup,
         catchup_limit=schedule.catchup_limit,
         overlap=schedule.overlap,
+        refresh_sources=schedule.refresh_sources,
     )
 
 

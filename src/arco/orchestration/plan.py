@@ -67,6 +67,9 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`date=2025-01-01..2025-01-31`, `region=eu`, `date=2025-01-01,2025-01-05`, …"""
     force: bool = False
     """Also run tasks that are up to date."""
+    refresh_sources: bool = False
+    """Also run tasks that read no asset and have no period: nothing here says that they are up to
+    date."""
     redo: tuple[str, ...] = ()
     """Tasks (by id) to run even if they are up to date."""
     config: dict[str, str | int | bool | None] = {}

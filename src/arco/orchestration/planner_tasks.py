@@ -29,7 +29,7 @@ from arco.orchestration.partition_space import Names, Point, Space
 from arco.tasks.input_failures import partition_text
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
-from servo.contract.manifest import Asset, Input, Window
+from servo.contract.manifest import Asset, Input, TimeDimension, Window
 from servo.contract.task import MaterializationRef
 from servo.errors import Invalid
 from servo.suggest import did_you_mean
@@ -200,7 +200,7 @@ class Drafting:
         if id in self._redo:
             reused, reason = "", "asked for again"
         else:
-            reused, reason = self._decide(inputs, fingerprint, current.get(partition))
+            reused, reason = self._decide(draft, inputs, fingerprint, current.get(partition))
         return _Task(
             draft=draft,
             point=point,
@@ -235,6 +235,7 @@ class Drafting:
 
     def _decide(
         self,
+        draft: Draft,
         inputs: Sequence[tuple[Input, ResolvedInput]],
         fingerprint: str,
         current: plan.CurrentVersion | None,
@@ -244,6 +245,8 @@ class Drafting:
             return "", "forced"
         if current is None:
             return "", "never materialized"
+        if self._request.refresh_sources and _is_source(draft.asset):
+            return "", "reads no asset: what it is made from may have changed"
         runs = next((what.runs for _, what in inputs if what.runs), "")
         if runs:
             return "", f"upstream {runs} runs in this plan"
@@ -289,6 +292,11 @@ class Drafting:
 
     def miss(self, reader: str, asset: str, problem: str) -> None:
         self._missing.append((reader, asset, problem))
+
+
+def _is_source(asset: Asset) -> bool:
+    has_period = any(isinstance(dimension, TimeDimension) for dimension in asset.partitions)
+    return not has_period and not any(each.parameter for each in asset.inputs)
 
 
 class _Reads:

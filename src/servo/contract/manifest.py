@@ -359,6 +359,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     catchup_limit: int = 0
     """Of `all`: how many ticks are caught up at the most; 0 for the default."""
     overlap: Overlap = "allow"
+    refresh_sources: bool = False
     code: Code
 
 
