@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.server
+import json
 import os
 import shlex
 import shutil
@@ -18,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +34,29 @@ from rich.tree import Tree
 from arco.app import Workspace
 from arco.catalog.events import AssetObserved
 from arco.cli import app, render
-from arco.cli.exit_codes import DIFFERENT
 from arco.cli.log_entries import since
+from arco.clock import MovedClock, SystemClock
 from arco.errors import Error, Refused
 from arco.execution.tables import QUARANTINE
+from arco.orchestration.tables import RUNS, RunRow
 
 STORE, TENANT, NAME = "lake", "default", "main"
 SHOP = Path(__file__).resolve().parent / "shop"
-ORDERS_A_DAY = 50_000
-GOOD_DAYS, BAD_DAY, MONTH = "2025-01-01..2025-01-03", "2025-01-04", "2025-01"
+ORDERS_A_DAY = 20_000
+GOOD_DAYS, BAD_DAY = "2025-01-01..2025-01-03", "2025-01-04"
+MONTHLY = "marts.monthly_revenue"
+DAYS = "2025-01-01..2025-01-04"
+OPENING = datetime(2025, 1, 4, 12)
+NIGHT = datetime(2025, 1, 5, 2, 15, 5)
+"""The schedule is due at 03:15 in Berlin."""
+MONTH_END = datetime(2025, 2, 1, 0, 0, 5)
+PATIENCE_S = 300
+CHANNEL = """
+[notifications.channels.operators]
+type = "webhook"
+url = "http://127.0.0.1:{port}/arco"
+allow_private = true
+"""
 WRITERS = 8
 
 
@@ -73,7 +90,8 @@ class Stage:
 
 
 def open_workspace(actor: str = "demo") -> Workspace:
-    return Workspace.open(STORE, TENANT, NAME, source="demo", actor=actor)
+    clock = MovedClock(Path("clock"))
+    return Workspace.open(STORE, TENANT, NAME, clock=clock, source="demo", actor=actor)
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -105,37 +123,146 @@ def beginnings(stage: Stage) -> None:
     stage.servo("deploy", "--project", str(SHOP), "-m", "the shop opens")
 
 
-def shop_run(stage: Stage, selection: str, days: str, *more: str, code: int = 0) -> None:
-    where = ("-p", f"date={days}", "-p", f"month={MONTH}")
-    size = ("--config", f"rows_per_day={stage.orders}")
-    stage.servo("run", selection, *where, *size, *more, code=code)
-
-
 def good_days(stage: Stage) -> int:
     """Three days; the generation after them."""
     stage.act(
         "Three good days",
         "Made up, cleaned, joined, cut into visits and summed up, on Spark.",
     )
-    shop_run(stage, "*", GOOD_DAYS)
+    # The month is not over.
+    what = ("*", "--exclude", MONTHLY, "-p", f"date={GOOD_DAYS}")
+    stage.servo("run", *what, "--config", f"rows_per_day={stage.orders}")
     stage.say("and once more: nothing has changed, so nothing runs")
-    shop_run(stage, "*", GOOD_DAYS)
+    stage.servo("run", *what, "--config", f"rows_per_day={stage.orders}")
     return open_workspace().read.snapshot().generation
 
 
-def bad_day(stage: Stage) -> None:
+def by_itself(stage: Stage) -> None:
     stage.act(
-        "A bad day",
-        f"On {BAD_DAY} the till mixes up its currencies. Nobody has been told.",
+        "A night by itself",
+        "An orchestrator and a worker are started, and the clock is set to the next night:",
+        f"the schedule runs {BAD_DAY}. On that day the till mixed up its currencies.",
     )
-    shop_run(stage, "*", BAD_DAY, code=DIFFERENT)
-    stage.servo("quarantine", "list")
+    stage.servo("schedules", "preview", "nightly", "--count", "2")
+    stage.servo("limits", "set", "pool:till", "2")
+    with receiver() as messages, process("worker"), process("orchestrator"):
+        move_clock(NIGHT)
+        wait(stage, "the nightly run", lambda: ended("schedule"))
+        stage.servo("schedules", "show", "nightly")
+        stage.servo("quarantine", "list")
+        stage.say("the marts still say what they said; no number was made of bad ones")
+        move_clock(NIGHT + timedelta(minutes=5))  # messages wait for more of their kind
+        wait(stage, "a message", lambda: messages)
+        stage.say(f"the operators were told: [bold]{messages[0]['title']}[/]")
+        correct(stage)
+        wait(stage, "the correction", lambda: ended("webhook"))
+        wait(stage, "what reads it", lambda: len(ended("materialization")) >= 1 and idle())
+        stage.servo("automation", "explain", "marts.weekly_revenue", "-p", f"date={BAD_DAY}")
+        stage.servo("runs", "list", "--limit", "5")
+        move_clock(NIGHT + timedelta(minutes=15))
+        wait(stage, "the recovery", lambda: len(messages) > 1)
+        stage.say(f"and told again: [bold]{messages[-1]['title']}[/]")
+        stage.servo("freshness")
+        backfill(stage)
+        month_ends(stage)
+
+
+def correct(stage: Stage) -> None:
     held = open_workspace().read.snapshot().all(QUARANTINE)[0]
     stage.servo("quarantine", "show", held.materialization_id)
-    stage.say("the marts still say what they said; no number was made of bad ones")
     stage.servo("quarantine", "reject", held.materialization_id, "--reason", "wrong currencies")
-    stage.say("the till sends the day again; what needs it, and nothing else, runs:")
-    shop_run(stage, "raw.orders+", BAD_DAY, "--config", "bad_day=never")
+    stage.say("the till sends the day again, and pushes a message to a sensor:")
+    Path("correction.json").write_text(json.dumps({"day": BAD_DAY}))
+    stage.servo("sensors", "push", "corrections", "--id", "till-1", "--payload", "correction.json")
+
+
+def backfill(stage: Stage) -> None:
+    stage.act("A backfill", "Many partitions, in runs of a few, after everything else.")
+    what = ("marts.conversion", "-p", f"date={DAYS}", "--force", "--chunk-size", "2")
+    stage.servo("backfill", "preview", *what)
+    stage.servo("backfill", "create", *what)
+    wait(stage, "the backfill", lambda: len(ended("backfill")) == 2 and idle())
+    (newest,) = open_workspace().read.automation().backfills()
+    stage.servo("backfill", "status", newest.row.backfill_id)
+
+
+def month_ends(stage: Stage) -> None:
+    stage.act("The month ends", f"{MONTHLY} reads the days of its month, and waits for its end.")
+    stage.servo("schedules", "pause", "nightly", "--reason", "the rest of January is not acted out")
+    stage.servo("automation", "explain", MONTHLY)
+    before = len(ended("materialization"))
+    move_clock(MONTH_END)
+    wait(stage, "the month", lambda: len(ended("materialization")) > before and idle())
+    stage.servo("partitions", "status", MONTHLY)
+
+
+def ended(trigger: str) -> list[RunRow]:
+    rows = open_workspace().read.snapshot().all(RUNS)
+    return [row for row in rows if row.trigger == trigger and row.finished_at is not None]
+
+
+def idle() -> bool:
+    reader = open_workspace().read.orchestration()
+    pending, _ = reader.run_requests(limit=1, in_states=["PENDING"])
+    active = [row for row in reader.snapshot.all(RUNS) if row.finished_at is None]
+    return not pending and not active
+
+
+def wait(stage: Stage, what: str, happened: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    with stage.console.status(f"waiting for {what} …"):
+        while not happened():
+            if time.monotonic() > until:
+                raise SystemExit(f"{what} did not come within {PATIENCE_S} s")
+            time.sleep(0.2)
+
+
+def move_clock(to: datetime) -> None:
+    """All processes of the demo see this time from now on: none of them has to wait for a night."""
+    new = Path("clock.new")
+    new.write_text(str((to - SystemClock().now()).total_seconds()))
+    new.replace("clock")
+
+
+@contextlib.contextmanager
+def process(name: str) -> Iterator[None]:
+    """`servo NAME`, until it is not needed any more."""
+    with Path(f"{name}.log").open("w") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "arco.cli", name], stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield
+        finally:
+            child.terminate()
+            child.wait()
+
+
+@contextlib.contextmanager
+def receiver() -> Iterator[list[dict[str, Any]]]:
+    """Somebody who is told of trouble: an HTTP server on this machine, and what it was sent."""
+    messages: list[dict[str, Any]] = []
+
+    class Operators(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            messages.append(json.loads(self.rfile.read(size)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Operators) as server:
+        with Path("arco.toml").open("a") as settings:
+            settings.write(CHANNEL.format(port=server.server_port))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield messages
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def origins(stage: Stage) -> None:
@@ -144,7 +271,7 @@ def origins(stage: Stage) -> None:
         "Every task left behind what it read and, from Spark's own plan, which columns.",
     )
     workspace = open_workspace()
-    asset = workspace.read.orchestration().deployed_assets()["marts.monthly_revenue"]
+    asset = workspace.read.orchestration().deployed_assets()[MONTHLY]
     (month,) = workspace.read.execution().partitions(asset.asset_id)
     files = Path(STORE) / TENANT / NAME / month.path / "*.parquet"
     query = "SELECT country, category, revenue FROM read_parquet(?) ORDER BY revenue DESC LIMIT 1"
@@ -349,11 +476,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.chdir(directory)
     for name in ("ARCO_STORE", "ARCO_TENANT", "ARCO_WORKSPACE"):
         os.environ.pop(name, None)
+    os.environ["ARCO_CLOCK"] = str(directory / "clock")
+    move_clock(OPENING)
     stage = Stage(Console(), options.pause, options.orders)
     began = time.perf_counter()
     beginnings(stage)
     before = good_days(stage)
-    bad_day(stage)
+    by_itself(stage)
     origins(stage)
     quality(stage)
     travel(stage, before)

@@ -6,17 +6,18 @@ from pyspark.sql import DataFrame
 
 from servo import (
     AssetIn,
+    Freshness,
     In,
     Resources,
     Retention,
     all_upstream,
     asset,
     column,
+    eager,
     expression,
     in_range,
     not_null,
     row_count,
-    schedule,
     sql_asset,
     time_window,
     unique,
@@ -49,6 +50,7 @@ daily_revenue = sql_asset(
         expression("customers <= orders"),
         checks.no_country_is_everything,
     ],
+    freshness=Freshness(max_age="6h"),
 )
 
 conversion = sql_asset(
@@ -88,6 +90,7 @@ conversion = sql_asset(
     group="sales",
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=7), not_null("revenue")],
+    automation=eager(),
 )
 def weekly_revenue(days: AssetIn) -> DataFrame:
     """The last seven days, every day anew."""
@@ -101,6 +104,7 @@ def weekly_revenue(days: AssetIn) -> DataFrame:
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=31), unique("country", "category")],
     retention=Retention(versions=5),
+    automation=eager(),
 )
 def monthly_revenue(days: AssetIn) -> DataFrame:
     """The revenue of a month, from those of its days that there are."""
@@ -128,12 +132,8 @@ def monthly_revenue(days: AssetIn) -> DataFrame:
         expression("first_order <= last_order"),
     ],
     resources=Resources(priority=10),
+    automation=eager(),
 )
 def customer_value(sales: AssetIn, customers: AssetIn) -> DataFrame:
     """What each customer has been worth so far."""
     return totals.customer_value(sales.read(), customers.read())
-
-
-nightly = schedule(
-    "nightly", cron="15 3 * * *", timezone="Europe/Berlin", selection=["+marts.daily_revenue"]
-)

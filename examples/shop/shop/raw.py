@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from servo import (
     AssetContext,
     AssetOut,
+    Resources,
     Retention,
     Retry,
     asset,
@@ -85,6 +86,7 @@ def products(ctx: AssetContext) -> DataFrame:
     retry=Retry(max_attempts=5, delay="5s", retry_on=(ConnectionError,)),
     retention=Retention(versions=2, days=30),
     timeout="1h",
+    resources=Resources(pool="till"),
     config={**SHOP, "rows_per_day": 20_000, "bad_day": "2025-01-04"},
 )
 def orders(ctx: AssetContext) -> AssetOut:
