@@ -26,6 +26,7 @@ from typing import Any
 
 import duckdb
 from rich.console import Console
+from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -153,7 +154,7 @@ def by_itself(stage: Stage) -> None:
         stage.say("the marts still say what they said; no number was made of bad ones")
         move_clock(NIGHT + timedelta(minutes=5))  # messages wait for more of their kind
         wait(stage, "a message", lambda: messages)
-        stage.say(f"the operators were told: [bold]{messages[0]['title']}[/]")
+        stage.say(f"the operators were told: [bold]{escape(messages[0]['title'])}[/]")
         correct(stage)
         wait(stage, "the correction", lambda: ended("webhook"))
         wait(stage, "what reads it", lambda: len(ended("materialization")) >= 1 and idle())
@@ -161,7 +162,7 @@ def by_itself(stage: Stage) -> None:
         stage.servo("runs", "list", "--limit", "5")
         move_clock(NIGHT + timedelta(minutes=15))
         wait(stage, "the recovery", lambda: len(messages) > 1)
-        stage.say(f"and told again: [bold]{messages[-1]['title']}[/]")
+        stage.say(f"and told again: [bold]{escape(messages[-1]['title'])}[/]")
         stage.servo("freshness")
         backfill(stage)
         month_ends(stage)
@@ -177,11 +178,11 @@ def correct(stage: Stage) -> None:
 
 
 def backfill(stage: Stage) -> None:
-    stage.act("A backfill", "Many partitions, in runs of a few, after everything else.")
-    what = ("marts.conversion", "-p", f"date={DAYS}", "--force", "--chunk-size", "2")
+    stage.act("A backfill", "The night ran what daily revenue needs. The rest of the day follows.")
+    what = ("+marts.conversion", "-p", f"date={DAYS}", "--chunk-size", "20")
     stage.servo("backfill", "preview", *what)
     stage.servo("backfill", "create", *what)
-    wait(stage, "the backfill", lambda: len(ended("backfill")) == 2 and idle())
+    wait(stage, "the backfill", lambda: ended("backfill") and idle())
     (newest,) = open_workspace().read.automation().backfills()
     stage.servo("backfill", "status", newest.row.backfill_id)
 
