@@ -222,7 +222,13 @@ def _acknowledge(session: Session, done: Deployed) -> None:
 
 
 def _show_changes(done: Deployed) -> None:
-    for label, keys in (("new", done.added), ("renamed", done.renamed), ("removed", done.removed)):
+    for label, keys in (
+        ("new", done.added),
+        ("renamed", done.renamed),
+        ("removed", done.removed),
+        ("declared", done.declared),
+        ("no longer declared", done.no_longer_declared),
+    ):
         listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
             render.say(f"  {label}: {listed}")

@@ -95,6 +95,8 @@ def leave_request(session: Session, requested: Requested) -> None:
         render.document(requested)
     elif requested.state == RequestState.PENDING:
         render.say(f"run {requested.run_id} is requested; see servo runs show {requested.run_id}")
+    elif requested.state == RequestState.TRIGGERED:
+        render.say(f"run {requested.run_id} was started; see servo runs show {requested.run_id}")
     else:
         render.say(
             f"the request is {requested.state}; see servo requests show {requested.request_key}"

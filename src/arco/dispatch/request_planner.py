@@ -165,6 +165,7 @@ class RequestPlanner:
             reference=row.reference,
             timeout_s=row.timeout_s,
             priority=row.priority,
+            triggered_by=row.requested_by if row.kind == "manual" else "",
             permit=self._permit,
         )
         request = decode_request(row.request)

@@ -12,6 +12,7 @@ this program does not know stay in the log and are skipped by the fold.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -191,6 +192,10 @@ _TEXT_FIELDS = (
 )
 
 
+_making_decoders = threading.Lock()
+"""msgspec crashes if two threads make the first decoders of a struct at the same time."""
+
+
 class EventTypes:
     """The event types that this program knows, by name."""
 
@@ -199,9 +204,10 @@ class EventTypes:
         for payload in payloads:
             if self._types.setdefault(payload.TYPE, payload) is not payload:
                 raise Invalid(f"two payloads have the type {payload.TYPE!r}")
-        self._decoders: Mapping[str, msgspec.json.Decoder[Any]] = {
-            name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
-        }
+        with _making_decoders:
+            self._decoders: Mapping[str, msgspec.json.Decoder[Any]] = {
+                name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
+            }
 
     def decode(self, type_: str, version: int, data: bytes | msgspec.Raw) -> Payload | None:
         """The typed payload; None for an unknown type or version. Raises Corrupt."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import threading
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -271,9 +272,14 @@ def _too_old(path: str, number: int) -> Unreadable:
     )
 
 
+_making_decoders = threading.Lock()
+"""msgspec crashes if two threads make the first decoders of a struct at the same time."""
+
+
 @functools.cache
 def _decoder(cls: type) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cls)
+    with _making_decoders:
+        return msgspec.json.Decoder(cls)
 
 
 def sha256(raw: bytes) -> str:

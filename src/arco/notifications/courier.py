@@ -124,7 +124,10 @@ class ChannelCourier:
         )
 
     def _value(self, text: str) -> str:
-        return self._resolve(SecretRef.parse(text)) if text.startswith(PROVIDERS) else text
+        value = self._resolve(SecretRef.parse(text)) if text.startswith(PROVIDERS) else text
+        if not value:
+            raise Invalid(f"{text} is empty", hint="set it, or correct the reference")
+        return value
 
 
 def _slack(message: NotificationText) -> str:

@@ -15,6 +15,7 @@ from arco.errors import Contended, Error, Invalid, Refused
 from arco.orchestration.cancel_notes import note_cancelled
 from arco.orchestration.controllers.cancellation import chunks_of
 from arco.orchestration.declarations import (
+    DeclarationChanges,
     declaration_changes,
     declaration_id,
     declarations_of,
@@ -161,10 +162,11 @@ class OrchestrationCommands:
         reader = OrchestrationReader(self._snapshot())
         current = reader.current_deployment(manifest.project)
         digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
-        if current is not None and current.manifest == digest:
+        changes = self._declaration_changes(reader, manifest, current)
+        if current is not None and current.manifest == digest and not any(changes):
             return _unchanged(current, reader)
         ids = AssetIds(reader, manifest, lambda key: self._ids())
-        change = self._checked(reader, draft, ids)
+        change = self._checked(reader, draft, ids)._replace(declared=changes)
         event, _ = _events("", reader, draft, digest, change, current)
         return deployed(event, change, current, ids.known, reader.snapshot.generation)
 
@@ -197,14 +199,11 @@ class OrchestrationCommands:
         for _ in range(RACES):
             reader = OrchestrationReader(self._snapshot())
             current = reader.current_deployment(draft.manifest.project)
-            declared = self._declared(reader, draft.manifest.project, current)
-            changed, gone = declaration_changes(draft.manifest, declared)
-            same = current is not None and current.manifest == digest
-            if current is not None and same and not changed and not gone:
+            changes = self._declaration_changes(reader, draft.manifest, current)
+            if current is not None and current.manifest == digest and not any(changes):
                 return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
-            change = self._checked(reader, draft, ids)
-            change = change._replace(declarations=changed, removed_declarations=gone)
+            change = self._checked(reader, draft, ids)._replace(declared=changes)
             if draft.artifact is not None:
                 _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
             _put_by_digest(self._store, paths.manifest(digest), raw)
@@ -222,16 +221,16 @@ class OrchestrationCommands:
             hint="try again later",
         )
 
-    def _declared(
-        self, reader: OrchestrationReader, project: str, current: DeploymentRow | None
-    ) -> dict[str, str]:
-        """Fingerprints of what a project declares besides assets, by id."""
-        declared = reader.declared(project)
-        if declared or current is None or not current.schedules:
-            return declared
-        # Deployed before there was that table: all that it has differs, and all may leave.
-        manifest = self._library.manifest(current.manifest)
-        return dict.fromkeys(map(declaration_id, declarations_of(manifest)), "")
+    def _declaration_changes(
+        self, reader: OrchestrationReader, manifest: Manifest, current: DeploymentRow | None
+    ) -> DeclarationChanges:
+        """What a manifest declares otherwise than its project does now."""
+        declared = reader.declared(manifest.project)
+        if not declared and current is not None and current.schedules:
+            # Deployed before there was that table: all that it has differs, and all may leave.
+            before = declarations_of(self._library.manifest(current.manifest))
+            declared = dict.fromkeys(map(declaration_id, before), "")
+        return declaration_changes(manifest, declared)
 
     def _checked(self, reader: OrchestrationReader, draft: _Draft, ids: AssetIds) -> Change:
         """What a manifest changes, if it fits what other projects have deployed."""
@@ -541,8 +540,8 @@ def _events(
             assets=tuple(change.assets),
             removed=tuple(change.removed),
             reads=tuple(change.reads),
-            declarations=tuple(change.declarations),
-            removed_declarations=tuple(change.removed_declarations),
+            declarations=tuple(change.declared.changed),
+            removed_declarations=tuple(change.declared.removed),
         )
         return event, []
     shared = DeploymentPart(

@@ -225,8 +225,8 @@ FACTS: dict[str, Facts] = {
 
 
 class DeclarationChanges(NamedTuple):
-    changed: Sequence[Declaration]
-    removed: Sequence[str]
+    changed: Sequence[Declaration] = ()
+    removed: Sequence[str] = ()
     """Ids."""
 
 

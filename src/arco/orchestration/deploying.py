@@ -19,7 +19,7 @@ import msgspec
 from arco.catalog.tables import ASSET_NAMES
 from arco.errors import Invalid
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES
-from arco.orchestration.declarations import Declaration
+from arco.orchestration.declarations import Declaration, DeclarationChanges, declaration_id
 from arco.orchestration.deployments import namespace_of, packed, taken
 from arco.orchestration.events import (
     DeployedAsset,
@@ -61,10 +61,7 @@ class Change(NamedTuple):
     """Keys of assets of other projects that its own read."""
     reshaped: Sequence[str] = ()
     """Keys of assets with other partitions or columns, which others may read."""
-    declarations: Sequence[Declaration] = ()
-    """Those that are new or differ."""
-    removed_declarations: Sequence[str] = ()
-    """Ids."""
+    declared: DeclarationChanges = DeclarationChanges()
 
 
 class AssetIds:
@@ -191,9 +188,9 @@ def _not_yours(
 
 def size_of(change: Change) -> int:
     """The size of a change's JSON."""
-    lists = (change.removed, change.reads, change.removed_declarations)
+    lists = (change.removed, change.reads, change.declared.removed)
     named = sum(len(key) + 3 for keys in lists for key in keys)
-    return named + len(msgspec.json.encode((change.assets, change.declarations)))
+    return named + len(msgspec.json.encode((change.assets, change.declared.changed)))
 
 
 def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
@@ -205,9 +202,9 @@ def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
     groups += [replace(of, removed=keys) for keys in _keys_in_parts(change.removed)]
     groups += [replace(of, reads=keys) for keys in _keys_in_parts(change.reads)]
     groups += [
-        replace(of, removed_declarations=ids) for ids in _keys_in_parts(change.removed_declarations)
+        replace(of, removed_declarations=ids) for ids in _keys_in_parts(change.declared.removed)
     ]
-    groups += _packed_declarations(change.declarations, of)
+    groups += _packed_declarations(change.declared.changed, of)
     return [replace(part, number=number) for number, part in enumerate(groups)]
 
 
@@ -340,6 +337,9 @@ class Deployed(msgspec.Struct, frozen=True):
     project: str = ""
     changed_assets: int = 0
     """How many were there before under their names, and have other code or another definition."""
+    declared: tuple[str, ...] = ()
+    """`schedule/nightly`, `sensor/landing`, …: what is new or differs."""
+    no_longer_declared: tuple[str, ...] = ()
 
 
 def deployed(
@@ -363,4 +363,6 @@ def deployed(
         renamed=tuple(f"{old} -> {new}" for old, new in sorted(renamed.items())),
         project=event.project,
         changed_assets=len(stated & active),
+        declared=tuple(sorted(map(declaration_id, change.declared.changed))),
+        no_longer_declared=tuple(change.declared.removed),
     )

@@ -49,6 +49,8 @@ class RunSettings(NamedTuple):
     priority: int = 0
     retry_of: str = ""
     engine_id: str = ""
+    triggered_by: str = ""
+    """Who wants it, if that is not whoever plans it."""
     permit: Permit | None = None
     """That limits leave room for it, where limits of runs are set."""
 
@@ -151,7 +153,7 @@ class RunPlanner:
             run_key=settings.run_key,
             request_fingerprint=request_fingerprint(request),
             trigger=settings.trigger,
-            triggered_by=self._actor,
+            triggered_by=settings.triggered_by or self._actor,
             selection=selection,
             partitions=partitions,
             selection_total=selection_total,

@@ -233,9 +233,12 @@ class RenewedLease:
             self._leases.release(self._lease)
 
 
+_decoder = msgspec.json.Decoder(Record)
+
+
 def _decode(raw: bytes, path: str) -> Record:
     try:
-        return msgspec.json.decode(unseal(raw, path), type=Record)
+        return _decoder.decode(unseal(raw, path))
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{path}: {error}", hint="delete it if no process holds the lease") from error
 

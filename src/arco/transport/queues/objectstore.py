@@ -86,6 +86,9 @@ class Claim(msgspec.Struct, frozen=True):
     nonce: str
 
 
+_claim = msgspec.json.Decoder(Claim)
+
+
 class _Key(NamedTuple):
     """Names one delivery of one message."""
 
@@ -344,7 +347,7 @@ class ObjectStoreQueue:
         """Whether a create without a clear answer took effect. If nobody can say, the claim
         ends by itself, if it is there at all."""
         try:
-            return msgspec.json.decode(self._store.get(key.claim).data, type=Claim).nonce == nonce
+            return _claim.decode(self._store.get(key.claim).data).nonce == nonce
         except (Error, msgspec.DecodeError):
             return False
 
