@@ -99,6 +99,24 @@ def test_a_paused_backfill_asks_for_nothing_and_goes_on_when_resumed() -> None:
     assert town.tasks.ran == days(*range(1, 11))
 
 
+def test_chunks_that_wait_for_a_run_start_none_while_their_backfill_is_paused() -> None:
+    town = BackfillTown()
+    town.serve()
+    town.fresh().commands.limits.pause(reason="upkeep")
+    id = town.create(JANUARY)
+    for _ in range(5):
+        town.crowd.step()
+    assert town.pending()
+    town.fresh().commands.backfills.pause(id)
+    town.fresh().commands.limits.resume()
+    for _ in range(5):
+        town.crowd.step()
+    assert town.pending() and town.runs() == []
+    town.fresh().commands.backfills.resume(id)
+    town.until_state(id, S.SUCCEEDED)
+    assert town.tasks.ran == days(*range(1, 11))
+
+
 def test_what_failed_is_asked_for_again_and_nothing_else() -> None:
     town = BackfillTown()
     town.serve()

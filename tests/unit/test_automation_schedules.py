@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -26,8 +27,11 @@ from arco.state.tier1 import Tier1
 from servo.errors import Invalid
 from tests.kit.flows import commit_all
 from tests.kit.schedules import START, Town, every, fired, project
+from tests.kit.workspace import make_workspace
 
 HOUR = START + timedelta(hours=1)
+PEOPLE = itertools.count(100)
+"""Seeds of those who ask."""
 
 
 def at(hour: int, minute: int) -> datetime:
@@ -382,7 +386,8 @@ def test_a_retry_of_a_ticks_run_is_about_the_partition_of_its_time() -> None:
 
 def ask(town: Town, **settings: str) -> Requested:
     request = PlanRequest(selection=("city.alone",), force=True)
-    return town.fresh().commands.orchestration.request(request, **settings)  # type: ignore[arg-type]
+    w = make_workspace(town.store, next(PEOPLE), clock=town.clock, actor="ana")
+    return w.commands.orchestration.request(request, **settings)  # type: ignore[arg-type]
 
 
 def test_a_request_becomes_a_run_with_the_id_that_was_promised() -> None:
@@ -394,6 +399,7 @@ def test_a_request_becomes_a_run_with_the_id_that_was_promised() -> None:
     town.settle()
     (run,) = town.runs()
     assert (run.run_id, run.state, run.trigger) == (requested.run_id, RunState.SUCCEEDED, "manual")
+    assert run.triggered_by == "ana"
     row = town.fresh().read.orchestration().run_request(requested.request_key)
     assert (row.state, row.run_id) == (RequestState.TRIGGERED, requested.run_id)
 

@@ -90,7 +90,7 @@ class Automation:
             return sensed + len(facts)
         declared = board.declared
         self._planner.saw_limits(declared)
-        plannable = to_plan(requests, agenda.schedules, runs)
+        plannable = to_plan(requests, agenda.schedules, runs, agenda.backfills)
         plannable = within_limits(plannable, declared, board.run_use(now))
         if not plannable:
             return sensed + len(facts)

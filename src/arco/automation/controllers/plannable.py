@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from arco.automation.asset_fold import MATERIALIZATION
+from arco.automation.backfill_runs import backfill_of
+from arco.automation.backfill_states import BackfillState
 from arco.automation.fold import KIND
-from arco.automation.tables import ScheduleRow
+from arco.automation.tables import BackfillRow, ScheduleRow
 from arco.orchestration.limit_tables import DeclaredLimits
 from arco.orchestration.limit_usage import RunUse, run_limit_reached
+from arco.orchestration.states import BACKFILL
 from arco.orchestration.tables import RunRequestRow, RunRow
 
 RUNS_OF_ASSET = 3
@@ -46,14 +49,20 @@ def to_plan(
     requests: Iterable[RunRequestRow],
     schedules: Mapping[str, ScheduleRow],
     runs: Collection[RunRow],
+    backfills: Mapping[str, BackfillRow],
 ) -> list[RunRequestRow]:
-    """Requests in the order in which they came; of a schedule that queues, one at a time, and of
-    an asset's automation a few: of very many partitions not all are planned at once."""
+    """Requests in the order in which they came; of a schedule that queues, one at a time, of a
+    backfill that is paused none, and of an asset's automation a few: of very many partitions not
+    all are planned at once."""
     waiting = sorted(requests, key=lambda row: (-row.priority, row.requested_at, row.request_key))
     active: dict[str, str] | None = None
     by_asset: Counter[str] | None = None
     chosen = []
     for request in waiting:
+        if request.kind == BACKFILL:
+            backfill = backfills.get(backfill_of(request.reference))
+            if backfill is not None and backfill.state == BackfillState.PAUSED:
+                continue
         if request.kind == MATERIALIZATION:
             if by_asset is None:
                 by_asset = Counter(_automated_asset(run) for run in runs)
