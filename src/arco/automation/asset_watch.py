@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
+from arco.automation.asset_holds import HeldPartitions
 from arco.automation.asset_reads import AutomationReads
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
@@ -83,9 +84,7 @@ class AssetWatch:
         self._ended: dict[str, datetime] = {}
         """By asset: periods that were over by then have been looked at."""
         self._proposal: _Proposal | None = None
-        self._held: dict[str, dict[AutomatedPartition, int]] = {}
-        """By asset: partitions that wait for what partitions of all times read alike, each with a
-        position from which on a process that starts finds it again: the cursor stays there."""
+        self.held = HeldPartitions()
         self._position = 0
         """Changes up to there have been looked at."""
 
@@ -211,8 +210,13 @@ class AssetWatch:
         return self._graph
 
     def prepare(self, graph: AssetGraph) -> None:
-        """Take what is deployed now. Also what had no effect before may have one now."""
+        """Take what is deployed now. Partitions that it does not have any more are forgotten."""
         self._graph = graph
+        self._nodes = {node for node in self._nodes if graph.fits(node)}
+        self.held.keep_fitting(graph)
+        if self._proposal is not None:
+            nodes = [node for node in self._proposal.nodes if graph.fits(node)]
+            self._proposal = self._proposal._replace(nodes=nodes)
         for key in self.rows:
             self._plan_due(key)
 
@@ -254,8 +258,7 @@ class AssetWatch:
         causes, is_complete = self._look(conditions, periods)
         if is_complete:
             self._position = snapshot.position
-        holds = [position for held in self._held.values() for position in held.values()]
-        position = max(cursor.position, min([self._position, *holds]))
+        position = max(cursor.position, self.held.reachable(self._position))
         spaces = {node.asset: periods.space(node.asset) for node in causes}
         requests = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
@@ -333,7 +336,7 @@ class AssetWatch:
     ) -> Iterator[AutomatedPartition]:
         yield from periods.readers_of(key, partition)
         for read in periods.graph.readers.get(key, ()):
-            yield from self._held.get(read.reader, ())
+            yield from self.held.of(read.reader)
 
     def _acts_at_once(self, key: str) -> bool:
         row = self.rows.get(key)
@@ -378,7 +381,10 @@ class AssetWatch:
                 continue
             visited.add(node)
             verdict = conditions.verdict(node)
-            self._hold(node, is_held=verdict.is_held)
+            if verdict.is_held:
+                self.held.add(node, self._position)
+            else:
+                self.held.discard(node)
             if verdict.runs:
                 causes[node] = verdict.cause
                 conditions.request(node)
@@ -389,9 +395,3 @@ class AssetWatch:
                     heapq.heappush(queue, (rank[reader.asset], reader))
         self._nodes = {node for _, node in queue} - visited
         return causes, not self._nodes
-
-    def _hold(self, node: AutomatedPartition, *, is_held: bool) -> None:
-        if is_held:
-            self._held.setdefault(node.asset, {}).setdefault(node, self._position)
-        elif node in self._held.get(node.asset, ()):
-            del self._held[node.asset][node]
