@@ -44,4 +44,4 @@ class Watcher:
         now, monotonic_s = clock.now(), clock.monotonic()
         if not self.watch.has_work(now, monotonic_s, snapshot.position):
             return []
-        return self.watch.decide(snapshot, ActiveWork(), reads, now, monotonic_s)
+        return self.watch.decide(snapshot, ActiveWork(), reads, now, monotonic_s, w.core.ids())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
 from tests.kit.automation import Mill, declared, project, source
+from tests.kit.flows import commit_all
 from tests.kit.watching import Watcher
 
 DAYS = declared("days", "raw", partitions="day", automation="on_missing()")
@@ -20,3 +22,52 @@ def test_partitions_that_wait_are_forgotten_when_their_automation_leaves() -> No
     mill.deploy(project(source("raw"), declared("days", "raw", partitions="day"), TOTAL))
     watcher.look()
     assert not watcher.watch.held.of("m.days")
+
+
+TIMED = project(
+    source("x"),
+    declared("y", "x", automation="eager()"),
+    declared("days", partitions="day", automation="on_missing()"),
+    declared("report", "x", automation="on_cron('0 0 * * *')"),
+)
+
+
+def proposals(mill: Mill, watcher: Watcher) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """What it proposes: assets to make, and ticks."""
+    return [
+        (tuple(name for request in event.requests for name in request.assets), event.ticked)
+        for event in watcher.look()
+    ]
+
+
+def test_a_period_and_a_tick_are_not_lost_to_a_proposal_of_before() -> None:
+    mill = Mill(TIMED, orchestrators=1)
+    mill.run("m.x")
+    watcher = Watcher(mill)
+    assert watcher.look() == []
+    mill.clock.sleep((datetime(2026, 1, 6, 0, 0, 5) - mill.clock.now()).total_seconds())
+    both = [(("m.days", "m.report"), ("m.report",))]
+    assert [(tuple(sorted(assets)), ticked) for assets, ticked in proposals(mill, watcher)] == both
+    cursor = watcher.watch.cursor
+    assert cursor is not None
+    earlier = AutomationAdvanced(
+        proposal="of another orchestrator",
+        step=cursor.step,
+        position=mill.fresh().read.snapshot().position,
+        until=datetime(2026, 1, 5, 23, 59, 59),
+        requests=(AutomationRequest(assets=("m.y",)),),
+    )
+    mill.w.ledger.append([earlier])
+    commit_all(mill.w)
+    assert [(tuple(sorted(assets)), ticked) for assets, ticked in proposals(mill, watcher)] == both
+
+
+def test_a_proposal_that_counted_is_not_looked_at_again() -> None:
+    mill = Mill(TIMED, orchestrators=0)
+    watcher = Watcher(mill)
+    mill.clock.sleep((datetime(2026, 1, 6, 0, 0, 5) - mill.clock.now()).total_seconds())
+    mill.w.ledger.append(watcher.look())
+    commit_all(mill.w)
+    watcher.follow()
+    assert not watcher.watch.has_more
+    assert watcher.look() == []

@@ -67,6 +67,8 @@ class AutomationCursorRow(Row, frozen=True):
     """Changes up to this position have been dealt with."""
     until: datetime
     """Periods that were over by then have been dealt with."""
+    proposal: str = ""
+    """The last that counted, in part or as a whole."""
 
 
 AUTOMATIONS = Table(

@@ -31,6 +31,7 @@ from arco.automation.asset_tables import (
 from arco.automation.changed_rows import TableRows, places
 from arco.automation.coalesce import coalesced, in_events
 from arco.automation.conditions import ActiveWork, Conditions, Place
+from arco.automation.due_times import DueTimes
 from arco.automation.ticks import next_tick
 from arco.execution.tables import PARTITIONS
 from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS
@@ -50,8 +51,7 @@ R = TypeVar("R", bound=Row)
 
 
 class _Proposal(NamedTuple):
-    step: int
-    position: int
+    events: Sequence[AutomationAdvanced]
     nodes: Sequence[AutomatedPartition]
     at: float
 
@@ -78,9 +78,8 @@ class AssetWatch:
         self._ticked: dict[str, int] = {}
         """Those of them with a tick that is not recorded yet; what changed up to this position
         belongs to it."""
-        self._due: list[tuple[datetime, str]] = []
-        """When time alone makes an asset due. An entry that differs from `_next` is of before."""
-        self._next: dict[str, datetime] = {}
+        self._due = DueTimes()
+        """When time alone makes an asset due."""
         self._ended: dict[str, datetime] = {}
         """By asset: periods that were over by then have been looked at."""
         self._proposal: _Proposal | None = None
@@ -116,11 +115,12 @@ class AssetWatch:
 
     def take(self, rows_of: TableRows) -> None:
         """Go on by rows that changed."""
-        for cursor in rows_of(AUTOMATION_CURSOR):
-            self.cursor = cursor
-            self._settle(cursor)
+        cursors = list(rows_of(AUTOMATION_CURSOR))
+        self.cursor = cursors[-1] if cursors else self.cursor
         for row in rows_of(AUTOMATIONS):
             self._put(row)
+        for cursor in cursors:
+            self._settle(cursor)
         if not self.rows:
             return
         if any(True for _ in rows_of(PROJECTS)):
@@ -139,25 +139,29 @@ class AssetWatch:
 
     def _settle(self, cursor: AutomationCursorRow) -> None:
         """See what became of the last proposal."""
-        proposal = self._proposal
-        if proposal is not None and cursor.step > proposal.step:
-            if cursor.position < proposal.position:  # another one, which had seen less
-                self._nodes |= set(proposal.nodes)
-            self._proposal = None
+        if self._proposal is None:
+            return
+        first, last = self._proposal.events[0], self._proposal.events[-1]
+        is_own = cursor.proposal == last.proposal
+        if cursor.step <= (last.step if is_own else first.step):
+            return
+        if not is_own and (cursor.position < last.position or cursor.until < last.until):
+            # Another one, which had seen less: look again.
+            self._nodes |= set(self._proposal.nodes)
+            for key in [key for key, at in self._ended.items() if at > cursor.until]:
+                del self._ended[key]
+                self._plan_due(key)
+        self._proposal = None
 
     # -- time ----------------------------------------------------------------------------
 
     def _plan_due(self, key: str) -> None:
-        row = self.rows[key]
-        self._next.pop(key, None)
+        row, at = self.rows[key], None
         try:
             at = self._next_at(row) if row.is_active else None
         except Exception:  # zone data of this machine; the others are served
             log.exception("automation of %s cannot be evaluated here", key)
-            return
-        if at is not None:
-            self._next[key] = at
-            heapq.heappush(self._due, (at, key))
+        self._due.put(key, at)
 
     def _next_at(self, row: AutomationRow) -> datetime | None:
         if row.when == "on_cron":
@@ -176,18 +180,7 @@ class AssetWatch:
 
     def next_due(self) -> datetime | None:
         """When time alone makes an asset due."""
-        while self._due:
-            at, key = self._due[0]
-            if self._next.get(key) == at:
-                return at
-            heapq.heappop(self._due)
-        return None
-
-    def _pop_due(self, now: datetime) -> Iterator[str]:
-        while (at := self.next_due()) is not None and at <= now:
-            _, key = heapq.heappop(self._due)
-            del self._next[key]
-            yield key
+        return self._due.first()
 
     # -- deciding ------------------------------------------------------------------------
 
@@ -245,8 +238,9 @@ class AssetWatch:
         reads: AutomationReads,
         now: datetime,
         monotonic_s: float,
+        proposal_id: str,
     ) -> list[AutomationAdvanced]:
-        """The proposals, in their order; none if nothing is to be made."""
+        """The events of a proposal, in their order; none if nothing is to be made."""
         cursor = self.cursor
         assert cursor is not None
         if self._proposal is not None:
@@ -265,6 +259,7 @@ class AssetWatch:
         if not (requests or ticked or position - cursor.position > CHECKPOINT):
             return []
         last = AutomationAdvanced(
+            proposal=proposal_id,
             step=cursor.step,
             position=position,
             until=now,
@@ -272,11 +267,11 @@ class AssetWatch:
             ticked_position=min(ticked.values(), default=0),
             has_more=not is_complete,
         )
-        proposals = in_events(last, requests)
+        events = in_events(last, requests)
         if is_complete:
             self._ticked = {}
-        self._proposal = _Proposal(proposals[-1].step, position, list(causes), monotonic_s)
-        return proposals
+        self._proposal = _Proposal(events, list(causes), monotonic_s)
+        return events
 
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
         """Turn what changed, and what is due, into partitions to look at."""
@@ -290,7 +285,7 @@ class AssetWatch:
         for keys, value in self._keys:
             self._nodes.update(periods.with_key(keys, value))
         self._new, self._keys = set(), set()
-        for key in list(self._pop_due(now)):
+        for key in list(self._due.pop(now)):
             row = self.rows[key]
             if row.when == "on_cron":
                 for place in self._at_ticks.pop(key, ()):

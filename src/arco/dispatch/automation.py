@@ -122,4 +122,4 @@ class Automation:
             return ()
         places = reads.places(watch.graph, self.agenda.requests.values(), now)
         active = ActiveWork(board.making, places)
-        return watch.decide(snapshot, active, reads, now, monotonic_s)
+        return watch.decide(snapshot, active, reads, now, monotonic_s, self._core.ids())
