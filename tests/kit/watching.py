@@ -7,7 +7,6 @@ from arco.automation.agenda import Agenda
 from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_reads import AutomationReads
 from arco.automation.asset_watch import AssetWatch
-from arco.automation.conditions import ActiveWork
 from arco.orchestration.planning import RunPlanner
 from arco.state.snapshot import Snapshot
 from tests.kit.automation import Mill
@@ -44,4 +43,5 @@ class Watcher:
         now, monotonic_s = clock.now(), clock.monotonic()
         if not self.watch.has_work(now, monotonic_s, snapshot.position):
             return []
-        return self.watch.decide(snapshot, ActiveWork(), reads, now, monotonic_s, w.core.ids())
+        requests = self._agenda.requests.values()
+        return self.watch.decide(snapshot, {}, requests, reads, now, monotonic_s, w.core.ids())

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+import pytest
+
+from arco.automation import asset_reads
 from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
+from arco.orchestration.run_requests import decode_request
 from tests.kit.automation import Mill, declared, project, source
 from tests.kit.flows import commit_all
 from tests.kit.watching import Watcher
@@ -71,3 +76,27 @@ def test_a_proposal_that_counted_is_not_looked_at_again() -> None:
     watcher.follow()
     assert not watcher.watch.has_more
     assert watcher.look() == []
+
+
+def test_a_request_that_waits_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def decode(text: str) -> Any:
+        decoded.append(text)
+        return decode_request(text)
+
+    monkeypatch.setattr(asset_reads, "decode_request", decode)
+    keys = declared("keys", partitions="dynamic('k')", automation="on_missing()")
+    mill = Mill(project(keys), orchestrators=0)
+    watcher = Watcher(mill)
+    watcher.look()
+    for key in "abcd":
+        mill.w.commands.orchestration.change_partition_keys("k", add=[key])
+        (event,) = watcher.look()
+        assert [request.partitions for request in event.requests] == [(f"k={key}",)]
+        mill.w.ledger.append([event])
+        commit_all(mill.w)
+    assert len(decoded) == len(set(decoded)) == 3
+    mill.w.commands.orchestration.change_partition_keys("others", add=["a"])
+    assert watcher.look() == []
+    assert len(decoded) == 3

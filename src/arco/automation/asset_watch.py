@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
 from arco.automation.asset_holds import HeldPartitions
-from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_proposal import AssetProposal
+from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
     AUTOMATIONS,
@@ -30,11 +31,11 @@ from arco.automation.asset_tables import (
 )
 from arco.automation.changed_rows import TableRows, places
 from arco.automation.coalesce import coalesced, in_events
-from arco.automation.conditions import ActiveWork, Conditions, Place
+from arco.automation.conditions import ActiveWork, Conditions, MadeNow, Place
 from arco.automation.due_times import DueTimes
 from arco.automation.ticks import next_tick
 from arco.execution.tables import PARTITIONS
-from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, RunRequestRow
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
 
@@ -42,18 +43,10 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT = 10_000
 """After so many positions the cursor moves though nothing was asked for."""
-REPEAT_S = 10.0
-"""A proposal that the log does not show after this is made again."""
 BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
-
-
-class _Proposal(NamedTuple):
-    events: Sequence[AutomationAdvanced]
-    nodes: Sequence[AutomatedPartition]
-    at: float
 
 
 class AssetWatch:
@@ -82,8 +75,9 @@ class AssetWatch:
         """When time alone makes an asset due."""
         self._ended: dict[str, datetime] = {}
         """By asset: periods that were over by then have been looked at."""
-        self._proposal: _Proposal | None = None
+        self._proposal: AssetProposal | None = None
         self.held = HeldPartitions()
+        self._requested = RequestedPlaces()
         self._position = 0
         """Changes up to there have been looked at."""
 
@@ -139,19 +133,15 @@ class AssetWatch:
 
     def _settle(self, cursor: AutomationCursorRow) -> None:
         """See what became of the last proposal."""
-        if self._proposal is None:
+        proposal = self._proposal
+        if proposal is None or not proposal.is_over(cursor):
             return
-        first, last = self._proposal.events[0], self._proposal.events[-1]
-        is_own = cursor.proposal == last.proposal
-        if cursor.step <= (last.step if is_own else first.step):
-            return
-        if not is_own and (cursor.position < last.position or cursor.until < last.until):
-            # Another one, which had seen less: look again.
-            self._nodes |= set(self._proposal.nodes)
+        self._proposal = None
+        if proposal.is_lost(cursor):
+            self._nodes |= set(proposal.nodes)
             for key in [key for key, at in self._ended.items() if at > cursor.until]:
                 del self._ended[key]
                 self._plan_due(key)
-        self._proposal = None
 
     # -- time ----------------------------------------------------------------------------
 
@@ -205,11 +195,11 @@ class AssetWatch:
     def prepare(self, graph: AssetGraph) -> None:
         """Take what is deployed now. Partitions that it does not have any more are forgotten."""
         self._graph = graph
+        self._requested = RequestedPlaces()
         self._nodes = {node for node in self._nodes if graph.fits(node)}
         self.held.keep_fitting(graph)
         if self._proposal is not None:
-            nodes = [node for node in self._proposal.nodes if graph.fits(node)]
-            self._proposal = self._proposal._replace(nodes=nodes)
+            self._proposal = self._proposal.fitting(graph)
         for key in self.rows:
             self._plan_due(key)
 
@@ -217,7 +207,7 @@ class AssetWatch:
         cursor = self.cursor
         if cursor is None or not self._has_active:
             return False
-        if self._proposal is not None and monotonic_s - self._proposal.at < REPEAT_S:
+        if self._proposal is not None and self._proposal.may_arrive(monotonic_s):
             return False
         at = self.next_due()
         return bool(
@@ -234,29 +224,38 @@ class AssetWatch:
     def decide(
         self,
         snapshot: Snapshot,
-        active: ActiveWork,
+        making: MadeNow,
+        requests: Iterable[RunRequestRow],
         reads: AutomationReads,
         now: datetime,
         monotonic_s: float,
         proposal_id: str,
     ) -> list[AutomationAdvanced]:
-        """The events of a proposal, in their order; none if nothing is to be made."""
+        """The events of a proposal, in their order; none if nothing is to be made.
+
+        `requests` are those that are pending.
+        """
         cursor = self.cursor
         assert cursor is not None
         if self._proposal is not None:
             self._nodes |= set(self._proposal.nodes)
             self._proposal = None
         periods = reads.periods(self.graph, now)
-        conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
         self._collect(periods, snapshot, now)
-        causes, is_complete = self._look(conditions, periods)
+        causes: Mapping[AutomatedPartition, str] = {}
+        is_complete = True
+        if self._nodes:
+            places = self._requested.at(reads, self.graph, requests, now)
+            active = ActiveWork(making, places)
+            conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
+            causes, is_complete = self._look(conditions, periods)
         if is_complete:
             self._position = snapshot.position
         position = max(cursor.position, self.held.reachable(self._position))
         spaces = {node.asset: periods.space(node.asset) for node in causes}
-        requests = coalesced(causes, spaces)
+        asked = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
-        if not (requests or ticked or position - cursor.position > CHECKPOINT):
+        if not (asked or ticked or position - cursor.position > CHECKPOINT):
             return []
         last = AutomationAdvanced(
             proposal=proposal_id,
@@ -267,10 +266,10 @@ class AssetWatch:
             ticked_position=min(ticked.values(), default=0),
             has_more=not is_complete,
         )
-        events = in_events(last, requests)
+        events = in_events(last, asked)
         if is_complete:
             self._ticked = {}
-        self._proposal = _Proposal(events, list(causes), monotonic_s)
+        self._proposal = AssetProposal(events, list(causes), monotonic_s)
         return events
 
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
