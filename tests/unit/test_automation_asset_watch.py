@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arco.automation import asset_reads
+from arco.automation import asset_reads, asset_watch
 from arco.automation.asset_events import AutomationAdvanced, AutomationRequest
 from arco.orchestration.run_requests import decode_request
 from tests.kit.automation import Mill, declared, project, source
@@ -100,3 +100,46 @@ def test_a_request_that_waits_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -
     mill.w.commands.orchestration.change_partition_keys("others", add=["a"])
     assert watcher.look() == []
     assert len(decoded) == 3
+
+
+def test_changes_are_forgotten_while_no_automation_is_active() -> None:
+    ticking = declared("report", "raw", automation="on_cron('0 0 * * *')")
+    mill = Mill(project(source("raw"), TOTAL, ticking))
+    watcher = Watcher(mill)
+    mill.fresh().commands.asset_automation.pause("m.total")
+    mill.deploy(project(source("raw"), TOTAL, declared("report", "raw")))
+    mill.run("m.raw")
+    watcher.follow()
+    assert watcher.watch.changed == set()
+    assert Watcher(mill).watch.changed == set()
+    mill.fresh().commands.asset_automation.resume("m.total", catchup="all")
+    assert [assets for assets, _ in proposals(mill, watcher)] == [("m.total",)]
+
+
+def test_a_resumed_asset_catches_up_what_waited_for_a_tick_before_the_pause() -> None:
+    report = declared("report", "raw", automation="on_cron('0 0 * * *')")
+    mill = Mill(project(source("raw"), report))
+    mill.run("m.raw")
+    mill.fresh().commands.asset_automation.pause("m.report")
+    mill.settle()
+    mill.fresh().commands.asset_automation.resume("m.report", catchup="all")
+    mill.until(datetime(2026, 1, 6, 1), step_s=3_600)
+    assert mill.made() == {"report": 1}
+
+
+def test_a_partition_that_waits_gives_no_work_until_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asset_watch, "CHECKPOINT", 5)
+    mill = Mill(project(source("raw"), DAYS, TOTAL), orchestrators=0)
+    watcher = Watcher(mill)
+    mill.clock.sleep(86_400)
+    assert watcher.look() == []  # a day waits for data, and the cursor for the day
+    for number in range(8):
+        mill.w.commands.orchestration.change_partition_keys("k", add=[str(number)])
+    assert watcher.look() == []
+    position = mill.fresh().read.snapshot().position
+    assert not watcher.watch.has_work(mill.clock.now(), mill.clock.monotonic(), position)
+    mill.w.commands.asset_automation.pause("m.days")
+    (event,) = watcher.look()
+    assert event.position == position + 1

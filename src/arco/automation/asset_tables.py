@@ -56,6 +56,10 @@ class AutomationRow(Row, frozen=True):
     def is_active(self) -> bool:
         return self.state == AutomationState.ACTIVE
 
+    @property
+    def acts_at_ticks(self) -> bool:
+        return self.is_active and self.when == "on_cron"
+
 
 class AutomationCursorRow(Row, frozen=True):
     """How far the log has been looked through for what automation reacts to."""

@@ -57,7 +57,7 @@ class AssetWatch:
         self.rows: dict[str, AutomationRow] = {}
         self.cursor: AutomationCursorRow | None = None
         self._graph: AssetGraph | None = None
-        self._changed: set[Place] = set()
+        self.changed: set[Place] = set()
         self._earlier: set[Place] = set()
         """Of before the cursor: only those who act at ticks have not seen them."""
         self._keys: set[tuple[str, str]] = set()
@@ -93,6 +93,8 @@ class AssetWatch:
         if cursor is None:
             return
         position = self._position = cursor.position
+        if not self._has_active:
+            return
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in snapshot.since(table, position))
@@ -101,7 +103,7 @@ class AssetWatch:
         self._new = {
             row.asset_key for row in changed(AUTOMATIONS) if row.since > position or row.replay_from
         }
-        ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
+        ticking = [row.ticked_position for row in self.rows.values() if row.acts_at_ticks]
         if ticking:
             self._earlier = places(
                 lambda table: (r for _, r in snapshot.since(table, min(ticking)))
@@ -115,17 +117,22 @@ class AssetWatch:
             self._put(row)
         for cursor in cursors:
             self._settle(cursor)
-        if not self.rows:
-            return
         if any(True for _ in rows_of(PROJECTS)):
             self._graph = None
-        self._changed |= places(rows_of)
+        if not self._has_active:  # a declaration counts from its position on, as a resumption does
+            self._nodes, self.changed, self._earlier, self._keys = set(), set(), set(), set()
+            return
+        self.changed |= places(rows_of)
         self._keys |= {(row.keys, row.key) for row in rows_of(DYNAMIC_KEYS)}
 
     def _put(self, row: AutomationRow) -> None:
         key = row.asset_key
         old = self.rows.get(key)
         self.rows[key] = row
+        if not row.is_active:
+            self.held.discard_asset(key)
+        if not row.acts_at_ticks:
+            self._at_ticks.pop(key, None)
         if old is None or (old.state, old.since) != (row.state, row.since):
             self._new.add(key)
         if old is None or (old.state, old.ticked_at) != (row.state, row.ticked_at):
@@ -163,10 +170,8 @@ class AssetWatch:
         return Periods(graph, self._dealt(row), lambda _: ()).next_end(row.asset_key)
 
     def _dealt(self, row: AutomationRow) -> datetime:
-        cursor_until = row.since_at if self.cursor is None else self.cursor.until
-        if row.when == "on_cron":
-            return self._ended.get(row.asset_key, row.ticked_at)
-        return self._ended.get(row.asset_key, cursor_until)
+        until = row.since_at if self.cursor is None else self.cursor.until
+        return self._ended.get(row.asset_key, row.ticked_at if row.when == "on_cron" else until)
 
     def next_due(self) -> datetime | None:
         """When time alone makes an asset due."""
@@ -211,14 +216,14 @@ class AssetWatch:
             return False
         at = self.next_due()
         return bool(
-            self._changed
+            self.changed
             or self._nodes
             or self._new
             or self._keys
             or self._earlier
             or self._proposal is not None
             or (at is not None and at <= now)
-            or position - cursor.position > CHECKPOINT
+            or self.held.reachable(position) - cursor.position > CHECKPOINT
         )
 
     def decide(
@@ -276,9 +281,9 @@ class AssetWatch:
         """Turn what changed, and what is due, into partitions to look at."""
         for place in self._earlier:
             self._spread(place, periods, only_ticks=True)
-        for place in self._changed:
+        for place in self.changed:
             self._spread(place, periods)
-        self._earlier, self._changed = set(), set()
+        self._earlier, self.changed = set(), set()
         for key in self._new:
             self._nodes.update(self._of_new(key, periods, snapshot))
         for keys, value in self._keys:
@@ -305,7 +310,7 @@ class AssetWatch:
             return
         for read in graph.readers.get(key, ()):
             row = self.rows.get(read.reader)
-            if row is not None and row.when == "on_cron":
+            if row is not None and row.acts_at_ticks:
                 self._at_ticks.setdefault(read.reader, set()).add(place)
         if not only_ticks:
             self._nodes.update(self._nodes_of(place, periods))
@@ -348,7 +353,10 @@ class AssetWatch:
         if row.replay_from:
             reads = {each.asset for each in periods.graph.assets[key].inputs}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
-            for (asset_id, partition), _ in snapshot.since(PARTITIONS, row.replay_from):
+            since = row.replay_from
+            if row.when == "on_cron":  # also what came before the pause, and waited for a tick
+                since = min(since, row.ticked_position)
+            for (asset_id, partition), _ in snapshot.since(PARTITIONS, since):
                 if asset_id in ids and row.when == "on_cron":
                     self._at_ticks.setdefault(key, set()).add((asset_id, partition))
                 elif asset_id in ids:
