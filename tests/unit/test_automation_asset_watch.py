@@ -143,3 +143,19 @@ def test_a_partition_that_waits_gives_no_work_until_something_changes(
     mill.w.commands.asset_automation.pause("m.days")
     (event,) = watcher.look()
     assert event.position == position + 1
+
+
+def test_a_resumed_asset_catches_up_what_nobody_had_looked_at_before_the_pause() -> None:
+    mill = Mill(project(source("raw"), TOTAL))
+    mill.run("m.raw")
+    watcher = Watcher(mill)
+    watcher.look()
+    (orchestrator,) = mill.crowd.orchestrators
+    mill.run("m.raw", settle=False)
+    while not mill.worker.step():
+        orchestrator.step()
+    mill.w.commands.orchestration.change_partition_keys("k", add=["a"])  # commits the report
+    mill.fresh().commands.asset_automation.pause("m.total")
+    watcher.follow()
+    mill.fresh().commands.asset_automation.resume("m.total", catchup="all")
+    assert [assets for assets, _ in proposals(mill, watcher)] == [("m.total",)]

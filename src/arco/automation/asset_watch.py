@@ -353,9 +353,9 @@ class AssetWatch:
         if row.replay_from:
             reads = {each.asset for each in periods.graph.assets[key].inputs}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
-            since = row.replay_from
-            if row.when == "on_cron":  # also what came before the pause, and waited for a tick
-                since = min(since, row.ticked_position)
+            # Also what came before the pause and was not looked at, or waited for a tick.
+            before = self.cursor.position if self.cursor is not None else 0
+            since = min(row.ticked_position if row.when == "on_cron" else before, row.replay_from)
             for (asset_id, partition), _ in snapshot.since(PARTITIONS, since):
                 if asset_id in ids and row.when == "on_cron":
                     self._at_ticks.setdefault(key, set()).add((asset_id, partition))
