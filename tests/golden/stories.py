@@ -857,19 +857,23 @@ def automated() -> Log:
     )
     until = datetime(2025, 1, 4, 6)
     advanced = AutomationAdvanced(
+        proposal="P1",
         step=0,
-        position=7,
+        position=1,
         until=until,
         requests=(asked,),
         ticked=("raw.report",),
-        ticked_position=6,
+        ticked_position=1,
     )
     log.do(replace(advanced, step=0, ticked=(), ticked_position=0, has_more=True))
-    advanced = replace(advanced, step=1)
+    advanced = replace(advanced, part=1, step=1)
     log.do(advanced)
-    log.do(advanced)  # of another orchestrator
+    log.do(replace(advanced, proposal="P2"))  # of another orchestrator
+    log.do(replace(advanced, proposal="P2", part=2, step=2))
+    log.do(replace(advanced, proposal="P3", part=0, step=2, position=1_000))  # of the future
+    advanced = replace(advanced, proposal="P4", part=0)
     log.do(AutomationPaused(asset="raw.totals", reason="the source is down"))
-    log.do(replace(advanced, step=2, position=9))  # leaves the paused one out
+    log.do(replace(advanced, step=2, position=3))  # leaves the paused one out
     log.do(AutomationResumed(asset="raw.totals", catchup="all"))
     log.do(AutomationPaused(asset="raw.unknown"))
     log.do(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
+
 from arco.orchestration.tables import TASKS
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
@@ -248,3 +250,20 @@ def test_a_partition_is_made_by_one_run_at_a_time() -> None:
     assert [one.state, two.state] == ["SUCCEEDED", "SUCCEEDED"]
     assert one.finished_at is not None and two.started_at is not None
     assert one.finished_at <= two.started_at
+
+
+@pytest.mark.parametrize(
+    ("partitions", "key"),
+    [("day * static('r', ['eu'])", "2026-01-06,r=s:eu"), ("static('r', ['eu'])", "eu")],
+)
+def test_partitions_that_wait_are_forgotten_when_the_dimensions_change(
+    partitions: str, key: str
+) -> None:
+    days = declared("days", "raw", partitions="day", automation="on_missing()")
+    mill = Mill(project(source("raw"), days))
+    mill.until(datetime(2026, 1, 6, 1), step_s=3_600)  # a day waits for data
+    others = declared("days", "raw", partitions=partitions, automation="on_missing()")
+    mill.deploy(project(source("raw"), others))
+    mill.until(datetime(2026, 1, 7, 1), step_s=3_600)
+    mill.run("m.raw")
+    assert mill.made() == {f"days[{key}]": 1}

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from arco.automation.asset_events import AutomationPaused, AutomationResumed, ResumeCatchup
 from arco.automation.asset_graph import AutomatedPartition
-from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.conditions import ActiveWork, Conditions, Outcome
 from arco.automation.reader import AutomationReader
@@ -86,7 +86,7 @@ class AssetAutomationCommands:
         board = Board()
         board.load(snapshot)
         pending = [r for r in snapshot.hot(RUN_REQUESTS) if r.state == RequestState.PENDING]
-        active = ActiveWork(board.making, reads.places(graph, pending, now))
+        active = ActiveWork(board.making, RequestedPlaces().at(reads, graph, pending, now))
         rows = {each.asset_key: each for each in reader.automations()}
         conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
         explained = []

@@ -48,10 +48,15 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     """What changed in the log was looked through: these partitions are to be made.
 
     The fold takes it if so many decisions were taken before, and leaves out assets whose
-    automation is not active then.
+    automation is not active then. Of a proposal in several events it takes one after the other.
     """
 
     TYPE: ClassVar[str] = "automation.automation_advanced"
+    proposal: str = ""
+    """The same in all events of one proposal."""
+    part: int = 0
+    """Which of them it is. One after the first counts only if the last that counted is the one
+    before it."""
     step: int
     position: int
     """Changes up to this position have been dealt with."""

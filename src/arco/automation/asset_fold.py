@@ -1,13 +1,15 @@
 """The fold of the automation of assets: one key for all of it.
 
 Orchestrators look through what changed, and propose what to make. A proposal names how many were
-taken before it; of several that name the same number the first one counts. So each change is dealt
-with once, whoever sees it, and a partition that one proposal asks for is seen by the next.
+taken before it; of several that name the same number the first one counts, and the events of one
+proposal count one after the other. So each change is dealt with once, whoever sees it, and a
+partition that one proposal asks for is seen by the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import msgspec
 
@@ -34,6 +36,8 @@ from arco.state.system import applied, refused
 replace = msgspec.structs.replace
 MATERIALIZATION = "materialization"
 """The kind of these requests."""
+AHEAD = timedelta(minutes=5)
+"""So far the clock of an orchestrator may be ahead of the store's."""
 
 
 def request_of(asked: AutomationRequest) -> PlanRequest:
@@ -141,7 +145,11 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
     cursor = rows.get(AUTOMATION_CURSOR, SCOPE)
     if cursor is None or cursor.step != e.step or e.position < cursor.position:
         return
-    cursor = replace(cursor, step=e.step + 1)
+    if e.part and e.proposal != cursor.proposal:
+        return  # another one came in between
+    if max(e.position, e.ticked_position) > fact.position or e.until > fact.received_at + AHEAD:
+        return  # nobody can have looked at that
+    cursor = replace(cursor, step=e.step + 1, proposal=e.proposal)
     if not e.has_more:
         cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))
     yield Put(AUTOMATION_CURSOR, cursor)

@@ -7,7 +7,7 @@ and not how many there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import product
@@ -63,6 +63,25 @@ class AssetGraph:
             for dimension in asset.partitions:
                 if isinstance(dimension, DynamicDimension):
                     self.by_keys.setdefault(dimension.keys, []).append(asset.key)
+
+    def fits(self, node: AutomatedPartition) -> bool:
+        """Whether a partition has the dimensions that its asset has, and that asset automation."""
+        asset = self.automated.get(node.asset)
+        if asset is None:
+            return False
+        return [type(value) for value in node.point] == [
+            _value_type(dimension) for dimension in _sorted(asset)
+        ]
+
+
+def _sorted(asset: Asset) -> list[Dimension]:
+    return sorted(asset.partitions, key=lambda dimension: dimension.name)
+
+
+def _value_type(dimension: Dimension) -> type[Value]:
+    if not isinstance(dimension, TimeDimension):
+        return str
+    return datetime if dimension.every == "hour" else date
 
 
 def _ranks(assets: Sequence[Asset]) -> dict[str, int]:
@@ -180,7 +199,7 @@ class Periods:
             yield from (AutomatedPartition(key, point) for point in product(*axes))
 
     def _dimensions(self, key: str) -> list[Dimension]:
-        return sorted(self.graph.assets[key].partitions, key=lambda dimension: dimension.name)
+        return _sorted(self.graph.assets[key])
 
     def next_end(self, key: str) -> datetime | None:
         """When the next period of an asset is over; None if there is none to come."""

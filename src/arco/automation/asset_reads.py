@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from arco.automation.asset_fold import MATERIALIZATION
@@ -56,23 +56,47 @@ class AutomationReads:
         except Error:
             return None
 
-    def places(
-        self, graph: AssetGraph, requests: Iterable[RunRequestRow], now: datetime
-    ) -> dict[Place, str]:
-        """The partitions that pending requests of automation ask for."""
-        places: dict[Place, str] = {}
-        for row in requests:
-            if row.kind != MATERIALIZATION:
-                continue
-            request = decode_request(row.request)
-            periods = Periods(graph, row.until or now, self.dynamic_keys)
-            keys = [key for key in request.selection if key in graph.automated]
-            try:
-                spaces = {key: periods.space(key) for key in keys}
-                ranges = requested(spaces, request.partitions, missing_ok=True)
-            except Invalid:  # it is refused when it is planned
-                continue
-            for key in keys:
-                for point in spaces[key].points(ranges[key]):
-                    places[graph.ids[key], spaces[key].text(point)] = row.request_key
-        return places
+    def places_of(self, graph: AssetGraph, row: RunRequestRow, now: datetime) -> list[Place]:
+        """The partitions that a request asks for, of assets with automation."""
+        request = decode_request(row.request)
+        periods = Periods(graph, row.until or now, self.dynamic_keys)
+        keys = [key for key in request.selection if key in graph.automated]
+        try:
+            spaces = {key: periods.space(key) for key in keys}
+            ranges = requested(spaces, request.partitions, missing_ok=True)
+        except Invalid:  # it is refused when it is planned
+            return []
+        return [
+            (graph.ids[key], spaces[key].text(point))
+            for key in keys
+            for point in spaces[key].points(ranges[key])
+        ]
+
+
+class RequestedPlaces:
+    """The partitions that pending requests of automation ask for. It is for one graph."""
+
+    def __init__(self) -> None:
+        self._by_request: dict[str, list[Place]] = {}
+        """A request is decoded once, however often somebody looks."""
+        self._places: dict[Place, str] = {}
+
+    def at(
+        self,
+        reads: AutomationReads,
+        graph: AssetGraph,
+        requests: Iterable[RunRequestRow],
+        now: datetime,
+    ) -> Mapping[Place, str]:
+        """By place, the request that asks for it; these are all that are pending."""
+        pending = {row.request_key: row for row in requests if row.kind == MATERIALIZATION}
+        if pending.keys() != self._by_request.keys():
+            old = self._by_request
+            self._by_request = {
+                key: old[key] if key in old else reads.places_of(graph, row, now)
+                for key, row in pending.items()
+            }
+            self._places = {
+                place: key for key, places in self._by_request.items() for place in places
+            }
+        return self._places

@@ -56,6 +56,10 @@ class AutomationRow(Row, frozen=True):
     def is_active(self) -> bool:
         return self.state == AutomationState.ACTIVE
 
+    @property
+    def acts_at_ticks(self) -> bool:
+        return self.is_active and self.when == "on_cron"
+
 
 class AutomationCursorRow(Row, frozen=True):
     """How far the log has been looked through for what automation reacts to."""
@@ -67,6 +71,8 @@ class AutomationCursorRow(Row, frozen=True):
     """Changes up to this position have been dealt with."""
     until: datetime
     """Periods that were over by then have been dealt with."""
+    proposal: str = ""
+    """The last that counted, in part or as a whole."""
 
 
 AUTOMATIONS = Table(

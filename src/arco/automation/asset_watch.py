@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
-from arco.automation.asset_reads import AutomationReads
+from arco.automation.asset_holds import HeldPartitions
+from arco.automation.asset_proposal import AssetProposal
+from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
     AUTOMATIONS,
@@ -29,10 +31,11 @@ from arco.automation.asset_tables import (
 )
 from arco.automation.changed_rows import TableRows, places
 from arco.automation.coalesce import coalesced, in_events
-from arco.automation.conditions import ActiveWork, Conditions, Place
+from arco.automation.conditions import ActiveWork, Conditions, MadeNow, Place
+from arco.automation.due_times import DueTimes
 from arco.automation.ticks import next_tick
 from arco.execution.tables import PARTITIONS
-from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS
+from arco.orchestration.tables import DYNAMIC_KEYS, PROJECTS, RunRequestRow
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
 
@@ -40,19 +43,10 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT = 10_000
 """After so many positions the cursor moves though nothing was asked for."""
-REPEAT_S = 10.0
-"""A proposal that the log does not show after this is made again."""
 BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
-
-
-class _Proposal(NamedTuple):
-    step: int
-    position: int
-    nodes: Sequence[AutomatedPartition]
-    at: float
 
 
 class AssetWatch:
@@ -63,7 +57,7 @@ class AssetWatch:
         self.rows: dict[str, AutomationRow] = {}
         self.cursor: AutomationCursorRow | None = None
         self._graph: AssetGraph | None = None
-        self._changed: set[Place] = set()
+        self.changed: set[Place] = set()
         self._earlier: set[Place] = set()
         """Of before the cursor: only those who act at ticks have not seen them."""
         self._keys: set[tuple[str, str]] = set()
@@ -77,15 +71,13 @@ class AssetWatch:
         self._ticked: dict[str, int] = {}
         """Those of them with a tick that is not recorded yet; what changed up to this position
         belongs to it."""
-        self._due: list[tuple[datetime, str]] = []
-        """When time alone makes an asset due. An entry that differs from `_next` is of before."""
-        self._next: dict[str, datetime] = {}
+        self._due = DueTimes()
+        """When time alone makes an asset due."""
         self._ended: dict[str, datetime] = {}
         """By asset: periods that were over by then have been looked at."""
-        self._proposal: _Proposal | None = None
-        self._held: dict[str, dict[AutomatedPartition, int]] = {}
-        """By asset: partitions that wait for what partitions of all times read alike, each with a
-        position from which on a process that starts finds it again: the cursor stays there."""
+        self._proposal: AssetProposal | None = None
+        self.held = HeldPartitions()
+        self._requested = RequestedPlaces()
         self._position = 0
         """Changes up to there have been looked at."""
 
@@ -101,6 +93,8 @@ class AssetWatch:
         if cursor is None:
             return
         position = self._position = cursor.position
+        if not self._has_active:
+            return
 
         def changed(table: Table[R]) -> Iterable[R]:
             return (row for _, row in snapshot.since(table, position))
@@ -109,7 +103,7 @@ class AssetWatch:
         self._new = {
             row.asset_key for row in changed(AUTOMATIONS) if row.since > position or row.replay_from
         }
-        ticking = [row.ticked_position for row in self.rows.values() if row.when == "on_cron"]
+        ticking = [row.ticked_position for row in self.rows.values() if row.acts_at_ticks]
         if ticking:
             self._earlier = places(
                 lambda table: (r for _, r in snapshot.since(table, min(ticking)))
@@ -117,22 +111,28 @@ class AssetWatch:
 
     def take(self, rows_of: TableRows) -> None:
         """Go on by rows that changed."""
-        for cursor in rows_of(AUTOMATION_CURSOR):
-            self.cursor = cursor
-            self._settle(cursor)
+        cursors = list(rows_of(AUTOMATION_CURSOR))
+        self.cursor = cursors[-1] if cursors else self.cursor
         for row in rows_of(AUTOMATIONS):
             self._put(row)
-        if not self.rows:
-            return
+        for cursor in cursors:
+            self._settle(cursor)
         if any(True for _ in rows_of(PROJECTS)):
             self._graph = None
-        self._changed |= places(rows_of)
+        if not self._has_active:  # a declaration counts from its position on, as a resumption does
+            self._nodes, self.changed, self._earlier, self._keys = set(), set(), set(), set()
+            return
+        self.changed |= places(rows_of)
         self._keys |= {(row.keys, row.key) for row in rows_of(DYNAMIC_KEYS)}
 
     def _put(self, row: AutomationRow) -> None:
         key = row.asset_key
         old = self.rows.get(key)
         self.rows[key] = row
+        if not row.is_active:
+            self.held.discard_asset(key)
+        if not row.acts_at_ticks:
+            self._at_ticks.pop(key, None)
         if old is None or (old.state, old.since) != (row.state, row.since):
             self._new.add(key)
         if old is None or (old.state, old.ticked_at) != (row.state, row.ticked_at):
@@ -141,24 +141,24 @@ class AssetWatch:
     def _settle(self, cursor: AutomationCursorRow) -> None:
         """See what became of the last proposal."""
         proposal = self._proposal
-        if proposal is not None and cursor.step > proposal.step:
-            if cursor.position < proposal.position:  # another one, which had seen less
-                self._nodes |= set(proposal.nodes)
-            self._proposal = None
+        if proposal is None or not proposal.is_over(cursor):
+            return
+        self._proposal = None
+        if proposal.is_lost(cursor):
+            self._nodes |= set(proposal.nodes)
+            for key in [key for key, at in self._ended.items() if at > cursor.until]:
+                del self._ended[key]
+                self._plan_due(key)
 
     # -- time ----------------------------------------------------------------------------
 
     def _plan_due(self, key: str) -> None:
-        row = self.rows[key]
-        self._next.pop(key, None)
+        row, at = self.rows[key], None
         try:
             at = self._next_at(row) if row.is_active else None
         except Exception:  # zone data of this machine; the others are served
             log.exception("automation of %s cannot be evaluated here", key)
-            return
-        if at is not None:
-            self._next[key] = at
-            heapq.heappush(self._due, (at, key))
+        self._due.put(key, at)
 
     def _next_at(self, row: AutomationRow) -> datetime | None:
         if row.when == "on_cron":
@@ -170,25 +170,12 @@ class AssetWatch:
         return Periods(graph, self._dealt(row), lambda _: ()).next_end(row.asset_key)
 
     def _dealt(self, row: AutomationRow) -> datetime:
-        cursor_until = row.since_at if self.cursor is None else self.cursor.until
-        if row.when == "on_cron":
-            return self._ended.get(row.asset_key, row.ticked_at)
-        return self._ended.get(row.asset_key, cursor_until)
+        until = row.since_at if self.cursor is None else self.cursor.until
+        return self._ended.get(row.asset_key, row.ticked_at if row.when == "on_cron" else until)
 
     def next_due(self) -> datetime | None:
         """When time alone makes an asset due."""
-        while self._due:
-            at, key = self._due[0]
-            if self._next.get(key) == at:
-                return at
-            heapq.heappop(self._due)
-        return None
-
-    def _pop_due(self, now: datetime) -> Iterator[str]:
-        while (at := self.next_due()) is not None and at <= now:
-            _, key = heapq.heappop(self._due)
-            del self._next[key]
-            yield key
+        return self._due.first()
 
     # -- deciding ------------------------------------------------------------------------
 
@@ -211,8 +198,13 @@ class AssetWatch:
         return self._graph
 
     def prepare(self, graph: AssetGraph) -> None:
-        """Take what is deployed now. Also what had no effect before may have one now."""
+        """Take what is deployed now. Partitions that it does not have any more are forgotten."""
         self._graph = graph
+        self._requested = RequestedPlaces()
+        self._nodes = {node for node in self._nodes if graph.fits(node)}
+        self.held.keep_fitting(graph)
+        if self._proposal is not None:
+            self._proposal = self._proposal.fitting(graph)
         for key in self.rows:
             self._plan_due(key)
 
@@ -220,48 +212,58 @@ class AssetWatch:
         cursor = self.cursor
         if cursor is None or not self._has_active:
             return False
-        if self._proposal is not None and monotonic_s - self._proposal.at < REPEAT_S:
+        if self._proposal is not None and self._proposal.may_arrive(monotonic_s):
             return False
         at = self.next_due()
         return bool(
-            self._changed
+            self.changed
             or self._nodes
             or self._new
             or self._keys
             or self._earlier
             or self._proposal is not None
             or (at is not None and at <= now)
-            or position - cursor.position > CHECKPOINT
+            or self.held.reachable(position) - cursor.position > CHECKPOINT
         )
 
     def decide(
         self,
         snapshot: Snapshot,
-        active: ActiveWork,
+        making: MadeNow,
+        requests: Iterable[RunRequestRow],
         reads: AutomationReads,
         now: datetime,
         monotonic_s: float,
+        proposal_id: str,
     ) -> list[AutomationAdvanced]:
-        """The proposals, in their order; none if nothing is to be made."""
+        """The events of a proposal, in their order; none if nothing is to be made.
+
+        `requests` are those that are pending.
+        """
         cursor = self.cursor
         assert cursor is not None
         if self._proposal is not None:
             self._nodes |= set(self._proposal.nodes)
             self._proposal = None
         periods = reads.periods(self.graph, now)
-        conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
         self._collect(periods, snapshot, now)
-        causes, is_complete = self._look(conditions, periods)
+        causes: Mapping[AutomatedPartition, str] = {}
+        is_complete = True
+        if self._nodes:
+            places = self._requested.at(reads, self.graph, requests, now)
+            active = ActiveWork(making, places)
+            conditions = Conditions(snapshot, periods, self.rows, active, reads.seen_by)
+            causes, is_complete = self._look(conditions, periods)
         if is_complete:
             self._position = snapshot.position
-        holds = [position for held in self._held.values() for position in held.values()]
-        position = max(cursor.position, min([self._position, *holds]))
+        position = max(cursor.position, self.held.reachable(self._position))
         spaces = {node.asset: periods.space(node.asset) for node in causes}
-        requests = coalesced(causes, spaces)
+        asked = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
-        if not (requests or ticked or position - cursor.position > CHECKPOINT):
+        if not (asked or ticked or position - cursor.position > CHECKPOINT):
             return []
         last = AutomationAdvanced(
+            proposal=proposal_id,
             step=cursor.step,
             position=position,
             until=now,
@@ -269,25 +271,25 @@ class AssetWatch:
             ticked_position=min(ticked.values(), default=0),
             has_more=not is_complete,
         )
-        proposals = in_events(last, requests)
+        events = in_events(last, asked)
         if is_complete:
             self._ticked = {}
-        self._proposal = _Proposal(proposals[-1].step, position, list(causes), monotonic_s)
-        return proposals
+        self._proposal = AssetProposal(events, list(causes), monotonic_s)
+        return events
 
     def _collect(self, periods: Periods, snapshot: Snapshot, now: datetime) -> None:
         """Turn what changed, and what is due, into partitions to look at."""
         for place in self._earlier:
             self._spread(place, periods, only_ticks=True)
-        for place in self._changed:
+        for place in self.changed:
             self._spread(place, periods)
-        self._earlier, self._changed = set(), set()
+        self._earlier, self.changed = set(), set()
         for key in self._new:
             self._nodes.update(self._of_new(key, periods, snapshot))
         for keys, value in self._keys:
             self._nodes.update(periods.with_key(keys, value))
         self._new, self._keys = set(), set()
-        for key in list(self._pop_due(now)):
+        for key in list(self._due.pop(now)):
             row = self.rows[key]
             if row.when == "on_cron":
                 for place in self._at_ticks.pop(key, ()):
@@ -308,7 +310,7 @@ class AssetWatch:
             return
         for read in graph.readers.get(key, ()):
             row = self.rows.get(read.reader)
-            if row is not None and row.when == "on_cron":
+            if row is not None and row.acts_at_ticks:
                 self._at_ticks.setdefault(read.reader, set()).add(place)
         if not only_ticks:
             self._nodes.update(self._nodes_of(place, periods))
@@ -333,7 +335,7 @@ class AssetWatch:
     ) -> Iterator[AutomatedPartition]:
         yield from periods.readers_of(key, partition)
         for read in periods.graph.readers.get(key, ()):
-            yield from self._held.get(read.reader, ())
+            yield from self.held.of(read.reader)
 
     def _acts_at_once(self, key: str) -> bool:
         row = self.rows.get(key)
@@ -351,7 +353,10 @@ class AssetWatch:
         if row.replay_from:
             reads = {each.asset for each in periods.graph.assets[key].inputs}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
-            for (asset_id, partition), _ in snapshot.since(PARTITIONS, row.replay_from):
+            # Also what came before the pause and was not looked at, or waited for a tick.
+            before = self.cursor.position if self.cursor is not None else 0
+            since = min(row.ticked_position if row.when == "on_cron" else before, row.replay_from)
+            for (asset_id, partition), _ in snapshot.since(PARTITIONS, since):
                 if asset_id in ids and row.when == "on_cron":
                     self._at_ticks.setdefault(key, set()).add((asset_id, partition))
                 elif asset_id in ids:
@@ -378,7 +383,10 @@ class AssetWatch:
                 continue
             visited.add(node)
             verdict = conditions.verdict(node)
-            self._hold(node, is_held=verdict.is_held)
+            if verdict.is_held:
+                self.held.add(node, self._position)
+            else:
+                self.held.discard(node)
             if verdict.runs:
                 causes[node] = verdict.cause
                 conditions.request(node)
@@ -389,9 +397,3 @@ class AssetWatch:
                     heapq.heappush(queue, (rank[reader.asset], reader))
         self._nodes = {node for _, node in queue} - visited
         return causes, not self._nodes
-
-    def _hold(self, node: AutomatedPartition, *, is_held: bool) -> None:
-        if is_held:
-            self._held.setdefault(node.asset, {}).setdefault(node, self._position)
-        elif node in self._held.get(node.asset, ()):
-            del self._held[node.asset][node]

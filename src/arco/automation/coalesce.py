@@ -67,6 +67,8 @@ def in_events(
         size += more
     events = [
         AutomationAdvanced(
+            proposal=last.proposal,
+            part=number,
             step=last.step + number,
             position=last.position,
             until=last.until,
@@ -75,8 +77,12 @@ def in_events(
         )
         for number, group in enumerate(groups[:-1])
     ]
-    step = last.step + len(events)
-    return [*events, msgspec.structs.replace(last, step=step, requests=tuple(groups[-1]))]
+    part = len(events)
+    requested = tuple(groups[-1])
+    return [
+        *events,
+        msgspec.structs.replace(last, part=part, step=last.step + part, requests=requested),
+    ]
 
 
 def _blocks(space: Space, points: Iterable[Point]) -> Iterator[Block]:

@@ -43,6 +43,8 @@ SHOWN = 5
 
 Place = tuple[str, str]
 """An asset's id and a partition."""
+MadeNow = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""By asset id and partition: the active runs with a task for it that has not ended."""
 Outcome = Literal["runs", "waits", "idle"]
 R = TypeVar("R", bound=Row)
 
@@ -64,8 +66,7 @@ class AutomationVerdict(Struct, frozen=True):
 class ActiveWork(NamedTuple):
     """What is being made, or was asked for."""
 
-    tasks: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
-    """By asset id and partition: the active runs with a task for it that has not ended."""
+    tasks: MadeNow = {}
     requests: Mapping[Place, str] = {}
     """By asset id and partition: the request of automation that waits."""
 

@@ -11,7 +11,6 @@ from datetime import datetime
 
 from arco.automation.agenda import Agenda
 from arco.automation.asset_reads import AutomationReads
-from arco.automation.conditions import ActiveWork
 from arco.automation.controllers.backfill_chunks import backfill_chunks
 from arco.automation.controllers.plannable import active_by_schedule, to_plan, within_limits
 from arco.automation.controllers.schedule_ticks import schedule_ticks
@@ -120,6 +119,7 @@ class Automation:
             watch.prepare(reads.graph(self._planner.world(snapshot)))
         if not watch.has_work(now, monotonic_s, snapshot.position):
             return ()
-        places = reads.places(watch.graph, self.agenda.requests.values(), now)
-        active = ActiveWork(board.making, places)
-        return watch.decide(snapshot, active, reads, now, monotonic_s)
+        requests = self.agenda.requests.values()
+        return watch.decide(
+            snapshot, board.making, requests, reads, now, monotonic_s, self._core.ids()
+        )

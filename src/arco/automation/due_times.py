@@ -1,0 +1,36 @@
+"""When something is due next: a heap in which each name has one time at most."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from datetime import datetime
+
+
+class DueTimes:
+    def __init__(self) -> None:
+        self._heap: list[tuple[datetime, str]] = []
+        """An entry that differs from `_times` is of before."""
+        self._times: dict[str, datetime] = {}
+
+    def put(self, name: str, at: datetime | None) -> None:
+        """None: it is not due by itself."""
+        self._times.pop(name, None)
+        if at is not None:
+            self._times[name] = at
+            heapq.heappush(self._heap, (at, name))
+
+    def first(self) -> datetime | None:
+        while self._heap:
+            at, name = self._heap[0]
+            if self._times.get(name) == at:
+                return at
+            heapq.heappop(self._heap)
+        return None
+
+    def pop(self, now: datetime) -> Iterator[str]:
+        """Take out what is due by now."""
+        while (at := self.first()) is not None and at <= now:
+            _, name = heapq.heappop(self._heap)
+            del self._times[name]
+            yield name
