@@ -420,6 +420,35 @@ def test_a_reset_clears_or_sets_the_cursor_and_ends_what_is_under_way() -> None:
         commands.reset("pol")
 
 
+def test_a_sensor_that_is_reset_while_an_older_evaluation_is_queued_does_not_lose_its_turn() -> (
+    None
+):
+    town = SensorTown(POLL.replace("1m", "6h"))
+    orchestrator = town.crowd.orchestrator()
+    orchestrator.step()
+    assert queued(town) != []
+    town.fresh().commands.sensors.reset("poll", cursor="0")
+    orchestrator.step()
+    town.items = ["a"]
+    town.crowd.worker()
+    town.until(START + timedelta(minutes=5))
+    assert [*town.asked()] == ["poll:a"]
+
+
+def test_a_sensor_that_is_due_while_dispatch_is_paused_has_its_turn_after_the_pause() -> None:
+    town = SensorTown(POLL.replace("1m", "6h"))
+    town.items = ["a"]
+    town.crowd.orchestrator()
+    town.crowd.worker()
+    limits = town.fresh().commands.limits
+    limits.pause()
+    town.until(START + timedelta(minutes=5))
+    assert (queued(town), town.asked()) == ([], {})
+    limits.resume()
+    town.until(START + timedelta(minutes=8))
+    assert [*town.asked()] == ["poll:a"]
+
+
 # -- assets of this workspace ---------------------------------------------------------------
 
 

@@ -124,11 +124,15 @@ class Automation:
         """Have the sensors that are due evaluated, unless dispatch is paused; how many."""
         agenda, now = self.agenda.sensors, turn.now
         calls = sensor_calls(agenda, now)
-        if calls and not turn.board.declared.is_paused:
+        if turn.board.declared.is_paused:
+            for row, _ in calls:
+                agenda.postpone(row, now)
+            return 0
+        if calls:
             self._sensors.send(calls, self.agenda.deployments, turn.snapshot)
         for row, _ in calls:
             agenda.sent(row, now)
-        return 0 if turn.board.declared.is_paused else len(calls)
+        return len(calls)
 
     def _ticks(self, turn: AutomationTurn) -> list[Payload]:
         due = self.agenda.due(turn.now)
