@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -16,6 +17,7 @@ from arco.automation.sensor_tables import (
 )
 from arco.dispatch.orchestrator import IDLE
 from arco.errors import Invalid, NotFound, Refused
+from arco.notifications.tables import ALERTS
 from arco.orchestration.states import RequestState, RunState
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.storage import paths
@@ -362,6 +364,93 @@ def test_a_deployment_that_mends_a_sensor_has_it_evaluated_at_once() -> None:
     assert [*town.asked()] == ["poll:a"]
 
 
+TELL = "notify(on=['automation_failed', 'recovered'], to='ops')\n"
+
+
+def alerts(town: SensorTown) -> list[str]:
+    return [row.subject for row in town.fresh().read.snapshot().all(ALERTS)]
+
+
+def redeploy(town: SensorTown) -> None:
+    town.redeclare(POLL.replace("20s", "21s"), TELL)
+
+
+def reset(town: SensorTown) -> None:
+    town.fresh().commands.sensors.reset("poll")
+
+
+def pause_and_resume(town: SensorTown) -> None:
+    town.fresh().commands.sensors.pause("poll")
+    town.fresh().commands.sensors.resume("poll")
+
+
+def pause_redeploy_and_resume(town: SensorTown) -> None:
+    town.fresh().commands.sensors.pause("poll")
+    redeploy(town)
+    town.fresh().commands.sensors.resume("poll")
+
+
+ANEW = [redeploy, reset, pause_and_resume, pause_redeploy_and_resume]
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("begin_anew", ANEW)
+def test_the_alert_of_a_sensor_that_begins_anew_ends_with_its_next_good_evaluation(
+    begin_anew: Callable[[SensorTown], None], again: bool
+) -> None:
+    town = SensorTown(POLL, TELL)
+    error = EvaluationError(code="x", message="broken")
+    town.commit(evaluated_from(town.sensor(), SensorAnswer(cursor="1")))
+    town.commit(evaluated_from(town.sensor(), error=error))
+    begin_anew(town)
+    assert town.sensor().status == SensorStatus.ACTIVE
+    if again:
+        reset(town)
+        town.commit(evaluated_from(town.sensor(), error=error))
+        begin_anew(town)
+    assert alerts(town) == ["start:sensor:main/poll"]
+    town.commit(evaluated_from(town.sensor(), SensorAnswer(cursor="2")))
+    assert alerts(town) == []
+
+
+@pytest.mark.parametrize("begin_anew", [lambda town: None, *ANEW])
+def test_the_alert_of_a_sensor_ends_with_its_removal(
+    begin_anew: Callable[[SensorTown], None],
+) -> None:
+    town = SensorTown(POLL, TELL)
+    town.commit(evaluated_from(town.sensor(), error=EvaluationError(code="x", message="broken")))
+    begin_anew(town)
+    assert alerts(town) == ["start:sensor:main/poll"]
+    town.redeclare(TELL)
+    assert (town.sensor().status, alerts(town)) == (SensorStatus.REMOVED, [])
+
+
+def test_the_alert_of_a_webhook_that_has_no_function_any_more_ends_with_its_next_message() -> None:
+    town = SensorTown(HOOK, TELL)
+    town.fresh().commands.sensors.push("hook", "m1", "")
+    error = EvaluationError(code="x", message="broken")
+    town.commit(evaluated_from(town.sensor("hook"), error=error, message_id="m1"))
+    assert alerts(town) == ["start:webhook:main/hook"]
+    town.redeclare(PLAIN_HOOK, TELL)
+    assert alerts(town) == []
+    assert [*town.asked()] == ["hook:m1"]
+
+
+@pytest.mark.parametrize("begin_anew", [lambda town: None, *ANEW])
+def test_a_good_evaluation_of_a_sensor_that_was_well_ends_no_alert_of_its_requests(
+    begin_anew: Callable[[SensorTown], None],
+) -> None:
+    town = SensorTown(POLL, TELL)
+    wrong = SensorRun("a", ("nothing=1",))
+    town.commit(evaluated_from(town.sensor(), SensorAnswer(runs=(wrong,), more=True)))
+    town.crowd.orchestrator()
+    town.settle()
+    assert alerts(town) == ["start:sensor:main/poll"]
+    begin_anew(town)
+    town.commit(evaluated_from(town.sensor(), SensorAnswer(cursor="2")))
+    assert alerts(town) == ["start:sensor:main/poll"]
+
+
 def test_cursor_and_pause_survive_a_removal_and_a_return() -> None:
     town = SensorTown()
     town.commit(evaluated_from(town.sensor(), SensorAnswer(cursor="7")))
@@ -418,6 +507,35 @@ def test_a_reset_clears_or_sets_the_cursor_and_ends_what_is_under_way() -> None:
     assert town.sensor().cursor == ""
     with pytest.raises(NotFound, match="there is no sensor 'pol'"):
         commands.reset("pol")
+
+
+def test_a_sensor_that_is_reset_while_an_older_evaluation_is_queued_does_not_lose_its_turn() -> (
+    None
+):
+    town = SensorTown(POLL.replace("1m", "6h"))
+    orchestrator = town.crowd.orchestrator()
+    orchestrator.step()
+    assert queued(town) != []
+    town.fresh().commands.sensors.reset("poll", cursor="0")
+    orchestrator.step()
+    town.items = ["a"]
+    town.crowd.worker()
+    town.until(START + timedelta(minutes=5))
+    assert [*town.asked()] == ["poll:a"]
+
+
+def test_a_sensor_that_is_due_while_dispatch_is_paused_has_its_turn_after_the_pause() -> None:
+    town = SensorTown(POLL.replace("1m", "6h"))
+    town.items = ["a"]
+    town.crowd.orchestrator()
+    town.crowd.worker()
+    limits = town.fresh().commands.limits
+    limits.pause()
+    town.until(START + timedelta(minutes=5))
+    assert (queued(town), town.asked()) == ([], {})
+    limits.resume()
+    town.until(START + timedelta(minutes=8))
+    assert [*town.asked()] == ["poll:a"]
 
 
 # -- assets of this workspace ---------------------------------------------------------------

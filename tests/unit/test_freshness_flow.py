@@ -295,7 +295,7 @@ def test_nothing_is_written_while_nothing_is_due() -> None:
     before = town.fresh().read.snapshot().generation
     agenda = Agenda()
     agenda.load(town.fresh().read.snapshot())
-    due = agenda.next_due()
+    due = agenda.freshness.next_due()
     assert due is not None and due > town.clock.now() + timedelta(days=29)
     assert not agenda.freshness.is_due(town.clock.now())
     town.wait(days=3, step_s=7200)

@@ -26,7 +26,7 @@ from arco.log.envelope import Payload
 from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared, FreshnessRemoved
 from arco.orchestration.run_requests import RunAsked
 from arco.state.fold import Fact, FoldFailure, NoRows, Rows, Stage, fold_stage
-from servo.contract.manifest import Dimension, TimeDimension
+from servo.contract.manifest import Dimension, StaticDimension, TimeDimension
 
 START = datetime(2026, 1, 5, 8)
 HOUR = timedelta(hours=1)
@@ -168,6 +168,34 @@ def test_partitions_of_another_shape_are_no_data() -> None:
     log.materialize("m1", "region=s:eu")
     log.materialize("m2")
     assert log.rows.get(FRESHNESS, "A", "") is None
+
+
+def evaluated(series: str) -> FreshnessEvaluated:
+    return FreshnessEvaluated(asset_id="A", series=series, number=1, status=STALE, due_at=START)
+
+
+@pytest.mark.parametrize(
+    "series", ["garbage", "date=d:2026-01-05", "region=s:eu,x=s:y", "zone=s:eu"]
+)
+def test_a_series_that_the_asset_cannot_have_leaves_no_row(series: str) -> None:
+    log = Log(DAYS, StaticDimension(name="region", values=("eu",)))
+    log.add(evaluated(series))
+    assert (log.rows.get(FRESHNESS, "A", series), log.derived) == (None, [])
+    log.add(evaluated("region=s:eu"))
+    assert log.rows.get(FRESHNESS, "A", "region=s:eu") is not None
+
+
+def test_observed_data_of_a_series_that_the_asset_cannot_have_leaves_no_row() -> None:
+    log = Log()
+    log.declare(StaticDimension(name="region", values=("eu",)))
+    data = [
+        SeriesData(series=name, partition=name, materialization_id="m", made_at=START)
+        for name in ("garbage", "region=s:eu")
+    ]
+    log.add(FreshnessObserved(asset_id="A", shape=2, data=tuple(data)))
+    assert log.rows.get(FRESHNESS, "A", "garbage") is None
+    assert log.rows.get(FRESHNESS, "A", "region=s:eu") is not None
+    assert log.policy().observed
 
 
 def test_a_removed_policy_hears_nothing() -> None:

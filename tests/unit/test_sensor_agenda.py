@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from arco.automation.sensor_agenda import QUIET, SensorAgenda, next_turn
+from arco.automation.sensor_agenda import QUIET, RESEND_S, SensorAgenda, next_turn
 from arco.automation.sensor_tables import (
     MessageState,
     SensorMessageRow,
@@ -81,6 +81,23 @@ def test_a_sensor_is_due_until_it_was_sent_and_then_at_its_next_turn() -> None:
 def test_what_is_new_or_has_more_does_not_wait_for_its_turn() -> None:
     for row in (sensor(at_once=True), sensor(last_evaluation_at=None)):
         assert agenda_of(row).due(START) == [row]
+
+
+def test_what_does_not_wait_for_its_turn_is_sent_again_until_it_was_evaluated() -> None:
+    for kind in ("polling", "asset"):
+        row = sensor(kind=kind, at_once=True, interval_s=86_400)
+        agenda = agenda_of(row)
+        agenda.sent(row, START)
+        assert agenda.next_due() == START + timedelta(seconds=RESEND_S)
+        agenda.take([sensor(kind=kind, interval_s=86_400)], [])
+        assert agenda.next_due() == next_turn(row, START)
+
+
+def test_a_sensor_that_cannot_be_sent_is_due_again_soon() -> None:
+    row = sensor(kind="asset", interval_s=3_600)
+    agenda, turn = agenda_of(row), next_turn(sensor(interval_s=3_600), START)
+    agenda.postpone(row, turn)
+    assert agenda.next_due() == turn + timedelta(seconds=RESEND_S)
 
 
 def test_after_failures_a_sensor_waits_longer() -> None:

@@ -143,18 +143,14 @@ class Agenda:
 
     def due(self, now: datetime) -> list[ScheduleRow]:
         """Schedules with ticks up to now that nobody has recorded yet."""
-        while (at := self._next_tick()) is not None and at <= now:
+        while (at := self.next_tick()) is not None and at <= now:
             _, key = heapq.heappop(self._heap)
             del self._next[key]
             self._due[key] = self.schedules[key]
         return list(self._due.values())
 
-    def next_due(self) -> datetime | None:
-        """When the next thing is due that is not due yet."""
-        times = (self._next_tick(), self.freshness.next_due())
-        return min((at for at in times if at is not None), default=None)
-
-    def _next_tick(self) -> datetime | None:
+    def next_tick(self) -> datetime | None:
+        """When the next tick is due that is not due yet."""
         while self._heap:
             at, key = self._heap[0]
             if self._next.get(key) == at:

@@ -39,6 +39,8 @@ from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
 from servo.contract.manifest import TimeDimension
+from servo.contract.partition import PartitionKey
+from servo.errors import Invalid
 
 replace = msgspec.structs.replace
 KIND = "freshness"
@@ -116,11 +118,22 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
     if policy is None or not policy.active or policy.observed or policy.shape != e.shape:
         return
     for data in e.data:
+        if not _has_series(policy, data.series):
+            continue
         row = rows.get(FRESHNESS, e.asset_id, data.series)
         if policy.time_dimension or row is None or row.shape != policy.shape:
             yield from _take(rows, fact, policy, data)
     if e.last:
         yield Put(FRESHNESS_POLICIES, replace(policy, observed=True))
+
+
+def _has_series(policy: FreshnessPolicyRow, series: str) -> bool:
+    """Whether a series may be one of the asset: it names every dimension but the time."""
+    try:
+        names = list(PartitionKey.parse(series).dimensions)
+    except Invalid:
+        return False
+    return names == [name for name in policy.dimension_names if name != policy.time_dimension]
 
 
 def _take(rows: Rows, fact: Fact, policy: FreshnessPolicyRow, data: SeriesData) -> Iterator[Change]:
@@ -178,6 +191,8 @@ def judged_as(policy: FreshnessPolicyRow, materialization_id: str) -> str:
 def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]:
     policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
     if policy is None or not policy.active or not policy.observed or policy.number != e.number:
+        return
+    if not _has_series(policy, e.series):
         return
     row = rows.get(FRESHNESS, e.asset_id, e.series) or _new(policy, e.series, fact.received_at)
     newest = row.materialization_id if row.shape == policy.shape else ""

@@ -129,14 +129,23 @@ class SensorAgenda:
         return rows
 
     def sent(self, row: SensorRow, now: datetime) -> None:
-        """Its evaluation is with the queue; the next one is due at its next turn."""
+        """Its evaluation is with the queue; the next one is due at its next turn.
+
+        One that is due at once is sent again soon, until an evaluation is recorded: the queue may
+        have had an older one of it, which has no effect any more.
+        """
         key = row.sensor_id
         self._sent_at[key] = now
-        self._next.pop(key, None)
-        if key in self._watching and not row.failures and not row.at_once:
+        if row.at_once:
+            self._set(key, min(next_turn(row, now), now + timedelta(seconds=RESEND_S)))
+        elif key in self._watching and not row.failures:
             self._set(key, max(next_turn(row, now), now + QUIET))  # or when something is new
         else:
             self._set(key, next_turn(row, now))
+
+    def postpone(self, row: SensorRow, now: datetime) -> None:
+        """It cannot be sent now, and is due again soon."""
+        self._set(row.sensor_id, now + timedelta(seconds=RESEND_S))
 
     def next_due(self) -> datetime | None:
         while self._heap:

@@ -100,14 +100,27 @@ def evaluate(rows: Rows, fact: Fact, e: SensorEvaluated) -> Iterator[Change]:
         cursor=row.cursor if answer.cursor is None else answer.cursor,
         skip_reason="" if answer.runs else answer.skip_reason[:TEXT_CHARS],
         at_once=answer.more,
+        went_well=answer.more,
         waiting=row.waiting - (message is not None),
     )
     yield Put(SENSORS, taken)
-    if row.status == SensorStatus.ERROR:
-        yield Emit(AutomationRecovered(kind=_kind(row), name=row.sensor_id))
+    yield from recovered(row)
     if message is not None:
         yield Put(SENSOR_MESSAGES, dealt_with(message, fact, taken.number))
     yield from ask(fact, taken, e, answer)
+
+
+def recovered(row: SensorRow) -> Iterator[Change]:
+    """What is heard when failures of a sensor are over. It has no effect if there were none."""
+    if not is_well(row):
+        yield Emit(AutomationRecovered(kind=_kind(row), name=row.sensor_id))
+
+
+def is_well(row: SensorRow) -> bool:
+    """Whether its last evaluation went well, whoever has declared, reset or resumed it since."""
+    if row.failures or row.error or row.status == SensorStatus.ERROR:
+        return False
+    return row.went_well or not row.at_once
 
 
 def after(row: SensorRow, fact: Fact) -> SensorRow:
@@ -121,6 +134,7 @@ def after(row: SensorRow, fact: Fact) -> SensorRow:
         error="",
         hint="",
         at_once=False,
+        went_well=False,
     )
 
 
@@ -180,6 +194,7 @@ def _fail(
         failures=row.failures + 1,
         error=text,
         hint=error.hint[:TEXT_CHARS],
+        went_well=False,
     )
     if message is not None:
         attempts = message.attempts + 1

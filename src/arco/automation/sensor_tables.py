@@ -71,6 +71,9 @@ class SensorRow(Row, frozen=True):
     paused_at: datetime | None
     paused_by: str
     pause_reason: str
+    went_well: bool = False
+    """Of a sensor that is due at once: whether its last evaluation went well. Any other shows that
+    by its error."""
 
     @property
     def is_evaluated(self) -> bool:

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from arco.automation.sensor_evaluations import after, ask, dealt_with, definition_of, evaluate
+from arco.automation.sensor_evaluations import (
+    after,
+    ask,
+    dealt_with,
+    definition_of,
+    evaluate,
+    is_well,
+    recovered,
+)
 from arco.automation.sensor_events import (
     SensorEvaluated,
     SensorMessagePushed,
@@ -81,7 +89,10 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
             paused_at=old.paused_at,
             paused_by=old.paused_by,
             pause_reason=old.pause_reason,
+            went_well=is_well(old) or old.kind != row.kind,
         )
+        if old.kind != row.kind:
+            yield from recovered(old)  # it is another sensor
     yield from _with_waiting(rows, fact, row)
 
 
@@ -100,6 +111,7 @@ def _remove(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change]:
             since=fact.received_at,
         )
         yield Put(SENSORS, removed)
+        yield from recovered(row)
 
 
 # -- people -------------------------------------------------------------------------------
@@ -144,6 +156,7 @@ def _resume(rows: Rows, fact: Fact, e: SensorResumed) -> Iterator[Change]:
             error="",
             hint="",
             at_once=True,
+            went_well=is_well(row),
             paused_at=None,
             paused_by="",
             pause_reason="",
@@ -161,6 +174,7 @@ def _reset(rows: Rows, fact: Fact, e: SensorReset) -> Iterator[Change]:
     anew = replace(
         row,
         status=row.status if is_paused else SensorStatus.ACTIVE,
+        went_well=is_well(row),
         cursor=e.cursor,
         number=row.number + 1,
         failures=0,
@@ -227,6 +241,8 @@ def _answer_itself(
     fact: Fact, row: SensorRow, messages: list[SensorMessageRow]
 ) -> Iterator[Change]:
     """Without a function, each message asks for one run."""
+    if messages:
+        yield from recovered(row)
     for message in messages:
         answer = SensorAnswer(runs=(SensorRun(message.message_id),))
         evaluated = SensorEvaluated(

@@ -1,11 +1,15 @@
 """What an orchestrator does by itself: fires ticks, has sensors evaluated, lets backfills go on,
 judges how fresh data is, asks for partitions by the automation of assets, plans requests.
 
-The agenda follows the same commits as the board. The engine of `servo run` has none of this.
+The agenda follows the same commits as the board. A part that fails keeps no other from being done:
+an error of the store is waited for, any other is logged and tried again at each tick.
+The engine of `servo run` has none of this.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -22,9 +26,16 @@ from arco.log.envelope import Payload
 from arco.log.head import Head
 from arco.orchestration.board import Board
 from arco.orchestration.limit_tables import Permit
+from arco.orchestration.tables import RunRow
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
+from arco.storage.outage import STORE_ERRORS
 from arco.transport.reports import Reports
+
+log = logging.getLogger(__name__)
+
+SENSORS, ASSETS, TICKS = "sensors", "the automation of assets", "schedules"
+BACKFILLS, FRESHNESS, REQUESTS = "backfills", "freshness", "requests for runs"
 
 
 class Automation:
@@ -43,77 +54,131 @@ class Automation:
         self._sensors = sensors
         self._is_first_report = is_first_report
         self._freshness = FreshnessWatch(is_first_report)
+        self._failed: dict[str, str] = {}
+        """By part, what it failed with, as far as that is no error of the store."""
         self.agenda = Agenda()
 
-    def due_in_s(self, now: datetime) -> float | None:
-        """When there is something to do at the latest; None if nothing is due by itself."""
-        if self._planner.has_more or self.agenda.assets.has_more:
+    def due_in_s(self) -> float | None:
+        """When there is something to do at the latest; None if nothing is due by itself.
+
+        By the clock that `act` goes by. A part that fails waits for the next tick.
+        """
+        agenda, now = self.agenda, self._core.store_clock.estimate()
+        assets = None if ASSETS in self._failed else agenda.assets
+        if self._planner.has_more or (assets is not None and assets.has_more):
             return 0.0
-        agenda = self.agenda
-        times = (agenda.next_due(), agenda.sensors.next_due(), agenda.assets.next_due())
+        times = [
+            None if TICKS in self._failed else agenda.next_tick(),
+            None if FRESHNESS in self._failed else agenda.freshness.next_due(),
+            None if SENSORS in self._failed else agenda.sensors.next_due(),
+            None if assets is None else assets.next_due(),
+        ]
         due = [max(0.0, (at - now).total_seconds()) for at in times if at is not None]
         return min(due, default=None)
 
     def act(self, board: Board, head: Head) -> int:
         """Report what is due and plan what was requested; how many of both.
 
-        Raises what a store may raise; what is left then is tried again at the next tick.
+        Each part is done whatever becomes of the others. What a store raised in one of them is
+        raised in the end; what is left then is tried again at the next tick.
         """
-        agenda, now = self.agenda, self._core.store_clock.estimate()
+        now = self._core.store_clock.estimate()
+        turn = AutomationTurn(board, self.agenda, self._snapshot(head), now)
         self._planner.has_more = False
-        sensed = self._evaluate_sensors(board, head, now)
-        due = agenda.due(now)
-        facts: list[Payload] = [*self._by_assets(board, head, now)]
-        has_aged = agenda.freshness.is_due(now)
-        if not (due or has_aged or agenda.requests or agenda.backfills):
-            self._reports.submit(facts)
-            return sensed + len(facts)
-        runs = [*board.runs.values(), *board.others.values()]
-        requests = list(agenda.requests.values())
-        active = active_by_schedule(runs, requests) if due else {}
-        facts += [
-            tick
-            for tick in schedule_ticks(due, active, now)
-            if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
-        ]
-        facts += [
-            step.event
-            for step in backfill_chunks(agenda.backfills.values(), agenda.progress, requests, runs)
-            if self._is_first_report(step.name)
-        ]
-        if has_aged:
-            snapshot = self._snapshot(head)
-            facts += self._freshness.facts(agenda.freshness, snapshot, runs, requests, now)
-        self._reports.submit(facts)
-        if not requests:
-            return sensed + len(facts)
-        declared = board.declared
-        self._planner.saw_limits(declared)
-        plannable = to_plan(requests, agenda.schedules, runs, agenda.backfills)
-        plannable = within_limits(plannable, declared, board.run_use(now))
-        if not plannable:
-            return sensed + len(facts)
-        permit = Permit(board.position, self._core.ids()) if declared.has_run_limits else None
-        planned = self._planner.plan(plannable, self._snapshot(head), permit)
-        return sensed + len(facts) + planned
+        parts: dict[str, Callable[[AutomationTurn], int]] = {
+            SENSORS: self._evaluate_sensors,
+            ASSETS: lambda turn: self._report(self._by_assets(turn)),
+            TICKS: lambda turn: self._report(self._ticks(turn)),
+            BACKFILLS: lambda turn: self._report(self._chunks(turn)),
+            FRESHNESS: lambda turn: self._report(self._judged(turn)),
+            REQUESTS: self._plan,
+        }
+        acts, errors = 0, []
+        for name, part in parts.items():
+            try:
+                acts += part(turn)
+            except STORE_ERRORS as error:
+                errors.append(error)
+            except Exception as error:  # it must not keep the other parts from being done
+                self._log_once(name, error)
+            else:
+                self._failed.pop(name, None)
+        if errors:
+            raise errors[0]
+        return acts
 
-    def _evaluate_sensors(self, board: Board, head: Head, now: datetime) -> int:
+    def _log_once(self, part: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if self._failed.get(part) != text:
+            log.error("%s cannot be served here: %s", part, text, exc_info=error)
+        self._failed[part] = text
+
+    def _report(self, facts: Sequence[Payload]) -> int:
+        self._reports.submit(facts)
+        return len(facts)
+
+    # -- the parts -----------------------------------------------------------------------
+
+    def _evaluate_sensors(self, turn: AutomationTurn) -> int:
         """Have the sensors that are due evaluated, unless dispatch is paused; how many."""
-        agenda = self.agenda.sensors
+        agenda, now = self.agenda.sensors, turn.now
         calls = sensor_calls(agenda, now)
-        if calls and not board.declared.is_paused:
-            self._sensors.send(calls, self.agenda.deployments, self._snapshot(head))
+        if turn.board.declared.is_paused:
+            for row, _ in calls:
+                agenda.postpone(row, now)
+            return 0
+        if calls:
+            self._sensors.send(calls, self.agenda.deployments, turn.snapshot)
         for row, _ in calls:
             agenda.sent(row, now)
-        return 0 if board.declared.is_paused else len(calls)
+        return len(calls)
 
-    def _snapshot(self, head: Head) -> Snapshot:
-        return Snapshot(self._core.manifests, self._core.files, head)
+    def _ticks(self, turn: AutomationTurn) -> list[Payload]:
+        due = self.agenda.due(turn.now)
+        active = active_by_schedule(turn.runs, turn.requests) if due else {}
+        return [
+            tick
+            for tick in schedule_ticks(due, active, turn.now)
+            if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
+        ]
 
-    def _by_assets(self, board: Board, head: Head, now: datetime) -> Sequence[Payload]:
+    def _chunks(self, turn: AutomationTurn) -> list[Payload]:
+        """What backfills ask for next."""
+        agenda = self.agenda
+        if not agenda.backfills:
+            return []
+        backfills = agenda.backfills.values()
+        return [
+            step.event
+            for step in backfill_chunks(backfills, agenda.progress, turn.requests, turn.runs)
+            if self._is_first_report(step.name)
+        ]
+
+    def _judged(self, turn: AutomationTurn) -> list[Payload]:
+        """What has become stale, or fresh again."""
+        agenda = self.agenda.freshness
+        if not agenda.is_due(turn.now):
+            return []
+        return self._freshness.facts(agenda, turn.snapshot, turn.runs, turn.requests, turn.now)
+
+    def _plan(self, turn: AutomationTurn) -> int:
+        """Plan requests that may be planned now; how many."""
+        if not turn.requests:
+            return 0
+        declared = turn.board.declared
+        self._planner.saw_limits(declared)
+        plannable = to_plan(turn.requests, self.agenda.schedules, turn.runs, self.agenda.backfills)
+        plannable = within_limits(plannable, declared, turn.board.run_use(turn.now))
+        if not plannable:
+            return 0
+        position = turn.board.position
+        permit = Permit(position, self._core.ids()) if declared.has_run_limits else None
+        return self._planner.plan(plannable, turn.snapshot, permit)
+
+    def _by_assets(self, turn: AutomationTurn) -> Sequence[Payload]:
         """What the automation of assets proposes."""
         watch, monotonic_s = self.agenda.assets, self._core.clock.monotonic()
-        snapshot = self._snapshot(head)
+        snapshot, now = turn.snapshot, turn.now
         reads = AutomationReads(snapshot, self._planner.library)
         if not watch.is_prepared:
             watch.prepare(reads.graph(self._planner.world(snapshot)))
@@ -121,5 +186,23 @@ class Automation:
             return ()
         requests = self.agenda.requests.values()
         return watch.decide(
-            snapshot, board.making, requests, reads, now, monotonic_s, self._core.ids()
+            snapshot, turn.board.making, requests, reads, now, monotonic_s, self._core.ids()
         )
+
+    def _snapshot(self, head: Head) -> Snapshot:
+        return Snapshot(self._core.manifests, self._core.files, head)
+
+
+class AutomationTurn:
+    """What one look goes by."""
+
+    def __init__(self, board: Board, agenda: Agenda, snapshot: Snapshot, now: datetime) -> None:
+        self.board = board
+        self.snapshot = snapshot
+        self.now = now
+        self.requests = list(agenda.requests.values())
+        """Those that were pending when it began."""
+
+    @functools.cached_property
+    def runs(self) -> list[RunRow]:
+        return [*self.board.runs.values(), *self.board.others.values()]

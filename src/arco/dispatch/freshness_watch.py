@@ -17,11 +17,11 @@ from arco.automation.freshness_events import (
 from arco.automation.freshness_fold import KIND
 from arco.automation.freshness_reader import newest_data
 from arco.automation.freshness_tables import FRESHNESS
-from arco.errors import Error
 from arco.execution.tables import PARTITION_STATUS
 from arco.log.envelope import Payload
 from arco.orchestration.tables import DYNAMIC_KEYS, RunRequestRow, RunRow
 from arco.state.snapshot import Snapshot
+from arco.storage.outage import STORE_ERRORS
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class FreshnessWatch:
         for key in due:
             try:
                 facts += self._judged(agenda, snapshot, key, active, now)
-            except Error:
+            except STORE_ERRORS:
                 raise
             except Exception:  # it must not keep the others from being judged
                 log.exception("the freshness of %s %s cannot be judged", *key)

@@ -42,8 +42,9 @@ class Notifier:
         self._acted_at = EPOCH
         self.outbox = Outbox(courier)
 
-    def due_in_s(self, now: datetime) -> float | None:
-        at = self.outbox.next_due(self._acted_at)
+    def due_in_s(self) -> float | None:
+        """When something is due that was not at the last look, by the clock that `act` goes by."""
+        at, now = self.outbox.next_due(self._acted_at), self._core.store_clock.estimate()
         return None if at is None else max(0.0, (at - now).total_seconds())
 
     def act(self) -> int:

@@ -216,12 +216,12 @@ class Orchestrator:
             pause = min(pause, due)
         if self._ahead:
             pause = min(pause, max(0.0, self._commit_in_s()))
-        now, timer = self._clock.now(), next_due(self.board)
+        timer = next_due(self.board)
         if timer is not None:
-            pause = min(pause, max(0.0, (timer - now).total_seconds()))
-        if self._automation is not None and (ahead := self._automation.due_in_s(now)) is not None:
+            pause = min(pause, max(0.0, (timer - self._clock.now()).total_seconds()))
+        if self._automation is not None and (ahead := self._automation.due_in_s()) is not None:
             pause = min(pause, ahead)
-        if (ahead := self._notifier.due_in_s(now)) is not None:
+        if (ahead := self._notifier.due_in_s()) is not None:
             pause = min(pause, ahead)
         return max(pause, 0.0) if due == 0.0 else max(pause, 0.001)
 

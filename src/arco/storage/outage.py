@@ -23,7 +23,7 @@ from datetime import datetime
 import msgspec
 
 from arco.clock import Clock
-from arco.errors import Conflict, Corrupt, Error, Fenced, Unavailable, Unreadable
+from arco.errors import Conflict, Corrupt, Denied, Error, Fenced, Unavailable, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ REPEAT_S = 60.0
 
 PASSING = (Unavailable, Conflict, Fenced)
 """What is retried even by a loop that has never reached its store."""
+STORE_ERRORS = (*PASSING, Corrupt, Denied)
+"""What a store or a queue raises; any other error is of what was read, and returns with it."""
 
 
 class PastOutage(msgspec.Struct, frozen=True):
