@@ -14,6 +14,7 @@ from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
 from arco.execution.events import OutputHeld, QuarantineDecided
 from arco.execution.states import HoldStatus
+from arco.log.envelope import Payload
 from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
 from arco.notifications.message import message_of
 from arco.notifications.tables import (
@@ -29,12 +30,15 @@ from arco.orchestration.declarations import (
     NotificationDeclared,
     SensorDeclared,
 )
+from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import PlanRequest
+from arco.orchestration.states import RunState
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
-from servo.contract.sensing import SensorAnswer
+from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import Materialization
 from tests.kit.flows import deploy, trigger
 from tests.kit.notifications import Watch, folded, project
+from tests.kit.sensors import POLL, SensorTown, evaluated_from
 
 FAILURES = "on=['asset_failed', 'recovered'], to='ops'"
 
@@ -257,10 +261,84 @@ def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
     assert message is not None and message.rule_id == "shop/own"
     items = [(item.event, item.subject) for item in decode_items(message.items)]
     assert items == [
-        ("automation_failed", "start:sensor:shop/landing"),
-        ("recovered", "start:sensor:shop/landing"),
+        ("automation_failed", "sense:sensor:shop/landing"),
+        ("recovered", "sense:sensor:shop/landing"),
     ]
     assert "servo sensors show shop/landing" in message_of(message, "w").text
+
+
+def test_a_sensor_that_fails_has_not_recovered_when_what_it_asked_for_before_is_planned() -> None:
+    town = SensorTown(f"{POLL}\nnotify(on=['automation_failed', 'recovered'], to='ops')\n")
+    answer = SensorAnswer(cursor="1", runs=(SensorRun("a"),))
+    town.commit(evaluated_from(town.sensor(), answer))
+    error = EvaluationError(code="user_code.OSError", message="the disk is full")
+    town.commit(evaluated_from(town.sensor(), error=error))
+    town.error = OSError("the disk is full")
+    town.crowd.orchestrator()
+    town.crowd.until(lambda: not town.pending())
+    (alert,) = town.fresh().read.notifications().alerts()
+    assert alert.subject == "sense:sensor:main/poll"
+
+
+def ended(trigger: str, reference: str, state: RunState, run_id: str) -> RunEnded:
+    return RunEnded(
+        run_id=run_id,
+        run_key="",
+        trigger=trigger,
+        reference=reference,
+        state=state,
+        tasks_succeeded=0,
+        tasks_reused=0,
+        tasks_failed=1,
+        tasks_skipped=0,
+        tasks_cancelled=0,
+    )
+
+
+def told_of(*payloads: Payload) -> tuple[list[tuple[str, str]], list[str]]:
+    """What is told of runs and requests, and which alerts are open after it."""
+    rule = DeployedNotification(
+        name="all", on=("run_failed", "automation_failed", "recovered"), to=("ops",)
+    )
+    declared = NotificationDeclared(project="shop", deployment_id="D", declaration=rule)
+    rows = folded([declared, *payloads])
+    messages = [row for _, row in rows.changes.get(NOTIFICATIONS, {}).values()]
+    items = [item for row in messages if row is not None for item in decode_items(row.items)]
+    alerts = [row for _, row in rows.changes.get(ALERTS, {}).values()]
+    return [(i.event, i.subject) for i in items], [row.subject for row in alerts if row is not None]
+
+
+def test_failed_runs_of_automations_of_assets_are_told_and_leave_no_open_alert() -> None:
+    told, alerts = told_of(
+        ended("materialization", "shop.raw 1 of run R1 is new", RunState.FAILED, "R2"),
+        ended("materialization", "shop.raw 2 of run R3 is new", RunState.FAILED, "R4"),
+        ended("manual", "R4", RunState.FAILED, "R5"),
+    )
+    assert told == [("run_failed", "run:R2"), ("run_failed", "run:R4"), ("run_failed", "run:R5")]
+    assert alerts == []
+
+
+def test_a_refused_request_of_an_automation_of_assets_is_told_and_leaves_no_open_alert() -> None:
+    key = "materialization:3.0"
+    told, alerts = told_of(
+        RunRequestDropped(
+            request_key=key, kind="materialization", reference="shop.raw 1 is new", reason="no"
+        )
+    )
+    assert (told, alerts) == ([("automation_failed", f"start:{key}")], [])
+
+
+@pytest.mark.parametrize("partition", ["", " region=eu", " region=eu/west", " name=a@b"])
+def test_runs_for_freshness_are_told_by_asset_whatever_its_partitions(partition: str) -> None:
+    failed = [
+        ended("freshness", f"shop.raw{partition}@2026-01-0{day}T09:00", RunState.FAILED, f"R{day}")
+        for day in (1, 2)
+    ]
+    told, alerts = told_of(*failed)
+    assert (told, alerts) == ([("run_failed", "freshness:shop.raw")], ["freshness:shop.raw"])
+    good = ended("freshness", f"shop.raw{partition}@2026-01-03T09:00", RunState.SUCCEEDED, "R3")
+    told, alerts = told_of(*failed, good)
+    assert (told[1:], alerts) == ([("recovered", "freshness:shop.raw")], [])
 
 
 # -- sending ------------------------------------------------------------------------------
