@@ -12,7 +12,7 @@ from arco.automation.freshness_tables import FreshnessStatus
 from arco.automation.sensor_events import EvaluationError, SensorEvaluated, cursor_digest
 from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
-from arco.execution.events import OutputHeld, QuarantineDecided
+from arco.execution.events import OutputHeld, OutputMissed, QuarantineDecided
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
 from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
@@ -23,6 +23,7 @@ from arco.notifications.tables import (
     NOTIFICATIONS,
     NotificationState,
     decode_items,
+    encode_items,
 )
 from arco.orchestration.declarations import (
     DeployedNotification,
@@ -37,7 +38,7 @@ from arco.orchestration.tables import RUN_REQUESTS, RUNS
 from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import Materialization
 from tests.kit.flows import deploy, trigger
-from tests.kit.notifications import Watch, folded, project
+from tests.kit.notifications import BROKEN, Watch, folded, project
 from tests.kit.sensors import POLL, SensorTown, evaluated_from
 
 FAILURES = "on=['asset_failed', 'recovered'], to='ops'"
@@ -93,6 +94,75 @@ def test_an_asset_has_recovered_when_none_of_its_partitions_is_bad() -> None:
     w.run("shop.parts")
     w.settle()
     assert events(w)[1:] == [(("recovered", "shop.parts", 1),)]
+
+
+def shaped(partitions: str, *, rules: str = FAILURES) -> str:
+    more = f", partitions=static('r', {partitions})" if partitions else ""
+    lines = f"from servo import Retry\n@asset(namespace='shop', retry=Retry(max_attempts=1){more})"
+    return project(rules, assets=f"{lines}\ndef shape() -> None: ...")
+
+
+@pytest.mark.parametrize("shapes", [("", "['a', 'b']"), ("['a', 'b']", "['b']")])
+def test_an_asset_recovers_although_partitions_that_failed_are_gone(
+    shapes: tuple[str, str],
+) -> None:
+    before, after = shapes
+    w = Watch(shaped(before))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), shaped(after))
+    w.settle()
+    assert len(events(w)) == 1, "nothing of it is good yet"
+    w.run("shop.shape")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.shape", 1),)]
+    assert w.fresh().read.notifications().alerts() == []
+    w.run("shop.shape", failing=True)
+    w.settle()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    assert [told[0][0] for told in events(w)[2:]] == ["asset_failed"]
+    w.run("shop.shape")
+    w.settle()
+    assert [told[0][0] for told in events(w)[3:]] == ["recovered"]
+
+
+def test_an_asset_that_is_changed_while_it_fails_recovers_when_what_failed_after_it_is_good() -> (
+    None
+):
+    w = Watch(shaped("['a', 'b', 'c']"))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), shaped("['b', 'c']"))
+    w.run("shop.shape", failing=True)
+    w.settle()
+    w.failing = lambda request: request.partition == "r=s:c"
+    w.run_id = trigger(w.fresh(), "shop.shape")
+    w.finish()
+    w.settle()
+    assert len(events(w)) == 1
+    w.run("shop.shape")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.shape", 1),)]
+
+
+def test_the_alert_of_an_asset_that_leaves_is_closed() -> None:
+    w = Watch(shaped(""))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), project(FAILURES))
+    w.settle()
+    assert w.fresh().read.notifications().alerts() == []
+    deploy(w.fresh(), shaped(""))
+    w.run("shop.shape", failing=True)
+    w.settle()
+    assert [told[0][0] for told in events(w)] == ["asset_failed", "recovered", "asset_failed"]
 
 
 def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None:
@@ -480,6 +550,30 @@ def test_the_end_of_a_backfill_is_told(failing: bool) -> None:
     w.until(lambda: events(w), steps=1_000)
     event = "backfill_failed" if failing else "backfill_finished"
     assert events(w) == [((event, f"backfill:{backfill.row.backfill_id}", 1),)]
+
+
+def test_items_are_counted_the_same_by_whoever_folds_a_notification_of_the_same_name() -> None:
+    rule = DeployedNotification(name="all", on=("asset_failed",), to=("ops",))
+    declared = NotificationDeclared(project="shop", deployment_id="D", declaration=rule)
+    assets = [
+        AssetDeclared(asset_id=f"A{n}", namespace="shop", name=f"a{n}", project="shop")
+        for n in range(3)
+    ]
+
+    def failed(*numbers: int) -> list[tuple[str, int]]:
+        missed = [
+            OutputMissed(asset_id=f"A{n}", partition=f"n=i:{i}", run_id="R", error=BROKEN)
+            for i, n in enumerate(numbers)
+        ]
+        ((_, row),) = folded([declared, *assets, *missed]).changes[NOTIFICATIONS].values()
+        assert row is not None
+        items = decode_items(row.items)
+        assert encode_items(items).decode() == row.items
+        return [(item.asset, item.count) for item in items]
+
+    for _ in range(2):
+        assert failed(0, 1, 0) == [("shop.a0", 2), ("shop.a1", 1)]
+        assert failed(0, 2, 2, 1) == [("shop.a0", 1), ("shop.a2", 2), ("shop.a1", 1)]
 
 
 # -- size ---------------------------------------------------------------------------------

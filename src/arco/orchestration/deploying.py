@@ -157,8 +157,11 @@ def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
 
 
 def _definition(asset: Asset) -> str:
-    """Fingerprint of what the catalog shows of an asset; its manifest is canonical already."""
-    fields = (asset.description, asset.owners, asset.tags, asset.columns)
+    """Fingerprint of what others are told of an asset: what the catalog shows, and that it has
+    other partitions. Its manifest is canonical already."""
+    fields: tuple[object, ...] = (asset.description, asset.owners, asset.tags, asset.columns)
+    if asset.partitions:
+        fields = (*fields, asset.partitions)
     return hashlib.sha256(_sorted.encode(fields)).hexdigest()[:16]
 
 

@@ -38,7 +38,8 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     transform: str = ""
     renamed_from: str = ""
     definition: str = ""
-    """Fingerprint of what the catalog shows; the next four fields are given when it changed."""
+    """Fingerprint of what the catalog shows and of partitions; the next four fields are given
+    when it changed."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
