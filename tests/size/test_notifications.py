@@ -69,7 +69,8 @@ def test_a_message_is_not_taken_apart_for_each_failure(monkeypatch: pytest.Monke
 
     def decode(text: str) -> list[NotificationItem]:
         texts.append(text)
-        return decode_items(text)
+        items: list[NotificationItem] = decode_items(text)
+        return items
 
     monkeypatch.setattr(listed_items, "decode_items", decode)
     rows = folded(list(story(LISTED + 10, 20)))
