@@ -3,7 +3,7 @@
 An asset has failed when one of its partitions has, and recovered when none of them is bad any
 more; it is stale when one of its series is. It has one row, however many partitions fail.
 
-When code changes an asset, partitions that were bad may be gone: nothing would ever make those
+When an asset gets other partitions, those that were bad may be gone: nothing would ever make them
 good. So counting starts anew, and the asset has recovered with the next good output while nothing
 has failed after the change.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from arco.automation.freshness_events import FreshnessChanged, FreshnessRestarted
 from arco.automation.freshness_tables import FreshnessStatus
-from arco.catalog.events import AssetDeclared, AssetLeft, AssetNotice
+from arco.catalog.events import AssetLeft, AssetNotice, AssetReshaped
 from arco.execution.events import PartitionFailed, PartitionMaterialized, PartitionRecovered
 from arco.notifications.tables import ASSET_FAILURES, AssetFailuresRow
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
@@ -59,7 +59,7 @@ def _all_good(row: AssetFailuresRow, run_id: str = "") -> Iterator[Change]:
     yield Emit(AssetNotice(asset_id=row.asset_id, event="recovered", run_id=run_id))
 
 
-def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
+def _reshape(rows: Rows, fact: Fact, e: AssetReshaped) -> Iterator[Change]:
     row = rows.get(ASSET_FAILURES, e.asset_id)
     if row is not None and row.failing:
         yield _put(replace(row, failing=0, since=fact.position, unsure=True))
@@ -115,7 +115,7 @@ STAGE = Stage(
         On(PartitionFailed, _by_asset, _fail),
         On(PartitionRecovered, _by_asset, _recover),
         On(PartitionMaterialized, _by_asset, _materialize),
-        On(AssetDeclared, _by_asset, _declare),
+        On(AssetReshaped, _by_asset, _reshape),
         On(AssetLeft, _by_asset, _leave),
         On(FreshnessChanged, _by_asset, _change_freshness),
         On(FreshnessRestarted, _by_asset, _restart_freshness),

@@ -46,8 +46,8 @@ class AssetFailuresRow(Row, frozen=True):
     """Partitions that failed after `since`."""
     stale: int = 0
     since: int = 0
-    """The position at which code last changed the asset while partitions of it were bad, or left
-    it out. Which of those there still are is not known: they are not counted."""
+    """The position at which the asset got other partitions while some were bad, or left. Which
+    of those there still are is not known: they are not counted."""
     unsure: bool = False
     """Some were bad then, and none of its partitions has been good since."""
 

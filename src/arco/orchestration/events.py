@@ -38,14 +38,15 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     transform: str = ""
     renamed_from: str = ""
     definition: str = ""
-    """Fingerprint of what the catalog shows and of partitions; the next four fields are given
-    when it changed."""
+    """Fingerprint of what the catalog shows; the next four fields are given when it changed."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
     columns: tuple[ColumnDef, ...] = ()
     continued: bool = False
     """These are more columns of the asset before it, whose columns are too many for one event."""
+    shape: str = ""
+    """Fingerprint of its partitions; empty for an asset without."""
 
 
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
