@@ -237,6 +237,20 @@ def test_a_mail_that_is_not_taken_is_no_delivery(mail: MailReceiver, answer: str
     assert sender.deliver(row("mail")).delivered
 
 
+def test_a_mail_that_is_taken_for_some_is_delivered_and_names_what_was_refused(
+    mail: MailReceiver,
+) -> None:
+    sender = courier(mail=smtp(mail, to=["ops@example.org", "gone@example.org"]))
+    mail.unknown = {"gone@example.org"}
+    outcome = sender.deliver(row("mail"))
+    detail = "taken by 127.0.0.1, but 127.0.0.1 refused 1 recipients (550)"
+    assert outcome == DeliveryOutcome(True, detail)
+    assert mail.recipients == [["ops@example.org"]]
+    mail.unknown |= {"ops@example.org"}
+    outcome = sender.deliver(row("mail"))
+    assert outcome == DeliveryOutcome(False, "127.0.0.1 refused 2 recipients (550)")
+
+
 def test_a_mail_server_that_says_nothing_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         silent = MailReceiver()

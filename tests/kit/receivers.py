@@ -92,7 +92,17 @@ class MailReceiver:
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
         self.answer = "250 OK"
+        self.unknown: set[str] = set()
+        """Recipients that it refuses."""
         self.port = 0
+
+    async def handle_RCPT(
+        self, server: Any, session: Any, envelope: Any, address: str, options: Any
+    ) -> str:
+        if address in self.unknown:
+            return "550 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         if self.answer.startswith("250"):

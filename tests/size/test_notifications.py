@@ -10,14 +10,17 @@ import pytest
 from arco.catalog.events import AssetDeclared
 from arco.execution.events import OutputMissed
 from arco.log.envelope import Payload
-from arco.notifications.alerts import LISTED
+from arco.notifications import listed_items
+from arco.notifications.listed_items import LISTED
 from arco.notifications.message import message_of
 from arco.notifications.tables import (
     ALERTS,
     ASSET_FAILURES,
     NOTIFICATION_QUEUES,
     NOTIFICATIONS,
+    NotificationItem,
     NotificationRow,
+    decode_items,
 )
 from arco.orchestration.declarations import DeployedNotification, NotificationDeclared
 from arco.state.fold import Rows
@@ -59,3 +62,17 @@ def test_many_failed_tasks_are_one_message(assets: int, partitions: int) -> None
     assert (f"and {assets - LISTED:,} more" in text) == (assets > LISTED)
     assert len(rows.changes[ALERTS]) == len(rows.changes[ASSET_FAILURES]) == assets
     assert len(rows.changes[NOTIFICATION_QUEUES]) == 1
+
+
+def test_a_message_is_not_taken_apart_for_each_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def decode(text: str) -> list[NotificationItem]:
+        texts.append(text)
+        items: list[NotificationItem] = decode_items(text)
+        return items
+
+    monkeypatch.setattr(listed_items, "decode_items", decode)
+    rows = folded(list(story(LISTED + 10, 20)))
+    assert only_message(rows).subjects == LISTED + 10
+    assert len(texts) <= 1

@@ -181,6 +181,31 @@ def test_other_partitions_begin_anew() -> None:
     assert town.history() == ["region=s:eu STALE"]
 
 
+STALE_RULE = "from servo import notify\nnotify(on=['stale', 'recovered'], to='ops')"
+
+
+@pytest.mark.parametrize("after", [policy("1h", partitions="static('region', ['eu'])"), "", "gone"])
+def test_a_stale_asset_whose_series_are_gone_is_stale_no_more_and_is_told_again(after: str) -> None:
+    text = policy("1h")
+    without = text.replace(", freshness=Freshness(max_age='1h')", "")
+    gone = without.replace("def alone", "def other")
+    town = AgingTown(f"{text}\n{STALE_RULE}")
+    town.wait(minutes=90, step_s=300)
+    assert len(town.fresh().read.notifications().alerts()) == 1
+    town.deploy(f"{ {'': without, 'gone': gone}.get(after, after) }\n{STALE_RULE}")
+    town.wait(minutes=10)
+    assert town.fresh().read.notifications().alerts() == []
+    town.deploy(f"{text}\n{STALE_RULE}")
+    town.wait(minutes=90, step_s=300)
+    assert town.statuses() == {"": "STALE"}
+    assert town.history() == ["city.alone STALE"] * 2
+    (alert,) = town.fresh().read.notifications().alerts()
+    assert (alert.asset, alert.occurrences) == ("city.alone", 1)
+    town.run()
+    town.wait(minutes=2)
+    assert town.fresh().read.notifications().alerts() == []
+
+
 def test_a_renamed_asset_keeps_its_data_and_its_policy() -> None:
     town = AgingTown(policy("1h"))
     town.run()

@@ -12,8 +12,9 @@ from arco.automation.freshness_tables import FreshnessStatus
 from arco.automation.sensor_events import EvaluationError, SensorEvaluated, cursor_digest
 from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
-from arco.execution.events import OutputHeld, QuarantineDecided
+from arco.execution.events import OutputHeld, OutputMissed, QuarantineDecided
 from arco.execution.states import HoldStatus
+from arco.log.envelope import Payload
 from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
 from arco.notifications.message import message_of
 from arco.notifications.tables import (
@@ -22,6 +23,7 @@ from arco.notifications.tables import (
     NOTIFICATIONS,
     NotificationState,
     decode_items,
+    encode_items,
 )
 from arco.orchestration.declarations import (
     DeployedNotification,
@@ -29,12 +31,15 @@ from arco.orchestration.declarations import (
     NotificationDeclared,
     SensorDeclared,
 )
+from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import PlanRequest
+from arco.orchestration.states import RunState
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
-from servo.contract.sensing import SensorAnswer
+from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import Materialization
 from tests.kit.flows import deploy, trigger
-from tests.kit.notifications import Watch, folded, project
+from tests.kit.notifications import BROKEN, Watch, folded, project
+from tests.kit.sensors import POLL, SensorTown, evaluated_from
 
 FAILURES = "on=['asset_failed', 'recovered'], to='ops'"
 
@@ -89,6 +94,75 @@ def test_an_asset_has_recovered_when_none_of_its_partitions_is_bad() -> None:
     w.run("shop.parts")
     w.settle()
     assert events(w)[1:] == [(("recovered", "shop.parts", 1),)]
+
+
+def shaped(partitions: str, *, rules: str = FAILURES) -> str:
+    more = f", partitions=static('r', {partitions})" if partitions else ""
+    lines = f"from servo import Retry\n@asset(namespace='shop', retry=Retry(max_attempts=1){more})"
+    return project(rules, assets=f"{lines}\ndef shape() -> None: ...")
+
+
+@pytest.mark.parametrize("shapes", [("", "['a', 'b']"), ("['a', 'b']", "['b']")])
+def test_an_asset_recovers_although_partitions_that_failed_are_gone(
+    shapes: tuple[str, str],
+) -> None:
+    before, after = shapes
+    w = Watch(shaped(before))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), shaped(after))
+    w.settle()
+    assert len(events(w)) == 1, "nothing of it is good yet"
+    w.run("shop.shape")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.shape", 1),)]
+    assert w.fresh().read.notifications().alerts() == []
+    w.run("shop.shape", failing=True)
+    w.settle()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    assert [told[0][0] for told in events(w)[2:]] == ["asset_failed"]
+    w.run("shop.shape")
+    w.settle()
+    assert [told[0][0] for told in events(w)[3:]] == ["recovered"]
+
+
+def test_an_asset_that_is_changed_while_it_fails_recovers_when_what_failed_after_it_is_good() -> (
+    None
+):
+    w = Watch(shaped("['a', 'b', 'c']"))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), shaped("['b', 'c']"))
+    w.run("shop.shape", failing=True)
+    w.settle()
+    w.failing = lambda request: request.partition == "r=s:c"
+    w.run_id = trigger(w.fresh(), "shop.shape")
+    w.finish()
+    w.settle()
+    assert len(events(w)) == 1
+    w.run("shop.shape")
+    w.settle()
+    assert events(w)[1:] == [(("recovered", "shop.shape", 1),)]
+
+
+def test_the_alert_of_an_asset_that_leaves_is_closed() -> None:
+    w = Watch(shaped(""))
+    w.orchestrator()
+    w.worker()
+    w.run("shop.shape", failing=True)
+    w.settle()
+    deploy(w.fresh(), project(FAILURES))
+    w.settle()
+    assert w.fresh().read.notifications().alerts() == []
+    deploy(w.fresh(), shaped(""))
+    w.run("shop.shape", failing=True)
+    w.settle()
+    assert [told[0][0] for told in events(w)] == ["asset_failed", "recovered", "asset_failed"]
 
 
 def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None:
@@ -257,10 +331,84 @@ def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
     assert message is not None and message.rule_id == "shop/own"
     items = [(item.event, item.subject) for item in decode_items(message.items)]
     assert items == [
-        ("automation_failed", "start:sensor:shop/landing"),
-        ("recovered", "start:sensor:shop/landing"),
+        ("automation_failed", "sense:sensor:shop/landing"),
+        ("recovered", "sense:sensor:shop/landing"),
     ]
     assert "servo sensors show shop/landing" in message_of(message, "w").text
+
+
+def test_a_sensor_that_fails_has_not_recovered_when_what_it_asked_for_before_is_planned() -> None:
+    town = SensorTown(f"{POLL}\nnotify(on=['automation_failed', 'recovered'], to='ops')\n")
+    answer = SensorAnswer(cursor="1", runs=(SensorRun("a"),))
+    town.commit(evaluated_from(town.sensor(), answer))
+    error = EvaluationError(code="user_code.OSError", message="the disk is full")
+    town.commit(evaluated_from(town.sensor(), error=error))
+    town.error = OSError("the disk is full")
+    town.crowd.orchestrator()
+    town.crowd.until(lambda: not town.pending())
+    (alert,) = town.fresh().read.notifications().alerts()
+    assert alert.subject == "sense:sensor:main/poll"
+
+
+def ended(trigger: str, reference: str, state: RunState, run_id: str) -> RunEnded:
+    return RunEnded(
+        run_id=run_id,
+        run_key="",
+        trigger=trigger,
+        reference=reference,
+        state=state,
+        tasks_succeeded=0,
+        tasks_reused=0,
+        tasks_failed=1,
+        tasks_skipped=0,
+        tasks_cancelled=0,
+    )
+
+
+def told_of(*payloads: Payload) -> tuple[list[tuple[str, str]], list[str]]:
+    """What is told of runs and requests, and which alerts are open after it."""
+    rule = DeployedNotification(
+        name="all", on=("run_failed", "automation_failed", "recovered"), to=("ops",)
+    )
+    declared = NotificationDeclared(project="shop", deployment_id="D", declaration=rule)
+    rows = folded([declared, *payloads])
+    messages = [row for _, row in rows.changes.get(NOTIFICATIONS, {}).values()]
+    items = [item for row in messages if row is not None for item in decode_items(row.items)]
+    alerts = [row for _, row in rows.changes.get(ALERTS, {}).values()]
+    return [(i.event, i.subject) for i in items], [row.subject for row in alerts if row is not None]
+
+
+def test_failed_runs_of_automations_of_assets_are_told_and_leave_no_open_alert() -> None:
+    told, alerts = told_of(
+        ended("materialization", "shop.raw 1 of run R1 is new", RunState.FAILED, "R2"),
+        ended("materialization", "shop.raw 2 of run R3 is new", RunState.FAILED, "R4"),
+        ended("manual", "R4", RunState.FAILED, "R5"),
+    )
+    assert told == [("run_failed", "run:R2"), ("run_failed", "run:R4"), ("run_failed", "run:R5")]
+    assert alerts == []
+
+
+def test_a_refused_request_of_an_automation_of_assets_is_told_and_leaves_no_open_alert() -> None:
+    key = "materialization:3.0"
+    told, alerts = told_of(
+        RunRequestDropped(
+            request_key=key, kind="materialization", reference="shop.raw 1 is new", reason="no"
+        )
+    )
+    assert (told, alerts) == ([("automation_failed", f"start:{key}")], [])
+
+
+@pytest.mark.parametrize("partition", ["", " region=eu", " region=eu/west", " name=a@b"])
+def test_runs_for_freshness_are_told_by_asset_whatever_its_partitions(partition: str) -> None:
+    failed = [
+        ended("freshness", f"shop.raw{partition}@2026-01-0{day}T09:00", RunState.FAILED, f"R{day}")
+        for day in (1, 2)
+    ]
+    told, alerts = told_of(*failed)
+    assert (told, alerts) == ([("run_failed", "freshness:shop.raw")], ["freshness:shop.raw"])
+    good = ended("freshness", f"shop.raw{partition}@2026-01-03T09:00", RunState.SUCCEEDED, "R3")
+    told, alerts = told_of(*failed, good)
+    assert (told[1:], alerts) == ([("recovered", "freshness:shop.raw")], [])
 
 
 # -- sending ------------------------------------------------------------------------------
@@ -402,6 +550,30 @@ def test_the_end_of_a_backfill_is_told(failing: bool) -> None:
     w.until(lambda: events(w), steps=1_000)
     event = "backfill_failed" if failing else "backfill_finished"
     assert events(w) == [((event, f"backfill:{backfill.row.backfill_id}", 1),)]
+
+
+def test_items_are_counted_the_same_by_whoever_folds_a_notification_of_the_same_name() -> None:
+    rule = DeployedNotification(name="all", on=("asset_failed",), to=("ops",))
+    declared = NotificationDeclared(project="shop", deployment_id="D", declaration=rule)
+    assets = [
+        AssetDeclared(asset_id=f"A{n}", namespace="shop", name=f"a{n}", project="shop")
+        for n in range(3)
+    ]
+
+    def failed(*numbers: int) -> list[tuple[str, int]]:
+        missed = [
+            OutputMissed(asset_id=f"A{n}", partition=f"n=i:{i}", run_id="R", error=BROKEN)
+            for i, n in enumerate(numbers)
+        ]
+        ((_, row),) = folded([declared, *assets, *missed]).changes[NOTIFICATIONS].values()
+        assert row is not None
+        items = decode_items(row.items)
+        assert encode_items(items).decode() == row.items
+        return [(item.asset, item.count) for item in items]
+
+    for _ in range(2):
+        assert failed(0, 1, 0) == [("shop.a0", 2), ("shop.a1", 1)]
+        assert failed(0, 2, 2, 1) == [("shop.a0", 1), ("shop.a2", 2), ("shop.a1", 1)]
 
 
 # -- size ---------------------------------------------------------------------------------

@@ -114,13 +114,15 @@ class FreshnessAgenda:
 
     def put(self, row: FreshnessRow) -> None:
         """A series has changed."""
-        if row.asset_id not in self.policies:
+        policy = self.policies.get(row.asset_id)
+        if policy is None:
             return
-        is_stale = row.status == FreshnessStatus.STALE
+        counts = row.shape == policy.shape
+        is_stale = counts and row.status == FreshnessStatus.STALE
         (self._stale[row.asset_id].add if is_stale else self._stale[row.asset_id].discard)(
             row.series
         )
-        self._settle(SeriesKey(row.asset_id, row.series), row)
+        self._settle(SeriesKey(row.asset_id, row.series), row if counts else None)
 
     def _settle(self, key: SeriesKey, row: FreshnessRow | None) -> None:
         self._due.pop(key, None)

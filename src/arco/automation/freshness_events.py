@@ -3,7 +3,7 @@
 | category | events |
 |---|---|
 | controller facts | FreshnessObserved, FreshnessEvaluated, FreshnessRunDue |
-| derived | FreshnessChanged |
+| derived | FreshnessChanged, FreshnessRestarted |
 """
 
 from __future__ import annotations
@@ -88,6 +88,14 @@ class FreshnessChanged(Payload, frozen=True, kw_only=True):
     cause: StaleCause
     reason: str
     due_at: datetime | None
+
+
+class FreshnessRestarted(Payload, frozen=True, kw_only=True):
+    """Derived: no series of an asset is STALE any more, for its policy has left, or its partitions
+    have changed. Those that it has now are judged anew."""
+
+    TYPE: ClassVar[str] = "automation.freshness_restarted"
+    asset_id: str
 
 
 EVENTS: tuple[type[Payload], ...] = (FreshnessObserved, FreshnessEvaluated, FreshnessRunDue)

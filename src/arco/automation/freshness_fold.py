@@ -19,6 +19,7 @@ from arco.automation.freshness_events import (
     FreshnessChanged,
     FreshnessEvaluated,
     FreshnessObserved,
+    FreshnessRestarted,
     FreshnessRunDue,
     SeriesData,
 )
@@ -80,6 +81,8 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
             observed=old is not None and goes_on and old.observed,
         ),
     )
+    if old is not None and not goes_on:
+        yield Emit(FreshnessRestarted(asset_id=e.asset_id))
 
 
 def _time_dimension(policy: DeployedFreshness) -> str:
@@ -92,6 +95,7 @@ def _remove(rows: Rows, fact: Fact, e: FreshnessRemoved) -> Iterator[Change]:
     if row is not None and row.asset_key == e.name:
         removed = replace(row, active=False, number=row.number + 1, deployment_id=e.deployment_id)
         yield Put(FRESHNESS_POLICIES, removed)
+        yield Emit(FreshnessRestarted(asset_id=e.asset_id))
 
 
 # -- data ---------------------------------------------------------------------------------
@@ -120,8 +124,7 @@ def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
     for data in e.data:
         if not _has_series(policy, data.series):
             continue
-        row = rows.get(FRESHNESS, e.asset_id, data.series)
-        if policy.time_dimension or row is None or row.shape != policy.shape:
+        if policy.time_dimension or _current(rows, policy, data.series) is None:
             yield from _take(rows, fact, policy, data)
     if e.last:
         yield Put(FRESHNESS_POLICIES, replace(policy, observed=True))
@@ -138,21 +141,27 @@ def _has_series(policy: FreshnessPolicyRow, series: str) -> bool:
 
 def _take(rows: Rows, fact: Fact, policy: FreshnessPolicyRow, data: SeriesData) -> Iterator[Change]:
     """Keep the newest data of a series. Whether it is fresh is judged later."""
-    row = rows.get(FRESHNESS, policy.asset_id, data.series)
+    row = _current(rows, policy, data.series)
     if row is None:
         row = _new(policy, data.series, fact.received_at)
-    elif row.shape == policy.shape and _is_older(policy, data, row):
+    elif _is_older(policy, data, row):
         return
     yield Put(
         FRESHNESS,
         replace(
             row,
-            shape=policy.shape,
             partition_key=data.partition,
             materialization_id=data.materialization_id,
             made_at=data.made_at,
         ),
     )
+
+
+def _current(rows: Rows, policy: FreshnessPolicyRow, series: str) -> FreshnessRow | None:
+    """The row of a series, unless it is one of another shape: neither its data nor its status
+    counts."""
+    row = rows.get(FRESHNESS, policy.asset_id, series)
+    return None if row is None or row.shape != policy.shape else row
 
 
 def _new(policy: FreshnessPolicyRow, series: str, at: datetime) -> FreshnessRow:
@@ -194,8 +203,8 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
         return
     if not _has_series(policy, e.series):
         return
-    row = rows.get(FRESHNESS, e.asset_id, e.series) or _new(policy, e.series, fact.received_at)
-    newest = row.materialization_id if row.shape == policy.shape else ""
+    row = _current(rows, policy, e.series) or _new(policy, e.series, fact.received_at)
+    newest = row.materialization_id
     if newest != e.materialization_id or row.status == e.status:
         return
     judged = judged_as(policy, newest)

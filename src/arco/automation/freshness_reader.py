@@ -120,7 +120,7 @@ class FreshnessReader:
         rule = DeadlineRule(policy)
         rows: dict[str, FreshnessRow | None] = dict.fromkeys(rule.expected())
         for each in self.snapshot.rows(FRESHNESS, policy.asset_id):
-            if self._is_there(rule, each.series):
+            if each.shape == policy.shape and self._is_there(rule, each.series):
                 rows[each.series] = each
         earlier = {} if policy.observed else self._unobserved(policy)
         for series in sorted(rows.keys() | earlier.keys()):

@@ -44,8 +44,8 @@ class FreshnessPolicyRow(Row, frozen=True):
     number: int
     """One more with each change: what was judged by another number does not count."""
     shape: int
-    """One more when partitions change, and when a removed policy returns: series of another shape
-    hold no data that counts."""
+    """One more when partitions change, and when a removed policy returns: neither the data
+    nor the status of a series of another shape counts."""
     max_age_s: int
     cron: str
     timezone: str

@@ -170,6 +170,13 @@ class AssetLeft(Payload, frozen=True, kw_only=True):
     asset_id: str
 
 
+class AssetReshaped(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: an asset has other partitions than before."""
+
+    TYPE: ClassVar[str] = "catalog.asset_reshaped"
+    asset_id: str
+
+
 class AssetReturned(Payload, frozen=True, kw_only=True):
     """Derived from a deployment: a project has this asset again, as it was."""
 

@@ -62,8 +62,8 @@ class PartitionFailed(Payload, frozen=True, kw_only=True):
     held: bool
     """It gave one that checks hold back."""
     code: str = ""
-    again: bool
-    """So did the attempt before."""
+    bad_since: int = 0
+    """The position of the attempt before if that gave none either, or 0."""
 
 
 class PartitionRecovered(Payload, frozen=True, kw_only=True):
@@ -72,6 +72,8 @@ class PartitionRecovered(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "execution.partition_recovered"
     asset_id: str
     run_id: str
+    bad_since: int
+    """The position of that attempt."""
 
 
 class PartitionMaterialized(Payload, frozen=True, kw_only=True):

@@ -158,19 +158,23 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
 def _failed(
     rows: Rows, asset_id: str, partition: str, run_id: str, *, held: bool, code: str = ""
 ) -> Emit:
-    again = _is_bad(rows.get(PARTITION_STATUS, asset_id, partition))
+    since = _bad_since(rows, asset_id, partition)
     return Emit(
-        PartitionFailed(asset_id=asset_id, run_id=run_id, held=held, code=code, again=again)
+        PartitionFailed(asset_id=asset_id, run_id=run_id, held=held, code=code, bad_since=since)
     )
 
 
 def _recovered(rows: Rows, asset_id: str, partition: str, run_id: str) -> Iterator[Change]:
-    if _is_bad(rows.get(PARTITION_STATUS, asset_id, partition)):
-        yield Emit(PartitionRecovered(asset_id=asset_id, run_id=run_id))
+    if since := _bad_since(rows, asset_id, partition):
+        yield Emit(PartitionRecovered(asset_id=asset_id, run_id=run_id, bad_since=since))
 
 
-def _is_bad(status: PartitionStatusRow | None) -> bool:
-    return status is not None and status.status not in GOOD_PARTITIONS
+def _bad_since(rows: Rows, asset_id: str, partition: str) -> int:
+    """The position of the last attempt if it gave no good output, or 0."""
+    status = rows.get(PARTITION_STATUS, asset_id, partition)
+    if status is None or status.status in GOOD_PARTITIONS:
+        return 0
+    return max(1, status.position)  # rows of long ago have none
 
 
 # -- decisions ----------------------------------------------------------------------------

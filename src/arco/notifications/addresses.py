@@ -11,6 +11,8 @@ import socket
 from typing import Final
 
 _INSIDE: Final = (".localhost", ".local", ".internal", ".localdomain")
+_PUBLIC: Final = ipaddress.ip_network("2000::/3")
+"""All of IPv6 that the public network has; site-local and translated addresses are outside."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,7 +36,8 @@ def not_public(address: Address) -> str:
         return "a link-local address"
     if address.is_multicast:
         return "a multicast address"
-    return "" if address.is_global else "a private address"
+    public = address.is_global and (address.version == 4 or address in _PUBLIC)
+    return "" if public else "a private address"
 
 
 def _literal(host: str) -> Address | None:

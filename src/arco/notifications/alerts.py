@@ -25,6 +25,7 @@ from arco.notifications.events import (
     NotificationClaimed,
     NotificationRetried,
 )
+from arco.notifications.listed_items import with_item
 from arco.notifications.tables import (
     ALERTS,
     NOTIFICATION_QUEUES,
@@ -36,7 +37,6 @@ from arco.notifications.tables import (
     NotificationRow,
     NotificationRuleRow,
     NotificationState,
-    decode_items,
     encode_items,
     rule_id,
 )
@@ -55,8 +55,6 @@ CLAIM: Final = timedelta(seconds=120)
 MAX_ATTEMPTS: Final = 10
 FIRST_RETRY: Final = timedelta(seconds=10)
 LONGEST_RETRY: Final = timedelta(hours=1)
-LISTED: Final = 50
-"""So many subjects a notification names."""
 MAX_DETAIL_CHARS: Final = 300
 
 
@@ -158,7 +156,7 @@ def _add(
     newest = None if queue is None else rows.get(NOTIFICATIONS, key, queue.newest)
     collects = newest is not None and newest.state == "PENDING" and newest.attempts == 0
     if newest is not None and collects:
-        yield Put(NOTIFICATIONS, _with_item(newest, item, repeats=repeats))
+        yield Put(NOTIFICATIONS, with_item(newest, item, repeats=repeats))
         return
     if repeats:
         return
@@ -188,20 +186,6 @@ def _add(
             finished_at=None,
         ),
     )
-
-
-def _with_item(row: NotificationRow, item: NotificationItem, *, repeats: bool) -> NotificationRow:
-    """With one thing more; of a subject that it names already, with a greater count."""
-    items = decode_items(row.items)
-    last = next((i for i in reversed(range(len(items))) if items[i].subject == item.subject), None)
-    if last is not None and items[last].event == item.event:
-        items[last] = replace(item, count=items[last].count + item.count)
-        return replace(row, items=encode_items(items).decode())
-    if repeats:
-        return row  # of an alert that an earlier notification told of, or of one beyond the list
-    if len(items) < LISTED:
-        items.append(item)
-    return replace(row, items=encode_items(items).decode(), subjects=row.subjects + 1)
 
 
 def _claim(rows: Rows, fact: Fact, e: NotificationClaimed) -> Iterator[Change]:

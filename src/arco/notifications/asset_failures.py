@@ -1,20 +1,24 @@
 """The fold of failing assets: one key for each.
 
 An asset has failed when one of its partitions has, and recovered when none of them is bad any
-more; it is stale when one of its series is. It has one row, however many partitions fail, and none
-once all are good.
+more; it is stale when one of its series is. It has one row, however many partitions fail.
+
+When an asset gets other partitions, those that were bad may be gone: nothing would ever make them
+good. So counting starts anew, and the asset has recovered with the next good output while nothing
+has failed after the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 
-from arco.automation.freshness_events import FreshnessChanged
+from arco.automation.freshness_events import FreshnessChanged, FreshnessRestarted
 from arco.automation.freshness_tables import FreshnessStatus
-from arco.catalog.events import AssetNotice
-from arco.execution.events import PartitionFailed, PartitionRecovered
+from arco.catalog.events import AssetLeft, AssetNotice, AssetReshaped
+from arco.execution.events import PartitionFailed, PartitionMaterialized, PartitionRecovered
 from arco.notifications.tables import ASSET_FAILURES, AssetFailuresRow
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
 
@@ -22,8 +26,8 @@ replace = msgspec.structs.replace
 
 
 def _fail(rows: Rows, fact: Fact, e: PartitionFailed) -> Iterator[Change]:
-    if not e.again:
-        row = _row(rows, e.asset_id)
+    row = _row(rows, e.asset_id)
+    if e.bad_since <= row.since:  # otherwise it is counted already
         yield _put(replace(row, failing=row.failing + 1))
     yield Emit(
         AssetNotice(
@@ -37,10 +41,34 @@ def _fail(rows: Rows, fact: Fact, e: PartitionFailed) -> Iterator[Change]:
 
 def _recover(rows: Rows, fact: Fact, e: PartitionRecovered) -> Iterator[Change]:
     row = _row(rows, e.asset_id)
-    row = replace(row, failing=max(0, row.failing - 1))
-    yield _put(row)
+    if e.bad_since > row.since:
+        row = replace(row, failing=max(0, row.failing - 1))
+        yield _put(row)
     if not row.failing:
-        yield Emit(AssetNotice(asset_id=e.asset_id, event="recovered", run_id=e.run_id))
+        yield from _all_good(row, e.run_id)
+
+
+def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[Change]:
+    row = rows.get(ASSET_FAILURES, e.asset_id)
+    if row is not None and row.unsure and not row.failing:
+        yield from _all_good(row)
+
+
+def _all_good(row: AssetFailuresRow, run_id: str = "") -> Iterator[Change]:
+    yield _put(replace(row, failing=0, unsure=False))
+    yield Emit(AssetNotice(asset_id=row.asset_id, event="recovered", run_id=run_id))
+
+
+def _reshape(rows: Rows, fact: Fact, e: AssetReshaped) -> Iterator[Change]:
+    row = rows.get(ASSET_FAILURES, e.asset_id)
+    if row is not None and row.failing:
+        yield _put(replace(row, failing=0, since=fact.position, unsure=True))
+
+
+def _leave(rows: Rows, fact: Fact, e: AssetLeft) -> Iterator[Change]:
+    row = rows.get(ASSET_FAILURES, e.asset_id)
+    if row is not None and (row.failing or row.unsure):
+        yield from _all_good(replace(row, since=fact.position))
 
 
 def _change_freshness(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
@@ -55,16 +83,28 @@ def _change_freshness(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[C
         yield Emit(AssetNotice(asset_id=e.asset_id, topic="freshness", event="recovered"))
 
 
+def _restart_freshness(rows: Rows, fact: Fact, e: FreshnessRestarted) -> Iterator[Change]:
+    row = _row(rows, e.asset_id)
+    if row.stale:
+        yield _put(replace(row, stale=0))
+        yield Emit(AssetNotice(asset_id=e.asset_id, topic="freshness", event="recovered"))
+
+
 def _row(rows: Rows, asset_id: str) -> AssetFailuresRow:
     return rows.get(ASSET_FAILURES, asset_id) or AssetFailuresRow(asset_id, 0)
 
 
 def _put(row: AssetFailuresRow) -> Change:
-    is_good = not (row.failing or row.stale)
+    is_good = not (row.failing or row.stale or row.since)
     return Delete(ASSET_FAILURES, (row.asset_id,)) if is_good else Put(ASSET_FAILURES, row)
 
 
-def _by_asset(fact: Fact, e: PartitionFailed | PartitionRecovered | FreshnessChanged) -> str:
+class _OfAsset(Protocol):
+    @property
+    def asset_id(self) -> str: ...
+
+
+def _by_asset(fact: Fact, e: _OfAsset) -> str:
     return e.asset_id
 
 
@@ -74,6 +114,10 @@ STAGE = Stage(
     (
         On(PartitionFailed, _by_asset, _fail),
         On(PartitionRecovered, _by_asset, _recover),
+        On(PartitionMaterialized, _by_asset, _materialize),
+        On(AssetReshaped, _by_asset, _reshape),
+        On(AssetLeft, _by_asset, _leave),
         On(FreshnessChanged, _by_asset, _change_freshness),
+        On(FreshnessRestarted, _by_asset, _restart_freshness),
     ),
 )

@@ -20,7 +20,10 @@ from arco.notifications.webhook import HasSocket, TimeLimit, explained
 def send_mail(
     channel: SmtpChannel, password: str, message: NotificationText, recipients: Sequence[str]
 ) -> str:
-    """What the server answered. Raises Unavailable if it did not take it for all of them."""
+    """What the server answered. Raises Unavailable if it took it for none of them.
+
+    What it took for some counts as sent: those would get it again with each further attempt.
+    """
     try:
         with TimeLimit(channel.timeout_s) as limit, _connected(channel, limit) as server:
             if channel.security == "starttls":
@@ -37,7 +40,7 @@ def send_mail(
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise Unavailable(f"{channel.host}: {explained(error)}") from None
     if refused:
-        raise Unavailable(_refused(channel, refused))
+        return f"taken by {channel.host}, but {_refused(channel, refused)}"
     return f"taken by {channel.host}"
 
 

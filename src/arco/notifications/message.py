@@ -112,14 +112,21 @@ def name_of(item: NotificationItem) -> str:
     """What an item is about, as people call it."""
     if item.asset:
         return plain(item.asset)
-    kind, _, name = item.subject.removeprefix("start:").partition(":")
+    kind, name = _subject(item)
     return plain(f"{kind} {name}")
 
 
+def _subject(item: NotificationItem) -> tuple[str, str]:
+    """Its kind and its name: that something cannot start, or sense, is about that thing."""
+    subject = item.subject.removeprefix("start:").removeprefix("sense:")
+    kind, _, name = subject.partition(":")
+    return kind, name
+
+
 def _where(item: NotificationItem, base_url: str) -> str:
-    kind, _, name = item.subject.removeprefix("start:").partition(":")
+    kind, name = _subject(item)
     if kind == "freshness":
-        name = item.asset
+        name = item.asset or name
     if item.run_id:
         kind, name = "run", item.run_id
     if base_url:

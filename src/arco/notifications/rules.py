@@ -17,6 +17,7 @@ import msgspec
 from arco.automation.backfill_runs import backfill_of
 from arco.automation.backfill_states import BackfillState
 from arco.automation.backfills import BackfillOver
+from arco.automation.freshness_fold import KIND as FRESHNESS
 from arco.catalog.events import AddressedNotice
 from arco.log.envelope import Payload
 from arco.notifications.events import AlertCleared, AlertRaised
@@ -41,6 +42,8 @@ TOPICS: Final[dict[str, frozenset[NotificationEvent]]] = {
 """What may happen to an asset, by what recovers from it."""
 NO_FAILURE: Final = frozenset({"merged", "withdrawn", "partitions_gone", "backfill_cancelled"})
 """Why a request became no run although nothing went wrong."""
+OF_PROJECTS: Final = frozenset({"schedule", "sensor", "webhook"})
+"""What belongs to one project: its references begin with `project/name`."""
 
 
 class _Rule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +140,12 @@ def _dropped(rows: Rows, fact: Fact, e: RunRequestDropped) -> Iterator[Change]:
         return
     cause = cause_of(e.kind, e.reference)
     for key in _hearing(rows, "automation_failed", cause):
-        raised = AlertRaised(rule_id=key, subject=_asking(cause), event="automation_failed")
+        raised = AlertRaised(
+            rule_id=key,
+            subject=_asking(cause or e.request_key),
+            event="automation_failed",
+            opens=bool(cause),
+        )
         yield Emit(raised)
 
 
@@ -152,7 +160,7 @@ def _automation_failed(rows: Rows, fact: Fact, e: AutomationFailed) -> Iterator[
     cause = f"{e.kind}:{e.name}"
     for key in _hearing(rows, "automation_failed", cause):
         raised = AlertRaised(
-            rule_id=key, subject=_asking(cause), event="automation_failed", code=e.code
+            rule_id=key, subject=_sensing(cause), event="automation_failed", code=e.code
         )
         yield Emit(raised)
 
@@ -160,7 +168,7 @@ def _automation_failed(rows: Rows, fact: Fact, e: AutomationFailed) -> Iterator[
 def _automation_recovered(rows: Rows, fact: Fact, e: AutomationRecovered) -> Iterator[Change]:
     cause = f"{e.kind}:{e.name}"
     for key in _hearing(rows, "automation_failed", cause):
-        yield Emit(AlertCleared(rule_id=key, subject=_asking(cause)))
+        yield Emit(AlertCleared(rule_id=key, subject=_sensing(cause)))
 
 
 def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
@@ -173,24 +181,38 @@ def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
 
 def _hearing(rows: Rows, event: NotificationEvent, cause: str) -> Iterator[str]:
     """The rules that tell of something that is not about one asset."""
-    project, slash, _ = cause.partition(":")[2].partition("/")
+    kind, _, name = cause.partition(":")
+    project = name.partition("/")[0] if kind in OF_PROJECTS else ""
     for key, rule in _rules(rows).items():
-        if event in rule.on and (not slash or rule.project == project):
+        if event in rule.on and (not project or rule.project == project):
             yield key
 
 
 def cause_of(trigger: str, reference: str) -> str:
-    """What keeps starting runs: `schedule:shop/nightly`; empty for a person's run."""
+    """What keeps starting runs: `schedule:shop/nightly`, `freshness:shop.orders`.
+
+    Empty for a run after which no other of the same kind follows: that of a person, and that of
+    an asset's automation, which has another cause each time.
+    """
     if not reference:
         return ""
     if trigger == BACKFILL:
         return f"{trigger}:{backfill_of(reference)}"
-    return f"{trigger}:{re.split('[@#]', reference)[0]}"  # before the tick, or the evaluation
+    if trigger == FRESHNESS:
+        return f"{trigger}:{re.split('[ @]', reference)[0]}"  # before partitions, or the time
+    if trigger in OF_PROJECTS:
+        return f"{trigger}:{re.split('[@#]', reference)[0]}"  # before the tick, or the evaluation
+    return ""
 
 
 def _asking(cause: str) -> str:
     """That it cannot start runs is another thing than that its runs fail."""
     return f"start:{cause}"
+
+
+def _sensing(cause: str) -> str:
+    """That a sensor fails is another thing than that what it asked for is refused."""
+    return f"sense:{cause}"
 
 
 def _one_key(fact: Fact, e: Payload) -> str:

@@ -43,7 +43,13 @@ class AssetFailuresRow(Row, frozen=True):
 
     asset_id: str
     failing: int
+    """Partitions that failed after `since`."""
     stale: int = 0
+    since: int = 0
+    """The position at which the asset got other partitions while some were bad, or left. Which
+    of those there still are is not known: they are not counted."""
+    unsure: bool = False
+    """Some were bad then, and none of its partitions has been good since."""
 
 
 class RuleIndexRow(Row, frozen=True):

@@ -127,7 +127,7 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
         definition = _definition(asset)
         same = row is not None and row.active and row.project == manifest.project and not old_key
         if row is not None and same and row.definition == definition:
-            if row.transform != asset.transform:
+            if (row.transform, row.shape) != (asset.transform, _shape(asset)):
                 changed.append(_slim(asset, row.asset_id, definition))
             continue
         slim = _slim(asset, ids.of(asset, row), definition)
@@ -149,14 +149,25 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
 
 def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
     return DeployedAsset(
-        key=asset.key, asset_id=asset_id, transform=asset.transform, definition=definition
+        key=asset.key,
+        asset_id=asset_id,
+        transform=asset.transform,
+        definition=definition,
+        shape=_shape(asset),
     )
 
 
 def _definition(asset: Asset) -> str:
     """Fingerprint of what the catalog shows of an asset; its manifest is canonical already."""
-    fields = (asset.description, asset.owners, asset.tags, asset.columns)
-    return hashlib.sha256(_sorted.encode(fields)).hexdigest()[:16]
+    return _fingerprint((asset.description, asset.owners, asset.tags, asset.columns))
+
+
+def _shape(asset: Asset) -> str:
+    return _fingerprint(asset.partitions) if asset.partitions else ""
+
+
+def _fingerprint(value: object) -> str:
+    return hashlib.sha256(_sorted.encode(value)).hexdigest()[:16]
 
 
 def check_namespaces(reader: DeploymentReader, manifest: Manifest) -> None:

@@ -31,7 +31,14 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from arco.catalog.events import AssetDeclared, AssetLeft, AssetMoved, AssetReturned, Column
+from arco.catalog.events import (
+    AssetDeclared,
+    AssetLeft,
+    AssetMoved,
+    AssetReshaped,
+    AssetReturned,
+    Column,
+)
 from arco.errors import Invalid
 from arco.log.envelope import Payload
 from arco.orchestration.declarations import (
@@ -496,19 +503,23 @@ def _deployed(
         deployment_id=deployment_id,
         active=True,
         previous_keys=previous,
+        shape=asset.shape,
     )
 
 
 def _tell(
     e: DeploymentCreated | DeploymentInstalled, asset: DeployedAsset, old: DeployedAssetRow | None
 ) -> Iterator[Change]:
-    """What the catalog is told: all that code says, or only that the asset is back."""
+    """What the catalog is told: all that code says, or only that the asset is back; and, for
+    others, that it has other partitions."""
     same = old is not None and (old.asset_key, old.definition) == (asset.key, asset.definition)
     is_slim = isinstance(e, DeploymentCreated) and e.total is None  # of what is as it was
     if same and is_slim and not _is_active(old, e.project):
         yield Emit(AssetReturned(asset_id=asset.asset_id, project=e.project))
     elif not same or not _is_active(old, e.project):
         yield Emit(_declared(e.project, asset))
+    if old is not None and old.shape != asset.shape:
+        yield Emit(AssetReshaped(asset_id=asset.asset_id))
 
 
 def _declared(project: str, asset: DeployedAsset) -> AssetDeclared:

@@ -45,6 +45,8 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     columns: tuple[ColumnDef, ...] = ()
     continued: bool = False
     """These are more columns of the asset before it, whose columns are too many for one event."""
+    shape: str = ""
+    """Fingerprint of its partitions; empty for an asset without."""
 
 
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):

@@ -43,6 +43,8 @@ class DeployedAssetRow(Row, frozen=True):
     active: bool
     """Whether the current deployment has it."""
     previous_keys: list[str]
+    shape: str = ""
+    """Fingerprint of its partitions; empty for an asset without."""
 
 
 class ProjectRow(Row, frozen=True):

@@ -68,6 +68,8 @@ def judge(
 ) -> Judgement:
     """`attempt` is the last one at what is due, `upstream` an asset above that is stale;
     `is_active`: a run that it asked for is not over."""
+    if row is not None and row.shape != policy.shape:
+        row = None
     current = verdict(rule, series, row, now)
     recorded = FRESH if row is None else row.status
     version = row.materialization_id if row is not None and rule.counts(row) else ""
