@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ class Servo:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._started: list[subprocess.Popen[str]] = []
         self.store = directory / "lake"
         kept = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
@@ -36,7 +37,7 @@ class Servo:
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A command as a shell starts it, with pipes."""
         command = [sys.executable, "-m", "arco.cli", *arguments]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             cwd=self.directory,
             env=self.env,
@@ -45,6 +46,15 @@ class Servo:
             stderr=subprocess.PIPE,
             **options,
         )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a test has started and left."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A command in a process that was forked: it did its imports already."""
@@ -95,10 +105,11 @@ class Servo:
 
 
 @pytest.fixture
-def servo(tmp_path: Path) -> Servo:
+def servo(tmp_path: Path) -> Iterator[Servo]:
     made = Servo(tmp_path)
     made.store.mkdir()
-    return made
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")
