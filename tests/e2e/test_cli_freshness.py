@@ -70,6 +70,7 @@ def test_partitions_are_listed_as_ranges_of_equal_status(shop: Servo) -> None:
         ("date=d:2026-01-07", "date=d:2026-01-07", "MATERIALIZED", "PASSED"),
         ("date=d:2026-01-08", "date=d:2026-01-31", "MISSING", "UNKNOWN"),
     ]
+    assert document["ranges"][0]["partition"] == "date=2026-01-01..2026-01-04"
     assert (document["partitions"], document["stale_known"], document["more"]) == (31, True, False)
     assert sum(each["partitions"] for each in document["counts"]) == 31
     lines = shop.text("partitions", "status", "raw.cleaned", "--state", "missing").splitlines()

@@ -205,7 +205,7 @@ def _message(row: NotificationRow) -> NotificationText:
 
 
 def _title(row: NotificationRow) -> str:
-    return _message(row).title.removeprefix("[] ")
+    return _message(row).title
 
 
 def _plain(row: NotificationRow) -> dict[str, Any]:

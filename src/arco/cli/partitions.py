@@ -263,6 +263,8 @@ class _Entry(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         fields: dict[str, Any] = render.plain(self.range)
+        # As -p takes it.
+        fields |= {"partition": "" if self.text == "(all)" else self.text}
         if self.row is not None:
             fields["last_attempt"] = render.plain(self.row)
         if self.current is not None:

@@ -327,6 +327,8 @@ def limit_text(limit: TaskLimit, use: TaskUse) -> str:
     used = use.of(limit.scope, limit.name)
     if limit.scope.startswith("pool:"):
         pool = limit.scope.removeprefix("pool:")
+        if not limit.value:
+            return f"the pool {pool} is closed: its size is 0"
         return f"{used:,} of {limit.value:,} slots of pool {pool} are in use"
     what = "queued" if limit.name == LimitName.QUEUED_TASKS else "queued or running"
     where = scope_text(limit.scope)

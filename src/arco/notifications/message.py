@@ -80,7 +80,7 @@ def message_of(row: NotificationRow, workspace: str, base_url: str = "") -> Noti
         workspace=workspace,
         created_at=row.created_at,
         attempt=row.attempts,
-        title=plain(f"[{workspace}] {_title(items, row.subjects)}"),
+        title=plain(f"{f'[{workspace}] ' if workspace else ''}{_title(items, row.subjects)}"),
         lines=tuple(lines),
         items=tuple(items),
         subjects=row.subjects,
@@ -97,9 +97,12 @@ def _title(items: Sequence[NotificationItem], subjects: int) -> str:
 
 def _words(item: NotificationItem) -> str:
     words = WORDS[item.event]
+    if item.event == "run_failed" and _subject(item)[0] != "run":
+        words = "had a run that failed"
     if item.count == 1:
         return words
-    counted = {"run_failed": "tasks", "stale": "series"}.get(item.event, "partitions")
+    units = {"run_failed": "tasks", "stale": "series", "automation_failed": "times"}
+    counted = units.get(item.event, "partitions")
     return f"{words} ({item.count:,} {counted})"
 
 
