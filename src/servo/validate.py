@@ -47,7 +47,7 @@ ACROSS: Final[tuple[Rule, ...]] = (no_cycles, mappings_fit, checks_name_columns)
 def validate(project: Project) -> list[Problem]:
     """All problems, those of importing included, in the order of files and lines."""
     declared = [declare(definition, project) for definition in project.assets]
-    problems = {*project.problems, *_asset_problems(declared), *_timing_problems(project)}
+    problems = {*project.problems, *_asset_problems(declared), *_timing_problems(project, declared)}
     return sorted(problems.union(_notification_problems(project, declared)))
 
 
@@ -67,14 +67,14 @@ def _asset_problems(declared: Sequence[Declared]) -> Iterator[Problem]:
         yield from rule(assets)
 
 
-def _timing_problems(project: Project) -> Iterator[Problem]:
-    keys = {definition.key for definition in project.assets}
+def _timing_problems(project: Project, declared: Sequence[Declared]) -> Iterator[Problem]:
+    assets = [asset for asset, _ in declared]
     sensors = [declare_sensor(each, project) for each in project.sensors]
     for sensor, flaws in sensors:
         yield from (Problem.at(sensor.code, flaw.message, flaw.hint) for flaw in flaws)
-    yield from sensors_are_sound([sensor for sensor, _ in sensors], keys)
+    yield from sensors_are_sound([sensor for sensor, _ in sensors], assets)
     schedules = [declare_schedule(each, project) for each in project.schedules]
-    yield from schedules_are_sound(schedules, keys)
+    yield from schedules_are_sound(schedules, assets)
 
 
 def _notification_problems(project: Project, declared: Sequence[Declared]) -> Iterator[Problem]:

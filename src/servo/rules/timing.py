@@ -17,11 +17,14 @@ MIN_INTERVAL_S: Final = 5
 MAX_TIMEOUT_S: Final = 3_600
 _SCHEMES: Final = ("file", "s3", "gs", "az")
 _WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_COMMON = re.compile(r"(?:[0-9]*\+)?(tag:[^+]+|group:[^+]+|[^+*]+\.\*)(?:\+[0-9]*)?")
 _TERM = re.compile(r"(?:[0-9]*\+)?([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?)(?:\+[0-9]*)?")
 
 
-def schedules_are_sound(schedules: Sequence[Schedule], keys: Set[str]) -> Iterator[Problem]:
-    yield from _common(schedules, keys)
+def schedules_are_sound(
+    schedules: Sequence[Schedule], assets: Sequence[Asset]
+) -> Iterator[Problem]:
+    yield from _common(schedules, assets)
     for schedule in schedules:
         yield from _refused(schedule, partial(check_cron, schedule.cron))
         yield from _refused(schedule, partial(check_timezone, schedule.timezone))
@@ -52,8 +55,9 @@ def automation_is_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
             yield Problem.at(asset.code, message, hint, asset.key)
 
 
-def sensors_are_sound(sensors: Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
-    yield from _common(sensors, keys)
+def sensors_are_sound(sensors: Sequence[Sensor], assets: Sequence[Asset]) -> Iterator[Problem]:
+    yield from _common(sensors, assets)
+    keys = {asset.key for asset in assets}
     for sensor in sensors:
         yield from _durations(sensor)
         if sensor.kind == "files":
@@ -101,8 +105,10 @@ def _other_project(sensor: Sensor, keys: Set[str]) -> Iterator[Problem]:
         yield Problem.at(sensor.code, message, did_you_mean(sensor.asset, keys))
 
 
-def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Iterator[Problem]:
-    seen: set[str] = set()
+def _common(
+    items: Sequence[Schedule] | Sequence[Sensor], assets: Sequence[Asset]
+) -> Iterator[Problem]:
+    keys, terms, seen = {asset.key for asset in assets}, _common_terms(assets), set[str]()
     for item in items:
         what = type(item).__name__.lower()
         yield from _refused(item, partial(check_name, item.name, what))
@@ -112,13 +118,25 @@ def _common(items: Sequence[Schedule] | Sequence[Sensor], keys: Set[str]) -> Ite
         if not item.selection:
             message = f"the {what} {item.name!r} selects nothing"
             yield Problem.at(item.code, message, 'write selection=["namespace.name"]')
-        yield from _unknown(item, keys)
+        yield from _unknown(item, keys, terms)
 
 
-def _unknown(item: Schedule | Sensor, keys: Set[str]) -> Iterator[Problem]:
-    """Terms that are keys or names must exist; others (tags, groups) are the planner's."""
+def _common_terms(assets: Sequence[Asset]) -> set[str]:
+    """The terms that select what several assets have in common, and that select something."""
+    tags = {(name, value) for asset in assets for name, value in asset.tags.items()}
+    terms = {f"tag:{name}" for name, _ in tags} | {f"tag:{name}={value}" for name, value in tags}
+    terms |= {f"group:{asset.group}" for asset in assets if asset.group}
+    return terms | {f"{asset.key.partition('.')[0]}.*" for asset in assets}
+
+
+def _unknown(item: Schedule | Sensor, keys: Set[str], terms: Set[str]) -> Iterator[Problem]:
+    """What is selected must be there."""
     names = keys | {key.partition(".")[2] for key in keys}
     for term in item.selection:
+        common = _COMMON.fullmatch(term)
+        if common is not None and common[1] not in terms:
+            message = f"{item.name!r} selects {common[1]!r}, and no asset of the project is that"
+            yield Problem.at(item.code, message, did_you_mean(common[1], terms))
         match = _TERM.fullmatch(term)
         if match is not None and match[1] not in names:
             message = f"{item.name!r} selects the unknown asset {match[1]!r}"
