@@ -408,7 +408,7 @@ def test_the_alert_of_a_sensor_that_begins_anew_ends_with_its_next_good_evaluati
         reset(town)
         town.commit(evaluated_from(town.sensor(), error=error))
         begin_anew(town)
-    assert alerts(town) == ["start:sensor:main/poll"]
+    assert alerts(town) == ["sense:sensor:main/poll"]
     town.commit(evaluated_from(town.sensor(), SensorAnswer(cursor="2")))
     assert alerts(town) == []
 
@@ -420,7 +420,7 @@ def test_the_alert_of_a_sensor_ends_with_its_removal(
     town = SensorTown(POLL, TELL)
     town.commit(evaluated_from(town.sensor(), error=EvaluationError(code="x", message="broken")))
     begin_anew(town)
-    assert alerts(town) == ["start:sensor:main/poll"]
+    assert alerts(town) == ["sense:sensor:main/poll"]
     town.redeclare(TELL)
     assert (town.sensor().status, alerts(town)) == (SensorStatus.REMOVED, [])
 
@@ -430,7 +430,7 @@ def test_the_alert_of_a_webhook_that_has_no_function_any_more_ends_with_its_next
     town.fresh().commands.sensors.push("hook", "m1", "")
     error = EvaluationError(code="x", message="broken")
     town.commit(evaluated_from(town.sensor("hook"), error=error, message_id="m1"))
-    assert alerts(town) == ["start:webhook:main/hook"]
+    assert alerts(town) == ["sense:webhook:main/hook"]
     town.redeclare(PLAIN_HOOK, TELL)
     assert alerts(town) == []
     assert [*town.asked()] == ["hook:m1"]
