@@ -179,10 +179,11 @@ def correct(stage: Stage) -> None:
 
 def backfill(stage: Stage) -> None:
     stage.act("A backfill", "The night ran what daily revenue needs. The rest of the day follows.")
-    what = ("+marts.conversion", "-p", f"date={DAYS}", "--chunk-size", "20")
+    days = ("-p", f"date={DAYS}", "--chunk-size", "8")
+    what = ("raw.clicks", "clean.clicks", "clean.sessions", "marts.conversion", *days)
     stage.servo("backfill", "preview", *what)
     stage.servo("backfill", "create", *what)
-    wait(stage, "the backfill", lambda: ended("backfill") and idle())
+    wait(stage, "the backfill", lambda: len(ended("backfill")) == 2 and idle())
     (newest,) = open_workspace().read.automation().backfills()
     stage.servo("backfill", "status", newest.row.backfill_id)
 
