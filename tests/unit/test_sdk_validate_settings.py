@@ -118,7 +118,7 @@ def test_schedules_are_checked() -> None:
         "two schedules are called 'nightly'",
         "'Bad Name' is not a valid schedule (a-z first, then a-z, 0-9 and _; "
         "at most 128 characters)",
-        "'Bad Name' selects 'tag:daily', and no asset of the project is that",
+        "'Bad Name' selects 'tag:daily', which matches no asset of the project",
         "the schedule 'empty' selects nothing (write selection=[\"namespace.name\"])",
     ]
 

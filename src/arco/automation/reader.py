@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from arco.automation.asset_tables import AUTOMATIONS, SCOPE, AutomationRow, AutomationState
+from arco.automation.by_name import by_name
 from arco.automation.tables import (
     BACKFILL_PROGRESS,
     BACKFILL_RUNS,
@@ -111,15 +112,9 @@ class AutomationReader:
         if row is not None:
             return row
         rows = self.schedules(removed=True)
-        matching = [row for row in rows if row.name == text]
-        matching = [row for row in matching if row.state != ScheduleState.REMOVED] or matching
-        if len(matching) == 1:
-            return matching[0]
-        if matching:
-            several = ", ".join(row.schedule_id for row in matching)
-            raise NotFound(f"{text!r} names several schedules", hint=f"give one of {several}")
-        hint = did_you_mean(text, [row.name for row in rows]) or "see `servo schedules list`"
-        raise NotFound(f"there is no schedule {text!r}", hint=hint)
+        gone = {row.schedule_id: row for row in rows if row.state == ScheduleState.REMOVED}
+        active = {row.schedule_id: row for row in rows if row.schedule_id not in gone}
+        return by_name("schedule", text, active, gone)
 
     def automations(self, *, removed: bool = False) -> list[AutomationRow]:
         """The assets with automation, by key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
+from arco.automation.by_name import by_name
 from arco.automation.sensor_tables import (
     SENSOR_EVALUATIONS,
     SENSOR_MESSAGES,
@@ -17,7 +18,6 @@ from arco.automation.sensor_tables import (
 from arco.errors import NotFound
 from arco.state.days import newest_first
 from arco.state.snapshot import Snapshot
-from servo.suggest import did_you_mean
 
 
 class SensorReader:
@@ -35,15 +35,9 @@ class SensorReader:
         if row is not None:
             return row
         rows = self.sensors(removed=True)
-        matching = [row for row in rows if row.name == text]
-        matching = [row for row in matching if row.status != SensorStatus.REMOVED] or matching
-        if len(matching) == 1:
-            return matching[0]
-        if matching:
-            several = ", ".join(row.sensor_id for row in matching)
-            raise NotFound(f"{text!r} names several sensors", hint=f"give one of {several}")
-        hint = did_you_mean(text, [row.name for row in rows]) or "see `servo sensors list`"
-        raise NotFound(f"there is no sensor {text!r}", hint=hint)
+        gone = {row.sensor_id: row for row in rows if row.status == SensorStatus.REMOVED}
+        active = {row.sensor_id: row for row in rows if row.sensor_id not in gone}
+        return by_name("sensor", text, active, gone)
 
     def evaluations(self, sensor: SensorRow, limit: int) -> list[SensorEvaluationRow]:
         """The newest that were recorded."""

@@ -135,7 +135,7 @@ def _unknown(item: Schedule | Sensor, keys: Set[str], terms: Set[str]) -> Iterat
     for term in item.selection:
         common = _COMMON.fullmatch(term)
         if common is not None and common[1] not in terms:
-            message = f"{item.name!r} selects {common[1]!r}, and no asset of the project is that"
+            message = f"{item.name!r} selects {common[1]!r}, which matches no asset of the project"
             yield Problem.at(item.code, message, did_you_mean(common[1], terms))
         match = _TERM.fullmatch(term)
         if match is not None and match[1] not in names:
