@@ -7,10 +7,12 @@ UV := .tools/bin/uv
 PY := .venv/bin/python
 # One more than the cores of a small machine: many tests wait for processes, servers and timeouts.
 WORKERS ?= 3
-BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size automation lineage pipeline
+BENCHMARKS := append commit read rebuild plan scale workers fairness cancel latency size automation lineage pipeline catalog
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_COMPILE_BYTECODE = 1
+# Tests start hundreds of processes: each would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup java test test-deep archive lint format bench peers overhead checks cli demo clean
 

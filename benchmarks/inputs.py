@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from arco.app import Workspace
 from arco.engine import LocalEngine
-from arco.lineage.reader import LineageReader
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.events import TaskFinished
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.tables import TASKS, TaskRow
@@ -136,7 +136,7 @@ def read_all(engine: LocalEngine, inputs: int) -> Measured:
     )
     if row.state != "SUCCEEDED":
         raise RuntimeError(f"run {row.run_id} ended {row.state}")
-    seen = LineageReader(workspace.read.snapshot()).executions("city.total")[-1]
+    seen = lineage_reader(workspace.read.snapshot()).executions("city.total")[-1]
     count = seen.source_count or len(seen.source_materializations)
     assert (count, seen.rows_read) == (inputs, inputs), (count, seen.rows_read)
     progress(f"{inputs:,} inputs in {seconds:.2f} s: {seconds / inputs * 1e6:.0f} µs each")

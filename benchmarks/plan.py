@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -43,6 +43,15 @@ class Materialized:
 
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         return self._current[asset_id]
+
+    def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
+        pass
+
+    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+        return {}
+
+    def held(self, asset_id: str) -> Mapping[str, str]:
+        return {}
 
     def dynamic_keys(self, name: str) -> list[str]:
         return []

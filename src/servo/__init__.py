@@ -30,9 +30,10 @@ from servo.check import (
 from servo.context import AssetContext, AssetIn, AssetOut, In
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
+from servo.namespaces import namespace
 from servo.notify import notify
 from servo.partition import daily, dynamic, hourly, monthly, static, tenant, weekly
-from servo.policy import Freshness, Gating, Resources, Retention, Retry
+from servo.policy import SLA, Compatibility, Freshness, Gating, Resources, Retention, Retry
 from servo.schedule import schedule
 from servo.sensor import (
     AssetVersion,
@@ -47,12 +48,14 @@ from servo.sensor import (
 )
 
 __all__ = [
+    "SLA",
     "AssetContext",
     "AssetDefinition",
     "AssetIn",
     "AssetOut",
     "AssetVersion",
     "Cancelled",
+    "Compatibility",
     "Error",
     "Freshness",
     "Gating",
@@ -85,6 +88,7 @@ __all__ = [
     "latest",
     "matches",
     "monthly",
+    "namespace",
     "not_null",
     "notify",
     "on_cron",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import (
     Any,
     Final,
@@ -38,12 +39,16 @@ from servo.context import AssetIn
 from servo.contract import manifest as wire
 from servo.contract.config_values import ConfigValue, to_wire
 from servo.contract.manifest import (
+    SOURCE_CHARS,
     AutomationSpec,
     Check,
     Code,
     ColumnDef,
+    Compatibility,
+    CompatibilityMode,
     Extra,
     Gating,
+    PersonalDataPolicy,
     Preset,
     Resources,
     Retention,
@@ -52,8 +57,8 @@ from servo.duration import Duration
 from servo.errors import Invalid
 from servo.mapping import MAPPINGS, ByDimension, PartitionMapping
 from servo.partition import Partitions
-from servo.policy import Freshness, Retry, gating_of, retry_of
-from servo.reach import reached_source
+from servo.policy import SLA, Freshness, Retry, compatibility_of, gating_of, retry_of
+from servo.reach import own_part, reached_source
 from servo.registry import register
 from servo.signature import Signature, read_signature
 from servo.source import (
@@ -103,6 +108,12 @@ class CommonSettings(TypedDict, total=False):
     type, or a null where `nullable=False` fails the check `columns`."""
     extra: Extra
     """Columns that `columns` does not name: "allow" (unless given), "warn", or "refuse"."""
+    personal_data: PersonalDataPolicy
+    """Personal data that flows into a column of which neither code nor a person says whether it is
+    personal: "allow" (unless given), "warn", or "refuse", which keeps the output in quarantine."""
+    compatibility: Compatibility | CompatibilityMode
+    """Which changes of the schema are let through: "backward" (unless given), "forward", "full",
+    "none", or `Compatibility(mode="full", transitive=True, policy="consumers")`."""
     retention: Retention
     """Which older versions of a partition `servo gc` leaves; all of them unless given."""
     deps: Sequence[Dependency]
@@ -112,6 +123,14 @@ class CommonSettings(TypedDict, total=False):
     Another value is another result."""
     renamed_from: str
     """The key that this asset had; its history goes on."""
+    sla: SLA
+    """What is promised to those who read it."""
+    terms: Sequence[str]
+    """Of the glossary (`servo catalog terms`)."""
+    links: Mapping[str, str]
+    """URLs by name: a dashboard, a runbook."""
+    deprecated: str
+    """What to use instead, or why. Who reads it is told at `servo validate` and `servo deploy`."""
 
 
 class AssetSettings(CommonSettings, total=False):
@@ -123,13 +142,16 @@ class AssetSettings(CommonSettings, total=False):
 
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("name", "namespace", "description", "group", "renamed_from"), (str,)),
-    **dict.fromkeys(("tags", "io", "secrets", "config", "ins"), (Mapping,)),
+    **dict.fromkeys(
+        ("name", "namespace", "description", "group", "renamed_from", "deprecated"), (str,)
+    ),
+    **dict.fromkeys(("tags", "links", "io", "secrets", "config", "ins"), (Mapping,)),
     "partitions": (Partitions,),
     "freshness": (Freshness,),
     "automation": (AutomationSpec,),
     "resources": (Resources,),
     "retention": (Retention,),
+    "sla": (SLA,),
 }
 _EXAMPLES: Final[Mapping[str, str]] = {
     "partitions": 'write daily("date", start="2025-01-01"), or another kind of partitions',
@@ -138,6 +160,9 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "resources": "write Resources(cpu=2)",
     "retention": "write Retention(versions=3)",
     "tags": 'write {"tier": "gold"}',
+    "links": 'write {"runbook": "https://…"}',
+    "sla": 'write SLA(max_age="26h")',
+    "deprecated": 'write what to use instead: "use sales.orders_v2"',
     "io": 'write {"compression": "zstd"}',
     "secrets": 'write {"token": "env:TOKEN"}',
     "config": 'write {"limit": 10}',
@@ -201,11 +226,19 @@ class AssetDefinition(Declaration, Generic[P, R]):
         """The code of `servo.reach`, as its files had it when this was first asked."""
         return reached_source(self.__wrapped__)
 
+    @property
+    def text(self) -> str:
+        """Its own function, for people; empty if it cannot be read, which `source` reports."""
+        with suppress(Invalid):
+            return own_part(self.source)[:SOURCE_CHARS]
+        return ""
+
 
 class SqlAssetDefinition(Declaration):
     """A Spark SQL query as an asset."""
 
     kind = "sql"
+    text = ""
 
     def __init__(
         self, name: str, sql: str, inputs: Mapping[str, PartitionMapping], settings: CommonSettings
@@ -228,12 +261,13 @@ def as_input(dependency: Dependency) -> AssetIn:
 
 _ITEMS: Final[Mapping[str, tuple[type, ...]]] = {
     "owners": (str,),
+    "terms": (str,),
     "checks": (Check, CheckDefinition),
     "columns": (ColumnDef,),
     "deps": (str, AssetIn, Declaration),
 }
 _TEXTS: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("tags", "io"), (str,)),
+    **dict.fromkeys(("tags", "links", "io"), (str,)),
     "ins": (str, AssetIn, Declaration),
 }
 """Settings that are mappings, with the type of what they hold by name."""
@@ -294,14 +328,27 @@ def column(
     pii: str = "",
     sensitivity: str = "",
     lineage: Sequence[str] = (),
+    terms: Sequence[str] = (),
+    renamed_from: str = "",
 ) -> ColumnDef:
-    """A column of the output. `lineage` names `namespace.asset.column`, and wins."""
+    """A column of the output. `lineage` names `namespace.asset.column`, and wins.
+
+    `terms` are those of the glossary (`servo catalog terms`). `renamed_from` is the name that the
+    column had: its id, history and lineage go on.
+    """
     expect(name, str, "the column")
     expect(type, str, "type")
-    for what, text in (("description", description), ("pii", pii), ("sensitivity", sensitivity)):
+    texts = {
+        "description": description,
+        "pii": pii,
+        "sensitivity": sensitivity,
+        "renamed_from": renamed_from,
+    }
+    for what, text in texts.items():
         expect(text, str, f"column({name!r}): {what}")
     expect(nullable, bool, f"column({name!r}): nullable")
     expect_each(lineage, str, "lineage")
+    expect_each(terms, str, "terms")
     return ColumnDef(
         name=name,
         type=type,
@@ -310,6 +357,8 @@ def column(
         pii=pii,
         sensitivity=sensitivity,
         lineage=tuple(lineage),
+        terms=tuple(dict.fromkeys(terms)),
+        renamed_from=renamed_from,
     )
 
 
@@ -320,6 +369,8 @@ def _canonical(settings: AssetSettings) -> AssetSettings:
     canonical = settings.copy()
     if "gating" in settings:
         canonical["gating"] = gating_of(settings["gating"])
+    if "compatibility" in settings:
+        canonical["compatibility"] = compatibility_of(settings["compatibility"])
     if "retry" in settings:
         canonical["retry"] = retry_of(settings["retry"])
     if "config" in settings:
@@ -338,6 +389,10 @@ def _check_setting(name: str, value: object) -> None:
         expect(value, _TYPES[name], name, hint=_EXAMPLES.get(name, ""))
     elif name == "extra":
         expect_one_of(value, get_args(Extra), "extra")
+    elif name == "personal_data":
+        expect_one_of(value, get_args(PersonalDataPolicy), "personal_data")
+    if name == "deprecated" and not str(value).strip():
+        misdeclared("deprecated is empty", hint=_EXAMPLES["deprecated"])
     if name in _TEXTS:
         for key, item in cast(Mapping[object, object], value).items():
             expect(key, str, f"a key of {name}")

@@ -10,6 +10,7 @@
 
     def totals(orders: AssetIn["sales.orders", window(-6, 0)]) -> pa.Table: ...
     def totals(orders: AssetIn = AssetIn("sales.orders", mapping=window(-6, 0))) -> pa.Table: ...
+    def totals(orders: AssetIn = AssetIn("sales.orders", version=3)) -> pa.Table: ...
 
 The third form needs `servo.mypy_plugin` to be type-checked, and linters to be told that
 the text is no type; the others need neither. A key without a dot is of the asset's own
@@ -22,11 +23,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from servo.contract import manifest as wire
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import MaterializationRef
+from servo.contract.ulid import is_ulid
 from servo.errors import Cancelled, Invalid
 from servo.mapping import MAPPINGS, ByDimension, PartitionMapping, identity
 from servo.source import misdeclared
@@ -66,9 +69,15 @@ class AssetIn:
         paths: Sequence[str] = (),
         reader: Reader | None = None,
         mapping: PartitionMapping = identity,
+        version: int | str = "",
+        as_of: str | datetime = "",
         data: Any = None,
     ) -> None:
-        """`data` is for tests: what the function reads, in the shape that it asks for."""
+        """`version` (a number or an id) or `as_of` (a time, in UTC unless it has a zone) choose
+        what is read in place of the current version of each partition.
+
+        `data` is for tests: what the function reads, in the shape that it asks for.
+        """
         if not isinstance(asset, str):
             misdeclared(f"AssetIn({asset!r}) names no asset", hint='write AssetIn["sales.orders"]')
         if not isinstance(mapping, wire.Mapping | ByDimension):
@@ -78,6 +87,10 @@ class AssetIn:
         self.materializations: Final[tuple[MaterializationRef, ...]] = tuple(materializations)
         self.paths: Final[list[str]] = list(paths)
         self.mapping: Final[PartitionMapping] = mapping
+        self.version: Final = _version(asset, version)
+        self.as_of: Final = _time(asset, as_of)
+        if self.version and self.as_of:
+            misdeclared(f"AssetIn({asset!r}) has a version and as_of", hint="give one of them")
         self._reader: Final = reader if data is None else _holding(data)
 
     def __class_getitem__(cls, item: str | tuple[str, PartitionMapping]) -> AssetIn:
@@ -121,6 +134,34 @@ class AssetIn:
         return self._reader(self, shape, tuple(columns)) if columns else self._reader(self, shape)
 
 
+def _version(asset: str, version: int | str) -> str:
+    """As the manifest has it: a number or an id, or empty."""
+    text = str(version)
+    is_number = type(version) is int or text.isdecimal()
+    if text and not is_ulid(text) and not (is_number and text.isdecimal() and int(text) > 0):
+        misdeclared(
+            f"AssetIn({asset!r}): {version!r} is not a version",
+            hint="give its number (1, 2, …) or its id; see `servo partitions history`",
+        )
+    return text
+
+
+def _time(asset: str, time: str | datetime) -> str:
+    """As the manifest has it: ISO, UTC without a zone, or empty."""
+    if time == "":
+        return ""
+    try:
+        moment = time if isinstance(time, datetime) else datetime.fromisoformat(time)
+    except (ValueError, TypeError):
+        misdeclared(
+            f"AssetIn({asset!r}): as_of={time!r} is not a time",
+            hint='write as_of="2026-01-31T12:00:00Z" or as_of="2026-01-31"',
+        )
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return moment.isoformat()
+
+
 def _holding(data: Any) -> Reader:
     def read(_: AssetIn, shape: Shape, columns: Sequence[str] = ()) -> Any:
         if not columns:
@@ -133,8 +174,15 @@ def _holding(data: Any) -> Reader:
 class In(AssetIn):
     """Which asset a parameter reads, and how its partitions are mapped: for `ins=` and `deps=`."""
 
-    def __init__(self, asset: str, mapping: PartitionMapping = identity) -> None:
-        super().__init__(asset, mapping=mapping)
+    def __init__(
+        self,
+        asset: str,
+        mapping: PartitionMapping = identity,
+        *,
+        version: int | str = "",
+        as_of: str | datetime = "",
+    ) -> None:
+        super().__init__(asset, mapping=mapping, version=version, as_of=as_of)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,6 @@ from servo.contract.manifest import (
     Input,
     Notification,
     Resources,
-    Retention,
     Schedule,
     SecretRef,
     Sensor,
@@ -58,7 +57,6 @@ _CONFIG = re.compile(r"""\.config(?:\[|\.get\()\s*\\?["'](\w+)\\?["']""")
 _CALLS: Final = (
     '{{ ref("namespace.name") }}, {{ partition("date") }} and {{ config("x") }} are supported'
 )
-
 
 _decoder = msgspec.json.Decoder(Asset)
 
@@ -97,13 +95,22 @@ def declare(definition: AnyAsset, project: Project) -> Declared:
         secrets=dict(_secrets(settings.get("secrets", {}), keep)),
         columns=tuple(settings.get("columns", ())),
         extra=settings.get("extra", "allow"),
-        retention=keep(partial(_retention, definition), _DEFAULT.retention),
+        personal_data=settings.get("personal_data", "allow"),
+        compatibility=cast(Any, settings.get("compatibility", _DEFAULT.compatibility)),
+        retention=keep(
+            partial(_whole, settings.get("retention", _DEFAULT.retention)), _DEFAULT.retention
+        ),
         engine=_engine(definition),
         config=cast(dict[str, WireValue], settings.get("config", {})),
         config_read=_config_read(definition),
         renamed_from=_key(settings.get("renamed_from", ""), definition.namespace),
         sql=definition.sql if isinstance(definition, SqlAssetDefinition) else "",
         transform=keep(partial(_transform, definition), ""),
+        sla=settings["sla"].wire() if "sla" in settings else None,
+        terms=tuple(dict.fromkeys(settings.get("terms", ()))),
+        links=dict(settings.get("links", {})),
+        deprecated=settings.get("deprecated", ""),
+        source=definition.text,
     )
     if asset.transform:  # or else its flaw is known, and this would say it again
         keep(partial(_typed, asset), None)
@@ -281,19 +288,19 @@ def _with_references(definition: AnyAsset, inputs: tuple[Input, ...]) -> tuple[I
 
 
 def _input(declared: AssetIn, namespace: str) -> Input:
-    mapping, dimensions = _split(declared.mapping)
     return Input(
         asset=_key(declared.asset, namespace),
         parameter=declared.parameter,
-        mapping=mapping,
-        dimensions=dimensions,
+        **_mapping(declared.mapping),
+        version=declared.version,
+        as_of=declared.as_of,
     )
 
 
-def _split(mapping: PartitionMapping) -> tuple[Any, dict[str, Any]]:
+def _mapping(mapping: PartitionMapping) -> dict[str, Any]:
     if isinstance(mapping, ByDimension):
-        return identity, dict(mapping.dimensions)
-    return mapping, {}
+        return {"mapping": identity, "dimensions": dict(mapping.dimensions)}
+    return {"mapping": mapping}
 
 
 def _sql_inputs(definition: SqlAssetDefinition, flaws: list[Flaw]) -> Iterator[Input]:
@@ -375,13 +382,9 @@ def _transform(definition: AnyAsset) -> str:
 
 def _resources(definition: AnyAsset) -> Resources:
     resources = definition.settings.get("resources", _DEFAULT.resources)
-    if not isinstance(resources.pool, str):
+    if not isinstance(resources.pool, str | None):
         raise Invalid(f'Resources: pool={resources.pool!r} is not a name, as in "jdbc"')
     return _whole(resources, but=("pool",))
-
-
-def _retention(definition: AnyAsset) -> Retention:
-    return _whole(definition.settings.get("retention", _DEFAULT.retention))
 
 
 def _whole(numbers: S, but: Collection[str] = ()) -> S:

@@ -33,18 +33,25 @@ from servo.declare import declare, declare_notification, declare_schedule, decla
 from servo.errors import Invalid, Misdeclared
 from servo.ignore import IgnoredFiles
 from servo.imports import ModuleImports, imports_of
+from servo.namespaces import NamespaceDefinition
 from servo.notify import NotificationDefinition
 from servo.project import Problem, Project
 from servo.registry import definitions_of, name_by_key
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
 from servo.suggest import did_you_mean
-from servo.validate import validate
+from servo.validate import namespaces_of, validate
 
 FILE: Final = "arco.toml"
 _SKIPPED: Final = frozenset({"tests", "test", "venv", "env", "node_modules", "__pycache__"})
 _ASSETS: Final = (AssetDefinition, SqlAssetDefinition)
-_DEFINITIONS: Final = (*_ASSETS, ScheduleDefinition, SensorDefinition, NotificationDefinition)
+_DEFINITIONS: Final = (
+    *_ASSETS,
+    ScheduleDefinition,
+    SensorDefinition,
+    NotificationDefinition,
+    NamespaceDefinition,
+)
 _OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it borrows the import system
 
@@ -98,6 +105,7 @@ def build_manifest(
         notifications=tuple(sorted(notifications, key=lambda rule: rule.name)),
         root=project.imports,
         project=name,
+        namespaces=namespaces_of(project),
     )
 
 
@@ -250,7 +258,9 @@ def _is_under(module: ModuleType, base: Path) -> bool:
     file = getattr(module, "__file__", None)
     places = [file] if file else list(getattr(module, "__path__", None) or [])
     is_ours = getattr(module, "__name__", "").partition(".")[0] == _OURS
-    return not is_ours and any(_is_own(Path(place), base) for place in places)
+    # Most of thousands are elsewhere, which a text says sooner than a path.
+    near = [str(place) for place in places if str(place).startswith(str(base))]
+    return not is_ours and any(_is_own(Path(place), base) for place in near)
 
 
 def _is_own(place: Path, base: Path) -> bool:
@@ -380,6 +390,7 @@ def _project(
         schedules=[v for v in values if isinstance(v, ScheduleDefinition)],
         sensors=[v for v in values if isinstance(v, SensorDefinition)],
         notifications=[v for v in values if isinstance(v, NotificationDefinition)],
+        namespaces=[v for v in values if isinstance(v, NamespaceDefinition)],
         problems=problems,
         notes=notes,
         places={id(each.value): (each.module, each.name) for each in definitions},

@@ -33,6 +33,12 @@ def seconds(value: Duration, what: str) -> int:
     return int(count)
 
 
+def duration_text(count: int) -> str:
+    """Whole seconds in the largest unit that they are a multiple of: `26h`."""
+    unit = next(unit for unit, size in _UNITS.items() if count % size == 0)
+    return f"{count // _UNITS[unit]}{unit}"
+
+
 def _count(value: Duration) -> Fraction | None:
     if isinstance(value, timedelta):
         return Fraction(value // timedelta(microseconds=1), 1_000_000)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, get_args
+import re
+from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct, structs
 
 from servo.contract import manifest as wire
-from servo.contract.manifest import ACTIONS, Gating, Preset, Resources, Retention
+from servo.contract.manifest import (
+    ACTIONS,
+    Compatibility,
+    CompatibilityMode,
+    CompatibilityPolicy,
+    Gating,
+    Preset,
+    Resources,
+    Retention,
+)
 from servo.cron import check_cron
 from servo.duration import Duration, seconds
 from servo.errors import Invalid
 from servo.source import expect, expect_one_of, misdeclared
 
-__all__ = ["Freshness", "Gating", "Resources", "Retention", "Retry"]
+__all__ = ["SLA", "Compatibility", "Freshness", "Gating", "Resources", "Retention", "Retry"]
 
+_PERCENTAGE: Final = re.compile(r"\d{1,3}(\.\d{1,6})?")
 ErrorName: TypeAlias = str | type[BaseException]
 
 
@@ -93,6 +104,62 @@ class Freshness(Struct, frozen=True, kw_only=True):
         )
 
 
+class SLA(Struct, frozen=True, kw_only=True):
+    """What the owners of an asset promise to those who read it.
+
+    The newest data is at most `max_age` old; with `cron`, at those times in `timezone`.
+    `availability` is a percentage of the time, as text: "99.5". `text` is the rest, in words.
+    A promise is shown in the catalog. What checks data and asks for runs is `Freshness`.
+    """
+
+    max_age: Duration | None = None
+    cron: str = ""
+    timezone: str = "UTC"
+    availability: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            self.wire()
+        except Invalid as error:
+            misdeclared(f"SLA: {error.message}", hint=error.hint)
+
+    def wire(self) -> wire.SlaSpec:
+        return sla_spec(**structs.asdict(self))
+
+
+def sla_spec(
+    max_age: Duration | None = None,
+    cron: str = "",
+    timezone: str = "UTC",
+    availability: str = "",
+    text: str = "",
+) -> wire.SlaSpec:
+    """Raises Invalid for what is no promise."""
+    texts = {"cron": cron, "timezone": timezone, "availability": availability, "text": text}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise Invalid(f"{name}={value!r} is not text")
+    if max_age is None and not availability and not text:
+        raise Invalid("it promises nothing", hint='give max_age, as in "26h"')
+    if cron and max_age is None:
+        raise Invalid("cron has no effect without max_age", hint="give max_age too")
+    if cron:
+        check_cron(cron)
+    elif timezone != "UTC":
+        raise Invalid("timezone has no effect without cron", hint="give cron, or leave it out")
+    _check_percentage(availability)
+    max_age_s = 0 if max_age is None else seconds(max_age, "max_age")
+    return wire.SlaSpec(max_age_s=max_age_s, **texts)
+
+
+def _check_percentage(text: str) -> None:
+    if text and not (_PERCENTAGE.fullmatch(text) and 0 < float(text) <= 100):
+        raise Invalid(
+            f"availability={text!r} is not a percentage", hint='write availability="99.5"'
+        )
+
+
 def retry_of(value: Retry | int) -> Retry:
     """`retry=3` is three attempts in all."""
     if isinstance(value, Retry):
@@ -118,6 +185,21 @@ def gating_of(value: Gating | Preset) -> Gating:
     for severity, action in structs.asdict(value).items():
         if severity != "preset" and action is not None:
             expect_one_of(action, ACTIONS, f"Gating: {severity}")
+    return value
+
+
+def compatibility_of(value: Compatibility | CompatibilityMode) -> Compatibility:
+    """`compatibility="full"` is the mode."""
+    modes = get_args(CompatibilityMode)
+    if isinstance(value, str):
+        expect_one_of(value, modes, "compatibility")
+        return Compatibility(mode=value)
+    names = ", ".join(f'"{each}"' for each in modes)
+    hint = f'{names}, or Compatibility(mode="full", transitive=True)'
+    expect(value, Compatibility, "compatibility", hint=hint)
+    expect_one_of(value.mode, modes, "Compatibility: mode")
+    expect(value.transitive, bool, "Compatibility: transitive")
+    expect_one_of(value.policy, get_args(CompatibilityPolicy), "Compatibility: policy")
     return value
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from servo.asset import AnyAsset
 from servo.contract.manifest import Code
+from servo.namespaces import NamespaceDefinition
 from servo.notify import NotificationDefinition
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
@@ -48,6 +49,7 @@ class Project:
         schedules: Sequence[ScheduleDefinition] = (),
         sensors: Sequence[SensorDefinition] = (),
         notifications: Sequence[NotificationDefinition] = (),
+        namespaces: Sequence[NamespaceDefinition] = (),
         problems: Sequence[Problem] = (),
         notes: Sequence[Problem] = (),
         places: Mapping[int, tuple[str, str]] | None = None,
@@ -59,6 +61,7 @@ class Project:
         self.schedules = tuple(schedules)
         self.sensors = tuple(sensors)
         self.notifications = tuple(notifications)
+        self.namespaces = tuple(namespaces)
         self.problems = tuple(problems)
         self.notes = tuple(notes)
         """Worth a look, and no reason to refuse the project."""

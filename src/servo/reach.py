@@ -71,6 +71,11 @@ def reached_source(function: Callable[..., Any]) -> str:
     return json.dumps([own, refs, walk.rest()]) if refs else own
 
 
+def own_part(source: str) -> str:
+    """The function's text alone, of what `reached_source` gave; no function starts with "["."""
+    return str(json.loads(source)[0]) if source.startswith("[") else source
+
+
 def _root(scope: Mapping[str, Any]) -> Path | None:
     """The folder that the import path of this module starts from."""
     file = scope.get("__file__")

@@ -88,7 +88,13 @@ def _read_parameter(
         return Flaw(f"parameter {name!r} names an asset, and so does ins", "keep one of them")
     if own is not None or annotation is AssetIn:
         declared = own or given or AssetIn(name)
-        return AssetIn(declared.asset, parameter=name, mapping=declared.mapping)
+        return AssetIn(
+            declared.asset,
+            parameter=name,
+            mapping=declared.mapping,
+            version=declared.version,
+            as_of=declared.as_of,
+        )
     if annotation is AssetContext:
         taken = Flaw(f"parameter {name!r} is of type AssetContext, and ins names it", _REMOVE)
         return name if given is None else taken

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from servo.contract.manifest import Asset
+import msgspec
+
+from servo.contract.manifest import Asset, Namespace
 from servo.declare import Declared, declare, declare_notification, declare_schedule, declare_sensor
 from servo.project import Problem as Problem
 from servo.project import Project
 from servo.rules.checks import checks_name_columns
-from servo.rules.columns import columns_are_named_once, lineage_leads_somewhere
+from servo.rules.columns import (
+    columns_are_named_once,
+    lineage_leads_somewhere,
+    renamed_columns_leave_their_names,
+)
+from servo.rules.governance import governance_is_sound, namespaces_are_sound
 from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
 from servo.rules.names import keys_are_unique, names_are_valid, not_too_many, renames_are_free
@@ -32,11 +39,13 @@ RULES: Final[tuple[Rule, ...]] = (
     partitions_are_sound,
     mappings_fit,
     columns_are_named_once,
+    renamed_columns_leave_their_names,
     lineage_leads_somewhere,
     checks_name_columns,
     resources_are_sound,
     automation_is_sound,
     freshness_is_sound,
+    governance_is_sound,
 )
 
 
@@ -48,7 +57,17 @@ def validate(project: Project) -> list[Problem]:
     """All problems, those of importing included, in the order of files and lines."""
     declared = [declare(definition, project) for definition in project.assets]
     problems = {*project.problems, *_asset_problems(declared), *_timing_problems(project, declared)}
-    return sorted(problems.union(_notification_problems(project, declared)))
+    problems.update(_notification_problems(project, declared))
+    assets = [asset for asset, _ in declared]
+    return sorted(problems.union(namespaces_are_sound(namespaces_of(project), assets)))
+
+
+def namespaces_of(project: Project) -> tuple[Namespace, ...]:
+    """What a project says of namespaces, by name."""
+    described = [
+        msgspec.structs.replace(each.wire, code=project.code(each)) for each in project.namespaces
+    ]
+    return tuple(sorted(described, key=lambda each: each.name))
 
 
 def validate_across(assets: Sequence[Asset], foreign: Sequence[Asset]) -> list[Problem]:
@@ -81,5 +100,15 @@ def _notification_problems(project: Project, declared: Sequence[Declared]) -> It
     rules = [declare_notification(each, project) for each in project.notifications]
     for rule, flaws in rules:
         yield from (Problem.at(rule.code, flaw.message, flaw.hint) for flaw in flaws)
-    assets = [asset for asset, _ in declared]
+    defaults = {each.name: each for each in namespaces_of(project)}
+    assets = [_with_defaults(asset, defaults) for asset, _ in declared]
     yield from notifications_are_sound([rule for rule, _ in rules], assets)
+
+
+def _with_defaults(asset: Asset, namespaces: Mapping[str, Namespace]) -> Asset:
+    """An asset with the owners and tags that it has from its namespace."""
+    namespace = namespaces.get(asset.key.partition(".")[0])
+    if namespace is None:
+        return asset
+    owners, tags = asset.owners or namespace.owners, {**namespace.tags, **asset.tags}
+    return msgspec.structs.replace(asset, owners=owners, tags=tags)

@@ -8,6 +8,7 @@ from collections import Counter
 from tests.architecture.source import imported, modules, tree, within
 
 DEFERRED = {
+    "arco": "everything imports it, and few open a workspace",
     "arco.cli": "defers imports before it imports the commands",
     "arco.cli.app": "start-up time: errors and --version are rare",
     "arco.spark.archive": "the session imports it for its options",

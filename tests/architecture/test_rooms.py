@@ -27,6 +27,10 @@ RULES = {
     ): LAYERS,
     ("`arco/quality`", "evaluates a check"): LAYERS,
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
+    (
+        "`arco/search`",
+        "writes to the store",
+    ): "a search writes nothing",
     ("`arco/openlineage`", "writes to the store"): "an OpenLineage export writes nothing",
     (
         "`arco/orchestration`",
@@ -34,6 +38,7 @@ RULES = {
     ): "test_what_decides_does_no_input_and_output",
     ("`arco/automation`", "sends a task: it asks for runs"): LAYERS,
     ("`arco/notifications`", "imports what sends: `dispatch`"): LAYERS,
+    ("`arco/answers`", "appends to the log"): "answers do not append",
     ("`arco/transport`", "imports either of them"): LAYERS,
     ("`arco/dispatch`", "decides what should happen"): "test_dispatch_makes_no_action_of_its_own",
     ("`arco/worker`", "writes tables"): "workers write no tables",

@@ -6,12 +6,16 @@ from tests.architecture.source import modules
 
 MOST_LINES = 400
 REASONS = {
+    "arco.automation.conditions": "one verdict: what is read, why it would run, what keeps it",
     "arco.catalog.fold": "the fold of one domain: an event, its key and its handler together",
+    "arco.catalog.schema_fold": "one fold: outputs, declarations, and what people decide",
     "arco.dispatch.orchestrator": "one loop, with its essay: each step of a tick in its order",
     "arco.execution.fold": "the fold of one domain",
     "arco.orchestration.runs": "the fold of a run: every transition of a run and of its tasks",
     "arco.orchestration.deployments": "the fold of a deployment in parts, and what it installs",
     "arco.orchestration.commands": "one class: all that people ask of runs and deployments",
+    "arco.orchestration.deploying": "one deployment, from a manifest to the events that carry it",
+    "arco.orchestration.events": "the wire types of one domain",
     "arco.orchestration.planner_tasks": "one pass over the graph, from assets to tasks",
     "arco.spark.error_info": "one table of Spark's error classes, and what each means",
     "arco.spark.driver": "one driver and its recovery: whoever reads half misjudges the rest",
@@ -22,7 +26,10 @@ REASONS = {
     "arco.worker.attempt": "one attempt, from the request to the result",
     "arco.worker.output": "one output, from what the user returned to files",
     "arco.worker.service": "one worker: its slots, its heartbeat and its end",
+    "servo.asset": "one decorator: all its settings, with what each means",
     "servo.contract.manifest": "the wire types of one document",
+    "servo.contract.task": "the wire types of a task and its result",
+    "servo.declare": "one pass: from a definition to its manifest, with every flaw",
     "servo.reach": "one algorithm; ADR 30 says why it reads compiled code",
 }
 

@@ -63,7 +63,7 @@ def test_snapshot_describes_a_generation(populated: Servo) -> None:
     tables = {table["table"]: table for table in shown["tables"]}
     assert tables["catalog.assets"]["l0"]["rows"] == 2
     older = populated.json("admin", "snapshot", "--generation", "1")
-    assert names(older["tables"], "table")[0] == "catalog.namespaces"
+    assert "catalog.namespaces" in names(older["tables"], "table")
     history = populated.json("admin", "snapshot", "--history", "2")["generations"]
     assert names(history, "generation") == [5, 4]
     assert names(history, "events") == [1, 1]

@@ -61,6 +61,13 @@ servo catalog asset update sales.orders --tag pii=yes --owner ana --owner bo
 servo catalog asset rename sales.orders purchases
 servo catalog asset list
 servo catalog asset show sales.purchases
+servo search purchase
+servo search purchsaes
+servo search orders --json
+servo search email has:pii tag:pii=yes
+servo search email --generation 4
+servo search colour:red
+servo search nothing
 servo catalog namespace show sales
 servo catalog namespace list
 servo catalog namespace drop sales

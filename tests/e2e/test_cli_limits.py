@@ -100,6 +100,8 @@ def test_two_orchestrators_keep_a_pool_and_a_pause(servo: Servo) -> None:
 def test_a_paused_workspace_says_so_wherever_one_would_look(servo: Servo) -> None:
     deploy(servo, FLOW.format(folder=str(servo.directory)), "flow.py")
     assert "dispatch is paused since" in servo.text("pause", "--reason", "night")
+    again = servo.run("pause", "--reason", "day")
+    assert "by tester: night" in again.stdout and "its reason is not changed" in again.stderr
     assert "by tester: night" in servo.text("limits", "list").splitlines()[0]
     assert servo.json("limits", "list")["paused"]["reason"] == "night"
     [check] = [c for c in servo.json("doctor")["checks"] if c["name"] == "dispatch"]

@@ -119,6 +119,10 @@ def test_a_rule_without_its_channel_and_a_private_address_change_nothing(
         assert "allow_private = true" in error["hint"]
     (servo.directory / "arco.toml").write_text("")
     assert "unknown channel 'ops'" in servo.text("validate", "--project", "project", code=1)
+    (folder / "other.py").write_text("from servo import schedule\nx = schedule('x', cron='no')\n")
+    both = servo.text("validate", "--project", "project", code=1)
+    assert "unknown channel 'ops'" in both and "other.py:2" in both
+    (folder / "other.py").unlink()
     error = servo.error("deploy", "--project", "project", code=2)
     assert "tells the unknown channel 'ops'" in error["message"]
     assert servo.json("notifications", "rules")["rules"] == []

@@ -80,6 +80,10 @@ def test_a_tick_by_hand_asks_for_what_the_schedule_would_run(servo: Servo) -> No
     assert (shown["kind"], shown["reference"]) == ("schedule", "main/nightly@2026-01-05T02:30")
     assert shown["until"] == "2026-01-05T01:30:00.000000Z"
     assert servo.json("schedules", "show", "nightly")["ticks"] == []
+    assert "schedule main/nightly, tick 2026-01-05T02:30 by tester" in servo.text(
+        "requests", "list"
+    )
+    assert "refresh sources  yes" in servo.text("schedules", "show", "nightly")
     key = requested["request_key"]
     (cancelled,) = servo.json("requests", "cancel", key, "--reason", "twice")["requests"]
     assert (cancelled["state"], cancelled["reason"]) == ("REFUSED", "twice")

@@ -93,6 +93,22 @@ def rows_of(result: Folded) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+REPLACED = frozenset(
+    f"lineage.{name}"
+    for name in (
+        "edges",
+        "edge_metadata",
+        "executions",
+        "columns",
+        "coverage",
+        "held",
+        "uses",
+        "dependents",
+    )
+)
+"""Tables that no version writes any more: others have their place, and a rebuild fills those."""
+
+
 def comparable(value: Any) -> Any:
     """Rows without sentences for people, and with texts that hold JSON taken apart."""
     match value:

@@ -48,6 +48,7 @@ from arco.automation.sensor_events import (
     SensorResumed,
     cursor_digest,
 )
+from arco.catalog.column_rows import column_id
 from arco.catalog.events import (
     AssetCreated,
     AssetUpdated,
@@ -57,8 +58,25 @@ from arco.catalog.events import (
     ColumnUpdated,
     NamespaceCreated,
 )
-from arco.catalog.fold import column_id
-from arco.execution.events import QuarantineDecided, Version, VersionsDamaged
+from arco.catalog.governance_events import (
+    AssetGoverned,
+    GovernedValue,
+    NamespaceGoverned,
+    TermCreated,
+    TermDropped,
+    TermUpdated,
+    ValueRef,
+)
+from arco.catalog.schema_events import ColumnRenamed
+from arco.execution.events import (
+    QuarantineDecided,
+    RecordedVersion,
+    Version,
+    VersionQuarantined,
+    VersionsDamaged,
+)
+from arco.execution.tables import PARTITIONS
+from arco.lineage.events import EdgeAdded, EdgeRemoved
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.notifications.events import (
     NotificationAttempted,
@@ -66,8 +84,10 @@ from arco.notifications.events import (
     NotificationRetried,
 )
 from arco.orchestration.declarations import (
+    AcceptedBreak,
     DeployedAutomation,
     DeployedFreshness,
+    DeployedNamespace,
     DeployedNotification,
     DeployedSchedule,
     DeployedSensor,
@@ -106,7 +126,7 @@ from arco.orchestration.plan import Axis, Chunk, PlanRequest
 from arco.orchestration.run_requests import request_fingerprint
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
-from servo.contract.manifest import ColumnDef, SecretRef, TimeDimension
+from servo.contract.manifest import ColumnDef, SecretRef, SlaSpec, TimeDimension
 from servo.contract.sensing import SensorAnswer, SensorRun
 from servo.contract.task import (
     CheckResult,
@@ -360,6 +380,28 @@ def damaged() -> Log:
     log = newest()
     lost = Version("M3", "1 of 2 files are missing"), Version("M5", "its files have 0 bytes")
     log.do(VersionsDamaged(asset_id="A4", versions=lost))
+    return log
+
+
+def searched() -> Log:
+    """Documents of assets come from commands and from code; one moves to another namespace."""
+    log = newest()
+    query = "SELECT sum(amount) AS revenue FROM {{ ref('raw.orders') }}"
+    revenue = _deployed("mart.revenue", "A2", kind="sql", code=query, description="Révenue")
+    log.do(
+        DeploymentCreated(
+            deployment_id="D3",
+            parent="D2",
+            manifest="m3",
+            artifact="z3",
+            project="shop",
+            assets=(
+                replace(revenue, definition="d3"),
+                _deployed("gold.below", "A5", renamed_from="mart.below", kind="python", code="x"),
+            ),
+            total=4,
+        )
+    )
     return log
 
 
@@ -891,6 +933,212 @@ def automated() -> Log:
     return log
 
 
+def traced() -> Log:
+    """Code says what it reads, people what it does not say."""
+    log = newest()
+    above, below = _deployed("crm.contacts", "B1"), _deployed("crm.people", "B2")
+    reads = (("crm.contacts", "contacts"), ("raw.orders", "orders"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D9",
+            manifest="m9",
+            artifact="z9",
+            project="people",
+            assets=(
+                msgspec.structs.replace(above, inputs=()),
+                msgspec.structs.replace(below, inputs=reads),
+            ),
+            total=2,
+        )
+    )
+    log.do(
+        EdgeAdded(
+            source_id="B1",
+            target_id="B2",
+            source_column="mail",
+            target_column="contact",
+            kind="identity",
+            masked=True,
+            owner="sales-ops",
+            description="nightly export",
+        )
+    )
+    log.do(EdgeAdded(source_id="B1", target_id="B1"))
+    log.do(EdgeAdded(source_id="B0", target_id="B2", owner="ana"))
+    log.do(EdgeRemoved(source_id="B0", target_id="B2"))
+    log.do(EdgeRemoved(source_id="B1", target_id="B2", source_column="x", target_column="contact"))
+    return log
+
+
+def governed() -> Log:
+    """Code and people speak of the same things; one of them withdraws something."""
+    log = Log()
+    log.do(TermCreated(term="order", description="A purchase", owners=("ana",)))
+    log.do(TermCreated(term="lead", description="A person who may buy"))
+    log.do(TermUpdated(term="order", description="A paid purchase", links={"w": "https://w.x"}))
+    column = ColumnDef(name="mail", type="text", pii="email", terms=("lead",))
+    orders = _deployed(
+        "sales.orders",
+        "A1",
+        description="from code",
+        owners=("ana", "bo"),
+        tags={"tier": "gold"},
+        columns=(column,),
+        sla=SlaSpec(max_age_s=3600, cron="0 8 * * *", timezone="Europe/Berlin"),
+        terms=("order",),
+        links={"runbook": "https://runbook.x"},
+        deprecated="use sales.purchases",
+    )
+    sales = DeployedNamespace(name="sales", owners=("team",), tags={"area": "shop"})
+    first = log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(orders,),
+            total=1,
+            declarations=(sales,),
+        )
+    )
+    about = AssetGoverned(asset_id="A1", asset_key="sales.orders")
+    values = (
+        GovernedValue(field="description", value="from people"),
+        GovernedValue(field="owners", entry="cy"),
+        GovernedValue(field="tags", entry="tier", value="silver"),
+        GovernedValue(field="terms", entry="lead"),
+    )
+    log.do(replace(about, set=values), actor="cy")
+    log.do(replace(about, withdraw=(ValueRef(field="owners", entry="ana"),)), actor="cy")
+    log.do(replace(about, withdraw=(ValueRef(field="terms"),), expected_version=99), actor="cy")
+    mail = replace(about, column_id=column_id(first, 0), column_name="mail")
+    log.do(replace(mail, set=(GovernedValue(field="pii", value="none"),)))
+    slow = GovernedValue(field="sla", value='{"availability":"99.5"}')
+    log.do(NamespaceGoverned(namespace="sales", set=(slow, values[1])))
+    log.do(TermDropped(term="order"))
+    log.do(TermDropped(term="lead", force=True))
+    return log
+
+
+def quarantined() -> Folding:
+    """A person holds a version, and releases it."""
+    log = newest()
+    held = RecordedVersion(
+        materialization_id="M3",
+        partition_key="",
+        version=1,
+        run_id="R1",
+        task_id="t1",
+        attempt_id="a",
+        path="data/mart/held/_/M3",
+        files=2_000,
+        rows=3,
+        bytes=300,
+        schema_hash="s",
+        fingerprint="f",
+        created_at=datetime(2025, 1, 1),
+        position=1,
+        metadata={"note": "x"},
+        superseded_at=datetime(2025, 1, 2),
+        details="data/mart/held/_/M3/_result-x.json",
+    )
+    # One that the fold does not know any more, and so one that it does.
+    before = replace(held, materialization_id="M0", path="data/mart/held/_/M0", position=0)
+    late = VersionQuarantined(
+        asset_id="A4", asset="mart.held", version=held, previous=before, reason="half of the shops"
+    )
+    log.do(late)
+    current = log.get(PARTITIONS, ("A4", ""))
+    assert current is not None
+    log.do(replace(late, partition_version=current[0]))
+    log.do(replace(late, reason="again"))
+    log.do(QuarantineDecided(asset_id="A4", materialization_id="M3", approved=True, reason="fine"))
+    return log
+
+
+def schemas() -> Log:
+    """A schema is declared, comes out, changes; one is held, a break accepted, a column renamed."""
+    log = Log()
+    columns = (ColumnDef(name="id", type="bigint", nullable=False), ColumnDef(name="note"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(_deployed("mart.held", "A4", columns=columns),),
+            total=1,
+        )
+    )
+    id, note = ColumnInfo(name="id", type="bigint"), ColumnInfo(name="note", type="string")
+    amount = ColumnInfo(name="amt", type="double", field_id=3)
+    for run in ("R1", "R2", "R3"):
+        log.do(
+            RunTriggered(
+                run_id=run,
+                plan_id=f"P{run}",
+                plan_fingerprint="fp",
+                deployment_id="D1",
+                tasks_total=1,
+            )
+        )
+        tasks = (TaskPlan(task_id="t1", asset=0),)
+        log.do(TasksPlanned(run_id=run, first=0, assets=ASSETS[1:], tasks=tasks), actor="")
+        log.do(DispatchEnqueued(**_attempt(run, "t1"), queue_name="d_x"), actor="")
+        log.do(TaskStarted(**_attempt(run, "t1"), worker_id="w1"), actor="")
+    log.do(_output("R1", "M1", replace(id, nulls=0), note, amount), actor="")
+    renamed = (columns[0], ColumnDef(name="remark", renamed_from="note"))
+    log.do(
+        DeploymentCreated(
+            deployment_id="D2",
+            parent="D1",
+            manifest="m2",
+            artifact="z2",
+            project="shop",
+            assets=(replace(_deployed("mart.held", "A4", columns=renamed), definition="d2"),),
+            total=1,
+            accepted=(
+                AcceptedBreak(asset="mart.held", asset_id="A4", column="note", reason="agreed"),
+            ),
+        )
+    )
+    column = column_id(log.log[-2].event.id, 2)
+    log.do(
+        ColumnRenamed(
+            asset_id="A4",
+            asset_key="mart.held",
+            column_id=column,
+            column_name="amt",
+            new_name="amount",
+            reason="a word",
+        )
+    )
+    log.do(_output("R2", "M2", id, replace(note, name="remark"), replace(amount, name="amount")))
+    log.do(_output("R3", "M3", id, gate="block"), actor="")
+    return log
+
+
+def _output(run: str, id: str, *columns: ColumnInfo, gate: Any = "continue") -> TaskFinished:
+    version = Materialization(
+        materialization_id=id,
+        asset="mart.held",
+        asset_id="A4",
+        partition="",
+        path=f"data/mart/held/_/{id}",
+        schema=columns,
+        **_attempt(run, "t1"),
+    )
+    result = TaskResult(
+        attempt=1,
+        outcome="succeeded",
+        worker_id="w1",
+        materialization=version,
+        gate=gate,
+        **_attempt(run, "t1"),
+    )
+    return TaskFinished(result=result)
+
+
 STORIES: dict[str, Callable[[], Folding]] = {
     "newest_versions": newest,
     "damaged_versions": damaged,
@@ -903,6 +1151,12 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "run_by_chance_1": _by_chance(1),
     "run_by_chance_2": _by_chance(2),
     "run_by_chance_3": _by_chance(3),
+    "states_of_assets": newest,
     "sensors": sensed,
     "automation_of_assets": automated,
+    "lineage_edges": traced,
+    "governance": governed,
+    "search": searched,
+    "quarantine_by_hand": quarantined,
+    "schemas": schemas,
 }

@@ -18,6 +18,7 @@ from arco.worker.failures import Interrupted, TaskFailed
 from servo.check import expression, in_range, matches, not_null, references, schema_is, unique
 from servo.contract.manifest import Check
 from servo.contract.task import CheckResult, InputRef, MaterializationRef
+from tests.kit.spark_task import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -29,13 +30,10 @@ SLOW = "aggregate(sequence(1L, 4000L + id % 2), 0L, (a, x) -> a + x) > 0"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    from arco.spark.session import open_session
-
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-    session = open_session("local[2]", conf=conf)
+    session = spark_session()
     session.sparkContext.addJobTag(TAG)
     yield session
-    session.stop()
+    session.sparkContext.removeJobTag(TAG)
 
 
 class Far(LocalStore):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ from arco.lineage.sql import analyze
 from arco.lineage.traced import TracedColumns
 from arco.spark.lineage.capture import capture, observe
 from arco.spark.lineage.trace import trace
-from arco.spark.session import open_session
 from servo.contract.task import ColumnSource
 from tests.golden.lineage import more, tpc
 from tests.golden.lineage.case import NAMESPACE, SCHEMAS, Case, actual
 from tests.golden.lineage.cases import CASES
 from tests.golden.lineage.texts import MORE_THAN_THE_PLAN, NOT_PARSED, TEXTS
 from tests.kit import spark_texts
+from tests.kit.spark_task import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,15 +28,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    conf = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-    }
-    session = open_session("local[2]", conf=conf)
-    yield session
-    session.stop()
+def session() -> SparkSession:
+    return spark_session()
 
 
 def inputs(session: SparkSession, schemas: Mapping[str, str], namespace: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -12,13 +12,13 @@ import pytest
 from arco.lineage.sql import analyze
 from arco.lineage.traced import TracedColumns
 from arco.spark.lineage.capture import observe
-from arco.spark.session import open_session
 from servo.contract.task import DIRECT, ColumnSource
 from tests.golden.lineage.case import COLUMNS, NAMESPACE, Case
 from tests.golden.lineage.cases import CASES
 from tests.golden.lineage.more import QUERIES
 from tests.golden.lineage.oracle import Change, Frames, Inputs, dependencies
 from tests.kit.depth import DEEP, ORACLE_SEED
+from tests.kit.spark_task import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,20 +48,10 @@ CHOSEN: Final = ALL if DEEP else random.Random(ORACLE_SEED).sample(ALL, 14)
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    conf = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.ansi.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.default.parallelism": "1",
-        "spark.ui.enabled": "false",
-    }
-    session = open_session("local[1]", conf=conf)
-    yield session
-    session.stop()
+def session() -> SparkSession:
+    return spark_session(
+        ansi_enabled="false", codegen_factoryMode="NO_CODEGEN", leafNodeDefaultParallelism="1"
+    )
 
 
 @pytest.fixture(scope="module")

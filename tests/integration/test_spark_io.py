@@ -16,7 +16,12 @@ import pytest
 
 from arco.clock import SystemClock
 from arco.columns import types
+from arco.columns.compatibility import compare
+from arco.columns.schema_columns import SchemaColumn, declared_type
 from arco.errors import Invalid
+from arco.execution.duck_diff import compare_with_duckdb
+from arco.execution.version_diff import diff_columns
+from arco.spark.compare import compare_with_spark
 from arco.spark.host import SparkHost, SparkTask
 from arco.spark.location import spark_url
 from arco.spark.read import read_frame
@@ -26,7 +31,7 @@ from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.scoped import ScopedStore
 from arco.tasks.failure import TaskFailed
-from arco.worker.footers import columns_of
+from arco.worker.footers import columns_of, read_footers
 from arco.worker.output import summed_up, tables_of, write
 from arco.worker.secrets import Redactor
 from servo.contract.partition import PartitionKey, Scalar, path_segment
@@ -497,3 +502,87 @@ def test_two_attempts_write_at_once_and_do_not_meet(task: SparkTask, store: Scop
     assert listing(store) == sorted(
         [f"m{i}" for i in range(4)] + [f"m{i}/part-00000.parquet" for i in range(4)]
     )
+
+
+# -- comparing ----------------------------------------------------------------------------
+
+
+def test_spark_finds_the_differences_that_duckdb_finds(task: SparkTask, store: ScopedStore) -> None:
+    names = {"k": 'id"; --', "n": "it's `n`", "m": "mail", "s": "parts"}
+    nan = float("nan")
+    tables = [
+        pa.table(
+            {
+                names["k"]: [1, 2, 3, None, 5],
+                names["n"]: pa.array([1, None, nan, 4, 5], pa.float32()),
+                names["m"]: ["a", "b", "c", "d", "e"],
+                names["s"]: [{"x": [1]}, {"x": [2]}, None, {"x": []}, {"x": [5]}],
+            }
+        ),
+        pa.table(
+            {
+                names["k"]: pa.array([2, 3, None, 5, 6], pa.int32()),
+                names["n"]: [2.0, nan, 4.0, 5.0, 6.0],
+                names["m"]: ["b", "c", "d", "x", "f"],
+                names["s"]: [{"x": [2]}, None, {"x": [9]}, {"x": [5]}, None],
+            }
+        ),
+    ]
+    refs = [put(store, table, side=side) for table, side in zip(tables, "ab", strict=True)]
+    infos = [columns_of(read_footers(store, ref.path), None, str) for ref in refs]
+    columns = diff_columns(infos[0], infos[1], [names["k"]])
+    hidden = {"mail"}
+    spark = compare_with_spark(task, store, "sales.up", (refs[0], refs[1]), columns, 5, hidden)
+    duck = compare_with_duckdb(store, (refs[0].path, refs[1].path), columns, 5, hidden)
+    assert (spark.added, spark.removed, spark.changed, spark.same) == (1, 1, 3, 1)
+    assert spark.columns == {names["n"]: 1, names["m"]: 1, names["s"]: 1}
+    assert msgspec.structs.replace(duck, engine="spark", examples=()) == msgspec.structs.replace(
+        spark, examples=()
+    )
+    found = [
+        {(e.change, str(e.key.get(names["k"]))) for e in each.examples} for each in (spark, duck)
+    ]
+    assert found[0] == found[1] and len(found[0]) == 5
+    twice = put(store, pa.table({names["k"]: [1, 1], names["n"]: [1.0, 2.0]}), side="c")
+    columns = diff_columns(infos[0][:2], infos[0][:2], [names["k"]])
+    with pytest.raises(Invalid, match="no key of the second version"):
+        compare_with_spark(task, store, "sales.up", (refs[0], twice), columns, 5, hidden)
+
+
+def test_spark_reads_old_files_by_schemas_that_are_called_compatible(
+    task: SparkTask, tmp_path: Path
+) -> None:
+    """The extreme values of each type, and fields that were added inside of structs."""
+    widths = (8, 16, 32, 64)
+    texts = dict(zip(("tinyint", "smallint", "int", "bigint"), widths, strict=True))
+    old = {
+        **{
+            text: pa.array([-(2 ** (bits - 1)), 2 ** (bits - 1) - 1], f"int{bits}")
+            for text, bits in texts.items()
+        },
+        "float": pa.array([0.5, 3.0e38], pa.float32()),
+        "double": pa.array([0.5, 1e300]),
+        "decimal(9,2)": pa.array(["-9999999.99", "9999999.99"]).cast(pa.decimal128(9, 2)),
+    }
+    new = (*old, "decimal(12,2)", "decimal(22,2)")
+    pairs = [
+        (before, after)
+        for before in old
+        for after in new
+        if before != after and not compare(_column(before), _column(after)).violations
+    ]
+    assert len(pairs) > 15
+    for number, (before, after) in enumerate(pairs):
+        pq.write_table(pa.table({"x": old[before]}), tmp_path / f"{number}.parquet")
+        frame = task.session.read.schema(f"x {after}").parquet(str(tmp_path / f"{number}.parquet"))
+        assert [row.x for row in frame.collect()] == old[before].to_pylist(), (before, after)
+    nested = pa.array([{"a": 1}, None], pa.struct([("a", pa.int32())]))
+    pq.write_table(pa.table({"x": nested}), tmp_path / "nested.parquet")
+    more = "struct<a:int,b:string>"
+    assert not compare(_column("struct<a:int>"), _column(more)).violations
+    frame = task.session.read.schema(f"x {more}, y int").parquet(str(tmp_path / "nested.parquet"))
+    assert [tuple(row) for row in frame.collect()] == [((1, None), None), (None, None)]
+
+
+def _column(type: str) -> list[SchemaColumn]:
+    return [SchemaColumn(name="x", type=declared_type(type))]

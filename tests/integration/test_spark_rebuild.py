@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,13 @@ from arco.errors import AlreadyExists, Invalid
 from arco.log.commit import Committed
 from arco.log.envelope import Batch, encode_batch
 from arco.spark.rebuild import SparkRebuildEngine
-from arco.spark.session import open_session
 from arco.storage import paths
 from tests.kit.depth import scaled
 from tests.kit.histories import history, random_draw
 from tests.kit.invariants import check_snapshot
 from tests.kit.model import check_against_model
 from tests.kit.servers import seaweedfs
+from tests.kit.spark_task import spark_session
 from tests.kit.workspace import make_workspace, sabotage, seeded_ulids, to_events
 
 if TYPE_CHECKING:
@@ -32,18 +31,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-}
-
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    session = open_session("local[2]", conf=SMALL)
-    yield session
-    session.stop()
+def session() -> SparkSession:
+    return spark_session(shuffle_partitions="4")
 
 
 def fill(workspace: Workspace, seed: int, steps: int) -> None:

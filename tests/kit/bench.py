@@ -20,7 +20,7 @@ from arco.storage.local import LocalStore
 from arco.storage.port import Mode, Store
 from arco.transport.task_envelope import EnvelopeSigner
 from arco.worker.artifact import ArtifactCache, digest
-from arco.worker.attempt import Attempt, Shared
+from arco.worker.attempt import Assignment, Attempt, Shared
 from arco.worker.execute import Executor
 from arco.worker.loader import Loader
 from arco.worker.log_parts import RunLogs
@@ -114,7 +114,7 @@ def attempt_here(
     )
     loader, stopping = Loader(artifacts.folder(request.code.artifact)), Stopping(request.timeout_s)
     with stopping.listening(), importing():
-        return Attempt(shared, request, stopping, loader, SecretValues()).run()
+        return Attempt(Assignment(shared, request, stopping, loader, SecretValues())).run()
 
 
 class HereExecutor:

@@ -8,7 +8,7 @@ from unittest import mock
 from arco.app import Workspace, domains
 from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
 from arco.lineage.events import LineageRecorded
-from arco.log.envelope import Payload
+from arco.log.envelope import EventTypes, Payload
 from arco.quality.events import ChecksEvaluated
 from tests.kit.workspace import make_workspace
 
@@ -23,5 +23,9 @@ DERIVED: tuple[type[Payload], ...] = (
 
 def derived_workspace(*args: Any, **settings: Any) -> Workspace:
     """`make_workspace`, with a log that may hold derived facts."""
-    with mock.patch.object(domains, "EVENTS", (*domains.EVENTS, *DERIVED)):
+    events = (*domains.EVENTS, *DERIVED)
+    with (
+        mock.patch.object(domains, "EVENTS", events),
+        mock.patch("arco.app.workspace.event_types", lambda: EventTypes(events)),
+    ):
         return make_workspace(*args, **settings)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -35,7 +36,14 @@ from typing import IO, Any
 _PRELOADED = (
     *("arco.app", "arco.engine", "arco.cli.app", "arco.storage.open"),
     *("pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "duckdb"),
-    *("rich.console", "rich.live", "rich.table", "tests.kit.invariants", "tests.kit.keeping"),
+    *(
+        "typer._adapters",
+        "rich.console",
+        "rich.live",
+        "rich.table",
+        "tests.kit.invariants",
+        "tests.kit.keeping",
+    ),
 )
 _ROOT = Path(__file__).parents[2]
 _MESSAGE = 1 << 20
@@ -151,6 +159,9 @@ def _serve(channel: socket.socket) -> None:
     commands = (f"arco.cli.{each.name}" for each in pkgutil.iter_modules(arco.cli.__path__))
     for name in (*_PRELOADED, *(each for each in commands if not each.endswith("__main__"))):
         importlib.import_module(name)
+    arco.cli.app.tree()
+    gc.freeze()  # children need not look at what is here already
+    atexit.register(gc.unfreeze)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -20,7 +20,7 @@ from arco.state.system import SEGMENTS, segment_ref
 from tests.kit.histories import column_id
 
 DAY = timedelta(days=1)
-MAPS = ("tags", "properties")
+MAPS = ("tags", "properties", "links")
 NAMES = re.compile(r"[a-z][a-z0-9_]{0,127}")
 VERSIONS = {
     "catalog.asset_updated": 2,
@@ -88,6 +88,21 @@ class _Table(dict[tuple[Any, ...], Cell]):
     def row(self, *key: Any) -> Data | None:
         found = self.get(key)
         return None if found is None else found[1]
+
+
+UNSEEN_IN_DATA = {
+    "declared_by": "person",
+    "actual_type": "",
+    "actual_nullable": True,
+    "difference": "",
+    "status": "Active",
+    "first_version": 0,
+    "last_version": 0,
+    "lacking_version": 0,
+    "field_id": None,
+    "renaming_to": "",
+}
+"""What a column says of data, where there is none."""
 
 
 class Refusal(Exception):
@@ -184,6 +199,7 @@ class Model:
             "tags": e.data["tags"],
             "properties": e.data["properties"],
             "assets": 0,
+            **_unsaid("sla", "terms", "links"),
             **_stamps(e),
         }
         self.namespaces.put((name,), row, e.position)
@@ -224,6 +240,7 @@ class Model:
         fields = "namespace name kind format location description owners tags properties"
         row = {f: d[f] for f in fields.split()}
         row |= {"previous_names": [], "project": "", "active": True}
+        row |= _unsaid("sla", "terms", "links", "deprecated")
         self.assets.put((e.id,), {**row, **_stamps(e)}, e.position)
         for ordinal, column in enumerate(d["columns"]):
             self._put_column(e, e.id, column, ordinal)
@@ -287,6 +304,8 @@ class Model:
     def _put_column(self, e: Entry, asset: str, column: Data, ordinal: int) -> None:
         row = {
             **column,
+            **_unsaid("terms"),
+            **UNSEEN_IN_DATA,
             "ordinal": ordinal,
             "created_at": e.received_at,
             "updated_at": e.received_at,
@@ -331,6 +350,12 @@ def _check_names(*names: str) -> None:
 
 def _stamps(e: Entry) -> Data:
     return {"created_at": e.received_at, "created_by": e.actor, **_touch(e)}
+
+
+def _unsaid(*fields: str) -> Data:
+    """Fields that these events do not have."""
+    empty = {"sla": "", "terms": [], "links": {}, "deprecated": ""}
+    return {field: empty[field] for field in fields}
 
 
 def _touch(e: Entry) -> Data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -90,6 +90,8 @@ class World:
     def __init__(self, **dynamic: list[str]) -> None:
         self._dynamic = dynamic
         self._current: dict[str, dict[str, CurrentVersion]] = {}
+        self._pinned: dict[tuple[str, str], Mapping[str, CurrentVersion]] = {}
+        self._held: dict[str, dict[str, str]] = {}
         self._made = 0
 
     def asset_id(self, key: str) -> str:
@@ -97,6 +99,26 @@ class World:
 
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         return self._current.get(asset_id, {})
+
+    def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
+        pass
+
+    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+        """What was current when the pin was set."""
+        return self._pinned.get((asset_id, each.version or each.as_of), {})
+
+    def pin(self, key: str, pin: str) -> None:
+        """From now on, inputs with this version or time read what is current now."""
+        self._pinned[asset_id(key), pin] = dict(self._current.get(asset_id(key), {}))
+
+    def held(self, asset_id: str) -> Mapping[str, str]:
+        return self._held.get(asset_id, {})
+
+    def hold(self, key: str, partition: str = "") -> None:
+        """Put the current version into quarantine; there is none before it."""
+        version = self._current[asset_id(key)].pop(partition)
+        command = f"servo quarantine release {version.materialization_id}"
+        self._held.setdefault(asset_id(key), {})[partition] = command
 
     def dynamic_keys(self, name: str) -> list[str]:
         return sorted(self._dynamic.get(name, []))

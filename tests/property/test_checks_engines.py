@@ -8,7 +8,7 @@ import operator
 import random
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -42,7 +42,7 @@ from servo.check import (
 from servo.contract.manifest import Check
 from servo.contract.task import CheckResult, InputRef, MaterializationRef
 from tests.kit.depth import seeds
-from tests.kit.spark_task import StandIn
+from tests.kit.spark_task import StandIn, spark_session
 
 SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 NAN, INF = math.nan, math.inf
@@ -628,19 +628,9 @@ def test_duckdb_counts_values_at_the_ends(tmp_path: Path, seed: int, statistics:
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from arco.spark.session import open_session
-
-    conf = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.session.timeZone": "Asia/Tokyo",  # which must not matter
-    }
-    session = open_session("local[2]", conf=conf)
-    yield session
-    session.stop()
+def session() -> Any:
+    # The time zone must not matter.
+    return spark_session(codegen_factoryMode="NO_CODEGEN", session_timeZone="Asia/Tokyo")
 
 
 def frames(session: Any, lake: Lake) -> Callable[[InputRef], Any]:

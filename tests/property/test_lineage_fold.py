@@ -9,10 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.lineage.events import HeldLineageDecided, LineageRecorded
+from arco.lineage.events import (
+    DeclaredInput,
+    EdgeAdded,
+    EdgeRemoved,
+    HeldLineageDecided,
+    InputsDeclared,
+    LineageRecorded,
+)
 from arco.lineage.fold import STAGES
 from arco.lineage.tables import COLUMNS, COVERAGE, DEPENDENTS, EDGES, EXECUTIONS, USES
-from arco.log.envelope import Recorded, make_event
+from arco.log.envelope import Payload, Recorded, make_event
 from arco.state.fold import Chain, fold
 from arco.state.table import Key, Table, Versioned
 from servo.contract.task import (
@@ -23,7 +30,14 @@ from servo.contract.task import (
     MaterializationRef,
 )
 
-CHAIN = Chain(STAGES, [LineageRecorded, HeldLineageDecided])
+TYPES: list[type[Payload]] = [
+    LineageRecorded,
+    HeldLineageDecided,
+    InputsDeclared,
+    EdgeAdded,
+    EdgeRemoved,
+]
+CHAIN = Chain(STAGES, TYPES)
 START = datetime(2026, 1, 1)
 ASSETS = ["n.a", "n.b", "n.c"]
 KINDS = ["identity", "aggregation", "filter", "conditional"]
@@ -65,10 +79,16 @@ lineages = st.builds(
     method=st.just("plan"),
 )
 outputs = st.sampled_from(["m1", "m2", "m3", "m4"])
+assets = st.sampled_from(ASSETS)
+
+
+def output_of(asset: str, **fields: Any) -> LineageRecorded:
+    return LineageRecorded(asset=asset, asset_id=asset, **fields)
+
+
 recorded = st.builds(
-    LineageRecorded,
-    asset=st.sampled_from(ASSETS),
-    asset_id=st.just("id"),
+    output_of,
+    asset=assets,
     materialization_id=outputs,
     run_id=st.sampled_from(["r1", "r2"]),
     task_id=st.just("t"),
@@ -77,12 +97,29 @@ recorded = st.builds(
 )
 decided = st.builds(
     HeldLineageDecided,
-    asset=st.sampled_from(ASSETS),
+    asset_id=assets,
     materialization_id=outputs,
     approved=st.booleans(),
 )
-Event = LineageRecorded | HeldLineageDecided
-events = st.lists(st.one_of(recorded, recorded, decided), max_size=16)
+declared = st.builds(
+    InputsDeclared,
+    asset_id=assets,
+    inputs=st.lists(
+        st.builds(DeclaredInput, assets, st.sampled_from(["", "one"]), st.just("") | assets),
+        max_size=3,
+        unique=True,
+    ).map(tuple),
+)
+column_pairs = st.sampled_from([("", ""), ("x", "p"), ("y", "q"), ("x", "")])
+
+
+def said(type: Any, source: str, target: str, pair: tuple[str, str]) -> Any:
+    return type(source_id=source, target_id=target, source_column=pair[0], target_column=pair[1])
+
+
+manual = st.builds(said, st.sampled_from([EdgeAdded, EdgeRemoved]), assets, assets, column_pairs)
+Event = LineageRecorded | HeldLineageDecided | InputsDeclared | EdgeAdded | EdgeRemoved
+events = st.lists(st.one_of(recorded, recorded, decided, declared, manual), max_size=16)
 
 
 class Kept:
@@ -147,14 +184,49 @@ def test_column_edges_are_the_same_from_both_ends(given: list[Event]) -> None:
 
 
 @given(events)
-def test_edges_are_those_of_the_newest_output_that_counts(given: list[Event]) -> None:
+def test_an_edge_leaves_with_a_deployment_or_a_person_alone(given: list[Event]) -> None:
+    before: set[tuple[str, str]] = set()
+    manual: set[tuple[str, str]] = set()
+    for at, event in enumerate(given, 1):
+        kept = folded(given[:at], 1000)
+        edges = {(r.target, r.edge_id) for r in kept.rows(EDGES)}
+        now_manual = {(r.target, r.edge_id) for r in kept.rows(EDGES) if r.origin == "manual"}
+        if isinstance(event, InputsDeclared):
+            of_code = {
+                (r.source, r.parameter)
+                for r in kept.rows(EDGES)
+                if r.target == event.asset_id and r.origin != "manual"
+            }
+            assert of_code == {(each.source, each.parameter) for each in event.inputs}
+        elif not isinstance(event, EdgeRemoved):
+            assert before <= edges
+        if not isinstance(event, EdgeRemoved):
+            assert manual <= now_manual
+        before, manual = edges, now_manual
+
+
+@given(events)
+def test_columns_of_what_was_read_are_those_of_the_newest_output(given: list[Event]) -> None:
     kept = folded(given, 1000)
     for coverage in kept.rows(COVERAGE):
         newest = given[coverage.position - 1]
-        assert isinstance(newest, LineageRecorded) and newest.asset == coverage.target
-        assert {(r.source, r.parameter) for r in kept.rows(EDGES) if r.target == newest.asset} == {
-            (ref.asset, ref.parameter) for ref in newest.lineage.read
+        assert isinstance(newest, LineageRecorded) and newest.asset_id == coverage.target
+        later = given[coverage.position :]
+        if any(isinstance(e, InputsDeclared | EdgeAdded) for e in later):
+            continue
+        read = {ref.asset for ref in newest.lineage.read}
+        rows = [r for r in kept.rows(COLUMNS) if r.target == newest.asset and r.source in read]
+        expected = {
+            (each.column, s.asset, s.column, s.kind)
+            for each in newest.lineage.columns
+            for s in each.sources
+        } | {("", s.asset, s.column, s.kind) for s in newest.lineage.influences}
+        traced = {
+            (r.target_column, r.source, r.source_column, r.kind)
+            for r in rows
+            if r.method != "manual"
         }
+        assert traced <= {e for e in expected if e[1] in read}
 
 
 @given(events)
@@ -166,7 +238,7 @@ def test_an_edge_is_counted_once_for_each_output(given: list[Event]) -> None:
     seen = {
         (row.target, row.edge_id): row.executions
         for table in CHAIN.tables
-        if table.name == "edge_metadata"
+        if table.name == "asset_edge_metadata"
         for row in kept.rows(table)
     }
     assert seen == counted

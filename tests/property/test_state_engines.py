@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.kit.depth import seeds
 from tests.kit.histories import History, random_draw
 from tests.kit.model import check_against_model, state_of
 from tests.kit.runs import ANYTHING, Node, World
+from tests.kit.spark_task import spark_session
 from tests.kit.stores import DatedStore
 from tests.kit.workspace import NAME, TENANT, make_workspace, sabotage, to_events
 
@@ -30,12 +30,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from arco.spark.session import open_session
-
-    session = open_session("local[2]", conf={"spark.sql.shuffle.partitions": "4"})
-    yield session
-    session.stop()
+def session() -> Any:
+    return spark_session(shuffle_partitions="4")
 
 
 class Story:

@@ -36,7 +36,7 @@ from tests.kit.model import check_against_model, read_log
 from tests.kit.scheduler import Actor, Scheduler, TurnStore
 from tests.kit.workspace import make_workspace, to_events
 
-SEEDS = seeds(4, 40)
+SEEDS = seeds(2, 40)
 PASSING = (Unavailable, Conflict, Fenced)
 """What a process that works on may run into, and tries again."""
 UNVERIFIED = "^(ledger/inbox/|manifests/[0-9]{20}.json$)"

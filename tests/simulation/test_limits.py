@@ -77,7 +77,7 @@ def ends(crowd: Crowd) -> dict[str, str]:
 
 
 def test_a_pool_has_no_more_tasks_than_slots_whoever_dies() -> None:
-    every_one = scaled(40, 1)
+    every_one = scaled(80, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every_one:
@@ -149,7 +149,7 @@ def test_a_local_engine_and_an_orchestrator_share_a_pool() -> None:
 
 
 def test_nothing_starts_while_dispatch_is_paused_whoever_dies() -> None:
-    every_one = scaled(40, 1)
+    every_one = scaled(80, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every_one:
@@ -184,7 +184,7 @@ def test_nothing_starts_while_dispatch_is_paused_whoever_dies() -> None:
 
 
 def test_ticks_wait_for_a_limit_of_runs_and_none_is_lost_whoever_dies() -> None:
-    every_one = scaled(70, 1)
+    every_one = scaled(140, 1)
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
         if count % every_one:

@@ -37,10 +37,10 @@ from tests.kit.workspace import clone
 
 
 def test_an_orchestrator_may_die_at_any_call(city: World) -> None:
-    """Its worker goes on. Quickly, at every eighth place; the next test has more of them."""
+    """Its worker goes on. In `make test`, at every 16th place."""
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
-        if count % scaled(8, 1):
+        if count % scaled(16, 1):
             return
         crowd = city.crowd()
         crowd.orchestrator(dying(crowd.store))
@@ -80,7 +80,7 @@ def test_all_processes_may_die_with_the_orchestrator_at_any_call(city: World) ->
     assert len(copying.copies) > 40
     for count, (where, clock, store) in enumerate(copying.copies):
         # Mostly one more file that nobody refers to.
-        if count % (scaled(6, 2) if "state/" in where else scaled(2, 1)):
+        if count % (scaled(12, 2) if "state/" in where else scaled(4, 1)):
             continue
         after = Crowd(store, clock, city.run_id)
         after.orchestrator()
@@ -92,7 +92,7 @@ def test_all_processes_may_die_with_the_orchestrator_at_any_call(city: World) ->
 
 def test_a_worker_may_die_at_any_call(city: World) -> None:
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
-        if count % scaled(2, 1):
+        if count % scaled(4, 1):
             return
         crowd = city.crowd()
         crowd.orchestrator()
@@ -109,10 +109,10 @@ def test_a_worker_may_die_at_any_call(city: World) -> None:
 
 def test_an_engine_may_die_at_any_call(city: World) -> None:
     """Orchestrator, worker and queue in one process; tasks are sent ahead of the commit.
-    Quickly, at every fourth place."""
+    In `make test`, at every eighth place."""
 
     def story(dying: Callable[[Store], Store], where: str, count: int) -> None:
-        if count % scaled(4, 1):
+        if count % scaled(8, 1):
             return
         crowd = city.crowd()
         crowd.engine(dying(crowd.store))

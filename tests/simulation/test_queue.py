@@ -26,7 +26,7 @@ from tests.kit.depth import seeds
 from tests.kit.faulty import FaultyStore
 from tests.kit.scheduler import Actor, Scheduler, TurnStore
 
-SEEDS = seeds(8, 100)
+SEEDS = seeds(4, 100)
 CLAIM_S = 30.0
 DISPATCHERS = 2
 WORKERS = 3

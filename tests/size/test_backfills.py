@@ -93,6 +93,7 @@ def test_a_large_backfill_runs_each_partition_once_through_pause_death_and_retry
         nonlocal largest
         boards = [process.board for process in town.crowd.orchestrators]
         largest = max(largest, *(sum(map(len, board.tasks.values())) for board in boards))
+        town.fresh().upkeep.merger.merge()  # as beside a real orchestrator
         return town.backfill(id).completed >= completed
 
     town.crowd.until(lambda: has(partitions // 4), steps=partitions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from arco.app import Workspace
 from arco.dispatch import requests
 from arco.engine import LocalEngine
 from arco.execution.tables import SCHEMAS
-from arco.lineage.reader import LineageReader
 from arco.lineage.tables import ExecutionRow
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES, encode_payload
 from arco.orchestration import input_refs
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.input_lists import put_list, read_list
 from arco.orchestration.input_refs import INLINE, SHOWN
 from arco.orchestration.plan import CurrentVersion, PlanRequest, PlanSpec
@@ -71,7 +71,7 @@ class City:
 
     def read(self, asset: str) -> ExecutionRow:
         """What went into the newest output."""
-        return LineageReader(self.w.read.snapshot()).executions(asset)[-1]
+        return lineage_reader(self.w.read.snapshot()).executions(asset)[-1]
 
     def lists(self) -> list[str]:
         return [meta.path for meta in self.w.store.list(paths.INPUTS)]
@@ -96,7 +96,7 @@ def test_what_was_read_is_recorded_whole_by_one_list_for_all_tasks_of_the_run(ci
     ids = [each.materialization_id for each in versions]
     assert input_refs.fingerprint(ids) == row.source_fingerprint
     halves = {
-        each.source_list for each in LineageReader(city.w.read.snapshot()).executions("city.half")
+        each.source_list for each in lineage_reader(city.w.read.snapshot()).executions("city.half")
     }
     assert halves == {row.source_list}
     of_run = [path for path in city.lists() if path.split("/")[1] == city.first.run_id]
@@ -179,6 +179,15 @@ class Known:
 
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         return self._days if asset_id == SOURCE_ID else {}
+
+    def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
+        pass
+
+    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+        return {}
+
+    def held(self, asset_id: str) -> Mapping[str, str]:
+        return {}
 
     def dynamic_keys(self, name: str) -> list[str]:
         return []

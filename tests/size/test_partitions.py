@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from arco.state.table import BUCKETS, Table
 from servo.contract.task import Materialization
 from tests.kit.clocks import SimClock
 from tests.kit.derived import derived_workspace
+from tests.kit.hooks import HookStore
 from tests.kit.workspace import make_workspace
 
 PER_FILE = 128
@@ -128,3 +130,26 @@ def test_superseded_versions_are_not_rewritten_by_later_merges() -> None:
     hot = w.read.snapshot().hot(MATERIALIZATIONS)
     assert len([row for row in hot if row.asset_id == "asset"]) == 2 * 20
     assert len(w.read.snapshot().rows(MATERIALIZATIONS, "asset")) == 9 * 20
+
+
+def test_many_partitions_are_looked_up_with_two_looks_at_each_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewrite, "ROWS_PER_FILE", PER_FILE)
+    w = filled(large=MANY, small=FEW)
+    for version in ("2", "3"):
+        commit(w, (accepted("large", number, version) for number in range(0, MANY, 100)))
+    store = HookStore(w.store)
+    reader = make_workspace(store, 7, clock=SimClock()).read.snapshot()
+    keys = [("large", f"day=i:{number}") for number in range(0, 2 * MANY, 7)]
+    keys.append(("small", "day=i:7"))
+    rows = reader.get_many(PARTITIONS, keys)
+    read = Counter(path for op, path in store.calls if op.startswith("get"))
+    files = [ref.path for ref in reader.manifest(PARTITIONS).recent()]
+    assert len(files) > 20 and max(read[path] for path in files) == 2, "keys, then rows"
+    singly = {key: w.read.snapshot().get(PARTITIONS, *key) for key in keys}
+    assert rows == {key: row for key, row in singly.items() if row is not None}
+    assert len(rows) == MANY // 7 + 2
+    store.calls.clear()
+    assert reader.get_many(PARTITIONS, [("large", f"day=i:{-n}") for n in range(1, 100)]) == {}
+    assert store.calls == [], "what is in the files is in memory, as hashes"

@@ -16,10 +16,10 @@ from arco.cli.shorts import short, shorts
 from arco.errors import NotFound
 from arco.execution.commands import find_held
 from arco.execution.tables import MATERIALIZATIONS
-from arco.lineage.reader import LineageReader
 from arco.lineage.tables import EXECUTIONS
 from arco.log.commit import Committed
 from arco.log.head import Head, Manifests
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.in_use import ended, retention
 from arco.orchestration.reader import Library
 from arco.orchestration.tables import RUNS, RunRow
@@ -303,13 +303,13 @@ def test_newest_results_and_executions_leave_earlier_days_closed(town: Town) -> 
     w, store = town.fresh()
     snapshot, id = w.read.snapshot(), asset_id(w)
     assert len(QualityReader(snapshot).results(id, limit=3)) == 3
-    assert len(LineageReader(snapshot).executions("city.source", limit=3)) == 3
+    assert len(lineage_reader(snapshot).executions("city.source", limit=3)) == 3
     assert not opened(store, "check_results/history/") | opened(store, "executions/history/")
-    everything = newest_rows(snapshot, EXECUTIONS, "city.source")
+    everything = newest_rows(snapshot, EXECUTIONS, id)
     assert len(everything) == 40
     assert everything == sorted(everything, key=lambda row: row.recorded_at, reverse=True)
     since = everything[20].recorded_at
-    assert newest_rows(snapshot, EXECUTIONS, "city.source", since=since) == everything[:21]
+    assert newest_rows(snapshot, EXECUTIONS, id, since=since) == everything[:21]
 
 
 def test_columns_of_an_old_version_are_read_from_its_day() -> None:
@@ -357,6 +357,8 @@ def commands(run: str, held: str) -> Iterable[list[str]]:
     yield ["partitions", "list", "customers"]
     yield ["partitions", "status", "city.source"]
     yield ["partitions", "versions", "city.source"]
+    yield ["partitions", "history", "city.source"]
+    yield ["runs", "outputs", run]
     yield ["checks", "list", "city.source"]
     yield ["checks", "show", "city.source", "some rows"]
     yield ["lineage", "show", "city.source"]

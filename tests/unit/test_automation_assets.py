@@ -83,6 +83,9 @@ def test_a_run_that_fails_waits_for_the_next_version() -> None:
     mill.clock.sleep(86_400)
     mill.settle()
     assert mill.made() == {"total": 1}
+    (each,) = mill.fresh().commands.asset_automation.explain("m.total").partitions
+    failed = mill.automated()[0].run_id
+    assert each.reasons[-1].startswith(f"its last attempt failed in run {failed}: ")
     mill.failing = set()
     mill.run("m.raw")
     assert mill.made() == {"total": 2}

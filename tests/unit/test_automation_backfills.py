@@ -9,6 +9,7 @@ import pytest
 from arco.automation.backfill_commands import BackfillDraft
 from arco.automation.backfill_states import TRANSITIONS, BackfillState, ChunkState
 from arco.automation.events import BackfillAdvanced
+from arco.dispatch.backfill_waiting import waits_for
 from arco.errors import Refused
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.states import RunState
@@ -434,3 +435,38 @@ def test_only_runs_of_the_backfill_count() -> None:
     town.settle()
     assert town.counts(id) == {"completed": 10}
     assert len(town.fresh().read.snapshot().all(RUNS)) == 4
+
+
+def waits(town: BackfillTown, id: str) -> list[str]:
+    entry, snapshot = town.backfill(id), town.fresh().read.snapshot()
+    return waits_for(snapshot, entry.row, town.chunks(id), town.clock.now())
+
+
+def test_a_backfill_says_which_limit_or_pause_its_chunks_wait_for() -> None:
+    town = BackfillTown()
+    town.crowd.orchestrator()
+    limits = town.fresh().commands.limits
+    limits.set("workspace", "max_backfill_concurrency", "1")
+    id = town.create(JANUARY, max_concurrent_runs=2)
+    assert waits(town, id) == []
+    town.crowd.until(lambda: town.runs())
+    (text,) = waits(town, id)
+    assert text.startswith("1 chunk: 1 run is of backfills: max_backfill_concurrency")
+    limits.pause(reason="lunch")
+    (text,) = waits(town, id)
+    assert text.endswith(": lunch; see `servo resume`")
+    town.fresh().commands.backfills.pause(id)
+    assert waits(town, id) == []
+
+
+def test_requests_of_chunks_are_told_with_the_partitions_of_the_chunk() -> None:
+    town = BackfillTown()
+    town.crowd.orchestrator()
+    id = town.create(JANUARY, max_concurrent_runs=2)
+    town.crowd.until(lambda: len(town.runs()) == 2)
+    w = town.fresh()
+    rows, _ = w.read.orchestration().run_requests(limit=10)
+    assert w.commands.backfills.chunk_texts(w.read.snapshot(), rows) == {
+        f"backfill:{id}:0": ("date=2025-01-01..2025-01-04",),
+        f"backfill:{id}:1": ("date=2025-01-05..2025-01-08",),
+    }

@@ -513,3 +513,14 @@ def test_a_large_request_is_kept_whole() -> None:
     town.crowd.step()
     town.crowd.step()
     assert [run.tasks_total for run in town.runs()] == [3_000]
+
+
+@pytest.mark.parametrize(("overlap", "waiting"), [("skip", 1), ("allow", 3), ("queue", 3)])
+def test_ticks_of_a_paused_workspace_wait_as_their_overlap_says(overlap: str, waiting: int) -> None:
+    town = Town(project(overlap=overlap))
+    town.crowd.orchestrator()
+    town.fresh().commands.limits.pause(reason="an upgrade")
+    while town.clock.now() < START + timedelta(minutes=33):
+        town.crowd.step()
+        town.clock.sleep(60)
+    assert len(town.pending()) == waiting

@@ -16,6 +16,7 @@ from arco.automation.sensor_tables import (
     SensorStatus,
 )
 from arco.dispatch.orchestrator import IDLE
+from arco.dispatch.sensor_waiting import untaken
 from arco.errors import Invalid, NotFound, Refused
 from arco.notifications.tables import ALERTS
 from arco.orchestration.states import RequestState, RunState
@@ -24,6 +25,7 @@ from arco.storage import paths
 from servo.contract.sensing import MAX_RUNS, SensorAnswer, SensorCall, SensorRun
 from servo.sensor import RunRequest, SensorContext, SensorResult
 from tests.kit.flows import TIMING, commit_all, trigger
+from tests.kit.latency import LatencyStore
 from tests.kit.schedules import START
 from tests.kit.sensors import HOOK, PLAIN_HOOK, POLL, SensorTown, evaluated_from
 
@@ -644,3 +646,19 @@ def test_what_cannot_be_pushed_is_refused() -> None:
 def test_rows_of_the_table_have_the_columns_that_are_documented() -> None:
     fields = set(msgspec.structs.asdict(SensorTown().sensor()))
     assert {"sensor_id", "cursor", "last_evaluation_at", "status"} <= fields
+
+
+def test_an_evaluation_that_no_worker_takes_is_told_with_one_listing_for_all_sensors() -> None:
+    town = SensorTown()
+    town.crowd.orchestrator()
+    town.until(START + timedelta(minutes=3))
+    assert queued(town) != []
+    sensors = town.fresh().read.sensors().sensors()
+    store = LatencyStore(town.store, 0.0)
+    (text,) = untaken(store, sensors * 20, town.clock.now()).values()
+    assert text.startswith("no worker has taken its evaluation since 2026-01-05 08:")
+    assert text.endswith("no worker has a liveness record; start `servo worker`")
+    assert len(store.calls) == 2, "the queue, and the workers"
+    town.crowd.worker()
+    town.settle()
+    assert untaken(store, sensors, town.clock.now()) == {}

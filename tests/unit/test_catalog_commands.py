@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from arco.app import Workspace
-from arco.catalog.commands import MAX_COLUMNS, MAX_ENTRIES
+from arco.catalog.commands import MAX_COLUMNS
 from arco.catalog.events import (
     AssetCreated,
     AssetDeclared,
@@ -21,7 +21,7 @@ from arco.catalog.events import (
     NamespaceCreated,
 )
 from arco.catalog.fold import DIRECTORY
-from arco.catalog.names import MAX_TEXT
+from arco.catalog.names import MAX_ENTRIES, MAX_TEXT
 from arco.catalog.tables import ASSET_STATS, ASSETS
 from arco.catalog.tables import COLUMNS as COLUMN_TABLE
 from arco.errors import Invalid, NotFound, Refused

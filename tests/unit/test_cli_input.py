@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from arco.catalog.events import Column
-from arco.cli.catalog_options import ClearableField, column, details, entries
-from arco.cli.run_options import request_of
+from arco.cli.catalog_options import ClearableField, DetailOptions, column, entries
+from arco.cli.run_options import PlanOptions
 from arco.cli.times import iso, parse_time
 from arco.errors import Invalid
 
@@ -72,17 +72,17 @@ def test_what_is_no_entry_is_refused(texts: list[str]) -> None:
 
 
 def test_cleared_fields_become_empty_and_the_rest_stays() -> None:
-    changes = details(None, None, ["a=b"], None, [ClearableField.owners])
+    changes = DetailOptions(tag=["a=b"]).changes([ClearableField.owners])
     assert (changes["owners"], changes["tags"], changes["properties"]) == ([], {"a": "b"}, None)
     with pytest.raises(Invalid, match="both given and cleared"):
-        details(None, ["ana"], None, None, [ClearableField.owners])
+        DetailOptions(owner=["ana"]).changes([ClearableField.owners])
 
 
 def test_file_of_ranges_without_any_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "e.txt"
     file.write_text("date=latest\n\n")
-    request = request_of(["*"], None, [f"@{file}"], False, None, 10)
+    request = PlanOptions(["*"], [f"@{file}"]).request(10)
     assert request.partitions == ("date=latest",)
     file.write_text(" \n")
     with pytest.raises(Invalid, match="the file has no ranges"):
-        request_of(["*"], None, [f"@{file}"], False, None, 10)
+        PlanOptions(["*"], [f"@{file}"]).request(10)

@@ -14,7 +14,11 @@ from servo.discover import discover
 from servo.validate import validate
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "reference").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "guides" / "testing.md",
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+]
 BLOCKS = [
     (page, code)
     for page in PAGES
@@ -26,7 +30,7 @@ IDS = [f"{page.stem}-{number}" for number, (page, _) in enumerate(BLOCKS)]
 
 @pytest.mark.parametrize(("page", "code"), BLOCKS, ids=IDS)
 def test_code_is_a_valid_project(page: Path, code: str, tmp_path: Path) -> None:
-    file = tmp_path / f"page_{page.stem.replace('-', '_').lower()}.py"
+    file = tmp_path / f"page_{page.parent.name}_{page.stem.replace('-', '_').lower()}.py"
     file.write_text(code)
     project = discover(tmp_path)
     assert validate(project) == []

@@ -8,6 +8,7 @@ import pytest
 
 from arco.automation.agenda import Agenda
 from arco.automation.freshness_tables import FRESHNESS, FRESHNESS_POLICIES
+from arco.execution.tables import MATERIALIZATIONS
 from arco.orchestration.states import RunState
 from servo.contract.task import ErrorInfo, TaskRequest
 from tests.kit.flows import Outcome
@@ -263,6 +264,45 @@ def test_output_that_quarantine_holds_back_does_not_count_as_fresh() -> None:
     town.fresh().commands.execution.decide(newest, approved=True)
     town.wait(minutes=5)
     assert town.history() == ["city.alone STALE", "city.alone FRESH"]
+
+
+def quarantine(town: AgingTown) -> None:
+    """Hold the newest version of the asset."""
+    w = town.fresh()
+    asset_id = w.read.orchestration().asset_id("city.alone")
+    rows = w.read.snapshot().rows(MATERIALIZATIONS, asset_id)
+    newest = max(rows, key=lambda row: row.position).materialization_id
+    w.commands.execution.quarantine("city.alone", asset_id, newest, "wrong")
+    town.wait(minutes=5)
+
+
+def test_an_only_version_that_somebody_quarantines_does_not_count_until_it_is_released() -> None:
+    town = AgingTown(policy("1h"))
+    town.wait(minutes=50)
+    town.run()
+    town.wait(minutes=20)
+    assert town.statuses() == {"": "FRESH"}
+    quarantine(town)
+    (entry,) = town.series()
+    assert (entry.status, entry.materialized_at) == ("STALE", None)
+    (held,) = town.fresh().read.execution().quarantine()
+    town.fresh().commands.execution.decide(held, approved=True)
+    town.wait(minutes=5)
+    assert town.history() == ["city.alone STALE", "city.alone FRESH"]
+
+
+def test_the_period_before_a_quarantined_one_is_the_newest() -> None:
+    town = AgingTown(policy("6h", partitions=DAYS), start=datetime(2026, 1, 5, 7))
+    town.run("date=2026-01-03")
+    town.run("date=2026-01-04")
+    town.wait(minutes=5)
+    assert town.statuses() == {"": "FRESH"}
+    quarantine(town)
+    (entry,) = town.series()
+    assert (entry.status, entry.partition) == ("STALE", "date=d:2026-01-04")
+    (policy_row,) = town.fresh().read.snapshot().all(FRESHNESS_POLICIES)
+    (row,) = town.fresh().read.snapshot().all(FRESHNESS)
+    assert (row.partition_key, policy_row.observed) == ("date=d:2026-01-03", True)
 
 
 # -- runs -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ failure here says that this program reads an existing workspace differently. Men
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from tests.golden.recorded import (
     CHAIN,
     DIGESTS,
     FOLDS,
+    REPLACED,
     STORED,
     TYPES,
     comparable,
@@ -32,6 +34,29 @@ from tests.golden.recorded import (
 
 EVENT_FILES = event_files()
 HISTORIES = sorted(FOLDS.glob("*.json"))
+
+
+RICHER = {"catalog.columns": ("asset_id", "column_id")}
+"""Tables, with their keys, in which a rebuild knows more than a program did that kept no schemas:
+columns that are in the data alone, and what of a declared column is in the data."""
+LATER = {
+    *("declared_by", "actual_type", "actual_nullable", "difference", "status", "first_version"),
+    *("last_version", "lacking_version", "field_id", "renaming_to", "updated_at"),
+}
+
+
+def without_what_is_new(
+    table: str, recorded: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Of rows that a rebuild adds to, the part that an older program knew."""
+    if table not in RICHER or all("declared_by" in row for row in recorded):
+        return rows
+    keys = [tuple(row[name] for name in RICHER[table]) for row in recorded]
+    return [
+        {name: value for name, value in row.items() if name not in LATER}
+        for row in rows
+        if tuple(row[name] for name in RICHER[table]) in keys
+    ]
 
 
 def name_of(path: Path) -> str:
@@ -60,7 +85,12 @@ def test_history_is_folded_to_the_recorded_rows(path: Path) -> None:
     history = read_history(path)
     result = folded(history.events)
     assert result.failures == []
-    assert missing(comparable(history.rows), comparable(rows_of(result))) == []
+    recorded = {table: rows for table, rows in history.rows.items() if table not in REPLACED}
+    today = rows_of(result)
+    for table in RICHER.keys() & recorded.keys():
+        today[table] = without_what_is_new(table, recorded[table], today[table])
+        recorded[table] = without_what_is_new(table, recorded[table], recorded[table])
+    assert missing(comparable(recorded), comparable(today)) == []
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=name_of)
@@ -70,7 +100,10 @@ def test_recorded_rows_are_read_as_the_rows_that_are_folded_today(path: Path) ->
     for table in CHAIN.tables:
         for row in history.rows.get(str(table), ()):
             key, read = table.from_json(msgspec.json.encode(row).decode(), deleted=False)
-            assert comparable(plain(read)) == comparable(plain(today[table][key][1]))
+            now = plain(today[table][key][1])
+            (then,) = without_what_is_new(str(table), [row], [plain(read)])
+            (now,) = without_what_is_new(str(table), [row], [now])
+            assert comparable(then) == comparable(now)
 
 
 def test_histories_have_every_event_that_a_fold_takes() -> None:

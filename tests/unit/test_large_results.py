@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import random
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,7 +62,7 @@ CHECKS = 600
 
 def noise(chars: int) -> str:
     """Text that does not compress."""
-    return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=chars))
+    return base64.urlsafe_b64encode(random.randbytes(chars)).decode()[:chars]
 
 
 def columns(count: int) -> tuple[ColumnInfo, ...]:
@@ -239,13 +241,15 @@ def test_result_that_fits_no_event_is_reported_as_a_failure_that_says_so() -> No
 
 
 @pytest.mark.parametrize(
-    "result",
+    "make",
     [
-        make_result(),
-        make_result(schema=columns(10)),
-        make_result(schema=columns(WIDE), checks=failing_checks(3)),
-        make_result(checks=failing_checks(CHECKS), lineage=Lineage(read=(versions_read(9_000),))),
-        make_result(
+        make_result,
+        lambda: make_result(schema=columns(10)),
+        lambda: make_result(schema=columns(WIDE), checks=failing_checks(3)),
+        lambda: make_result(
+            checks=failing_checks(CHECKS), lineage=Lineage(read=(versions_read(9_000),))
+        ),
+        lambda: make_result(
             schema=tuple(
                 ColumnInfo(name=noise(100), type="string", min=noise(250), max=noise(250))
                 for _ in range(10_000)
@@ -265,8 +269,9 @@ def test_result_that_fits_no_event_is_reported_as_a_failure_that_says_so() -> No
     ],
 )
 def test_any_result_fits_one_event_and_bounding_it_twice_changes_nothing(
-    result: TaskResult,
+    make: Callable[[], TaskResult],
 ) -> None:
+    result = make()
     cut = bounded(result)
     assert bounded(cut) == cut
     event = finished(result)

@@ -8,9 +8,16 @@ from typing import Any
 
 import msgspec
 
-from arco.lineage.events import HeldLineageDecided, LineageRecorded
+from arco.lineage.events import (
+    DeclaredInput,
+    EdgeAdded,
+    EdgeRemoved,
+    HeldLineageDecided,
+    InputsDeclared,
+    LineageRecorded,
+)
 from arco.lineage.fold import STAGES
-from arco.lineage.reader import Impact, LineageReader, Link, Node
+from arco.lineage.reader import Impact, LineageReader, Link, NamesAsIds, Node
 from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
@@ -24,9 +31,10 @@ from arco.lineage.tables import (
     EdgeRow,
     ExecutionRow,
 )
-from arco.log.envelope import Recorded, make_event
+from arco.log.envelope import Payload, Recorded, make_event
 from arco.orchestration.derived import FROM_NOTHING
 from arco.state.fold import Chain, NoRows, fold
+from arco.state.system import OUTCOME_STAGE, OUTCOMES
 from arco.state.table import Row, Table
 from servo.contract.identity import edge_id
 from servo.contract.task import (
@@ -38,7 +46,15 @@ from servo.contract.task import (
 )
 
 START = datetime(2026, 1, 1)
-CHAIN = Chain(STAGES, [LineageRecorded, HeldLineageDecided])
+Event = LineageRecorded | HeldLineageDecided | InputsDeclared | EdgeAdded | EdgeRemoved
+TYPES: list[type[Payload]] = [
+    LineageRecorded,
+    HeldLineageDecided,
+    InputsDeclared,
+    EdgeAdded,
+    EdgeRemoved,
+]
+CHAIN = Chain((*STAGES, OUTCOME_STAGE), TYPES)
 
 
 class Folded:
@@ -46,7 +62,7 @@ class Folded:
 
     generation = 1
 
-    def __init__(self, events: Sequence[LineageRecorded | HeldLineageDecided]) -> None:
+    def __init__(self, events: Sequence[Event]) -> None:
         recorded = [
             Recorded(
                 position=at,
@@ -74,8 +90,8 @@ class Folded:
         return None if found is None else found[1]
 
 
-def reader(*events: LineageRecorded | HeldLineageDecided) -> LineageReader:
-    return LineageReader(Folded(events))  # type: ignore[arg-type]
+def reader(*events: Event) -> LineageReader:
+    return LineageReader(Folded(events), NamesAsIds())  # type: ignore[arg-type]
 
 
 def recorded(
@@ -107,7 +123,7 @@ def recorded(
     )
     return LineageRecorded(
         asset=target,
-        asset_id="id",
+        asset_id=target,
         materialization_id=version,
         run_id=run,
         task_id="t1",
@@ -121,11 +137,14 @@ def src(asset: str, column: str, kind: Any = "identity", masked: bool = False) -
     return ColumnSource(asset, column, kind, masked)
 
 
+GOOD = recorded("a.b", {"x": [src("a.a", "y")]})
+
+
 def test_an_output_leaves_rows_in_three_layers() -> None:
     folded = Folded([recorded("a.b", {"x": [src("a.a", "y")]})])
     id = edge_id("a.a", "a.b", "x")
     at = START + timedelta(hours=1)
-    assert folded.all(EDGES) == [EdgeRow("a.b", id, "a.a", "x", "id")]
+    assert folded.all(EDGES) == [EdgeRow("a.b", id, "a.a", "x", "output", at)]
     assert folded.all(EDGE_METADATA) == [
         EdgeMetadataRow("a.b", id, "r1", at, "r1", at, executions=1, transform="")
     ]
@@ -156,26 +175,126 @@ def test_the_next_output_is_counted_and_changes_no_column() -> None:
 
 
 def test_a_newer_output_replaces_columns_on_both_ends() -> None:
-    one = recorded("a.b", {"x": [src("a.a", "y"), src("a.z", "y")]})
+    one = recorded("a.b", {"x": [src("a.a", "y")]})
     two = recorded("a.b", {"x": [src("a.a", "w", "transformation")]}, version="m2")
     found = reader(one, two)
     assert [(r.source, r.source_column) for r in found.columns("a.b")] == [("a.a", "w")]
     assert [(r.source_column, r.kind) for r in found.uses("a.a")] == [("w", "transformation")]
-    assert found.uses("a.z") == []
 
 
-def test_what_is_not_read_any_more_is_no_edge_but_was_seen() -> None:
+def declares(target: str, *sources: str) -> InputsDeclared:
+    return InputsDeclared(
+        asset_id=target, inputs=tuple(DeclaredInput(each, "x") for each in sources)
+    )
+
+
+def test_an_input_that_one_output_did_not_read_keeps_its_edge_and_columns() -> None:
+    one = recorded("a.b", {"x": [src("a.a", "y")], "z": [src("a.z", "y")]})
+    two = recorded("a.b", {"x": [src("a.a", "w")], "z": []}, version="m2")
+    histories: list[list[Event]] = [[one, two], [declares("a.b", "a.a", "a.z"), one, two]]
+    for events in histories:
+        found = reader(*events)
+        assert {r.source for r in found.edges("a.b")} == {"a.a", "a.z"}
+        assert [(r.source, r.source_column) for r in found.columns("a.b")] == [
+            ("a.a", "w"),
+            ("a.z", "y"),
+        ]
+        assert [d.target for d in found.dependents("a.z")] == ["a.b"]
+
+
+def test_a_column_that_the_newest_output_does_not_have_comes_from_nowhere() -> None:
+    one = recorded("a.b", {"x": [src("a.a", "y")], "z": [src("a.z", "y")]})
+    two = recorded("a.b", {"x": [src("a.a", "y")]}, version="m2")
+    assert [r.target_column for r in reader(one, two).columns("a.b")] == ["x"]
+
+
+def test_code_has_edges_before_it_runs() -> None:
+    found = reader(declares("a.b", "a.a"))
+    assert [(r.source, r.origin) for r in found.edges("a.b")] == [("a.a", "code")]
+    assert [str(link.target) for link in found.downstream("a.a")] == ["a.b"]
+
+
+def test_what_outputs_have_by_the_key_of_an_input_is_by_its_id_once_code_declares_it() -> None:
+    old = recorded("B", {"x": [src("a.a", "y")], "z": [src("a.gone", "y")]}, [src("a.a", "w")])
+    new = InputsDeclared(asset_id="B", inputs=(DeclaredInput("A", "x", "a.a"),))
+    before, after = Folded([old]), Folded([old, new])
+    by_key = {row.source: row for row in before.all(EDGES)}["a.a"]
+    id = edge_id("A", "B", "x")
+    assert after.all(EDGES) == [EdgeRow("B", id, "A", "x", "code", by_key.since)]
+    columns = [row for row in before.all(COLUMNS) if row.source == "a.a"]
+    assert after.all(COLUMNS) == [msgspec.structs.replace(row, source="A") for row in columns]
+    metadata = {row.edge_id: row for row in before.all(EDGE_METADATA)}
+    moved = msgspec.structs.replace(metadata.pop(by_key.edge_id), edge_id=id)
+    assert after.all(EDGE_METADATA) == sorted([moved, *metadata.values()], key=lambda r: r.edge_id)
+    assert {(row.source, row.source_column) for row in after.all(USES)} == {("A", "y"), ("A", "w")}
+    assert [row.source for row in after.all(DEPENDENTS)] == ["A"]
+    late = Folded([new, old, msgspec.structs.replace(new, inputs=(*new.inputs, *new.inputs))])
+    assert {row.source for row in late.all(COLUMNS)} == {"A", "a.gone"}
+
+
+def test_an_output_of_older_code_does_not_bring_an_edge_back() -> None:
+    late = recorded("a.b", {"x": [src("a.a", "y"), src("a.z", "y")]})
+    found = reader(declares("a.b", "a.a"), late)
+    assert [r.source for r in found.edges("a.b")] == ["a.a"]
+    assert found.edge_metadata("a.b")[edge_id("a.z", "a.b", "x")].executions == 1
+
+
+# -- what people say ----------------------------------------------------------------------
+
+
+def said(source: str, target: str, pair: tuple[str, str] = ("", ""), **more: Any) -> EdgeAdded:
+    return EdgeAdded(
+        source_id=source, target_id=target, source_column=pair[0], target_column=pair[1], **more
+    )
+
+
+def test_a_manual_edge_survives_outputs_and_deployments_until_it_is_removed() -> None:
+    added = said("a.crm", "a.b", ("mail", "x"), owner="ops", description="export")
+    events: list[Event] = [
+        GOOD,
+        added,
+        declares("a.b"),
+        msgspec.structs.replace(GOOD, materialization_id="m9"),
+    ]
+    found = reader(*events)
+    assert [(r.source, r.origin, r.owner, r.description) for r in found.edges("a.b")] == [
+        ("a.crm", "manual", "ops", "export")
+    ]
+    assert ("a.crm", "mail", "manual") in [
+        (r.source, r.source_column, r.method) for r in found.columns("a.b")
+    ]
+    assert [u.target for u in found.uses("a.crm")] == ["a.b"]
+    gone = reader(*events, EdgeRemoved(source_id="a.crm", target_id="a.b"))
+    assert not gone.edges("a.b") and not gone.uses("a.crm") and not gone.dependents("a.crm")
+
+
+def test_an_edge_that_means_nothing_or_is_not_there_is_refused() -> None:
+    refused = Folded(
+        [
+            said("a.a", "a.a"),
+            said("a.a", "a.b", ("x", "")),
+            EdgeRemoved(source_id="a.a", target_id="a.b"),
+        ]
+    )
+    assert [row.code for row in refused.all(OUTCOMES)] == [
+        "edge_to_itself",
+        "invalid_edge",
+        "edge_not_found",
+    ]
+    assert not refused.all(EDGES)
+
+
+def test_what_code_does_not_read_any_more_is_no_edge_but_was_seen() -> None:
     one = recorded("a.b", {"x": [src("a.a", "y"), src("a.z", "y")]})
     two = recorded("a.b", {"x": [src("a.a", "y")]}, version="m2")
-    found = reader(one, two)
+    found = reader(one, declares("a.b", "a.a"), two)
+    assert found.uses("a.z") == []
     assert [r.source for r in found.edges("a.b")] == ["a.a"]
     assert found.dependents("a.z") == []
     assert [str(link.source) for link in found.upstream("a.b")] == ["a.a"]
     seen = found.edge_metadata("a.b")
     assert seen[edge_id("a.a", "a.b", "x")].executions == 2
     assert seen[edge_id("a.z", "a.b", "x")].executions == 1
-    again = reader(one, two, msgspec.structs.replace(one, materialization_id="m3"))
-    assert [d.target for d in again.dependents("a.z")] == ["a.b"]
 
 
 # -- held back ------------------------------------------------------------------------------
@@ -186,10 +305,9 @@ def held(event: LineageRecorded) -> LineageRecorded:
 
 
 def decided(version: str, approved: bool) -> HeldLineageDecided:
-    return HeldLineageDecided(asset="a.b", materialization_id=version, approved=approved)
+    return HeldLineageDecided(asset_id="a.b", materialization_id=version, approved=approved)
 
 
-GOOD = recorded("a.b", {"x": [src("a.a", "y")]})
 BAD = held(recorded("a.b", {"x": [src("a.z", "y")]}, version="m2", run="r2"))
 
 
@@ -204,9 +322,9 @@ def test_the_lineage_of_an_output_that_is_held_back_waits() -> None:
 def test_an_approved_output_has_its_lineage() -> None:
     approved = Folded([GOOD, BAD, decided("m2", True), decided("m2", True)])
     assert approved.all(HELD) == []
-    assert [(e.source, e.target) for e in approved.all(EDGES)] == [("a.z", "a.b")]
-    assert [(c.source, c.target) for c in approved.all(COLUMNS)] == [("a.z", "a.b")]
-    assert [d.source for d in approved.all(DEPENDENTS)] == ["a.z"]
+    assert {(e.source, e.target) for e in approved.all(EDGES)} == {("a.a", "a.b"), ("a.z", "a.b")}
+    assert {c.source for c in approved.all(COLUMNS)} == {"a.a", "a.z"}
+    assert {d.source for d in approved.all(DEPENDENTS)} == {"a.a", "a.z"}
     assert {(e.materialization_id, e.run_id) for e in approved.all(EXECUTIONS)} == {
         ("m1", "r1"),
         ("m2", "r2"),
@@ -233,7 +351,9 @@ def test_a_rejected_output_leaves_no_lineage() -> None:
 
 def test_an_asset_that_is_made_from_nothing_any_more_forgets_its_sources() -> None:
     nothing = msgspec.structs.replace(recorded("a.b", {}, version="m2"), lineage=FROM_NOTHING)
-    found = reader(GOOD, nothing)
+    silent = reader(GOOD, nothing)
+    assert [row.source for row in silent.columns("a.b")] == ["a.a"]
+    found = reader(GOOD, declares("a.b"), nothing)
     assert not found.edges("a.b") and not found.columns("a.b")
     assert not found.uses("a.a") and not found.dependents("a.a")
     coverage = found.coverage("a.b")

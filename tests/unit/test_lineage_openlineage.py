@@ -163,3 +163,18 @@ def test_an_export_made_twice_says_the_same() -> None:
 def test_the_time_of_a_partition_is_the_nominal_time() -> None:
     start, _ = events_of(PLACE, RUN, [task()])
     assert start["run"]["facets"]["nominalTime"]["nominalStartTime"] == "2026-01-30T00:00:00Z"
+
+
+def test_a_renamed_asset_is_known_by_its_id() -> None:
+    def identifiers(name: str) -> list[dict[str, str]]:
+        read = ReadAsset(asset="shop.orders", asset_id="01ORDERS")
+        *_, event = events_of(PLACE, RUN, [task(asset=name, asset_id="01DAILY", inputs=(read,))])
+        validate(event, "RunEvent")
+        datasets = (*event["inputs"], *event["outputs"])
+        links = [dataset["facets"]["symlinks"] for dataset in datasets]
+        for link in links:
+            validate(link, "SymlinksDatasetFacet")
+        return [each for link in links for each in link["identifiers"]]
+
+    assert identifiers("shop.daily") == identifiers("shop.by_day")
+    assert [each["name"] for each in identifiers("shop.daily")] == ["01ORDERS", "01DAILY"]

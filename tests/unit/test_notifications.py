@@ -29,7 +29,9 @@ from arco.orchestration.declarations import (
     DeployedNotification,
     DeployedSensor,
     NotificationDeclared,
+    ScheduleRemoved,
     SensorDeclared,
+    SensorRemoved,
 )
 from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import PlanRequest
@@ -188,6 +190,24 @@ def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None
     }
 
 
+def test_owners_and_tags_of_a_namespace_are_those_of_assets_without() -> None:
+    assets = """
+from servo import namespace
+namespace('ads', owners=['ads@example.org'], tags={'tier': 'lead'})
+@asset(namespace='ads')
+def reach() -> None: ...
+"""
+    w = watch(
+        "'own', on='asset_failed', to='owners'",
+        "'tagged', on='asset_failed', to='c', select=['tag:tier=lead']",
+        assets=assets,
+    )
+    w.run("*", failing=True)
+    w.settle()
+    heard = {each.receiver: [name for _, name, _ in each.events] for each in w.postbox.delivered}
+    assert heard["owners:ads@example.org"] == heard["c"] == ["ads.reach"]
+
+
 def test_a_failed_run_is_told_with_its_tasks_each_time_somebody_starts_one() -> None:
     w = watch("on=['run_failed', 'recovered'], to='ops'")
     for _ in range(2):
@@ -306,6 +326,8 @@ def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
         [("stale", 2)],
         [("stale", 2), ("recovered", 1)],
     ]
+    assert message is not None
+    assert message_of(message, "w").title == "[w] shop.orders is stale (2 series)"
 
 
 def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:
@@ -386,6 +408,26 @@ def test_failed_runs_of_automations_of_assets_are_told_and_leave_no_open_alert()
     )
     assert told == [("run_failed", "run:R2"), ("run_failed", "run:R4"), ("run_failed", "run:R5")]
     assert alerts == []
+
+
+def test_alerts_of_a_schedule_or_sensor_that_is_removed_are_closed() -> None:
+    gone = {"project": "shop", "deployment_id": "D"}
+    refusal = RunRequestDropped(
+        request_key="k", kind="schedule", reference="shop/nightly@T", reason="no"
+    )
+    failures = [
+        ended("schedule", "shop/nightly@T", RunState.FAILED, "R1"),
+        ended("webhook", "shop/push#1", RunState.FAILED, "R2"),
+        refusal,
+    ]
+    open_alerts = told_of(*failures)[1]
+    assert open_alerts == [
+        "schedule:shop/nightly",
+        "webhook:shop/push",
+        "start:schedule:shop/nightly",
+    ]
+    removed = (ScheduleRemoved(name="nightly", **gone), SensorRemoved(name="push", **gone))
+    assert told_of(*failures, *removed)[1] == []
 
 
 def test_a_refused_request_of_an_automation_of_assets_is_told_and_leaves_no_open_alert() -> None:

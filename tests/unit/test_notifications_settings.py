@@ -172,7 +172,7 @@ def test_rules_name_channels_that_there_are(tmp_path: Path) -> None:
     manifest = build_manifest(discover(tmp_path))
 
     def said(known: NotificationSettings) -> list[str]:
-        return [each.message for each in channel_problems(manifest, known)]
+        return [each.message for each in channel_problems(manifest.notifications, known)]
 
     assert said(settings(ops=HOOK, mail={**MAIL, "to": ["a@b.org"]})) == [
         "'opps_stale' tells the unknown channel 'opps'"
@@ -194,4 +194,4 @@ def test_the_guide_has_a_project_and_channels_that_fit_together(tmp_path: Path) 
     (tmp_path / "arco.toml").write_text(toml)
     manifest = build_manifest(discover(tmp_path))
     assert len(manifest.notifications) == 2
-    assert list(channel_problems(manifest, resolve_channels(tmp_path))) == []
+    assert list(channel_problems(manifest.notifications, resolve_channels(tmp_path))) == []

@@ -16,7 +16,7 @@ from arco.orchestration.plan import (
 )
 from servo.contract.identity import task_id
 from servo.contract.keys import AssetId
-from servo.contract.manifest import AllUpstream, Latest, StaticDimension, Window
+from servo.contract.manifest import AllUpstream, Identity, Latest, StaticDimension, Window
 from servo.contract.partition import PartitionKey
 from servo.contract.task import MaterializationRef
 from servo.errors import Invalid
@@ -264,6 +264,17 @@ def test_missing_inputs_are_named_with_what_to_add() -> None:
         "s.daily reads s.orders[date=2025-01-02], which has no data yet "
         "(add + to the selection, as in +s.daily, or run these inputs first)"
     )
+
+
+@pytest.mark.parametrize("mapping", [Identity(), AllUpstream()])
+def test_an_input_in_quarantine_is_named_with_its_release(mapping: Any) -> None:
+    world = World()
+    project = manifest(asset("s.a"), asset("s.b", reads("s.a", mapping)))
+    world.run(project, planned(project, "*", world=world))
+    world.hold("s.a")
+    with pytest.raises(Invalid, match=r"s\.b reads s\.a, .*: it is in quarantine") as error:
+        planned(project, "s.b", world=world)
+    assert "servo quarantine release" in str(error.value.hint)
 
 
 def test_only_ten_missing_inputs_are_shown() -> None:

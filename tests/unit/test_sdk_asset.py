@@ -189,6 +189,7 @@ def test_every_setting_reaches_the_manifest() -> None:
         config={"n": 1},
         renamed_from="shop.old",
         transform=made.transform,
+        source=made.source,
     )
 
 
@@ -565,3 +566,29 @@ def test_a_template_that_is_not_a_ref_is_a_flaw() -> None:
         "the query has '{{ now() }}'",
         "inputs maps 'orders', which the query does not ref",
     ]
+
+
+def test_an_input_names_a_version_or_a_time() -> None:
+    id, berlin = "01K9ZQ3F7M0000000000000000", timezone(timedelta(hours=1))
+
+    @asset(ins={"c": In("x.c", all_upstream, as_of=datetime(2026, 1, 31, 2, tzinfo=berlin))})
+    def pinned(
+        c: AssetIn,
+        a: AssetIn = AssetIn("x.a", version=3),
+        b: AssetIn = AssetIn("x.b", version=id),
+        d: AssetIn = AssetIn("x.d", as_of="2026-01-31"),
+    ) -> None: ...
+
+    assert [(each.version, each.as_of) for each in pinned.signature.inputs] == [
+        ("", "2026-01-31T01:00:00"),
+        ("3", ""),
+        (id, ""),
+        ("", "2026-01-31T00:00:00"),
+    ]
+    for wrong in (0, -1, "v3", True):
+        with pytest.raises(Misdeclared, match="is not a version"):
+            AssetIn("x.a", version=wrong)
+    with pytest.raises(Misdeclared, match="is not a time"):
+        AssetIn("x.a", as_of="yesterday")
+    with pytest.raises(Misdeclared, match="has a version and as_of"):
+        AssetIn("x.a", version=1, as_of="2026-01-31")

@@ -6,6 +6,7 @@ import pytest
 
 from servo import (
     AssetIn,
+    In,
     all_upstream,
     asset,
     by_dimension,
@@ -188,3 +189,8 @@ def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
 def test_a_diamond_is_no_cycle() -> None:
     assets = [make("a.x"), make("a.y", deps=["x"]), make("a.z", deps=["x"])]
     assert problems([*assets, make("a.end", deps=["y", "z"])]) == []
+
+
+def test_a_dependency_without_data_names_no_version() -> None:
+    found = problems([make("a.x"), make("a.y", deps=[In("x", version=3)])])
+    assert [problem.message for problem in found] == ["deps names a version of a.x"]

@@ -225,6 +225,7 @@ def test_every_problem_of_a_project_is_reported_at_once() -> None:
             "Resources: cpu=1.5 is not a whole number",
         ),
         (Resources(cpu=True), "Resources: cpu=True is not a whole number"),
+        (Resources(pool=""), "Resources: pool='' is not a name of a pool"),
         (Resources(pool="a/b"), "Resources: pool='a/b' is not a name of a pool"),
         (
             Resources(pool=4),  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from arco.catalog.events import AssetCreated, NamespaceCreated, NamespaceUpdated
 from arco.catalog.tables import ASSET_NAMES, ASSETS, NAMESPACES
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
-from arco.state import rewrite
+from arco.state import bucket_windows, file_encoder, rewrite
 from arco.state.merge import L0Limits, plan
 from arco.state.rewrite import Rewriter
 from arco.storage import paths
@@ -148,6 +148,25 @@ def test_only_touched_files_are_rewritten_and_pieces_never_overlap(
         before = {ref.path for ref in base}
     assert any(untouched)
     check_against_model(at.fresh())
+    assert at.fresh().upkeep.fsck().clean
+
+
+def test_merges_of_a_few_buckets_at_a_time_keep_every_row(
+    at: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewrite, "ROWS_PER_FILE", 60)
+    for module in (bucket_windows, file_encoder):
+        monkeypatch.setattr(module, "ROWS_PER_GROUP", 7)
+    for n in range(4):
+        at.commits(2, assets=100, start=10 * n)
+        at.w.commands.catalog.create_asset(f"sales.extra{n}")
+        at.w.commands.catalog.drop_asset(f"sales.extra{n - 1}") if n else None
+        s = at.w.read.snapshot()
+        swaps = [Rewriter(at.w.core).into_run(t, s.manifest(t).l0) for t in (ASSETS, ASSET_NAMES)]
+        at.w.upkeep.merger.publish(swaps)
+        check_against_model(at.fresh())
+        at.w.upkeep.merger.merge(everything=True)
+        check_against_model(at.fresh())
     assert at.fresh().upkeep.fsck().clean
 
 

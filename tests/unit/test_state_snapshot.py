@@ -14,7 +14,7 @@ from arco.catalog.tables import ASSET_NAMES, ASSETS, NAMESPACES
 from arco.errors import Corrupt, NotFound, NotYet
 from arco.log import segment
 from arco.log.manifest import FileRef
-from arco.state import parquet
+from arco.state import file_encoder, parquet
 from arco.state.snapshot import AsOf, AsOfRow, Current, Generation
 from arco.state.system import SEGMENTS, segment_ref
 from arco.storage import paths
@@ -138,7 +138,7 @@ def large(at: Setting) -> tuple[FileRef, list[str]]:
 def test_look_up_reads_only_some_row_groups_of_a_large_file(
     at: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 500)
+    monkeypatch.setattr(file_encoder, "ROWS_PER_GROUP", 500)
     ref, ids = large(at)
     s = at.reader().read.snapshot()
     at.hooks.calls.clear()

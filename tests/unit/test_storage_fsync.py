@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from arco.storage.local import LocalStore
 from arco.storage.own import put_own
 from arco.storage.port import Mode
 from tests.kit.clocks import SimClock
+from tests.kit.depth import DEEP
 from tests.kit.workspace import make_workspace
 
 Inode = tuple[int, int]
@@ -34,6 +36,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.calls = 0
+        self._lock = threading.Lock()
         self._failing = range(0)
         self._held: list[int] = []
         self.synced: set[Inode] = set()
@@ -46,6 +49,10 @@ class Disk:
         self._failing = range(self.calls + first, self.calls + first + times)
 
     def fsync(self, fd: int) -> None:
+        with self._lock:  # a file and its directory are synced at the same time
+            self._fsync(fd)
+
+    def _fsync(self, fd: int) -> None:
         self.calls += 1
         self._held.append(os.dup(fd))  # so that no other file gets its inode number
         status = os.fstat(fd)
@@ -139,7 +146,7 @@ def act_once(root: Path, kind: str, act: Callable[[Workspace], None], disk: Disk
     return True
 
 
-@pytest.mark.parametrize("times", [1, 2, 3, FOREVER])
+@pytest.mark.parametrize("times", [1, 2, 3, FOREVER] if DEEP else [1, FOREVER])
 @pytest.mark.parametrize("kind", ["nameless", "named"])
 @pytest.mark.parametrize("act", ACTS)
 def test_what_is_acknowledged_was_synced_whichever_fsync_failed(

@@ -14,6 +14,7 @@ from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner, open_unsig
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
 from servo.contract.task import (
+    CONTRACT,
     CodeRef,
     InputRef,
     ObjectRef,
@@ -171,7 +172,7 @@ def test_garbage_is_invalid(raw: bytes) -> None:
         ({"attempt_id": "att_x"}, Invalid, "att_x"),
         ({"partition": "date=d:2025-1-5"}, Invalid, "date"),
         ({"partition": "b=i:1,a=i:2"}, Invalid, "canonical"),
-        ({"contract": 5}, Invalid, "contract 5"),
+        ({"contract": CONTRACT + 1}, Invalid, f"contract {CONTRACT + 1}"),
     ],
 )
 def test_a_request_whose_parts_disagree_is_refused_although_signed(

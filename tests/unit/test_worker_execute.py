@@ -34,6 +34,7 @@ from servo.contract.task import (
     TaskResult,
 )
 from tests.kit.bench import Bench, NoControl, Switch, problem, version
+from tests.kit.depth import seeds
 from tests.kit.faulty import FaultyStore
 from tests.kit.workspace import seeded_ulids
 
@@ -299,7 +300,7 @@ def test_an_artifact_with_wrong_bytes_is_reported(bench: Bench) -> None:
 # -- faulty stores ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_lost_answers_of_the_store_never_make_two_outputs(tmp_path: Path, seed: int) -> None:
     inner = MemoryStore(SystemClock())
     faulty = FaultyStore(inner, random.Random(seed), 0.2, 0.4)

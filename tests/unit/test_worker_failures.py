@@ -18,6 +18,7 @@ from arco.worker.failures import (
     classify,
     failed,
 )
+from servo.contract.sensing import SensorCall
 from servo.contract.task import CodeRef
 from servo.errors import Cancelled, Error, Invalid
 from tests.unit.test_transport_task_envelope import make_request
@@ -234,3 +235,10 @@ def test_a_job_that_nobody_asked_to_end_is_tried_again() -> None:
     info = classify(RuntimeError("x"), spark=spark)
     assert (info.category, info.code) == ("infrastructure", "spark.job_cancelled")
     assert info.retriable and info.hint
+
+
+def test_the_hint_for_what_a_sensor_raises_names_the_sensor() -> None:
+    call = SensorCall(sensor_id="p/s", name="s", kind="polling", number=0)
+    request = msgspec.structs.replace(make_request(), asset="sensor p/s", sensor=call)
+    hint = classify(ValueError("no"), request=request).hint
+    assert hint == "correct the code of sensor p/s; the traceback shows where"

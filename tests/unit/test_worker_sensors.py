@@ -20,7 +20,7 @@ from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode
 from arco.tasks.failure import TaskFailed
 from arco.worker import sensor_files
-from arco.worker.attempt import Shared
+from arco.worker.attempt import Assignment, Shared
 from arco.worker.capture import LogCapture
 from arco.worker.evaluations import evaluated, has_effect
 from arco.worker.loader import Loader
@@ -289,7 +289,7 @@ def test_a_result_that_holds_a_secret_is_refused(
     code = CodeRef(artifact="", module="leaky_sensor", name="leak")
     request = msgspec.structs.replace(REQUEST, code=code)
     secrets = SecretValues({"token": "s3cr3t-value"})
-    attempt = SensorAttempt(shared, request, Stopping(), Loader(tmp_path), secrets)
+    attempt = SensorAttempt(Assignment(shared, request, Stopping(), Loader(tmp_path), secrets))
     result, answer = attempt.run()
     assert (answer, result.outcome) == (None, "failed")
     assert result.error is not None and "holds a secret" in result.error.message

@@ -7,13 +7,18 @@ from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.automation.sensor_commands import SensorCommands
 from arco.catalog.commands import CatalogCommands
+from arco.catalog.governance_commands import GovernanceCommands
 from arco.execution.commands import ExecutionCommands
+from arco.lineage.commands import LineageCommands
 from arco.notifications.commands import NotificationCommands
+from arco.orchestration.asset_columns import columns_of
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.commands import OrchestrationCommands
 from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
 from arco.state.core import Core
 from arco.state.fold import Chain
+from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Tier1
 from arco.state.writer import LogWriter
 
@@ -24,11 +29,17 @@ class Commands:
     ) -> None:
         self.tier1 = Tier1(core, writer, chain)
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
-        self.execution = ExecutionCommands(self.tier1, actor)
+        self.governance = GovernanceCommands(self.tier1, actor)
+        self.execution = ExecutionCommands(self.tier1, core.snapshot, actor)
         self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
         self.limits = LimitCommands(core, self.tier1, library, actor)
         self.automation = AutomationCommands(core, self.tier1, self.orchestration, actor)
         self.sensors = SensorCommands(core, self.tier1, actor)
         self.asset_automation = AssetAutomationCommands(core, self.tier1, library, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
+        self.lineage = LineageCommands(self.tier1, lineage_reader, _column_names, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)
+
+
+def _column_names(snapshot: Snapshot, asset: str) -> list[str]:
+    return [column.name for column in columns_of(snapshot, asset)]

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+import functools
+
+from arco.answers import asset_states
 from arco.automation import asset_events, sensor_events, sensor_history, sensors
 from arco.automation import events as automation_events
 from arco.automation import fold as automation_fold
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
+from arco.catalog import governance_events, schema_events
 from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
+from arco.lineage import events as lineage_events
 from arco.lineage import fold as lineage_fold
-from arco.log.envelope import Payload
+from arco.log.envelope import EventTypes, Payload
 from arco.notifications import events as notification_events
 from arco.notifications import fold as notification_fold
 from arco.orchestration import derived, limit_events
 from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
 from arco.quality import fold as quality_fold
+from arco.search import fold as search_fold
 from arco.state import system
 from arco.state.fold import Chain
 from arco.state.rollback import RolledBack
 
 EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
+    *governance_events.COMMANDS,
+    *schema_events.EVENTS,
     *orchestration_events.EVENTS,
     *limit_events.EVENTS,
     *automation_events.EVENTS,
     *sensor_events.EVENTS,
     *asset_events.EVENTS,
     *execution_events.EVENTS,
+    *lineage_events.EVENTS,
     *notification_events.EVENTS,
     RolledBack,
 )
 """Every event type that this program knows."""
+
+
+@functools.cache
+def event_types() -> EventTypes:
+    """Decoders for them, made once in a process."""
+    return EventTypes(EVENTS)
 
 
 def chain() -> Chain:
@@ -51,10 +66,12 @@ def chain() -> Chain:
         *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,
         *quality_fold.STAGES,
+        asset_states.STAGE,
         *lineage_fold.STAGES,
         *notification_fold.BEFORE_CATALOG,
         *catalog_fold.STAGES,
+        *search_fold.STAGES,
         *notification_fold.AFTER_CATALOG,
         system.OUTCOME_STAGE,
     )
-    return Chain(stages, EVENTS)
+    return Chain([search_fold.WATCHED.get(stage, stage) for stage in stages], EVENTS)

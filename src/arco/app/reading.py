@@ -7,10 +7,13 @@ from typing import Any
 
 from arco.automation.reader import AutomationReader
 from arco.automation.sensor_reader import SensorReader
+from arco.catalog.governance_reader import GovernanceReader
 from arco.catalog.reader import CatalogReader
+from arco.catalog.schema_reader import SchemaReader
 from arco.execution.reader import ExecutionReader
 from arco.lineage.reader import LineageReader
 from arco.notifications.reader import NotificationReader
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.reader import OrchestrationReader
 from arco.state.core import Core
 from arco.state.diff import RowDiff, diff
@@ -31,6 +34,12 @@ class Reading:
     def catalog(self, at: At | None = None) -> CatalogReader:
         return CatalogReader(self.snapshot(at))
 
+    def governance(self, at: At | None = None) -> GovernanceReader:
+        return GovernanceReader(self.snapshot(at))
+
+    def schemas(self, at: At | None = None) -> SchemaReader:
+        return SchemaReader(self.snapshot(at))
+
     def orchestration(self, at: At | None = None) -> OrchestrationReader:
         return OrchestrationReader(self.snapshot(at))
 
@@ -47,13 +56,13 @@ class Reading:
         return ExecutionReader(self.snapshot(at))
 
     def lineage(self, at: At | None = None) -> LineageReader:
-        return LineageReader(self.snapshot(at))
+        return lineage_reader(self.snapshot(at))
 
     def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""
         return SqlEngine(self._tables, limits, process)
 
     def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
-        """What changed in the domains' tables between two generations."""
-        tables = [table for table in self._tables if table.domain != "log"]
+        """What changed in the domains' tables between two generations; search's repeat others."""
+        tables = [table for table in self._tables if table.domain not in ("log", "search")]
         return diff(self.snapshot(before), self.snapshot(after), tables)

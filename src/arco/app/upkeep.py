@@ -9,6 +9,7 @@ from arco.execution.collect import DataCollector, DataGcReport
 from arco.execution.commands import ExecutionCommands
 from arco.execution.data_check import DataReport, Depth, check_data
 from arco.execution.expiry import KeepFor
+from arco.lineage.tables import BY_NAMES
 from arco.log.head import Head
 from arco.orchestration.in_use import runs_of
 from arco.orchestration.reader import Library
@@ -98,7 +99,7 @@ class Upkeep:
         self, engine: Engine | None = None, *, publish: bool = True, progress: Progress = silent
     ) -> Rebuild:
         """Fold the log again; the embedded engine unless another is given."""
-        return Rebuilder(self._core, self._writer.publisher).rebuild(
+        return Rebuilder(self._core, self._writer.publisher, [BY_NAMES]).rebuild(
             self._core.snapshot(),
             engine or EmbeddedRebuildEngine(self._core, self._chain),
             publish=publish,

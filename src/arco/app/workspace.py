@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from arco.answers.questions import Answers
 from arco.app.commands import Commands
-from arco.app.domains import chain
+from arco.app.domains import chain, event_types
 from arco.app.reading import Reading
 from arco.app.runtime import Runtime
 from arco.app.upkeep import Upkeep
 from arco.clock import Clock, MovedClock, SystemClock
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committer
-from arco.log.envelope import EventTypes
 from arco.log.head import AGE_GATE, Manifests
 from arco.log.inbox import CommitLimits, Inbox
 from arco.log.publish import Publisher
@@ -25,6 +25,7 @@ from arco.state.core import Core
 from arco.state.feed import CommitFeed
 from arco.state.parquet import Files
 from arco.state.projector import StateProjector
+from arco.state.snapshot import At
 from arco.state.system import all_tables
 from arco.state.table import Table
 from arco.state.warm import Warm
@@ -63,7 +64,7 @@ class Workspace:
         source: str = "arco",
         actor: str = "",
         warm_budget_bytes: int = 192 << 20,
-        cache_budget_bytes: int = 32 << 20,
+        cache_budget_bytes: int = 16 << 20,
         spark: SparkSettings | None = None,
         pricing: Pricing | None = None,
     ) -> None:
@@ -83,7 +84,7 @@ class Workspace:
             clock=self.clock,
             ids=self.ids,
             store_clock=store_clock,
-            types=EventTypes(self.chain.events),
+            types=event_types(),
             manifests=Manifests(store, tenant, name, self.clock, age_gate=age_gate),
             files=Files(store, budget_bytes=cache_budget_bytes),
             leases=Leases(store, self.clock, store_clock, source, self.ids),
@@ -130,6 +131,13 @@ class Workspace:
         if isinstance(clock, MovedClock):
             store = MovedStore(store, clock)
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
+
+    def answers(self, at: At | None = None) -> Answers:
+        """Health, causes and recommendations: now, or as of a generation and its time."""
+        snapshot = self.read.snapshot(at)
+        if at is None:
+            return Answers(snapshot, self.library, self.clock.now(), self.store)
+        return Answers(snapshot, self.library, snapshot.published_at)
 
     @property
     def tables(self) -> tuple[Table[Any], ...]:

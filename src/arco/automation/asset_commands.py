@@ -15,14 +15,17 @@ from arco.automation.conditions import ActiveWork, Conditions, Outcome
 from arco.automation.reader import AutomationReader
 from arco.automation.ticks import next_tick
 from arco.errors import Invalid
+from arco.execution.states import PartitionStatus
+from arco.execution.tables import PARTITION_STATUS
 from arco.orchestration.board import Board
 from arco.orchestration.partition_space import count
 from arco.orchestration.planner import requested
 from arco.orchestration.planning import RunPlanner
-from arco.orchestration.reader import Library
+from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_REQUESTS
 from arco.state.core import Core
+from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 
 MOST = 1_000
@@ -89,15 +92,31 @@ class AssetAutomationCommands:
         active = ActiveWork(board.making, RequestedPlaces().at(reads, graph, pending, now))
         rows = {each.asset_key: each for each in reader.automations()}
         conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
+        points = list(space.points(ranges))
+        failures = _failures(snapshot, row.asset_key, [space.text(point) for point in points])
         explained = []
-        for point in space.points(ranges):
+        for point in points:
+            text = space.text(point)
             verdict = conditions.verdict(AutomatedPartition(row.asset_key, point))
-            explained.append(
-                ExplainedPartition(
-                    space.text(point), verdict.outcome, verdict.reasons, verdict.cause
-                )
-            )
+            reasons = (*verdict.reasons, *failures.get(text, ()))
+            explained.append(ExplainedPartition(text, verdict.outcome, reasons, verdict.cause))
         return ExplainedAsset(row, upcoming(row, now), explained)
+
+
+def _failures(
+    snapshot: Snapshot, asset_key: str, partitions: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """By partition: that its last attempt failed, where it did."""
+    asset_id = OrchestrationReader(snapshot).asset_id(asset_key)
+    rows = snapshot.get_many(PARTITION_STATUS, [(asset_id, text) for text in partitions])
+    return {
+        row.partition_key: (
+            f"its last attempt failed in run {row.last_run_id}"
+            + (f": {row.error_code}" if row.error_code else ""),
+        )
+        for row in rows.values()
+        if row.status == PartitionStatus.FAILED
+    }
 
 
 def upcoming(row: AutomationRow, now: datetime) -> datetime | None:

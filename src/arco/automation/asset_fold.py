@@ -30,7 +30,8 @@ from arco.automation.asset_tables import (
 from arco.orchestration.declarations import AutomationDeclared, AutomationRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
@@ -46,15 +47,13 @@ def request_of(asked: AutomationRequest) -> PlanRequest:
 
 def _declare(rows: Rows, fact: Fact, e: AutomationDeclared) -> Iterator[Change]:
     declared = e.declaration
-    row = AutomationRow(
+    row = row_from(
+        AutomationRow,
+        e,
+        declared,
         scope=SCOPE,
         asset_key=declared.name,
-        project=e.project,
         state=AutomationState.ACTIVE,
-        when=declared.when,
-        cron=declared.cron,
-        timezone=declared.timezone,
-        deployment_id=e.deployment_id,
         since=fact.position,
         since_at=fact.received_at,
         ticked_at=fact.received_at,
@@ -190,10 +189,7 @@ def _asked(request_key: str, asked: AutomationRequest, e: AutomationAdvanced) ->
     )
 
 
-def _one_key(fact: Fact, e: object) -> str:
-    return SCOPE
-
-
+_one_key = always(SCOPE)
 STAGE = Stage(
     "automations",
     (AUTOMATIONS, AUTOMATION_CURSOR),

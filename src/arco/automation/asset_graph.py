@@ -47,7 +47,7 @@ class AssetGraph:
         """By the key of what is read."""
         for asset in automated:
             for each in asset.inputs:
-                if each.asset in assets:
+                if each.asset in assets and not each.is_pinned:
                     self.readers.setdefault(each.asset, []).append(Read(asset.key, each))
         self.rank = _ranks(automated)
         """An asset comes after those that it reads, directly or not."""
@@ -150,6 +150,14 @@ class Periods:
             )
         return self._resolvers[key]
 
+    def pinned_partitions(
+        self, node: AutomatedPartition, each: Input, there: Iterable[str]
+    ) -> list[str]:
+        """The partitions that an input which names versions reads, if it has those."""
+        own, space = self.space(node.asset), self.space(each.asset)
+        resolver = Resolver(node.asset, each, own, space, lambda: self._points(each.asset, there))
+        return [space.text(point) for point in resolver.resolve(resolver.relevant(node.point))]
+
     def _points(self, key: str, texts: Iterable[str]) -> list[Point]:
         points = (self.space(key).point(text) for text in texts)
         return [point for point in points if point is not None]
@@ -170,10 +178,10 @@ class Periods:
 
     def newly_ended(self, key: str, since: datetime) -> Iterator[Point]:
         """The partitions of an asset whose periods have ended after a time."""
-        space = self.space(key)
+        space, dimensions = self.space(key), _sorted(self.graph.assets[key])
         before = [
             keys_of(dimension, since) if isinstance(now, Calendar) else now
-            for dimension, now in zip(self._dimensions(key), space.dimensions, strict=True)
+            for dimension, now in zip(dimensions, space.dimensions, strict=True)
         ]
         axes: list[list[Value]] = []
         for now, old in zip(space.dimensions, before, strict=True):
@@ -197,9 +205,6 @@ class Periods:
                 for own, axis in zip(space.dimensions, _axes(space, newest=True), strict=True)
             ]
             yield from (AutomatedPartition(key, point) for point in product(*axes))
-
-    def _dimensions(self, key: str) -> list[Dimension]:
-        return _sorted(self.graph.assets[key])
 
     def next_end(self, key: str) -> datetime | None:
         """When the next period of an asset is over; None if there is none to come."""

@@ -351,7 +351,8 @@ class AssetWatch:
         if row.when == "on_missing" and key not in periods.graph.timed:
             yield from (AutomatedPartition(key, point) for point in periods.every(key))
         if row.replay_from:
-            reads = {each.asset for each in periods.graph.assets[key].inputs}
+            inputs = periods.graph.assets[key].inputs
+            reads = {each.asset for each in inputs if not each.is_pinned}
             ids = {periods.graph.ids[name] for name in reads if name in periods.graph.ids}
             # Also what came before the pause and was not looked at, or waited for a tick.
             before = self.cursor.position if self.cursor is not None else 0

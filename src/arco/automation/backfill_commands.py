@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import pyarrow.compute as pc
 
+from arco.automation.backfill_runs import backfill_of
 from arco.automation.backfill_states import CHUNK_BAD
 from arco.automation.controllers.backfill_chunks import failures_allowed
 from arco.automation.events import (
@@ -19,7 +20,7 @@ from arco.automation.events import (
     BackfillRetried,
 )
 from arco.automation.reader import AutomationReader, Backfill
-from arco.errors import Invalid
+from arco.errors import Invalid, NotFound
 from arco.execution.tables import TASK_COSTS
 from arco.orchestration.chunks import chunk_count, cut
 from arco.orchestration.partition_ranges import by_dimension
@@ -28,6 +29,8 @@ from arco.orchestration.plan import MAX_TASKS_PER_RUN, Chunk, PlanRequest, PlanS
 from arco.orchestration.planner import NoPartitions, Scope
 from arco.orchestration.planning import RunPlanner
 from arco.orchestration.reader import Library, OrchestrationReader
+from arco.orchestration.run_requests import decode_request
+from arco.orchestration.tables import RunRequestRow
 from arco.state.core import Core
 from arco.state.days import newest_first
 from arco.state.snapshot import Snapshot
@@ -169,6 +172,29 @@ class BackfillCommands:
         id = entry.row.backfill_id
         chunks = [row.chunk_index for row in reader.backfill_runs(id) if row.state in CHUNK_BAD]
         return self._do(BackfillRetried(backfill_id=id, chunks=spans(sorted(chunks))[:RETRIED]))
+
+    def chunk_texts(
+        self, snapshot: Snapshot, rows: Iterable[RunRequestRow]
+    ) -> dict[str, tuple[str, ...]]:
+        """By the keys of requests for chunks: the partitions of the chunk, as -p takes them.
+
+        Those of a deployment that is gone are left out. The assets of a backfill are looked up
+        once.
+        """
+        scopes: dict[str, Scope] = {}
+        texts: dict[str, tuple[str, ...]] = {}
+        for row in rows:
+            request: PlanRequest = decode_request(row.request)
+            if request.chunk is None:
+                continue
+            id = backfill_of(row.reference)
+            try:
+                if id not in scopes:
+                    scopes[id] = self._planner.scope(snapshot, request, row.until)
+                texts[row.request_key] = scopes[id].chunk_texts(request)
+            except (Invalid, NotFound):
+                continue
+        return texts
 
     def _do(self, event: BackfillCommand) -> Backfill:
         self._tier1.execute(event, actor=self._actor)

@@ -24,7 +24,8 @@ from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import Spans, numbers
 from arco.orchestration.runs import RunAdmitted
 from arco.orchestration.states import BACKFILL, RunState
-from arco.state.fold import Change, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 
 replace = msgspec.structs.replace
 
@@ -57,14 +58,12 @@ class BackfillRestarted(Payload, frozen=True, kw_only=True):
 
 def _asked(rows: Rows, fact: Fact, e: ChunkAsked) -> Iterator[Change]:
     old = rows.get(BACKFILL_RUNS, e.backfill_id, e.chunk)
-    row = BackfillRunRow(
-        backfill_id=e.backfill_id,
+    row = row_from(
+        BackfillRunRow,
+        e,
         chunk_index=e.chunk,
         state=ChunkState.PENDING,
-        round=e.round,
-        request_key=e.request_key,
         run_id="",
-        partitions=e.partitions,
         succeeded=0 if old is None else old.succeeded,
         reused=0 if old is None else old.reused,
         failed=0,
@@ -190,10 +189,6 @@ def _restarted(rows: Rows, fact: Fact, e: BackfillRestarted) -> Iterator[Change]
     yield Put(BACKFILL_PROGRESS, replace(progress, round=e.round))
 
 
-def _by_backfill(fact: Fact, e: ChunkAsked | BackfillRestarted) -> str:
-    return e.backfill_id
-
-
 def _by_reference(fact: Fact, e: RunAdmitted | RunEnded | RunRequestDropped) -> str:
     return backfill_of(e.reference or "")
 
@@ -202,8 +197,8 @@ STAGE = Stage(
     "backfill_runs",
     (BACKFILL_RUNS, BACKFILL_PROGRESS),
     (
-        On(ChunkAsked, _by_backfill, _asked),
-        On(BackfillRestarted, _by_backfill, _restarted),
+        On(ChunkAsked, by("backfill_id"), _asked),
+        On(BackfillRestarted, by("backfill_id"), _restarted),
         On(RunAdmitted, _by_reference, _admitted),
         On(RunEnded, _by_reference, _run_ended),
         On(RunRequestDropped, _by_reference, _dropped),

@@ -44,7 +44,8 @@ from arco.orchestration.run_requests import (
     request_fingerprint,
 )
 from arco.orchestration.states import BACKFILL
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
@@ -80,25 +81,20 @@ def _create(rows: Rows, fact: Fact, e: BackfillCreated) -> Iterator[Change]:
     if rows.get(BACKFILLS, e.backfill_id) is not None or e.request.chunk is None:
         yield refused(fact, "backfill_exists", f"there is a backfill {e.backfill_id} already")
         return
-    row = BackfillRow(
-        backfill_id=e.backfill_id,
+    row = row_from(
+        BackfillRow,
+        e,
         state=BackfillState.PENDING,
         selection=list(e.request.selection),
         partitions=list(e.request.partitions),
         request=msgspec.json.encode(e.request).decode(),
-        until=e.until,
         total_partitions=e.partitions,
-        chunks=e.chunks,
-        chunk_size=e.chunk_size,
-        max_concurrent_runs=e.max_concurrent_runs,
         newest_first=e.request.chunk.newest_first,
-        failure_threshold=e.failure_threshold,
         round=1,
         step=0,
         next_chunk=0,
         again=[],
         asked=0,
-        reason=e.reason,
         created_at=fact.received_at,
         created_by=fact.actor,
         started_at=None,
@@ -218,12 +214,7 @@ def _end(rows: Rows, fact: Fact, e: BackfillEnded) -> Iterator[Change]:
         yield Emit(BackfillOver(backfill_id=row.backfill_id, state=state))
 
 
-def _by_backfill(
-    fact: Fact, e: BackfillCreated | BackfillCommand | BackfillAdvanced | BackfillEnded
-) -> str:
-    return e.backfill_id
-
-
+_by_backfill = by("backfill_id")
 STAGE = Stage(
     "backfills",
     (BACKFILLS,),

@@ -29,6 +29,7 @@ from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint_part
 from arco.orchestration.partition_space import Calendar, Names, Point
 from arco.orchestration.plan import input_fingerprint
+from arco.orchestration.reader import SnapshotLookups
 from arco.orchestration.tables import DYNAMIC_KEYS
 from arco.state.snapshot import Snapshot
 from arco.state.table import Row, Table
@@ -138,6 +139,7 @@ class Conditions:
         self._rows = rows
         self._active = active
         self._seen_by = functools.cache(seen_by)
+        self._lookups = SnapshotLookups(snapshot)
         self._current = functools.cache(self._partitions_of)
         self._status = functools.cache(self._statuses_of)
         self._below: set[str] = set()
@@ -205,6 +207,8 @@ class Conditions:
 
     def _read(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
         """Add what an input of a partition is. The ids of its versions."""
+        if each.is_pinned:
+            return self._read_pinned(node, each, inputs)
         space, current = self._periods.space(each.asset), self._current(each.asset)
         texts = [space.text(point) for point in self._points(node, each)]
         is_alike = self._periods.is_alike(Read(node.asset, each))
@@ -222,6 +226,16 @@ class Conditions:
             text = f"it reads {name}, which has no data yet"
             inputs.missing.append(_Blocker(text, is_alike))
         return [version.row.materialization_id for version in versions]
+
+    def _read_pinned(self, node: AutomatedPartition, each: Input, inputs: _Inputs) -> list[str]:
+        """Versions that the input names: they are never new, and nothing is waited for."""
+        versions = self._lookups.pinned(self._graph.ids[each.asset], each)
+        texts = self._periods.pinned_partitions(node, each, versions)
+        ids = [versions[text].materialization_id for text in texts if text in versions]
+        if not ids:
+            text = f"it reads a version of {each.asset} that is not there, or is held or expired"
+            inputs.missing.append(_Blocker(text))
+        return ids
 
     def _points(self, node: AutomatedPartition, each: Input) -> list[Point]:
         resolver = self._periods.resolver(Read(node.asset, each))
@@ -331,7 +345,7 @@ class Conditions:
             return [
                 (each.asset, self._periods.space(each.asset).text(upstream))
                 for each in self._graph.assets[key].inputs
-                if each.asset in self._graph.assets and each.asset != key
+                if each.asset in self._graph.assets and each.asset != key and not each.is_pinned
                 for upstream in self._points(AutomatedPartition(key, point), each)
             ]
         except Invalid:

@@ -26,7 +26,8 @@ from arco.automation.tables import (
 from arco.orchestration.declarations import ScheduleDeclared, ScheduleRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
@@ -43,20 +44,13 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
     key, schedule = schedule_id(e.project, e.declaration.name), e.declaration
     old = rows.get(SCHEDULES, key)
     now = fact.received_at
-    row = ScheduleRow(
+    row = row_from(
+        ScheduleRow,
+        e,
+        schedule,
         schedule_id=key,
-        project=e.project,
-        name=schedule.name,
         state=ScheduleState.ACTIVE,
-        cron=schedule.cron,
-        timezone=schedule.timezone,
-        selection=list(schedule.selection),
-        partitions=list(schedule.partitions),
         config=msgspec.json.encode(schedule.config, order="sorted").decode(),
-        catchup=schedule.catchup,
-        catchup_limit=schedule.catchup_limit,
-        overlap=schedule.overlap,
-        deployment_id=e.deployment_id,
         since=now,
         last_tick="",
         last_scheduled_at=None,
@@ -65,7 +59,6 @@ def _declare(rows: Rows, fact: Fact, e: ScheduleDeclared) -> Iterator[Change]:
         pause_reason="",
         catchup_once=None,
         timing_number=1,
-        refresh_sources=schedule.refresh_sources,
     )
     if old is not None:
         goes_on = old.timing == row.timing and old.state != ScheduleState.REMOVED
@@ -142,14 +135,11 @@ def _tick(rows: Rows, fact: Fact, e: ScheduleTicked) -> Iterator[Change]:
     fires = e.outcome == "fired"
     yield Put(
         SCHEDULE_TICKS,
-        ScheduleTickRow(
-            schedule_id=row.schedule_id,
+        row_from(
+            ScheduleTickRow,
+            e,
             tick=tick,
             state=TickState(e.outcome.upper()),
-            scheduled_at=e.scheduled_at,
-            reason=e.reason,
-            missed=e.missed,
-            missed_at_least=e.missed_at_least,
             request_key=request_key(reference) if fires else "",
             recorded_at=fact.received_at,
         ),
@@ -180,25 +170,14 @@ def request_of(row: ScheduleRow) -> PlanRequest:
     )
 
 
-def _by_name(fact: Fact, e: ScheduleDeclared) -> str:
-    return schedule_id(e.project, e.declaration.name)
-
-
-def _by_removed_name(fact: Fact, e: ScheduleRemoved) -> str:
-    return schedule_id(e.project, e.name)
-
-
-def _by_schedule(fact: Fact, e: SchedulePaused | ScheduleResumed | ScheduleTicked) -> str:
-    return e.schedule_id
-
-
+_by_schedule = by("schedule_id")
 STAGES = (
     Stage(
         "schedules",
         (SCHEDULES, SCHEDULE_TICKS),
         (
-            On(ScheduleDeclared, _by_name, _declare),
-            On(ScheduleRemoved, _by_removed_name, _remove),
+            On(ScheduleDeclared, lambda _, e: schedule_id(e.project, e.declaration.name), _declare),
+            On(ScheduleRemoved, lambda _, e: schedule_id(e.project, e.name), _remove),
             On(SchedulePaused, _by_schedule, _pause),
             On(ScheduleResumed, _by_schedule, _resume),
             On(ScheduleTicked, _by_schedule, _tick),

@@ -79,6 +79,8 @@ class FreshnessAgenda:
             if policy.observed:
                 self.unobserved.pop(key, None)
                 self._expect(policy)
+            elif key in self.rules:
+                self.unobserved[key] = policy
             return
         self._forget(key)
         if not policy.active:

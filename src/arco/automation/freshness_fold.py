@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import msgspec
 
@@ -34,11 +33,12 @@ from arco.automation.freshness_tables import (
     FreshnessRow,
     FreshnessStatus,
 )
-from arco.execution.events import PartitionMaterialized
+from arco.execution.events import PartitionMaterialized, VersionWithdrawn
 from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared, FreshnessRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from servo.contract.manifest import TimeDimension
 from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
@@ -61,22 +61,17 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
     goes_on = old is not None and old.active and old.dimensions == dimensions
     yield Put(
         FRESHNESS_POLICIES,
-        FreshnessPolicyRow(
-            asset_id=e.asset_id,
+        row_from(
+            FreshnessPolicyRow,
+            e,
+            policy,
             asset_key=policy.name,
-            project=e.project,
-            deployment_id=e.deployment_id,
             active=True,
             number=1 if old is None else old.number + 1,
             shape=1 if old is None else old.shape + (not goes_on),
-            max_age_s=policy.max_age_s,
-            cron=policy.cron,
-            timezone=policy.timezone,
-            request_run=policy.request_run,
             time_dimension=_time_dimension(policy),
             dimension_names=sorted(each.name for each in policy.partitions),
             dimensions=dimensions,
-            upstream=list(policy.upstream),
             since=old.since if old is not None and goes_on else fact.received_at,
             observed=old is not None and goes_on and old.observed,
         ),
@@ -115,6 +110,20 @@ def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[C
         made_at=e.made_at,
     )
     yield from _take(rows, fact, policy, data)
+
+
+def _withdraw(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Change]:
+    """A partition whose only version was quarantined has no data. What the newest period with
+    data is then, an orchestrator looks up."""
+    policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    if e.previous_id or policy is None or not policy.active:
+        return
+    row = _current(rows, policy, Series(policy.time_dimension, e.partition).name)
+    if row is None or row.materialization_id != e.materialization_id:
+        return
+    yield Put(FRESHNESS, replace(row, partition_key="", materialization_id="", made_at=None))
+    if policy.time_dimension:
+        yield Put(FRESHNESS_POLICIES, replace(policy, observed=False))
 
 
 def _observe(rows: Rows, fact: Fact, e: FreshnessObserved) -> Iterator[Change]:
@@ -243,16 +252,12 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
 def _record(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
     yield Put(
         FRESHNESS_CHANGES,
-        FreshnessChangeRow(
-            asset_id=e.asset_id,
-            series=e.series,
+        row_from(
+            FreshnessChangeRow,
+            e,
             position=fact.position,
             asset_key=e.asset,
             partition_key=e.partition,
-            status=e.status,
-            cause=e.cause,
-            reason=e.reason,
-            due_at=e.due_at,
             changed_at=fact.received_at,
         ),
     )
@@ -288,15 +293,7 @@ def _ask(rows: Rows, fact: Fact, e: FreshnessRunDue) -> Iterator[Change]:
     )
 
 
-class _AssetFact(Protocol):
-    @property
-    def asset_id(self) -> str: ...
-
-
-def _by_asset(fact: Fact, e: _AssetFact) -> str:
-    return e.asset_id
-
-
+_by_asset = by("asset_id")
 REQUESTS = Stage(
     "freshness_requests", (FRESHNESS_REQUESTS,), (On(FreshnessRunDue, _by_asset, _ask),)
 )
@@ -307,6 +304,7 @@ STAGE = Stage(
         On(FreshnessDeclared, _by_asset, _declare),
         On(FreshnessRemoved, _by_asset, _remove),
         On(PartitionMaterialized, _by_asset, _materialize),
+        On(VersionWithdrawn, _by_asset, _withdraw),
         On(FreshnessObserved, _by_asset, _observe),
         On(FreshnessEvaluated, _by_asset, _evaluate),
     ),

@@ -116,6 +116,15 @@ class FreshnessReader:
             if policy.asset_key in assets:
                 yield from self._of(policy, now)
 
+    def policy(self, asset_id: str) -> FreshnessPolicyRow | None:
+        """That of one asset, if its project still declares it."""
+        row = self.snapshot.get(FRESHNESS_POLICIES, asset_id)
+        return row if row is not None and row.active else None
+
+    def series_of(self, policy: FreshnessPolicyRow, now: datetime) -> list[SeriesFreshness]:
+        """How fresh the series of one asset are."""
+        return list(self._of(policy, now))
+
     def _of(self, policy: FreshnessPolicyRow, now: datetime) -> Iterator[SeriesFreshness]:
         rule = DeadlineRule(policy)
         rows: dict[str, FreshnessRow | None] = dict.fromkeys(rule.expected())

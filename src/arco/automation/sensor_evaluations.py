@@ -28,6 +28,7 @@ from arco.orchestration.declarations import DeployedSensor
 from arco.orchestration.derived import AutomationFailed, AutomationRecovered, PartitionKeysFound
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Emit, Fact, Put, Rows
 from servo.contract.sensing import SensorAnswer, SensorRun, check_answer
 from servo.errors import Invalid
@@ -237,15 +238,12 @@ def _recorded(
         "error_code": "",
         "more": False,
     }
-    evaluation = SensorEvaluationRow(
-        sensor_id=row.sensor_id,
+    evaluation = row_from(
+        SensorEvaluationRow,
+        e,
         number=row.number,
         state=state,
         cursor=row.cursor[:CURSOR_CHARS],
-        message_id=e.message_id,
-        worker_id=e.worker_id,
-        log=e.log,
-        wall_ms=e.wall_ms,
         evaluated_at=fact.received_at,
         **(empty | fields),
     )

@@ -38,6 +38,7 @@ from arco.automation.sensor_tables import (
     sensor_id,
 )
 from arco.orchestration.declarations import DeployedSensor, SensorDeclared, SensorRemoved
+from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract.sensing import SensorAnswer, SensorRun
@@ -52,17 +53,16 @@ MAX_WAITING = 10_000
 
 def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
     sensor = e.declaration
-    row = SensorRow(
+    row = row_from(
+        SensorRow,
+        e,
+        sensor,
         sensor_id=sensor_id(e.project, sensor.name),
-        project=e.project,
-        name=sensor.name,
         kind=sensor.type,
         status=SensorStatus.ACTIVE,
         cursor="",
         number=0,
         last_evaluation_at=None,
-        selection=list(sensor.selection),
-        interval_s=sensor.interval_s,
         definition=msgspec.json.encode(sensor).decode(),
         failures=0,
         error="",
@@ -70,7 +70,6 @@ def _declare(rows: Rows, fact: Fact, e: SensorDeclared) -> Iterator[Change]:
         skip_reason="",
         at_once=True,
         waiting=0,
-        deployment_id=e.deployment_id,
         since=fact.received_at,
         paused_at=None,
         paused_by="",
@@ -201,11 +200,10 @@ def _push(rows: Rows, fact: Fact, e: SensorMessagePushed) -> Iterator[Change]:
             reason = f"{row.waiting:,} messages wait for {e.sensor_id} already"
             yield refused(fact, "too_many_messages", reason)
             return
-        message = SensorMessageRow(
-            sensor_id=e.sensor_id,
-            message_id=e.message_id,
+        message = row_from(
+            SensorMessageRow,
+            e,
             state=MessageState.PENDING,
-            payload=e.payload,
             position=fact.position,
             attempts=0,
             error="",
@@ -257,24 +255,17 @@ def _answer_itself(
     yield Put(SENSORS, row)
 
 
-def _by_declaration(fact: Fact, e: SensorDeclared) -> str:
-    return sensor_id(e.project, e.declaration.name)
-
-
-def _by_removed_name(fact: Fact, e: SensorRemoved) -> str:
-    return sensor_id(e.project, e.name)
-
-
+_by_sensor = by("sensor_id")
 STAGE = Stage(
     "sensors",
     (SENSORS, SENSOR_MESSAGES),
     (
-        On(SensorDeclared, _by_declaration, _declare),
-        On(SensorRemoved, _by_removed_name, _remove),
-        On(SensorPaused, by("sensor_id"), _pause),
-        On(SensorResumed, by("sensor_id"), _resume),
-        On(SensorReset, by("sensor_id"), _reset),
-        On(SensorMessagePushed, by("sensor_id"), _push),
-        On(SensorEvaluated, by("sensor_id"), evaluate),
+        On(SensorDeclared, lambda _, e: sensor_id(e.project, e.declaration.name), _declare),
+        On(SensorRemoved, lambda _, e: sensor_id(e.project, e.name), _remove),
+        On(SensorPaused, _by_sensor, _pause),
+        On(SensorResumed, _by_sensor, _resume),
+        On(SensorReset, _by_sensor, _reset),
+        On(SensorMessagePushed, _by_sensor, _push),
+        On(SensorEvaluated, _by_sensor, evaluate),
     ),
 )

@@ -12,31 +12,20 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from arco.catalog import events
-from arco.catalog.names import MAX_TEXT, check_column_name
+from arco.catalog.governance import check_pii, check_sensitivity
+from arco.catalog.names import MAX_ENTRIES, MAX_TEXT, check_column_name, check_printable
 from arco.catalog.reader import CatalogReader, CodeDeclaration
+from arco.catalog.schema_events import ColumnRenamed
+from arco.catalog.schema_reader import SchemaReader
 from arco.catalog.tables import ColumnRow
 from arco.errors import Invalid, NotFound, Refused
 from arco.log.envelope import Payload
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
 from servo.contract.keys import AssetKey, check_name
+from servo.suggest import did_you_mean
 
-SENSITIVITIES = ("", "public", "internal", "confidential", "restricted")
-PII = (
-    "",
-    "ssn",
-    "email",
-    "phone",
-    "address",
-    "name",
-    "date_of_birth",
-    "credit_card",
-    "bank_account",
-    "ip_address",
-)
-"""The kinds of personal data; `custom:<word>` is allowed too."""
 Build = Callable[[CatalogReader], Payload]
-MAX_ENTRIES = 200
 MAX_COLUMNS = 5_000
 
 
@@ -199,6 +188,7 @@ class CatalogCommands:
             row = _column(at, key, column)
             if given.get("name", column) != column:
                 self._check_column_not_declared(at, key, column)
+                _check_not_in_data(key, row)
             return events.ColumnUpdated(
                 asset_id=row.asset_id,
                 column_id=row.column_id,
@@ -209,13 +199,52 @@ class CatalogCommands:
 
         return self._do(build, idempotency_key)
 
+    def rename_column(
+        self,
+        key: AssetKey | str,
+        column: str,
+        new_name: str,
+        *,
+        reason: str = "",
+        idempotency_key: str = "",
+    ) -> Acknowledged:
+        """Say that a column has another name: from the next output on that has the new one.
+
+        Of a column that left when another one came, say that they are the same. Its id, and all
+        it has, stay. With a reason, the rename is accepted, although readers know the old name.
+        What code declares is renamed there.
+        """
+        key = _key(key)
+        check_column_name(new_name)
+        check_printable(new_name, "the column name")
+        _text(reason, "the reason")
+
+        def build(at: CatalogReader) -> Payload:
+            row = _any_column(at, key, column)
+            if row.declared_by == "code":
+                raise Refused(
+                    "asset_deployed",
+                    f"the column {column} is declared in the code of {key}",
+                    hint=f'write column("{new_name}", renamed_from="{column}") there, and deploy',
+                )
+            return ColumnRenamed(
+                asset_id=row.asset_id,
+                asset_key=str(key),
+                column_id=row.column_id,
+                column_name=column,
+                new_name=new_name,
+                reason=reason,
+            )
+
+        return self._do(build, idempotency_key)
+
     def drop_column(
         self, key: AssetKey | str, column: str, *, idempotency_key: str = ""
     ) -> Acknowledged:
         key = _key(key)
 
         def build(at: CatalogReader) -> Payload:
-            row = _column(at, key, column)
+            row = _any_column(at, key, column)
             self._check_column_not_declared(at, key, column)
             return events.ColumnDropped(
                 asset_id=row.asset_id,
@@ -262,6 +291,25 @@ def _in_namespace(namespace: str, payload: Payload) -> Build:
     return build
 
 
+def _check_not_in_data(key: AssetKey, row: ColumnRow) -> None:
+    if row.actual_type:
+        raise Refused(
+            "column_in_data",
+            f"the newest output of {key} has the column {row.name}",
+            hint=f"servo schema rename-column {key} {row.name} NEW renames it with its data",
+        )
+
+
+def _any_column(at: CatalogReader, key: AssetKey, name: str) -> ColumnRow:
+    """A column by its name, also one that is not there any more."""
+    rows = SchemaReader(at.snapshot).columns(at.asset_id(key))
+    for row in rows:
+        if row.name == name:
+            return row
+    hint = did_you_mean(name, [row.name for row in rows]) or f"see `servo schema show {key}`"
+    raise NotFound(f"{key} has no column {name}", hint=hint)
+
+
 def _column(at: CatalogReader, key: AssetKey, name: str) -> ColumnRow:
     columns = at.asset(key).columns
     for column in columns:
@@ -290,6 +338,8 @@ def _checked(details: Details) -> dict[str, Any]:
 def _owners(owners: Sequence[str], what: str) -> tuple[str, ...]:
     if any(not owner.strip() for owner in owners):
         raise Invalid("an owner is empty", hint="name a person or a team")
+    for owner in owners:
+        check_printable(owner, "the owner")
     return tuple(dict.fromkeys(owners))
 
 
@@ -316,20 +366,14 @@ def _columns(columns: Sequence[events.Column]) -> tuple[events.Column, ...]:
     seen: set[str] = set()
     for column in columns:
         check_column_name(column.name)
+        check_printable(column.name, "the column name")
         if not column.type:
             raise Invalid(f"column {column.name!r} needs a type")
         for what in ("type", "description"):
             _text(getattr(column, what), f"a column's {what}")
         if column.name in seen:
             raise Invalid(f"column {column.name} is given twice")
-        if column.pii not in PII and not column.pii.startswith("custom:"):
-            raise Invalid(
-                f"{column.pii!r} is not a kind of PII", hint=f"one of {', '.join(PII[1:])}"
-            )
-        if column.sensitivity not in SENSITIVITIES:
-            raise Invalid(
-                f"{column.sensitivity!r} is not a sensitivity",
-                hint=f"one of {', '.join(SENSITIVITIES[1:])}",
-            )
+        check_pii(column.pii)
+        check_sensitivity(column.sensitivity)
         seen.add(column.name)
     return tuple(columns)

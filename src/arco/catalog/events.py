@@ -35,6 +35,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     pii: str = ""
     sensitivity: str = ""
+    terms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of columns that code declares."""
+    renamed_from: Given = msgspec.UNSET
+    """The name that it had, where code says so."""
 
 
 class NamespaceCreated(CatalogCommand, frozen=True, kw_only=True):
@@ -161,6 +165,14 @@ class AssetDeclared(Payload, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     columns: tuple[Column, ...] = ()
     project: str = ""
+    sla: str = ""
+    """As JSON (`SlaSpec`)."""
+    terms: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+    deprecated: str = ""
+    kind: str = ""
+    """Of its code: python or sql; empty in deployments of before code was recorded."""
+    code: str = ""
 
 
 class AssetLeft(Payload, frozen=True, kw_only=True):

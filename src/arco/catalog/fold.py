@@ -1,4 +1,4 @@
-"""The catalog's fold, in two stages.
+"""The catalog's fold, in two stages, and those of `governance_fold` after them.
 
     directory   one key for each namespace: who may have which name
     assets      one key for each asset: everything about it
@@ -14,14 +14,14 @@ that its caller named.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
 
+from arco.catalog import governance_fold
+from arco.catalog.column_rows import column_id, new_column, put_column
 from arco.catalog.events import (
-    AddressedNotice,
     AssetCreated,
     AssetDeclared,
     AssetDropped,
@@ -32,7 +32,6 @@ from arco.catalog.events import (
     AssetRenamed,
     AssetReturned,
     AssetUpdated,
-    Column,
     ColumnAdded,
     ColumnDropped,
     ColumnUpdated,
@@ -41,13 +40,47 @@ from arco.catalog.events import (
     NamespaceDropped,
     NamespaceUpdated,
 )
+from arco.catalog.governance import FIELDS, FIELDS_OF, encode_sla, values_at
+from arco.catalog.governance_events import (
+    AssetGoverned,
+    AssetNoticeAddressed,
+    NamespaceDeclared,
+    NamespaceGoverned,
+    NamespaceUndeclared,
+)
+from arco.catalog.governance_fold import AssetStatements, NamespaceStatements, Statements
+from arco.catalog.governance_tables import (
+    ASSET_STATEMENTS,
+    DEPRECATIONS,
+    NAMESPACE_STATEMENTS,
+    DeprecationRow,
+)
 from arco.catalog.names import check_asset, check_column_name
+from arco.catalog.schema_events import (
+    BreakAccepted,
+    ColumnRenamed,
+    HeldSchemaDecided,
+    SchemaObserved,
+    SchemaWithdrawn,
+)
+from arco.catalog.schema_fold import (
+    accept,
+    decide,
+    declare_columns,
+    forget,
+    observe,
+    renamed,
+    withdraw,
+)
+from arco.catalog.schema_tables import COLUMN_RENAMES, SCHEMA_TABLES, ColumnRenameRow
 from arco.catalog.tables import (
+    ASSET_CODE,
     ASSET_NAMES,
     ASSET_STATS,
     ASSETS,
     COLUMNS,
     NAMESPACES,
+    AssetCodeRow,
     AssetNameRow,
     AssetRow,
     AssetStatsRow,
@@ -104,7 +137,10 @@ def _create_namespace(rows: Rows, fact: Fact, e: NamespaceCreated) -> Iterator[C
     if rows.get(NAMESPACES, e.namespace) is not None:
         yield refused(fact, "namespace_exists", f"namespace {e.namespace} already exists")
         return
-    yield Put(NAMESPACES, _new_namespace(fact, e))
+    statements = NamespaceStatements(rows, fact, e.namespace)
+    statements.say_fields("people", _governed(e))
+    yield Put(NAMESPACES, replace(_new_namespace(fact, e), **statements.effective()))
+    yield from statements.changes()
     yield applied(fact)
 
 
@@ -124,7 +160,10 @@ def _update_namespace(rows: Rows, fact: Fact, e: NamespaceUpdated) -> Iterator[C
     elif _stale(e.expected_version, version := rows.version(NAMESPACES, e.namespace)):
         yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
     else:
-        yield Put(NAMESPACES, _touched(fact, row, _given(e, row)))
+        statements = NamespaceStatements(rows, fact, e.namespace)
+        statements.say_fields("people", _governed(e))
+        yield Put(NAMESPACES, _touched(fact, row, _given(e, row) | statements.effective()))
+        yield from statements.changes()
         yield applied(fact)
 
 
@@ -139,8 +178,54 @@ def _drop_namespace(rows: Rows, fact: Fact, e: NamespaceDropped) -> Iterator[Cha
             f"namespace {e.namespace} still holds {row.assets} assets; drop them first",
         )
     else:
+        statements = NamespaceStatements(rows, fact, e.namespace)
+        statements.forget()
         yield Delete(NAMESPACES, (e.namespace,))
+        yield from statements.changes()
         yield applied(fact)
+
+
+def _govern_namespace(rows: Rows, fact: Fact, e: NamespaceGoverned) -> Iterator[Change]:
+    row = rows.get(NAMESPACES, e.namespace)
+    if row is None:
+        yield _no_namespace(fact, e.namespace)
+        return
+    if _stale(e.expected_version, version := rows.version(NAMESPACES, e.namespace)):
+        yield _changed_since(fact, f"namespace {e.namespace}", e.expected_version, version)
+        return
+    statements = NamespaceStatements(rows, fact, e.namespace)
+    if refusal := _bad_change(fact, statements, e):
+        yield refusal
+        return
+    yield Put(NAMESPACES, _touched(fact, row, statements.effective()))
+    yield from statements.changes()
+    yield applied(fact)
+
+
+def _declare_namespace(rows: Rows, fact: Fact, e: NamespaceDeclared) -> Iterator[Change]:
+    code = e.declaration
+    fields = msgspec.structs.asdict(code) | {"sla": encode_sla(code.sla)}
+    del fields["name"]
+    yield from _say_of_namespace(rows, fact, code.name, fields)
+
+
+def _undeclare_namespace(rows: Rows, fact: Fact, e: NamespaceUndeclared) -> Iterator[Change]:
+    if rows.get(NAMESPACES, e.name) is not None:
+        yield from _say_of_namespace(rows, fact, e.name, {})
+
+
+def _say_of_namespace(
+    rows: Rows, fact: Fact, namespace: str, fields: dict[str, Any]
+) -> Iterator[Change]:
+    """Code says these fields of a namespace, and nothing else."""
+    row = rows.get(NAMESPACES, namespace)
+    if row is None:
+        row = _new_namespace(fact, NamespaceCreated(namespace=namespace))
+    statements = NamespaceStatements(rows, fact, namespace)
+    statements.say("code", values_at(**fields))
+    if (changed := replace(row, **statements.effective())) != row:
+        yield Put(NAMESPACES, _touched(fact, changed, {}))
+    yield from statements.changes()
 
 
 def _claim(rows: Rows, fact: Fact, e: AssetCreated) -> Iterator[Change]:
@@ -219,7 +304,17 @@ def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
 def _change_name(rows: Rows, fact: Fact, e: AssetNameChanged) -> Iterator[Change]:
     if (row := rows.get(ASSETS, e.asset_id)) is not None:
         names = [*row.previous_names, row.name]
-        yield Put(ASSETS, _touched(fact, row, {"name": e.name, "previous_names": names}))
+        renamed = _touched(fact, row, {"name": e.name, "previous_names": names})
+        yield from _put_asset(row, renamed)
+
+
+def _put_asset(before: AssetRow | None, row: AssetRow) -> Iterator[Change]:
+    yield Put(ASSETS, row)
+    if row.deprecated:
+        deprecation = DeprecationRow(row.asset_id, row.namespace, row.name, row.deprecated)
+        yield Put(DEPRECATIONS, deprecation)
+    elif before is not None and before.deprecated:
+        yield Delete(DEPRECATIONS, (row.asset_id,))
 
 
 def _leave(rows: Rows, fact: Fact, e: AssetLeft) -> Iterator[Change]:
@@ -233,77 +328,52 @@ def _return(rows: Rows, fact: Fact, e: AssetReturned) -> Iterator[Change]:
 
 
 def _register(rows: Rows, fact: Fact, e: AssetRegistered) -> Iterator[Change]:
-    yield from _new_asset(fact, e.asset_id, e.asset)
-
-
-def _new_asset(
-    fact: Fact, asset_id: str, asset: AssetCreated, project: str = ""
-) -> Iterator[Change]:
-    row = row_from(
-        AssetRow, asset, asset_id=asset_id, previous_names=[], project=project, **_created(fact)
-    )
-    yield Put(ASSETS, row)
-    for ordinal, column in enumerate(asset.columns):
-        yield Put(COLUMNS, _column(fact, asset_id, column, ordinal))
+    asset = e.asset
+    statements = AssetStatements(rows, fact, e.asset_id)
+    statements.say_fields("people", _governed(asset))
+    ids = [column_id(fact.id, ordinal) for ordinal in range(len(asset.columns))]
+    statements.say_columns("people", dict(zip(ids, asset.columns, strict=True)))
+    row = row_from(AssetRow, asset, asset_id=e.asset_id, previous_names=[], **_created(fact))
+    yield Put(ASSETS, replace(row, **statements.effective()))
+    for ordinal, (id, column) in enumerate(zip(ids, asset.columns, strict=True)):
+        governed = statements.effective(id)
+        new = new_column(fact, (e.asset_id, id), column, ordinal, "person", governed)
+        yield Put(COLUMNS, new)
+    yield from statements.changes()
 
 
 def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
+    if e.kind:
+        yield Put(ASSET_CODE, AssetCodeRow(e.asset_id, e.kind, e.code))
     row = rows.get(ASSETS, e.asset_id)
+    before = row
     if row is None:
-        created = AssetCreated(
-            namespace=e.namespace,
-            name=e.name,
-            description=e.description,
-            owners=e.owners,
-            tags=e.tags,
-            columns=e.columns,
-        )
-        yield from _new_asset(fact, e.asset_id, created, e.project)
-        return
+        created = AssetCreated(namespace=e.namespace, name=e.name)
+        row = row_from(AssetRow, created, asset_id=e.asset_id, previous_names=[], **_created(fact))
+    statements = AssetStatements(rows, fact, e.asset_id)
+    statements.say_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
+    columns = declare_columns(rows, fact, e, statements)
     moved = (row.namespace, row.name) != (e.namespace, e.name)
-    before = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
+    last = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
     change = {
         "namespace": e.namespace,
         "name": e.name,
-        "previous_names": [*row.previous_names, before] if moved else row.previous_names,
-        "description": e.description,
-        "owners": list(e.owners),
-        "tags": e.tags,
+        "previous_names": [*row.previous_names, last] if moved else row.previous_names,
         "project": e.project,
         "active": True,
+        **statements.effective(),
     }
-    if any(getattr(row, name) != value for name, value in change.items()):
-        yield Put(ASSETS, _touched(fact, row, change))
-    yield from _declare_columns(rows, fact, e)
-
-
-def _declare_columns(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
-    """Declared columns are added or updated by name; what code does not name stays."""
-    existing = {column.name: column for column in rows.scan(COLUMNS, e.asset_id)}
-    ordinal = 1 + max((column.ordinal for column in existing.values()), default=-1)
-    for column in e.columns:
-        row = existing.get(column.name)
-        if row is None:
-            yield Put(COLUMNS, _column(fact, e.asset_id, column, ordinal))
-            ordinal += 1
-            continue
-        declared = replace(
-            row,
-            type=column.type or row.type,
-            nullable=column.nullable,
-            description=column.description or row.description,
-            pii=column.pii or row.pii,
-            sensitivity=column.sensitivity or row.sensitivity,
-        )
-        if declared != row:
-            yield Put(COLUMNS, replace(declared, updated_at=fact.received_at))
+    if before is None or any(getattr(row, name) != value for name, value in change.items()):
+        yield from _put_asset(before, _touched(fact, row, change))
+    yield from columns
+    yield from statements.changes()
 
 
 def _address(rows: Rows, fact: Fact, e: AssetNotice) -> Iterator[Change]:
     row = rows.get(ASSETS, e.asset_id)
     if row is not None:
         yield Emit(
-            AddressedNotice(
+            AssetNoticeAddressed(
                 **msgspec.structs.asdict(e),
                 asset=f"{row.namespace}.{row.name}",
                 project=row.project,
@@ -314,9 +384,15 @@ def _address(rows: Rows, fact: Fact, e: AssetNotice) -> Iterator[Change]:
 
 
 def _remove(rows: Rows, fact: Fact, e: AssetReleased) -> Iterator[Change]:
+    statements = AssetStatements(rows, fact, e.asset_id)
+    statements.forget()
     yield Delete(ASSETS, (e.asset_id,))
+    yield Delete(DEPRECATIONS, (e.asset_id,))
+    yield from statements.changes()
+    yield Delete(ASSET_CODE, (e.asset_id,))
     for column in rows.scan(COLUMNS, e.asset_id):
         yield Delete(COLUMNS, (e.asset_id, column.column_id))
+    yield from forget(rows, e.asset_id)
 
 
 def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
@@ -328,8 +404,56 @@ def _update_asset(rows: Rows, fact: Fact, e: AssetUpdated) -> Iterator[Change]:
     elif _stale(e.expected_version, version := rows.version(ASSETS, e.asset_id)):
         yield _changed_since(fact, f"asset {e.asset_id}", e.expected_version, version)
     else:
-        yield Put(ASSETS, _touched(fact, row, _given(e, row)))
+        statements = AssetStatements(rows, fact, e.asset_id)
+        statements.say_fields("people", _governed(e))
+        yield Put(ASSETS, _touched(fact, row, _given(e, row) | statements.effective()))
+        yield from statements.changes()
         yield applied(fact)
+
+
+def _govern_asset(rows: Rows, fact: Fact, e: AssetGoverned) -> Iterator[Change]:
+    row = rows.get(ASSETS, e.asset_id)
+    column = _column(rows, e) if e.column_id else None
+    version = rows.version(ASSETS, e.asset_id)
+    if column is not None:
+        version = rows.version(COLUMNS, e.asset_id, column.column_id)
+    if row is None:
+        yield _no_asset(fact, e.asset_id)
+        return
+    if _misnamed(row, e.asset_key):
+        yield _not_its_name(fact, e.asset_id, e.asset_key)
+        return
+    if e.column_id and (column is None or column.name != e.column_name):
+        yield _no_column(fact, e.column_id)
+        return
+    what = f"{e.asset_key}.{e.column_name}" if e.column_id else f"asset {e.asset_key}"
+    if _stale(e.expected_version, version):
+        yield _changed_since(fact, what, e.expected_version, version)
+        return
+    statements = AssetStatements(rows, fact, e.asset_id)
+    column_id = "" if column is None else column.column_id
+    if refusal := _bad_change(fact, statements, e, column_id):
+        yield refusal
+        return
+    effective = statements.effective(column_id)
+    if column is None:
+        yield from _put_asset(row, _touched(fact, row, effective))
+    else:
+        yield Put(COLUMNS, replace(column, **effective, updated_at=fact.received_at))
+    yield from statements.changes()
+    yield applied(fact)
+
+
+def _bad_change(
+    fact: Fact, statements: Statements, e: AssetGoverned | NamespaceGoverned, column_id: str = ""
+) -> Emit | None:
+    """Change what people say; the refusal, if a value cannot be set or withdrawn."""
+    try:
+        statements.patch(e.set, e.withdraw, column_id)
+    except Invalid as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        return refused(fact, "invalid_value", f"{error.message}{hint}")
+    return None
 
 
 def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
@@ -347,6 +471,7 @@ def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
 
 def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
     columns = rows.scan(COLUMNS, e.asset_id)
+    named = [column for column in columns if column.name == e.column.name]
     asset = rows.get(ASSETS, e.asset_id)
     if refusal := _bad_name(fact, lambda: check_column_name(e.column.name)):
         yield refusal
@@ -354,54 +479,118 @@ def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:
         yield _no_asset(fact, e.asset_id)
     elif _misnamed(asset, e.asset_key):
         yield _not_its_name(fact, e.asset_id, e.asset_key)
-    elif any(column.name == e.column.name for column in columns):
+    elif any(column.status == "Active" for column in named):
         yield _column_taken(fact, e.column.name)
     else:
         ordinal = 1 + max((column.ordinal for column in columns), default=-1)
-        yield Put(COLUMNS, _column(fact, e.asset_id, e.column, ordinal))
+        id = named[0].column_id if named else column_id(fact.id, ordinal)
+        statements = AssetStatements(rows, fact, e.asset_id)
+        statements.say_columns("people", {id: e.column})
+        governed = statements.effective(id)
+        if named:  # it was there before
+            declared = replace(named[0], type=e.column.type, nullable=e.column.nullable, **governed)
+            back = replace(declared, status="Active", declared_by="person")
+            yield from put_column(fact, named[0], back)
+        else:
+            key = (e.asset_id, id)
+            yield Put(COLUMNS, new_column(fact, key, e.column, ordinal, "person", governed))
+        yield from statements.changes()
         yield applied(fact)
 
 
 def _update_column(rows: Rows, fact: Fact, e: ColumnUpdated) -> Iterator[Change]:
-    columns = {column.column_id: column for column in rows.scan(COLUMNS, e.asset_id)}
-    row = columns.pop(e.column_id, None)
+    row = _column(rows, e)
     if row is None:
         yield _no_column(fact, e.column_id)
     elif refusal := _other_column(rows, fact, e, row) or _bad_new_name(fact, e.name):
         yield refusal
-    elif any(column.name == e.name for column in columns.values()):
+    elif any(
+        each.name == e.name and each.status == "Active" and each.column_id != row.column_id
+        for each in rows.scan(COLUMNS, e.asset_id)
+    ):
         yield _column_taken(fact, str(e.name))
     else:
-        yield Put(COLUMNS, replace(row, **_given(e, row), updated_at=fact.received_at))
+        if e.name is not None and e.name != row.name:
+            yield Put(COLUMN_RENAMES, _column_rename(rows, fact, row, e.name))
+        statements = AssetStatements(rows, fact, e.asset_id)
+        statements.say_fields("people", _governed(e), row.column_id)
+        change = _given(e, row) | statements.effective(row.column_id)
+        change["column_id"] = row.column_id
+        if e.type is not None or e.nullable is not None:
+            change["declared_by"] = row.declared_by or "person"
+        yield from put_column(fact, row, replace(row, **change), touch=True)
+        yield from statements.changes()
         yield applied(fact)
 
 
+def _column_rename(rows: Rows, fact: Fact, row: ColumnRow, name: str) -> ColumnRenameRow:
+    earlier = rows.scan(COLUMN_RENAMES, row.asset_id)
+    return ColumnRenameRow(
+        asset_id=row.asset_id,
+        column_id=row.column_id,
+        number=sum(each.column_id == row.column_id for each in earlier),
+        old_name=row.name,
+        new_name=name,
+        changed_in_version=0,
+        change_type="GovernedRename",
+        reason="",
+        renamed_by=fact.actor,
+        renamed_at=fact.received_at,
+    )
+
+
+def _rename_column(rows: Rows, fact: Fact, e: ColumnRenamed) -> Iterator[Change]:
+    row = _column(rows, e)
+    if row is None:
+        yield _no_column(fact, e.column_id)
+    elif refusal := _other_column(rows, fact, e, row) or _bad_new_name(fact, e.new_name):
+        yield refusal
+    elif e.new_name == row.name or (row.status == "Active" and _has_column(rows, e)):
+        yield _column_taken(fact, e.new_name)
+    elif row.declared_by == "code":
+        message = f"the column {row.name} is declared in code; rename it there with renamed_from"
+        yield refused(fact, "asset_deployed", message)
+    else:
+        yield from renamed(rows, fact, e, row)
+        yield applied(fact)
+
+
+def _has_column(rows: Rows, e: ColumnRenamed) -> bool:
+    columns = rows.scan(COLUMNS, e.asset_id)
+    return any(c.name == e.new_name and c.status == "Active" for c in columns)
+
+
 def _drop_column(rows: Rows, fact: Fact, e: ColumnDropped) -> Iterator[Change]:
-    row = rows.get(COLUMNS, e.asset_id, e.column_id)
+    row = _column(rows, e)
     if row is None:
         yield _no_column(fact, e.column_id)
     elif refusal := _other_column(rows, fact, e, row):
         yield refusal
+    elif row.actual_type:  # what is in the data is a column, whoever says so
+        yield from put_column(fact, row, replace(row, declared_by=""))
+        yield applied(fact)
     else:
-        yield Delete(COLUMNS, (e.asset_id, e.column_id))
+        statements = AssetStatements(rows, fact, e.asset_id)
+        statements.forget_columns({row.column_id})
+        yield Delete(COLUMNS, (e.asset_id, row.column_id))
+        yield from statements.changes()
         yield applied(fact)
 
 
-def _column(fact: Fact, asset_id: str, column: Column, ordinal: int) -> ColumnRow:
-    return row_from(
-        ColumnRow,
-        column,
-        asset_id=asset_id,
-        column_id=column_id(fact.id, ordinal),
-        ordinal=ordinal,
-        created_at=fact.received_at,
-        updated_at=fact.received_at,
-    )
+def _column(
+    rows: Rows, e: AssetGoverned | ColumnUpdated | ColumnDropped | ColumnRenamed
+) -> ColumnRow | None:
+    """The column that a command means, by its id; by its name, where no column has that id.
 
-
-def column_id(event_id: str, ordinal: int) -> str:
-    """Stable for ever: it survives renames, and is never given twice."""
-    return "col_" + hashlib.sha256(f"{event_id}:{ordinal}".encode()).hexdigest()[:16]
+    A column that only outputs have named has its id from the first of them that was folded. A
+    rebuild may fold outputs which a version before had not: then ids in commands are others.
+    Updates and drops are as old as columns of people alone: they mean the very column, or none.
+    """
+    row = rows.get(COLUMNS, e.asset_id, e.column_id)
+    if row is not None or isinstance(e, ColumnUpdated | ColumnDropped):
+        return row
+    named = [each for each in rows.scan(COLUMNS, e.asset_id) if each.name == e.column_name]
+    return min(named, key=lambda each: each.status != "Active", default=None)
 
 
 def _given(e: Payload, row: Row) -> dict[str, Any]:
@@ -412,6 +601,12 @@ def _given(e: Payload, row: Row) -> dict[str, Any]:
         for name, value in shared.items()
         if value is not None
     }
+
+
+def _governed(e: Payload) -> dict[str, Any]:
+    """What a person says with a command that replaces whole fields."""
+    given = {name: getattr(e, name) for name in FIELDS if name in e.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _touched(fact: Fact, row: Any, change: dict[str, Any]) -> Any:
@@ -452,7 +647,7 @@ def _not_its_name(fact: Fact, asset_id: str, asset_key: Given) -> Emit:
 
 
 def _other_column(
-    rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped, row: ColumnRow
+    rows: Rows, fact: Fact, e: ColumnUpdated | ColumnDropped | ColumnRenamed, row: ColumnRow
 ) -> Emit | None:
     """The refusal, if the column or its asset is not called what the caller wrote."""
     asset = rows.get(ASSETS, e.asset_id)
@@ -485,11 +680,14 @@ def _changed_since(fact: Fact, what: str, expected: int | None, version: int) ->
 _by_namespace, _by_asset = by("namespace"), by("asset_id")
 DIRECTORY = Stage(
     "directory",
-    (NAMESPACES, ASSET_NAMES),
+    (NAMESPACES, ASSET_NAMES, NAMESPACE_STATEMENTS),
     (
         On(NamespaceCreated, _by_namespace, _create_namespace),
         On(NamespaceUpdated, _by_namespace, _update_namespace),
         On(NamespaceDropped, _by_namespace, _drop_namespace),
+        On(NamespaceGoverned, _by_namespace, _govern_namespace),
+        On(NamespaceDeclared, by("declaration.name"), _declare_namespace),
+        On(NamespaceUndeclared, by("name"), _undeclare_namespace),
         On(AssetCreated, _by_namespace, _claim),
         On(AssetRenamed, _by_namespace, _rename),
         On(AssetDropped, _by_namespace, _release),
@@ -499,7 +697,7 @@ DIRECTORY = Stage(
 )
 ASSETS_STAGE = Stage(
     "assets",
-    (ASSETS, COLUMNS, ASSET_STATS),
+    (ASSETS, COLUMNS, ASSET_CODE, ASSET_STATS, ASSET_STATEMENTS, DEPRECATIONS, *SCHEMA_TABLES),
     (
         On(AssetRegistered, _by_asset, _register),
         On(AssetNameChanged, _by_asset, _change_name),
@@ -508,11 +706,17 @@ ASSETS_STAGE = Stage(
         On(AssetLeft, _by_asset, _leave),
         On(AssetReturned, _by_asset, _return),
         On(AssetUpdated, _by_asset, _update_asset),
+        On(AssetGoverned, _by_asset, _govern_asset),
         On(ColumnAdded, _by_asset, _add_column),
         On(ColumnUpdated, _by_asset, _update_column),
         On(ColumnDropped, _by_asset, _drop_column),
         On(AssetObserved, _by_asset, _observe),
         On(AssetNotice, _by_asset, _address),
+        On(SchemaObserved, _by_asset, observe),
+        On(HeldSchemaDecided, _by_asset, decide),
+        On(SchemaWithdrawn, _by_asset, withdraw),
+        On(BreakAccepted, _by_asset, accept),
+        On(ColumnRenamed, _by_asset, _rename_column),
     ),
 )
-STAGES = (DIRECTORY, ASSETS_STAGE)
+STAGES = (DIRECTORY, ASSETS_STAGE, *governance_fold.STAGES)

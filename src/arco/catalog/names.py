@@ -10,8 +10,26 @@ from collections.abc import Iterable
 
 from arco.errors import Invalid
 from servo.contract.keys import AssetKey
+from servo.contract.task import NOT_PERSONAL
 
 MAX_TEXT = 4_096
+MAX_ENTRIES = 200
+"""Of owners, tags, properties, terms or links."""
+SENSITIVITIES = ("", "public", "internal", "confidential", "restricted")
+PII = (
+    "",
+    "ssn",
+    "email",
+    "phone",
+    "address",
+    "name",
+    "date_of_birth",
+    "credit_card",
+    "bank_account",
+    "ip_address",
+    NOT_PERSONAL,
+)
+"""The kinds of personal data; `custom:<word>` is allowed too. `none`: it is not personal."""
 
 
 def check_column_name(name: str) -> None:
@@ -22,6 +40,12 @@ def check_column_name(name: str) -> None:
         raise Invalid(f"a column's name has {len(name)} characters; the limit is {MAX_TEXT}")
     if "\0" in name:
         raise Invalid(f"column {name!r} has a NUL character in its name")
+
+
+def check_printable(text: str, what: str) -> None:
+    """For what people give; names that come out of data are recorded as they are."""
+    if not text.isprintable():
+        raise Invalid(f"{what} {text!r} has control characters", hint="write it in one line")
 
 
 def check_asset(namespace: str, name: str, columns: Iterable[str] = ()) -> None:

@@ -25,6 +25,7 @@ class AssetDetails(msgspec.Struct, frozen=True):
     version: int
     """What `expected_version` of an update is compared with."""
     columns: list[tables.ColumnRow]
+    """Those that are declared, or are in the data; `SchemaReader` has the others."""
     stats: tables.AssetStatsRow | None
 
 
@@ -57,7 +58,9 @@ class CatalogReader:
         version, row = self.snapshot.versioned(tables.ASSETS, (asset_id,))
         if row is None:
             raise NotFound(f"there is no asset {asset_id}")
-        columns = sorted(self.snapshot.rows(tables.COLUMNS, asset_id), key=lambda c: c.ordinal)
+        rows = self.snapshot.rows(tables.COLUMNS, asset_id)
+        active = [column for column in rows if column.status == "Active"]
+        columns = sorted(active, key=lambda c: c.ordinal)
         return AssetDetails(row, version, columns, self.snapshot.get(tables.ASSET_STATS, asset_id))
 
     def assets(self, namespace: str) -> list[tables.AssetRow]:
@@ -72,6 +75,11 @@ class CatalogReader:
 
     def _alike_asset(self, key: AssetKey) -> str:
         if self.snapshot.get(tables.NAMESPACES, key.namespace) is None:
-            return self._alike(key.namespace)
+            namespaces = [row.namespace for row in self.namespaces()]
+            near = did_you_mean(key.namespace, namespaces)
+            return (
+                f"there is no namespace {key.namespace}: {near}" if near else "see `servo search`"
+            )
         names = [row.name for row in self.snapshot.rows(tables.ASSET_NAMES, key.namespace)]
-        return did_you_mean(key.name, names)
+        keys = [f"{key.namespace}.{name}" for name in names]
+        return did_you_mean(str(key), keys) or "see `servo search`"

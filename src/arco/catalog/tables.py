@@ -1,10 +1,19 @@
-"""The catalog's tables."""
+"""The catalog's tables.
+
+Descriptions, owners, tags, and what else code and people say, are in effect as the rows have
+them (`governance`); who said what is in `governance_tables`. What an asset has from its
+namespace is not in its row.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from arco.state.table import Row, Table
+
+ColumnStatus = Literal["Active", "Inactive"]
+DeclaredBy = Literal["code", "person", ""]
 
 
 class NamespaceRow(Row, frozen=True):
@@ -19,6 +28,10 @@ class NamespaceRow(Row, frozen=True):
     created_by: str
     updated_at: datetime
     updated_by: str
+    sla: str = ""
+    """As JSON (`SlaSpec`); empty for none."""
+    terms: list[str] = []
+    links: dict[str, str] = {}
 
 
 class AssetNameRow(Row, frozen=True):
@@ -47,6 +60,11 @@ class AssetRow(Row, frozen=True):
     """The project whose code declares it, or declared it last; empty if none ever did."""
     active: bool = True
     """False: the code of its project does not have it any more."""
+    sla: str = ""
+    terms: list[str] = []
+    links: dict[str, str] = {}
+    deprecated: str = ""
+    """What to use instead, or why; empty for an asset that is not deprecated."""
 
 
 class ColumnRow(Row, frozen=True):
@@ -61,6 +79,37 @@ class ColumnRow(Row, frozen=True):
     sensitivity: str
     created_at: datetime
     updated_at: datetime
+    terms: list[str] = []
+    declared_by: DeclaredBy = "person"
+    """Who says that the asset has it; empty: it is in the data alone. Its type and nullability
+    are those that are declared, or else those of the data."""
+    actual_type: str = ""
+    """In the newest good output; empty where that does not have it."""
+    actual_nullable: bool = True
+    difference: Literal["", "missing", "undeclared", "type"] = ""
+    """How what is declared and what is there differ."""
+    status: ColumnStatus = "Active"
+    """Inactive: neither declared nor in the data any more."""
+    first_version: int = 0
+    """Of the schema, that has it; 0 before any."""
+    last_version: int = 0
+    """The last one that had it; 0 while it is there."""
+    lacking_version: int = 0
+    """The current one, if that lacks it although it is declared."""
+    field_id: int | None = None
+    """Of the Parquet file, where its writer gave one."""
+    renaming_to: str = ""
+    """The name that it gets with the next output that has it."""
+
+
+class AssetCodeRow(Row, frozen=True):
+    """What makes an asset, as its project's deployment has it."""
+
+    asset_id: str
+    kind: str
+    """python or sql."""
+    code: str
+    """The query, or the function; of a long one the first part."""
 
 
 class AssetStatsRow(Row, frozen=True):
@@ -77,4 +126,5 @@ NAMESPACES = Table("catalog", "namespaces", NamespaceRow, key=["namespace"])
 ASSET_NAMES = Table("catalog", "asset_names", AssetNameRow, key=["namespace", "name"])
 ASSETS = Table("catalog", "assets", AssetRow, key=["asset_id"])
 COLUMNS = Table("catalog", "columns", ColumnRow, key=["asset_id", "column_id"])
+ASSET_CODE = Table("catalog", "asset_code", AssetCodeRow, key=["asset_id"])
 ASSET_STATS = Table("catalog", "asset_stats", AssetStatsRow, key=["asset_id"])

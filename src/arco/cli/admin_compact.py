@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
 from arco.cli.options import command, flag, option
+from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
     from rich.text import Text
@@ -53,8 +53,7 @@ def compact(
             _announce(session, merged, 0)
         _end(session, workspace)
         return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signal(stop)
     _begin(session, workspace)
     compactor.run()
     _end(session, workspace)

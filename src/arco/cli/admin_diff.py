@@ -74,7 +74,7 @@ def _changes(diff: RowDiff) -> Iterator[tuple[str, Any]]:
 
 def _show(diff: RowDiff) -> None:
     counts = [f"{len(getattr(diff, what)):,} {what}" for what in SIGNS if getattr(diff, what)]
-    render.show(render.title(f"{diff.table}: {', '.join(counts)}"))
+    render.show_title(f"{diff.table}: {', '.join(counts)}")
     for what, key in _changes(diff):
         sign, style = SIGNS[what]
         text = Text(f"{sign} {visible(_label(diff, key))}", style)

@@ -81,7 +81,7 @@ def pins(session: Session) -> None:
         (p.name, p.generation, _until(p.expires_at, p.name in active), p.reason) for p in all_pins
     ]
     headers = ("name", "generation", "until", "reason")
-    render.show(render.table(headers, rows, right=["generation"], whole=["until"]))
+    render.show_table(headers, rows, right=["generation"], whole=["until"])
 
 
 def _until(expires_at: object, active: bool) -> object:

@@ -82,7 +82,7 @@ def _list(session: Session, rejections: list[Rejection]) -> None:
     else:
         rows = [(r.key, r.name, r.received_at, render.size(r.bytes), r.reason) for r in rejections]
         headers = ("key", "name", "received", "bytes", "reason")
-        render.show(render.table(headers, rows, right=["bytes"], whole=["key", "received"]))
+        render.show_table(headers, rows, right=["bytes"], whole=["key", "received"])
 
 
 def _show(session: Session, workspace: Workspace, rejection: Rejection) -> None:
@@ -98,7 +98,8 @@ def _show(session: Session, workspace: Workspace, rejection: Rejection) -> None:
         "bytes": render.size(rejection.bytes),
         "reason": rejection.reason,
     }
-    render.show(render.fields(fields), render.title("body"))
+    render.show_fields(fields)
+    render.show_title("body")
     render.say(text)
     if len(body) < rejection.bytes:
         render.say(f"… and {render.size(rejection.bytes - len(body))} more", "yellow")

@@ -65,21 +65,18 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
         return
     manifest = snapshot.head.manifest
     pending = len(left_to_delete(snapshot.head))
-    render.show(
-        render.fields(
-            {
-                "generation": f"{manifest.generation} ({manifest.kind})",
-                "published": manifest.published_at if manifest.generation else "never",
-                "position": manifest.position,
-                "log time": manifest.log_time if manifest.position else "never",
-                "segment": manifest.segment and manifest.segment.path,
-                "consumed": render.count(len(manifest.consumed), "batch", "batches"),
-                "pending cleanup": render.count(pending, "batch", "batches"),
-                "skipped": ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items())
-                or "none",
-                "rejected": ", ".join(manifest.rejected) or "none",
-            }
-        )
+    render.show_fields(
+        {
+            "generation": f"{manifest.generation} ({manifest.kind})",
+            "published": manifest.published_at if manifest.generation else "never",
+            "position": manifest.position,
+            "log time": manifest.log_time if manifest.position else "never",
+            "segment": manifest.segment and manifest.segment.path,
+            "consumed": render.count(len(manifest.consumed), "batch", "batches"),
+            "pending cleanup": render.count(pending, "batch", "batches"),
+            "skipped": ", ".join(f"{n} × {kind}" for kind, n in manifest.skipped.items()) or "none",
+            "rejected": ", ".join(manifest.rejected) or "none",
+        }
     )
     if described["tables"]:
         headers = ("table", "base", "l0", "history", "files", "bytes")
@@ -92,7 +89,7 @@ def _show_one(session: Session, snapshot: Snapshot) -> None:
             )
             for t in described["tables"]
         ]
-        render.show(render.title("rows by level"), render.table(headers, rows, right=headers[1:]))
+        render.show_table(headers, rows, right=headers[1:], title="rows by level")
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
@@ -144,7 +141,7 @@ def _show_history(session: Session, manifests: Iterator[RootManifest]) -> None:
     headers = ("generation", "kind", "published", "position", "events", "batches", "")
     right = ("generation", "position", "events", "batches")
     values = [(*list(row.values())[:-2], _remarks(row)) for row in rows]
-    render.show(render.table(headers, values, right=right, whole=["kind", "published"]))
+    render.show_table(headers, values, right=right, whole=["kind", "published"])
 
 
 def _remarks(row: dict[str, Any]) -> str:

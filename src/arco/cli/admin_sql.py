@@ -122,5 +122,5 @@ def _list_tables(session: Session, workspace: Workspace, snapshot: Snapshot) -> 
         return
     for name in sorted(tables):
         empty = "" if name in present else "  (no rows yet)"
-        render.show(render.title(name + empty))
+        render.show_title(name + empty)
         render.show(render.columns(columns[name]))

@@ -104,10 +104,14 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 def _show_findings(result: FsckReport, quick: bool) -> None:
     if result.findings:
         rows = [
-            (Text(f.severity, _STYLES.get(f.severity, "")), f.code, f"{f.message}\n{f.path}")
+            (
+                Text(f.severity, _STYLES.get(f.severity, "")),
+                f.code,
+                render.lines([f.message, f.path]),
+            )
             for f in result.findings
         ]
-        render.show(render.table(("severity", "code", "finding"), rows, whole=["severity", "code"]))
+        render.show_table(("severity", "code", "finding"), rows, whole=["severity", "code"])
     checked = (
         f"{render.count(result.generations, 'generation')}, {render.count(result.files, 'file')}, "
         f"{render.size(result.bytes)}, log up to position {result.position}"
@@ -174,7 +178,7 @@ def _show_rebuild(result: Rebuild, check: bool) -> None:
         )
         for d in result.differences
     ]
-    render.show(render.table(headers, rows, right=headers[1:5]))
+    render.show_table(headers, rows, right=headers[1:5])
     for sample in [f"{d.table}: {s}" for d in result.differences for s in d.samples]:
         render.say(f"  {sample}")
     for failure in result.failures:
@@ -234,7 +238,7 @@ def _show_garbage(result: GcReport) -> None:
         render.say(f"nothing to remove; {kept}", "green")
         return
     rows = [(k["kind"], k["count"], render.size(k["bytes"])) for k in _by_kind(result)]
-    render.show(render.table(("kind", "count", "bytes"), rows, right=("count", "bytes")))
+    render.show_table(("kind", "count", "bytes"), rows, right=("count", "bytes"))
     total = f"{render.count(len(result.doomed), 'object')}, {render.size(result.bytes)}"
     if result.dry_run:
         render.say(f"would remove {total}; {kept}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -29,23 +30,35 @@ from arco.cli import (
     backfill,
     catalog_asset,
     catalog_column,
+    catalog_governance,
     catalog_namespace,
+    catalog_terms,
     checks,
+    compare,
     costs,
     data_gc,
     dispatch_limits,
     doctor,
+    explain,
     freshness,
     lineage,
     notifications,
     partitions,
+    personal,
     project,
     quarantine,
+    quarantine_by_hand,
     requests,
+    run_outputs,
     runs,
     schedules,
+    schemas,
+    search,
     sensors,
     serve,
+    show,
+    snapshot_diff,
+    version_history,
 )
 from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
@@ -69,12 +82,14 @@ for module in (
     module.register(admin)
 admin.add_typer(admin_log.app)
 
-catalog = group("catalog", "Show and change namespaces, assets and columns.")
-for section in (catalog_namespace, catalog_asset, catalog_column):
+catalog = group("catalog", "Show and change namespaces, assets, columns and terms.")
+catalog_governance.register(catalog)
+for section in (catalog_namespace, catalog_asset, catalog_column, catalog_terms):
     catalog.add_typer(section.app)
 
 for commands in (project, running):
     commands.register(app)
+run_outputs.register(runs.app)
 app.add_typer(runs.app)
 app.add_typer(schedules.app)
 app.add_typer(sensors.app)
@@ -86,15 +101,24 @@ app.add_typer(dispatch_limits.app)
 dispatch_limits.register(app)
 freshness.register(app)
 app.add_typer(partitions.app)
+version_history.register(partitions.app)
+show.register(app)
+compare.register(app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
+app.add_typer(personal.app)
+quarantine_by_hand.register(quarantine.app)
+app.add_typer(schemas.app)
 app.add_typer(quarantine.app)
 costs.register(app)
+explain.register(app)
+snapshot_diff.register(app)
 data_gc.register(app)
 serve.register(app)
 doctor.register(app)
 app.add_typer(admin)
 app.add_typer(catalog)
+search.register(app)
 
 
 def _version(requested: bool) -> None:
@@ -154,6 +178,12 @@ def _own_streams() -> None:
         setattr(sys, name, own)
 
 
+@functools.cache
+def tree() -> Callable[..., Any]:
+    """All commands with their options, built once in a process."""
+    return typer.main.get_command(app)
+
+
 def run(given: Sequence[str]) -> int:
     """Run one command; its exit code."""
     debug = "--debug" in given or bool(os.environ.get("ARCO_DEBUG"))
@@ -161,7 +191,7 @@ def run(given: Sequence[str]) -> int:
         warnings.simplefilter("ignore")
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        code: Any = app(list(given), prog_name="servo", standalone_mode=False)
+        code = tree()(list(given), prog_name="servo", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

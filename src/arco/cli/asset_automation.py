@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, argument, command, flag, group, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -15,22 +13,21 @@ if deferral.LOADED:
     from arco.automation.asset_events import ResumeCatchup
     from arco.automation.asset_tables import AutomationRow, AutomationState
     from arco.cli import render
+    from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from servo.errors import Invalid
 
 app = group("automation", "Show assets that run by themselves, and why; pause and resume them.")
 
-Key = Annotated[
-    str, typer.Argument(metavar="ASSET", help="The key of an asset, or its name if that is enough.")
-]
+Key = Annotated[str, argument("ASSET", "The key of an asset, or its name if that is enough.")]
 
 
 @command(app, "list", example="servo automation list", takes=["at"])
 def list_(
     session: Session,
     removed: Annotated[
-        bool, typer.Option("--removed", help="Also assets whose automation was removed.")
+        bool, flag("--removed", "Also assets whose automation was removed.")
     ] = False,
 ) -> None:
     """List assets with automation, and when each last asked for a run."""
@@ -48,7 +45,8 @@ def list_(
     lines = [
         (row.asset_key, row.state, _when(row), row.requested_at, row.cause or None) for row in rows
     ]
-    render.show(render.table(headers, lines, whole=("asset", "state", "last asked")))
+    render.show_table(headers, lines, whole=("asset", "state", "last asked"))
+    note_deprecated(reader.snapshot, [row.asset_key for row in rows])
 
 
 @command(
@@ -59,9 +57,7 @@ def explain(
     asset: Key,
     partition: Annotated[
         list[str] | None,
-        typer.Option(
-            "--partition", "-p", metavar="RANGE", help="Partitions, as servo run takes them."
-        ),
+        option("RANGE", "Partitions, as servo run takes them.", "--partition", "-p"),
     ] = None,
 ) -> None:
     """Show why partitions of an asset would run now, or what they wait for.
@@ -76,19 +72,17 @@ def explain(
         render.document(_plain_explained(explained, workspace))
         return
     row = explained.automation
-    render.show(
-        render.fields(
-            {
-                "asset": row.asset_key,
-                "automation": _when(row),
-                "state": _state(row),
-                "since": row.since_at,
-                "next tick": explained.next_tick,
-                "last asked": row.requested_at,
-                "request": row.request_key or None,
-                "cause": row.cause or None,
-            }
-        )
+    render.show_fields(
+        {
+            "asset": row.asset_key,
+            "automation": _when(row),
+            "state": _state(row),
+            "since": row.since_at,
+            "next tick": explained.next_tick,
+            "last asked": row.requested_at,
+            "request": row.request_key or None,
+            "cause": row.cause or None,
+        }
     )
     if not explained.partitions:
         render.say("it has no partition whose period is over")
@@ -97,7 +91,7 @@ def explain(
         (partition_text(each.partition) or "–", each.outcome, _why(each))
         for each in explained.partitions
     ]
-    render.show(render.table(("partition", "now", "why"), lines, whole=("partition", "now")))
+    render.show_table(("partition", "now", "why"), lines, whole=("partition", "now"))
 
 
 @command(
@@ -106,11 +100,7 @@ def explain(
     example="servo automation pause sales.totals --reason 'source is down'",
     takes=["actor"],
 )
-def pause(
-    session: Session,
-    asset: Key,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
-) -> None:
+def pause(session: Session, asset: Key, reason: Reason = "") -> None:
     """Pause the automation of an asset until it is resumed. A deployment does not resume it.
 
     Runs that others ask for are not affected.
@@ -127,10 +117,7 @@ def resume(
     session: Session,
     asset: Key,
     catchup: Annotated[
-        str,
-        typer.Option(
-            metavar="WHICH", help="Of what was replaced during the pause, none or all counts."
-        ),
+        str, option("WHICH", "Of what was replaced during the pause, none or all counts.")
     ] = "none",
 ) -> None:
     """Resume the automation of an asset."""

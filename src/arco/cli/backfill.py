@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -9,8 +10,8 @@ import msgspec
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
-from arco.cli.run_options import Config, Exclude, Force, Partitions, Selection, request_of
+from arco.cli.options import Limit, Reason, argument, command, group, option
+from arco.cli.run_options import PlanOptions
 
 if deferral.LOADED:
     from arco.automation.backfill_commands import BackfillDraft, BackfillPreview, SampledChunk
@@ -21,6 +22,7 @@ if deferral.LOADED:
     from arco.cli.costs import duration
     from arco.cli.session import Session
     from arco.cli.shorts import short, shorts
+    from arco.dispatch.backfill_waiting import waits_for
 
 app = group("backfill", "Backfill many partitions, in chunks: preview, create, pause, retry.")
 
@@ -32,53 +34,50 @@ class Order(StrEnum):
     newest = "newest"
 
 
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="The id of a backfill, or its first characters.")
-]
-ChunkSize = Annotated[
-    int, typer.Option(min=1, max=10_000, metavar="N", help="Partitions of one run.")
-]
+Id = Annotated[str, argument("ID", "The id of a backfill, or its first characters.")]
+ChunkSize = Annotated[int, option("N", "Partitions of one run.", min=1, max=10_000)]
+Ordering = Annotated[Order, typer.Option(help="Which partitions go first.")]
 MaxRuns = Annotated[
-    int,
-    typer.Option(
-        "--max-concurrent-runs", min=1, max=100, metavar="N", help="Maximum number of active runs."
-    ),
+    int, option("N", "Maximum number of active runs.", "--max-concurrent-runs", min=1, max=100)
 ]
 Threshold = Annotated[
     str,
-    typer.Option(
+    option(
+        "LIMIT",
+        "Stop when more partitions fail: 10% of all, or a number. No limit by default.",
         "--failure-threshold",
-        metavar="LIMIT",
-        help="Stop when more partitions fail: 10% of all, or a number. No limit by default.",
     ),
 ]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+
+
+@dataclass(frozen=True)
+class BackfillOptions(PlanOptions):
+    chunk_size: ChunkSize = 100
+    max_concurrent_runs: MaxRuns = 3
+    order: Ordering = Order.oldest
+
+    def draft(self, failure_threshold: str = "", reason: str = "") -> BackfillDraft:
+        return BackfillDraft(
+            request=self.request(),
+            chunk_size=self.chunk_size,
+            max_concurrent_runs=self.max_concurrent_runs,
+            newest_first=self.order == Order.newest,
+            failure_threshold=failure_threshold,
+            reason=reason,
+        )
 
 
 @command(app, "preview", example=f"servo backfill preview {SELECTION}")
 def preview(
     session: Session,
-    selection: Selection,
-    partition: Partitions = None,
-    exclude: Exclude = None,
-    force: Force = False,
-    config: Config = None,
-    chunk_size: ChunkSize = 100,
-    max_concurrent_runs: MaxRuns = 3,
-    order: Annotated[Order, typer.Option(help="Which partitions go first.")] = Order.oldest,
+    options: BackfillOptions,
 ) -> None:
     """Show what a backfill would do, with an estimate of its time and cost. Changes nothing.
 
     How many partitions are up to date is exact for up to 10 chunks, and an estimate from 10
     of them otherwise. Time and cost follow from recent tasks of the same assets.
     """
-    draft = BackfillDraft(
-        request=request_of(selection, exclude, partition, force, config, 1),
-        chunk_size=chunk_size,
-        max_concurrent_runs=max_concurrent_runs,
-        newest_first=order == Order.newest,
-    )
-    result = session.open().commands.backfills.preview(draft)
+    result = session.open().commands.backfills.preview(options.draft())
     if session.json:
         render.document(result)
     else:
@@ -94,14 +93,7 @@ def preview(
 )
 def create(
     session: Session,
-    selection: Selection,
-    partition: Partitions = None,
-    exclude: Exclude = None,
-    force: Force = False,
-    config: Config = None,
-    chunk_size: ChunkSize = 100,
-    max_concurrent_runs: MaxRuns = 3,
-    order: Annotated[Order, typer.Option(help="Which partitions go first.")] = Order.oldest,
+    options: BackfillOptions,
     failure_threshold: Threshold = "",
     reason: Reason = "",
 ) -> None:
@@ -111,14 +103,7 @@ def create(
     again, unless --force is given. The code that is deployed now is used until it ends.
     Everything else goes before its tasks.
     """
-    draft = BackfillDraft(
-        request=request_of(selection, exclude, partition, force, config, 1),
-        chunk_size=chunk_size,
-        max_concurrent_runs=max_concurrent_runs,
-        newest_first=order == Order.newest,
-        failure_threshold=failure_threshold,
-        reason=reason,
-    )
+    draft = options.draft(failure_threshold, reason)
     entry = session.open().commands.backfills.create(draft)
     if session.json:
         render.document(_plain(entry))
@@ -131,10 +116,7 @@ def create(
 
 
 @command(app, "list", example="servo backfill list", takes=["at"])
-def list_(
-    session: Session,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
-) -> None:
+def list_(session: Session, limit: Limit = 20) -> None:
     """List backfills with their progress, newest first."""
     reader = session.open().read.automation(session.at())
     entries = reader.backfills()
@@ -159,9 +141,7 @@ def list_(
         )
         for e in chosen
     ]
-    render.show(
-        render.table(headers, lines, right=["failed"], whole=("backfill", "state", "created"))
-    )
+    render.show_table(headers, lines, right=["failed"], whole=("backfill", "state", "created"))
     if len(chosen) < len(entries):
         render.note("there are older backfills; see --limit")
 
@@ -170,43 +150,46 @@ def list_(
 def status(
     session: Session,
     backfill: Id,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N chunks.")] = 20,
+    limit: Annotated[int, option("N", "Show at most N chunks.", min=1)] = 20,
 ) -> None:
     """Show a backfill: its progress, and its chunks that failed, are active, or ended last.
 
     Partitions are those of all its assets. Skipped are those below one that failed, and
     those that are gone since the backfill was created.
     """
-    reader = session.open().read.automation(session.at())
+    workspace = session.open()
+    reader = workspace.read.automation(session.at())
     entry = reader.backfill(backfill)
-    chunks = _interesting(reader.backfill_runs(entry.row.backfill_id))[:limit]
+    asked = reader.backfill_runs(entry.row.backfill_id)
+    waiting = waits_for(reader.snapshot, entry.row, asked, workspace.clock.now())
+    chunks = _interesting(asked)[:limit]
     if session.json:
-        document = {"generation": reader.snapshot.generation, **_plain(entry)}
+        document = {"generation": reader.snapshot.generation, **_plain(entry), "waiting": waiting}
         render.document(document | {"runs": chunks})
         return
     row = entry.row
-    render.show(
-        render.fields(
-            {
-                "backfill": row.backfill_id,
-                "state": f"{row.state}: {row.reason}" if row.reason else row.state,
-                "selection": " ".join(row.selection),
-                "partitions": " ".join(row.partitions) or "all",
-                "progress": _progress(entry),
-                "failed": entry.failed or None,
-                "skipped": _skipped(entry),
-                "cancelled": entry.cancelled or None,
-                "pending": entry.pending or None,
-                "runs": f"{row.next_chunk:,} of {row.chunks:,} chunks asked for, "
-                f"{entry.active_runs:,} active (at most {row.max_concurrent_runs:,})",
-                "order": "newest first" if row.newest_first else "oldest first",
-                "failure threshold": row.failure_threshold or None,
-                "created": row.created_at,
-                "created by": row.created_by or None,
-                "ended": row.finished_at,
-            }
-        )
+    render.show_fields(
+        {
+            "backfill": row.backfill_id,
+            "state": f"{row.state}: {row.reason}" if row.reason else row.state,
+            "selection": " ".join(row.selection),
+            "partitions": " ".join(row.partitions) or "all",
+            "progress": _progress(entry),
+            "failed": entry.failed or None,
+            "skipped": _skipped(entry),
+            "cancelled": entry.cancelled or None,
+            "pending": entry.pending or None,
+            "runs": f"{row.next_chunk:,} of {row.chunks:,} chunks asked for, "
+            f"{entry.active_runs:,} active (at most {row.max_concurrent_runs:,})",
+            "order": "newest first" if row.newest_first else "oldest first",
+            "failure threshold": row.failure_threshold or None,
+            "created": row.created_at,
+            "created by": row.created_by or None,
+            "ended": row.finished_at,
+        }
     )
+    for text in waiting:
+        render.say(f"waiting: {text}", "yellow")
     if chunks:
         headers = ("chunk", "state", "run", "partitions", "failed", "why")
         lines = [
@@ -220,9 +203,8 @@ def status(
             )
             for c in chunks
         ]
-        render.show(render.title("chunks"))
         right = ["chunk", "partitions", "failed"]
-        render.show(render.table(headers, lines, right=right, whole=("state", "run")))
+        render.show_table(headers, lines, right=right, whole=("state", "run"), title="chunks")
 
 
 @command(app, "pause", example="servo backfill pause 01KA7R2M --reason outage", takes=["actor"])
@@ -308,26 +290,24 @@ def _plain(entry: Backfill) -> dict[str, Any]:
 
 def _show_preview(result: BackfillPreview) -> None:
     about = "about " if result.is_estimate else ""
-    render.show(
-        render.fields(
-            {
-                "partitions": f"{result.partitions:,}",
-                "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} at a time",
-                "up to date": f"{about}{result.up_to_date:,}",
-                "tasks to run": f"{about}{result.tasks:,}",
-                "task time": _time(result),
-                "cost": _cost(result),
-            }
-        )
+    render.show_fields(
+        {
+            "partitions": f"{result.partitions:,}",
+            "runs": f"{result.chunks:,}, at most {result.max_concurrent_runs:,} at a time",
+            "up to date": f"{about}{result.up_to_date:,}",
+            "tasks to run": f"{about}{result.tasks:,}",
+            "task time": _time(result),
+            "cost": _cost(result),
+        }
     )
     if len(result.assets) > 1:
         lines = [(key, count) for key, count in result.assets.items()]
-        render.show(render.table(("asset", "partitions"), lines, right=["partitions"]))
-    render.show(render.title("chunks" if not result.is_estimate else "some of the chunks"))
+        render.show_table(("asset", "partitions"), lines, right=["partitions"])
+    title = "some of the chunks" if result.is_estimate else "chunks"
     headers = ("chunk", "partitions", "tasks", "up to date")
     chunks = [(c.number, _partitions(c), c.tasks, c.up_to_date) for c in result.sample]
     right = ["chunk", "tasks", "up to date"]
-    render.show(render.table(headers, chunks, right=right))
+    render.show_table(headers, chunks, right=right, title=title)
     if result.one_by_one:
         render.note(f"its runs follow each other: {result.one_by_one}")
     if result.unknown_assets:

@@ -33,16 +33,14 @@ Location = Annotated[str | None, option("URL", "Location of the data.")]
 def create(
     session: Session,
     key: catalog_options.AssetArgument,
+    *,
     columns: Annotated[
         list[str] | None, option("NAME:TYPE[:not_null]", "A column. Repeatable.", "--column")
     ] = None,
     kind: Kind = "table",
     format: Format = "parquet",
     location: Location = None,
-    description: catalog_options.Description = None,
-    owner: catalog_options.Owners = None,
-    tag: catalog_options.Tags = None,
-    property: catalog_options.Properties = None,
+    details: catalog_options.DetailOptions,
 ) -> None:
     """Create an asset in a namespace that exists."""
     done = session.open().commands.catalog.create_asset(
@@ -52,7 +50,7 @@ def create(
         location=location,
         columns=[catalog_options.column(text) for text in columns or ()],
         idempotency_key=session.idempotency_key,
-        **catalog_options.details(description, owner, tag, property),
+        **details.changes(),
     )
     catalog_options.acknowledge(
         session, done, f"created asset {key}", asset=key, asset_id=done.event_id
@@ -68,19 +66,21 @@ def create(
 def update(
     session: Session,
     key: catalog_options.AssetArgument,
+    *,
     kind: Kind = None,
     format: Format = None,
     location: Location = None,
-    description: catalog_options.Description = None,
-    owner: catalog_options.Owners = None,
-    tag: catalog_options.Tags = None,
-    property: catalog_options.Properties = None,
+    details: catalog_options.DetailOptions,
     clear: catalog_options.Clear = None,
     expected_version: catalog_options.Expected = None,
 ) -> None:
-    """Change the given fields. Owners, tags and properties are replaced as a whole."""
+    """Change the given fields, as a person. What code says stays.
+
+    Owners, tags and properties that people have set are replaced as a whole; `servo catalog set`
+    adds single ones. An empty description withdraws it.
+    """
     data = {"kind": kind, "format": format, "location": location}
-    changes = data | catalog_options.details(description, owner, tag, property, clear)
+    changes = data | details.changes(clear)
     catalog_options.something(**changes)
     done = session.open().commands.catalog.update_asset(
         key, expected_version=expected_version, idempotency_key=session.idempotency_key, **changes
@@ -135,11 +135,11 @@ def list_(
         render.say("there are no assets")
     else:
         headers = ("asset", "kind", "project", "owners", "tags", "updated")
-        render.show(render.table(headers, map(_summary, rows), whole=["updated"]))
+        render.show_table(headers, map(_summary, rows), whole=["updated"])
 
 
 def _summary(row: AssetRow) -> tuple[object, ...]:
-    name = f"{row.namespace}.{row.name}"
+    name = f"{row.namespace}.{row.name}{' (deprecated)' if row.deprecated else ''}"
     tags = render.pairs(row.tags) or ""
     return name, row.kind, _state(row), ", ".join(row.owners), tags, row.updated_at
 
@@ -170,6 +170,7 @@ def _show(asset: AssetDetails) -> None:
         "id": row.asset_id,
         "kind": f"{row.kind} ({row.format})" if row.format else row.kind,
         "project": _state(row),
+        **({"deprecated": row.deprecated} if row.deprecated else {}),
         "location": row.location or None,
         **catalog_options.described(row),
         "formerly": ", ".join(row.previous_names) or None,
@@ -178,10 +179,11 @@ def _show(asset: AssetDetails) -> None:
     if stats is not None:
         amount = f"{render.count(stats.row_count, 'row')}, {render.size(stats.size_bytes)}"
         fields["observed"] = f"{amount} at {render.cell(stats.observed_at)}"
-    render.show(render.fields(fields))
+    render.show_fields(fields)
     if asset.columns:
         headers = ("column", "type", "null", "pii", "sensitivity", "description")
         rows = [
-            (c.name, c.type, c.nullable, c.pii, c.sensitivity, c.description) for c in asset.columns
+            (c.name, c.type or c.actual_type, c.nullable, c.pii, c.sensitivity, c.description)
+            for c in asset.columns
         ]
-        render.show(render.title("columns"), render.table(headers, rows))
+        render.show_table(headers, rows, title="columns")

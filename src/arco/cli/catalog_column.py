@@ -74,7 +74,10 @@ def update(
     pii: Pii = None,
     sensitivity: Sensitivity = None,
 ) -> None:
-    """Change the given fields. An empty text clears a field."""
+    """Change the given fields, as a person. What code says of them stays.
+
+    An empty text withdraws what people have set.
+    """
     changes: ColumnChanges = {
         "name": new_name,
         "type": type_,

@@ -25,16 +25,13 @@ Name = Annotated[str, argument("NAMESPACE", "The namespace.")]
 def create(
     session: Session,
     namespace: Name,
-    description: catalog_options.Description = None,
-    owner: catalog_options.Owners = None,
-    tag: catalog_options.Tags = None,
-    property: catalog_options.Properties = None,
+    details: catalog_options.DetailOptions,
 ) -> None:
     """Create a namespace."""
     done = session.open().commands.catalog.create_namespace(
         namespace,
         idempotency_key=session.idempotency_key,
-        **catalog_options.details(description, owner, tag, property),
+        **details.changes(),
     )
     catalog_options.acknowledge(
         session, done, f"created namespace {namespace}", namespace=namespace
@@ -50,15 +47,16 @@ def create(
 def update(
     session: Session,
     namespace: Name,
-    description: catalog_options.Description = None,
-    owner: catalog_options.Owners = None,
-    tag: catalog_options.Tags = None,
-    property: catalog_options.Properties = None,
+    details: catalog_options.DetailOptions,
     clear: catalog_options.Clear = None,
     expected_version: catalog_options.Expected = None,
 ) -> None:
-    """Change the given fields. Owners, tags and properties are replaced as a whole."""
-    changes = catalog_options.details(description, owner, tag, property, clear)
+    """Change the given fields, as a person. What code says stays.
+
+    Owners, tags and properties that people have set are replaced as a whole; `servo catalog set`
+    adds single ones. An empty description withdraws it.
+    """
+    changes = details.changes(clear)
     catalog_options.something(**changes)
     done = session.open().commands.catalog.update_namespace(
         namespace,
@@ -94,7 +92,7 @@ def list_(session: Session) -> None:
     else:
         lines = [(r.namespace, r.assets, ", ".join(r.owners), r.description) for r in rows]
         headers = ("namespace", "assets", "owners", "description")
-        render.show(render.table(headers, lines, right=["assets"]))
+        render.show_table(headers, lines, right=["assets"])
 
 
 @command(app, "show", example="servo catalog namespace show sales", takes=["at"])
@@ -108,6 +106,4 @@ def show(session: Session, namespace: Name) -> None:
         render.document({"generation": generation, "version": version} | render.plain(row))
         return
     fields = {"namespace": row.namespace} | catalog_options.described(row)
-    render.show(
-        render.fields(fields | {"assets": row.assets} | catalog_options.authorship(row, version))
-    )
+    render.show_fields(fields | {"assets": row.assets} | catalog_options.authorship(row, version))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 from arco.cli import deferral
-from arco.cli.options import argument, flag, option
+from arco.cli.options import OptionGroup, argument, flag, option
 
 if deferral.LOADED:
     from arco.catalog.events import Column
@@ -61,25 +62,27 @@ def entries(texts: Sequence[str] | None, option: str) -> dict[str, str] | None:
     return pairs
 
 
-def details(
-    description: str | None,
-    owners: Sequence[str] | None,
-    tags: Sequence[str] | None,
-    properties: Sequence[str] | None,
-    clear: Sequence[ClearableField] | None = None,
-) -> dict[str, Any]:
-    """The details to write; None leaves a field as it is."""
-    given: dict[str, Any] = {
-        "description": description,
-        "owners": owners or None,
-        "tags": entries(tags, "--tag"),
-        "properties": entries(properties, "--property"),
-    }
-    for field in clear or ():
-        if given[field]:
-            raise Invalid(f"{field} are both given and cleared", hint="give only one of the two")
-        given[field] = [] if field is ClearableField.owners else {}
-    return given
+@dataclass(frozen=True)
+class DetailOptions(OptionGroup):
+    description: Description = None
+    owner: Owners = None
+    tag: Tags = None
+    property: Properties = None
+
+    def changes(self, clear: Sequence[ClearableField] | None = None) -> dict[str, Any]:
+        """The fields to write; None leaves a field as it is."""
+        given: dict[str, Any] = {
+            "description": self.description,
+            "owners": self.owner or None,
+            "tags": entries(self.tag, "--tag"),
+            "properties": entries(self.property, "--property"),
+        }
+        for field in clear or ():
+            if given[field]:
+                hint = "give only one of the two"
+                raise Invalid(f"{field} are both given and cleared", hint=hint)
+            given[field] = [] if field is ClearableField.owners else {}
+        return given
 
 
 def column(text: str) -> Column:

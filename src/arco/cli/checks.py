@@ -61,7 +61,7 @@ def list_(
         for row in rows
     ]
     headers = ("partition", "check", "status", "severity", "")
-    render.show(render.table(headers, lines, whole=["partition", "check", "status"]))
+    render.show_table(headers, lines, whole=["partition", "check", "status"])
 
 
 @command(app, "show", example="servo checks show sales.orders 'unique(order_id)'", takes=["at"])
@@ -104,23 +104,21 @@ def show(
 
 
 def _show(row: CheckResultRow) -> None:
-    render.show(
-        render.title(f"{row.check_id}  {partition_text(row.partition_key)}".rstrip()),
-        render.fields(
-            {
-                "status": _status(row.status),
-                "message": row.message or None,
-                "expected": row.expected or None,
-                "actual": row.actual or None,
-                "severity": f"{row.severity}: {row.action}",
-                "rows": row.rows,
-                "failing": row.failing,
-                "by": f"{row.method or '–'}, {row.wall_ms:,} ms",
-                "run": row.run_id,
-                "materialization": row.materialization_id or None,
-                "evaluated at": row.evaluated_at,
-            }
-        ),
+    render.show_title(f"{row.check_id}  {partition_text(row.partition_key)}".rstrip())
+    render.show_fields(
+        {
+            "status": _status(row.status),
+            "message": row.message or None,
+            "expected": row.expected or None,
+            "actual": row.actual or None,
+            "severity": f"{row.severity}: {row.action}",
+            "rows": row.rows,
+            "failing": row.failing,
+            "by": f"{row.method or '–'}, {row.wall_ms:,} ms",
+            "run": row.run_id,
+            "materialization": row.materialization_id or None,
+            "evaluated at": row.evaluated_at,
+        }
     )
     for sample in row.sample:
         render.say(f"  {sample}")

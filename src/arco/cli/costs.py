@@ -209,7 +209,7 @@ def _show(bill: _Bill) -> None:
     total = ("total", *[""] * (len(names) - 1), *cells(bill.total))
     headers = (*names, *measures, "share")
     right = measures if wide else (*measures, "share")
-    render.show(render.table(headers, [*lines, total], right=right, whole=[*names, "share"]))
+    render.show_table(headers, [*lines, total], right=right, whole=[*names, "share"])
     _say_more(bill)
 
 

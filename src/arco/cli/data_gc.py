@@ -124,7 +124,7 @@ def _kinds(result: DataGcReport) -> list[tuple[str, int, int]]:
 
 def _show_sums(what: str, lines: Iterable[tuple[str, int, int]]) -> None:
     rows = [(name, count, render.size(size)) for name, count, size in lines]
-    render.show(render.table((what, "files", "bytes"), rows, right=("files", "bytes")))
+    render.show_table((what, "files", "bytes"), rows, right=("files", "bytes"))
     render.say("")
 
 
@@ -144,7 +144,7 @@ def _show_versions(result: DataGcReport, everything: bool) -> None:
     ]
     headers = ("asset", "partition", "version", "bytes", "why")
     right = ("version", "bytes")
-    render.show(render.table(headers, rows, right=right, whole=["asset", "partition"]))
+    render.show_table(headers, rows, right=right, whole=["asset", "partition"])
     if len(result.given_up) > len(chosen):
         render.say(f"and {len(result.given_up) - len(chosen):,} more; see --all", "dim")
     render.say("")

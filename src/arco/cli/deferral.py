@@ -14,14 +14,15 @@ the modules that it uses which were imported without them.
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
 import sys
 from types import ModuleType
 
 LOADED = True
 _deferred: set[str] = set()
 """Modules that were imported without what their work needs."""
+_BLOCK = re.compile(r"^if deferral\.LOADED:\n((?:[ ].*\n|\n)+)", re.MULTILINE)
 
 
 def defer() -> None:
@@ -45,11 +46,8 @@ def load(name: str) -> None:
 
 
 def _execute_imports(module: ModuleType) -> None:
-    tree = ast.parse(inspect.getsource(module))
-    for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "deferral.LOADED":
-            imports = ast.Module(node.body, type_ignores=[])
-            exec(compile(imports, inspect.getfile(module), "exec"), vars(module))
+    for block in _BLOCK.findall(inspect.getsource(module)):
+        exec(compile(f"if True:\n{block}", inspect.getfile(module), "exec"), vars(module))
 
 
 def _homes(module: ModuleType) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, argument, command, flag, group
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -21,11 +21,7 @@ if deferral.LOADED:
 
 app = group("limits", "Set and show limits of tasks and runs, and the sizes of pools.")
 
-Scope = Annotated[
-    str,
-    typer.Argument(metavar="SCOPE", help="workspace, tenant:NAME, tenant:* or pool:NAME."),
-]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")]
+Scope = Annotated[str, argument("SCOPE", "workspace, tenant:NAME, tenant:* or pool:NAME.")]
 
 
 def register(root: typer.Typer) -> None:
@@ -64,7 +60,7 @@ def list_(session: Session) -> None:
         (e.scope, e.name, e.text, e.use, e.changed_at, e.changed_by or None, e.note or None)
         for e in entries
     ]
-    render.show(render.table(headers, lines, right=("value", "in use"), whole=("scope", "limit")))
+    render.show_table(headers, lines, right=("value", "in use"), whole=("scope", "limit"))
 
 
 @command(
@@ -82,13 +78,13 @@ def set_(
     scope: Scope,
     limit: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[LIMIT] VALUE",
-            help="The name of a limit and its value. For a pool the value alone: its slots.",
+        argument(
+            "[LIMIT] VALUE",
+            "The name of a limit and its value. For a pool the value alone: its slots.",
         ),
     ],
     new: Annotated[
-        bool, typer.Option("--new", help="The pool may be one that no deployed asset names yet.")
+        bool, flag("--new", "The pool may be one that no deployed asset names yet.")
     ] = False,
     reason: Reason = "",
 ) -> None:
@@ -118,9 +114,7 @@ def set_(
 def unset(
     session: Session,
     scope: Scope,
-    limit: Annotated[
-        str, typer.Argument(metavar="[LIMIT]", help="The limit; for a pool it may be left out.")
-    ] = "",
+    limit: Annotated[str, argument("[LIMIT]", "The limit; for a pool it may be left out.")] = "",
     reason: Reason = "",
 ) -> None:
     """Remove a limit: without it there is none, or its default (see `servo limits list`)."""
@@ -138,6 +132,7 @@ def pause(session: Session, reason: Reason = "") -> None:
     refused. Orchestrators and workers keep running.
     """
     workspace = session.open()
+    was_paused = workspace.read.orchestration().limits().is_paused
     workspace.commands.limits.pause(reason=reason)
     reader = workspace.read.orchestration()
     control = reader.limits().control
@@ -145,10 +140,13 @@ def pause(session: Session, reason: Reason = "") -> None:
     running = sum(task.state == TaskState.RUNNING for task in tasks)
     if session.json:
         counts = {"running": running, "queued": len(tasks) - running}
-        render.document({**render.plain(control), **counts})
+        render.document({**render.plain(control), "was_paused": was_paused, **counts})
         return
     if control.paused_at is not None:
         render.say(pause_text(control), "yellow")
+    if was_paused:
+        change = "; its reason is not changed" if reason != control.pause_reason else ""
+        render.note(f"it was paused already{change}")
     if tasks:
         left = render.count(len(tasks), "task")
         render.say(f"{left} that started before go on ({running} running)")

@@ -81,6 +81,6 @@ def version(
         render.document({name.replace(" ", "_"): value for name, value in versions.items()})
     elif everything:
         texts = {n: "not installed" if v is None else str(v) for n, v in versions.items()}
-        render.show(render.fields(texts))
+        render.show_fields(texts)
     else:
         render.say(f"servo {versions['arco']}")

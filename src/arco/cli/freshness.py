@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command
+from arco.cli.options import LineLimit, argument, command, flag
 
 if deferral.LOADED:
     from rich.text import Text
@@ -16,6 +16,7 @@ if deferral.LOADED:
     from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
     from arco.automation.freshness_tables import FreshnessStatus
     from arco.cli import render
+    from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.orchestration.reader import OrchestrationReader
@@ -31,11 +32,10 @@ def register(app: typer.Typer) -> None:
 def freshness(
     session: Session,
     selection: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SELECTION", help="Assets, as in `servo run`; all by default."),
+        list[str] | None, argument("SELECTION", "Assets, as in `servo run`; all by default.")
     ] = None,
-    stale: Annotated[bool, typer.Option("--stale", help="Only what is stale.")] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N lines.")] = 100,
+    stale: Annotated[bool, flag("--stale", "Only what is stale.")] = False,
+    limit: LineLimit = 100,
 ) -> None:
     """Show how fresh the assets with a freshness policy are.
 
@@ -71,10 +71,9 @@ def freshness(
         render.say(_nothing(keys, stale=stale))
         return
     headers = ("asset", "partition", "status", "materialized", "due", "reason")
-    table = render.table(
-        headers, map(_line, chosen[:limit]), whole=("status", "materialized", "due")
-    )
-    render.show(table)
+    rows = map(_line, chosen[:limit])
+    render.show_table(headers, rows, whole=("status", "materialized", "due"))
+    note_deprecated(snapshot, [entry.asset for entry in chosen[:limit]])
     if len(chosen) > limit:
         render.note("there are more; see --limit, --stale and SELECTION")
 

@@ -7,23 +7,29 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from arco.cli import deferral
+from arco.cli.catalog_options import WRITES, acknowledge
 from arco.cli.options import argument, command, flag, group, option
 
 if deferral.LOADED:
+    from arco.catalog.reader import CatalogReader
     from arco.cli import render
-    from arco.cli.lineage_tree import GONE, deployed_assets, lineage_tree
+    from arco.cli.deprecated import note_deprecated
+    from arco.cli.lineage_tree import absence, deployed_assets, lineage_tree
     from arco.cli.live import partition_text
+    from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
     from arco.cli.shorts import short
     from arco.cli.times import short as short_time
-    from arco.errors import Invalid, NotFound
-    from arco.lineage.reader import Impact, LineageReader, Node
-    from arco.lineage.tables import ExecutionRow
+    from arco.errors import Invalid, NotFound, Unreadable
+    from arco.lineage.reader import Impact, LineageReader, Node, is_by_names
+    from arco.lineage.tables import EdgeRow, ExecutionRow
     from arco.openlineage.export import queries_of, snapshot_at_end, task_runs
     from arco.openlineage.spec import Location, events_of
-    from arco.orchestration.asset_columns import columns_of
+    from arco.orchestration.asset_columns import check_column
+    from arco.orchestration.catalog_names import lineage_reader
     from arco.orchestration.input_lists import read_versions
-    from servo.suggest import did_you_mean
+    from servo.contract.keys import AssetKey
+    from servo.contract.task import DIRECT
 
 
 app = group("lineage", "Show where data comes from, and what uses it.")
@@ -50,8 +56,8 @@ def show(
     join, group_by, sort, window and conditional only influence rows or values. Masked
     means that the original values cannot be recovered.
     """
-    reader = LineageReader(session.open().read.snapshot(session.at()))
-    node = _node(reader, target)
+    reader = session.open().read.lineage(session.at())
+    node = _node(session, reader, target)
     if session.json:
         render.document(_document(reader, node, down, depth, limit))
         return
@@ -62,8 +68,8 @@ def show(
 @command(app, "impact", example="servo lineage impact shop.orders.amount", takes=["at"])
 def impact(session: Session, target: Target, depth: Depth = 32) -> None:
     """Show everything that depends on a column, nearest first."""
-    reader = LineageReader(session.open().read.snapshot(session.at()))
-    node = _node(reader, target)
+    reader = session.open().read.lineage(session.at())
+    node = _node(session, reader, target)
     if not node.column:
         raise Invalid(f"{target} is an asset, not a column", hint=f"name a column: {target}.column")
     reached = reader.impact(node.asset, node.column, depth=depth)
@@ -82,14 +88,16 @@ def impact(session: Session, target: Target, depth: Depth = 32) -> None:
             each.distance,
             each.node.asset,
             each.node.column or "(selects rows)",
-            _how(each) + ("" if each.node.asset in deployed else f" {GONE}"),
+            _how(each)
+            + ("" if each.node.asset in deployed else f" {absence(reader, each.node.asset)}"),
         )
         for each in reached
     ]
     headers = ("steps", "asset", "column", "how")
-    render.show(render.table(headers, lines, right=["steps"], whole=["asset", "column"]))
+    render.show_table(headers, lines, right=["steps"], whole=["asset", "column"])
     assets = {each.node.asset for each in reached}
     render.say(f"{render.count(len(assets), 'asset')}, {render.count(len(reached), 'place')}")
+    note_deprecated(reader.snapshot, assets)
 
 
 @command(app, "inputs", example="servo lineage inputs shop.daily --version 8Z2M…", takes=["at"])
@@ -107,7 +115,7 @@ def inputs(
     """
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())
-    rows = LineageReader(snapshot).inputs_of(asset, version)
+    rows = lineage_reader(snapshot).inputs_of(asset, version)
     read = [read_versions(workspace.store, row) for row in rows]
     if session.json:
         outputs = [
@@ -129,7 +137,7 @@ def inputs(
         (source, partition_text(each.partition) or None, each.materialization_id)
         for source, each in every[:limit]
     ]
-    render.show(render.table(headers, lines, whole=headers))
+    render.show_table(headers, lines, whole=headers)
     if len(every) > limit:
         render.note(f"{len(every) - limit:,} more; see --limit and --json")
     for row, of in zip(rows, read, strict=True):
@@ -143,6 +151,63 @@ def inputs(
                 f"{'was not kept' if not row.source_list else f'is missing ({of.problem})'}",
                 "yellow",
             )
+
+
+End = Annotated[str, argument("SOURCE", "The asset, or its column, that data comes from.")]
+OtherEnd = Annotated[str, argument("TARGET", "The asset, or its column, that it goes to.")]
+
+
+@command(
+    app,
+    "add",
+    example="servo lineage add crm.contacts shop.customers --owner sales-ops "
+    '--description "nightly export"\n'
+    "servo lineage add crm.contacts.mail shop.customers.email --kind identity",
+    takes=WRITES,
+)
+def add(
+    session: Session,
+    source: End,
+    target: OtherEnd,
+    kind: Annotated[
+        str, option("KIND", "Between columns: identity, transformation or aggregation.")
+    ] = "transformation",
+    masked: Annotated[
+        bool, flag("--masked", "Between columns: the values cannot be recovered.")
+    ] = False,
+    owner: Annotated[str, option("OWNER", "Who answers for the edge.")] = "",
+    description: Annotated[str, option("TEXT", "What moves the data.")] = "",
+) -> None:
+    """Record that an asset or column comes from another, where no code of Arco says so.
+
+    The edge stays until it is removed; no output and no deployment changes it. Adding it
+    again changes its owner and description.
+    """
+    if kind not in DIRECT:
+        raise Invalid(f"{kind!r} is not a kind of edge", hint=f"one of {', '.join(DIRECT)}")
+    done = session.open().commands.lineage.add(
+        parsed_node(source),
+        parsed_node(target),
+        kind=kind,
+        masked=masked,
+        owner=owner,
+        description=description,
+        idempotency_key=session.idempotency_key,
+    )
+    acknowledge(session, done, f"added {source} → {target}", source=source, target=target)
+
+
+@command(app, "remove", example="servo lineage remove crm.contacts shop.customers", takes=WRITES)
+def remove(session: Session, source: End, target: OtherEnd) -> None:
+    """Remove an edge that `servo lineage add` has added.
+
+    Edges that code has leave with a deployment of code that does not have them. Removing the
+    edge between two assets removes the added edges between their columns.
+    """
+    done = session.open().commands.lineage.remove(
+        parsed_node(source), parsed_node(target), idempotency_key=session.idempotency_key
+    )
+    acknowledge(session, done, f"removed {source} → {target}", source=source, target=target)
 
 
 @command(app, "export", example="servo lineage export 01K… --output lineage.ndjson")
@@ -172,28 +237,33 @@ def export(
     render.say(f"{render.count(len(lines), 'event')} of run {row.run_id} in {output}")
 
 
-def _node(reader: LineageReader, target: str) -> Node:
+def parsed_node(target: str) -> Node:
     parts = target.split(".", 2)
     if len(parts) < 2 or not all(parts):
         raise Invalid(
             f"{target!r} is not an asset", hint="write namespace.name, or namespace.name.column"
         )
-    node = Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
+    return Node(".".join(parts[:2]), parts[2] if len(parts) > 2 else "")
+
+
+def _node(session: Session, reader: LineageReader, target: str) -> Node:
+    node = parsed_node(target)
     coverage = reader.coverage(node.asset)
-    used = {use.source_column for use in reader.uses(node.asset)}
-    if coverage is None and not reader.dependents(node.asset):
+    edges = reader.edges(node.asset)
+    if coverage is None and is_by_names(reader.snapshot):
+        raise Unreadable(
+            "the lineage of this workspace is of an older version, which had it by names",
+            hint="run `servo admin rebuild`: it computes the tables again from the log",
+        )
+    note_older_version(session, reader.snapshot)
+    if coverage is None and not edges and not reader.dependents(node.asset):
+        CatalogReader(reader.snapshot).asset_id(AssetKey.parse(node.asset))  # raises NotFound
         raise NotFound(
             f"{node.asset} has no recorded lineage",
             hint="lineage is recorded when a task writes an output: servo run",
         )
-    columns = {*(coverage.columns if coverage else ()), *(coverage.unmapped if coverage else ())}
-    columns |= {column.name for column in columns_of(reader.snapshot, node.asset)}
-    if node.column and columns and node.column not in columns | used:
-        near = did_you_mean(node.column, columns)
-        raise NotFound(
-            f"{node.asset} has no column {node.column!r}",
-            hint=near or f"its columns: {', '.join(sorted(columns))}",
-        )
+    if node.column:
+        check_column(reader.snapshot, node.asset, node.column)
     return node
 
 
@@ -207,6 +277,10 @@ def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> N
             "dim",
         )
     if down:
+        for target in sorted({row.target for row in reader.dependents(node.asset)}):
+            for edge in reader.edges(target):
+                if edge.origin == "manual" and edge.source == node.asset:
+                    render.say(f"{target}: {_added(edge)}", "dim")
         return
     _show_seen(reader, node.asset)
     rows = reader.executions(node.asset, limit=limit + 1)
@@ -217,15 +291,26 @@ def _show_behind(reader: LineageReader, node: Node, down: bool, limit: int) -> N
 
 
 def _show_seen(reader: LineageReader, asset: str) -> None:
-    """When each input was first and last read, and how often."""
+    """When each input was first and last read, and how often; what people have added."""
     seen = reader.edge_metadata(asset)
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
-        if (row := seen.get(edge.edge_id)) is not None:
+        if edge.origin == "manual":
+            render.say(f"{edge.source}: {_added(edge)}", "dim")
+        elif (row := seen.get(edge.edge_id)) is None:
+            render.say(f"{edge.source}: in the code, not read yet", "dim")
+        else:
             render.say(
                 f"{edge.source}: {render.count(row.executions, 'output')}, first "
                 f"{short_time(row.first_seen_at)}, last {short_time(row.last_seen_at)}",
                 "dim",
             )
+
+
+def _added(edge: EdgeRow) -> str:
+    owner = f", owner {edge.owner}" if edge.owner else ""
+    by = f" by {edge.added_by}" if edge.added_by else ""
+    about = f": {edge.description}" if edge.description else ""
+    return f"added{by}{owner}{about}"
 
 
 def _execution(row: ExecutionRow) -> str:
@@ -287,9 +372,8 @@ def plain_execution(row: ExecutionRow) -> dict[str, Any]:
 def _plain_edges(reader: LineageReader, asset: str) -> list[dict[str, Any]]:
     seen = reader.edge_metadata(asset)
     return [
-        render.plain(seen.get(edge.edge_id)) | render.plain(edge)
+        (render.plain(seen[edge.edge_id]) if edge.edge_id in seen else {}) | render.plain(edge)
         for edge in reader.edges(asset)
-        if edge.edge_id in seen
     ]
 
 

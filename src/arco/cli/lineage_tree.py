@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from rich.text import Text
 from rich.tree import Tree
 
+from arco.catalog.governance_reader import GovernanceReader
 from arco.cli.failures import visible
 from arco.lineage.reader import LineageReader, Link, Node
 from arco.orchestration.reader import OrchestrationReader
 
-GONE = "(no longer deployed)"
+
+def absence(reader: LineageReader, asset: str) -> str:
+    """For an asset that is not deployed: whether it ever was."""
+    row = OrchestrationReader(reader.snapshot).deployed_asset(asset)
+    return "(not deployed)" if row is None else "(no longer deployed)"
 
 
 def deployed_assets(reader: LineageReader) -> set[str]:
@@ -21,10 +27,13 @@ def deployed_assets(reader: LineageReader) -> set[str]:
 
 def lineage_tree(reader: LineageReader, node: Node, down: bool, depth: int) -> Tree:
     links = (reader.downstream if down else reader.upstream)(*node, depth=depth)
-    root = Tree(Text(visible(str(node)), "bold"))
+    deprecated = GovernanceReader(reader.snapshot).deprecations()
+    root = Tree(Text(visible(str(node)), "bold") + _deprecation(node, deprecated))
     if not node.column and not down:
         _add_columns(root, reader, node)
-    _grow(root, node, _by_near_end(links, down), down, {node}, deployed_assets(reader))
+    ends = {end.asset for link in links for end in (link.source, link.target)}
+    absent = {asset: absence(reader, asset) for asset in ends - deployed_assets(reader)}
+    _grow(root, node, _by_near_end(links, down), down, {node}, absent, deprecated)
     return root
 
 
@@ -41,7 +50,8 @@ def _grow(
     links: dict[Node, list[Link]],
     down: bool,
     printed: set[Node],
-    deployed: set[str],
+    absent: Mapping[str, str],
+    deprecated: Mapping[str, str],
 ) -> None:
     """Direct sources first; one branch for each end. A subtree is printed once."""
     ends: dict[Node, list[Link]] = {}
@@ -50,11 +60,18 @@ def _grow(
     for end, ways in ends.items():
         text = _step(end, ways, end in printed, down)
         branch = tree.add(text)
-        if end.asset not in deployed:
-            text.append(f"  {GONE}", "yellow")
+        if end.asset in absent:
+            text.append(f"  {absent[end.asset]}", "yellow")
+        text.append(_deprecation(end, deprecated))
         if end not in printed:
             printed.add(end)
-            _grow(branch, end, links, down, printed, deployed)
+            _grow(branch, end, links, down, printed, absent, deprecated)
+
+
+def _deprecation(node: Node, deprecated: Mapping[str, str]) -> Text:
+    if node.asset not in deprecated:
+        return Text()
+    return Text(visible(f"  (deprecated: {deprecated[node.asset]})"), "yellow")
 
 
 def _step(end: Node, ways: list[Link], seen: bool, down: bool) -> Text:

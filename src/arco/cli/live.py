@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Group
 from rich.live import Live
@@ -90,9 +91,8 @@ def follow(
                 if run.state in states.RUN_ACTIVE and interrupted() and not cancelled:
                     _cancel(workspace, run_id)
                     cancelled = True
-                view.update(
-                    run, followed.tasks, progress(), waiting(run, [*followed.tasks.values()])
-                )
+                tasks = [*followed.tasks.values()]
+                view.update(_RunView(run, tasks, progress(), waiting(run, tasks)))
                 outage.passed()
             except Refused:  # the fold's answer, not the store's
                 raise
@@ -192,6 +192,13 @@ def _now_and_then(workspace: Workspace, look_up: Reasons) -> Reasons:
     return reasons_of
 
 
+class _RunView(NamedTuple):
+    run: RunRow
+    tasks: Sequence[TaskRow]
+    progress: Mapping[str, Progress]
+    waiting: Sequence[Waiting]
+
+
 class _Quiet:
     def changed(self, task: TaskRow) -> None:
         """The task has got into another state."""
@@ -199,13 +206,7 @@ class _Quiet:
     def stalled(self, text: str) -> None:
         """The store fails; its outage is in the log."""
 
-    def update(
-        self,
-        run: RunRow,
-        tasks: Mapping[str, TaskRow],
-        progress: Mapping[str, Progress],
-        waiting: Sequence[Waiting],
-    ) -> None: ...
+    def update(self, view: _RunView) -> None: ...
 
 
 class _Lines(_Quiet):
@@ -214,17 +215,11 @@ class _Lines(_Quiet):
     def __init__(self) -> None:
         self._waited: set[str] = set()
 
-    def update(
-        self,
-        run: RunRow,
-        tasks: Mapping[str, TaskRow],
-        progress: Mapping[str, Progress],
-        waiting: Sequence[Waiting],
-    ) -> None:
-        for reason in waiting:
+    def update(self, view: _RunView) -> None:
+        for reason in view.waiting:
             if reason.what not in self._waited:
                 render.out(Text(f"  waiting: {reason.text}", "yellow"))
-        self._waited = {reason.what for reason in waiting}
+        self._waited = {reason.what for reason in view.waiting}
 
     def changed(self, task: TaskRow) -> None:
         if task.state in states.TERMINAL - QUIET or task.state == TaskState.RETRY_WAIT:
@@ -279,24 +274,19 @@ class _Screen(_Lines):
     def stalled(self, text: str) -> None:
         self._live.update(Text(text, "yellow"))
 
-    def update(
-        self,
-        run: RunRow,
-        tasks: Mapping[str, TaskRow],
-        progress: Mapping[str, Progress],
-        waiting: Sequence[Waiting],
-    ) -> None:
+    def update(self, view: _RunView) -> None:
+        run = view.run
         head = Table.grid(padding=(0, 1, 0, 0))
         bar = ProgressBar(total=max(1, run.tasks_total), completed=run.tasks_done, width=40)
         counts = f"{run.tasks_done:,} of {run.tasks_total:,}"
         if run.tasks_failed:
             counts += f", {run.tasks_failed:,} failed"
         head.add_row(run_state(run), bar, Text(counts))
-        going = [task for task in tasks.values() if task.state == TaskState.RUNNING]
-        lines = [_going(task, progress.get(task.attempt_id)) for task in going[:SHOWN]]
+        going = [task for task in view.tasks if task.state == TaskState.RUNNING]
+        lines = [_going(task, view.progress.get(task.attempt_id)) for task in going[:SHOWN]]
         if len(going) > SHOWN:
             lines.append(Text(f"  and {len(going) - SHOWN} more", "dim"))
-        lines += [Text(f"  waiting: {reason.text}", "yellow") for reason in waiting]
+        lines += [Text(f"  waiting: {reason.text}", "yellow") for reason in view.waiting]
         self._live.update(Group(head, *lines))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Limit, argument, command, group, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -23,19 +23,14 @@ if deferral.LOADED:
 
 app = group("notifications", "Show notifications and open alerts; test channels.")
 
-Id = Annotated[
-    str,
-    typer.Argument(metavar="NOTIFICATION", help="The id of a notification, or its beginning."),
-]
+Id = Annotated[str, argument("NOTIFICATION", "The id of a notification, or its beginning.")]
 
 
 @command(app, "list", example="servo notifications list --state FAILED", takes=["at"])
 def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only notifications in this state.")
-    ] = None,
+    limit: Limit = 20,
+    state: Annotated[str | None, option("STATE", "Only notifications in this state.")] = None,
 ) -> None:
     """List notifications, newest first, and whether they arrived.
 
@@ -68,7 +63,7 @@ def list_(
             for row in rows
         ]
         whole = ("notification", "state", "created")
-        render.show(render.table(headers, lines, right=["attempts"], whole=whole))
+        render.show_table(headers, lines, right=["attempts"], whole=whole)
 
 
 @command(app, "show", example="servo notifications show 3f9a0c", takes=["at"])
@@ -79,22 +74,20 @@ def show(session: Session, notification: Id) -> None:
     if session.json:
         render.document(_plain(row))
         return
-    render.show(
-        render.fields(
-            {
-                "notification": row.notification_id,
-                "state": row.state,
-                "rule": row.rule_id,
-                "to": row.receiver,
-                "created": row.created_at,
-                "attempts": row.attempts,
-                "next attempt": row.due_at if row.state == NotificationState.PENDING else None,
-                "answer": row.detail or None,
-                "finished": row.finished_at,
-            }
-        )
+    render.show_fields(
+        {
+            "notification": row.notification_id,
+            "state": row.state,
+            "rule": row.rule_id,
+            "to": row.receiver,
+            "created": row.created_at,
+            "attempts": row.attempts,
+            "next attempt": row.due_at if row.state == NotificationState.PENDING else None,
+            "answer": row.detail or None,
+            "finished": row.finished_at,
+        }
     )
-    render.show(render.title("message"))
+    render.show_title("message")
     for line in _message(row).text.splitlines():
         render.say(line)
 
@@ -124,7 +117,7 @@ def alerts(session: Session) -> None:
             )
             for row in rows
         ]
-        render.show(render.table(headers, lines, right=["times"], whole=("since", "last", "run")))
+        render.show_table(headers, lines, right=["times"], whole=("since", "last", "run"))
 
 
 @command(app, "rules", example="servo notifications rules", takes=["at"])
@@ -142,16 +135,14 @@ def rules(session: Session) -> None:
             (r.rule_id, " ".join(r.events), " ".join(r.selection) or "*", " ".join(r.channels))
             for r in rows
         ]
-        render.show(render.table(headers, lines, whole=("rule",)))
+        render.show_table(headers, lines, whole=("rule",))
 
 
 @command(app, "test", example="servo notifications test ops")
 def test(
     session: Session,
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The name of a channel.")],
-    to: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Write to this address, as if to an owner.")
-    ] = "",
+    channel: Annotated[str, argument("CHANNEL", "The name of a channel.")],
+    to: Annotated[str, option("ADDRESS", "Write to this address, as if to an owner.")] = "",
 ) -> None:
     """Send a test message over a channel of `arco.toml` now, and show what happened.
 

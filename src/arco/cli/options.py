@@ -2,7 +2,8 @@
 
 `command` registers a function as a command. The function's first parameter is
 the `Session`; the options that choose a workspace and an output, and those named
-in `takes`, are added to the ones it declares itself.
+in `takes`, are added to the ones it declares itself. A parameter whose type is an
+`OptionGroup` stands for the options that are the fields of that type.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -21,8 +22,13 @@ from arco.cli.exit_codes import BROKEN_PIPE
 if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session, close
+    from arco.errors import Invalid
 
 Handler = Callable[..., None]
+
+
+class OptionGroup:
+    """Options that several commands declare: a frozen dataclass, with an option for each field."""
 
 
 def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
@@ -60,6 +66,9 @@ _GROUPS: dict[str, dict[str, Any]] = {
                 "(UTC), or 15m, 2h, 3d ago.",
             ),
         ],
+        "as_of_run": Annotated[
+            str | None, option("RUN", "Read the generation at which this run's end was visible.")
+        ],
     },
     "actor": {
         "actor": Annotated[
@@ -81,12 +90,25 @@ def days(help: str) -> Any:
 
 
 Limit = Annotated[int, option("N", "Show at most N.", min=1)]
+LineLimit = Annotated[int, option("N", "Show at most N lines.", min=1)]
+OnePartition = Annotated[
+    list[str] | None,
+    option("NAME=VALUE", "The partition; once for each dimension.", "--partition", "-p"),
+]
 Partition = Annotated[str | None, option("KEY", "Only this partition.", "--partition", "-p")]
 Reason = Annotated[str, option("TEXT", "Reason, stored in the log.")]
+StatedReason = Annotated[str | None, option("TEXT", "Reason, stored in the log.", "--reason")]
+"""One that may be left out, but not be empty: see `stated`."""
 Remote = Annotated[
     bool, flag("--remote", "Run on `servo orchestrator` and `servo worker` processes.")
 ]
 Slots = Annotated[int, option("N", "Maximum number of concurrent tasks.", min=1)]
+
+
+def stated(reason: str | None) -> str:
+    if reason is not None and not reason.strip():
+        raise Invalid("the reason is empty", hint="say why with --reason, or leave it out")
+    return reason or ""
 
 
 def group(name: str, help: str) -> typer.Typer:
@@ -119,8 +141,9 @@ def command(
 
     def register(function: Handler) -> Handler:
         added = {k: v for each in takes for k, v in _GROUPS[each].items()} | _COMMON
-        runner = _runner(function, frozenset(added), before)
-        runner.__signature__ = _signature(function, added)  # type: ignore[attr-defined]
+        own, groups = _own_parameters(function)
+        runner = _runner(function, groups, frozenset(added), before)
+        runner.__signature__ = _signature(own, added)  # type: ignore[attr-defined]
         settings = {"ignore_unknown_options": True} if negatives else None
         app.command(name, help=_help(function, example), context_settings=settings)(runner)
         return function
@@ -128,11 +151,20 @@ def command(
     return register
 
 
-def _runner(function: Handler, added: frozenset[str], before: Callable[[], None]) -> Handler:
+def _runner(
+    function: Handler,
+    groups: dict[str, type[OptionGroup]],
+    added: frozenset[str],
+    before: Callable[[], None],
+) -> Handler:
     def run(**given: Any) -> None:
         before()
         deferral.load(function.__module__)
         session = Session(**{name: given.pop(name) for name in added})
+        for name, options in groups.items():
+            given[name] = options(
+                **{k: given.pop(k) for k in inspect.signature(options).parameters}
+            )
         render.print_wide(session.wide)
         try:
             function(session, **given)
@@ -148,14 +180,30 @@ def _runner(function: Handler, added: frozenset[str], before: Callable[[], None]
     return run
 
 
-def _signature(function: Handler, added: dict[str, Any]) -> inspect.Signature:
-    """Of what typer gives; not of the session, whose class may not be imported yet."""
-    own = list(inspect.signature(function).parameters.values())[1:]
+def _own_parameters(
+    function: Handler,
+) -> tuple[list[inspect.Parameter], dict[str, type[OptionGroup]]]:
+    """What a command declares itself, with the fields of its groups in place of them; the groups.
+
+    Without the session, whose class may not be imported yet.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type[OptionGroup]] = {}
+    for each in list(inspect.signature(function).parameters.values())[1:]:
+        annotation = eval(each.annotation, function.__globals__)
+        if isinstance(annotation, type) and issubclass(annotation, OptionGroup):
+            groups[each.name] = annotation
+            types = get_type_hints(annotation, include_extras=True)
+            fields = inspect.signature(annotation).parameters.values()
+            parameters += [field.replace(annotation=types[field.name]) for field in fields]
+        else:
+            parameters.append(each.replace(annotation=annotation))
+    return parameters, groups
+
+
+def _signature(own: list[inspect.Parameter], added: dict[str, Any]) -> inspect.Signature:
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        each.replace(kind=keyword, annotation=eval(each.annotation, function.__globals__))
-        for each in own
-    ]
+    parameters = [each.replace(kind=keyword) for each in own]
     parameters += [
         inspect.Parameter(name, keyword, default=_DEFAULTS.get(name), annotation=annotation)
         for name, annotation in added.items()

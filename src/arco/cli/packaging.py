@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from arco.app import Workspace
+from arco.catalog.schema_reader import SchemaReader
 from arco.cli import render
 from arco.cli.session import Session
 from arco.config import resolve_channels, resolve_modules, resolve_project
 from arco.errors import Denied, Invalid, NotFound, Unavailable
 from arco.notifications.channels import channel_problems
 from arco.orchestration.foreign import assets_of_others
+from arco.orchestration.governance_notes import governance_notes
 from arco.spark.query_rules import ColumnLookups, SqlFindings, check_sql, check_sql_of, has_sql
 from arco.worker.artifact import digest
 from arco.worker.packing import PackedFile, large_files, likely_secrets, pack, packed_files
-from servo.contract.manifest import Manifest
+from servo.contract.manifest import Manifest, Notification
 from servo.discover import build_manifest, discover, refuse
 from servo.project import Problem, Project
 
@@ -48,20 +50,26 @@ def packaged(session: Session, folder: Path, workspace: Workspace | None) -> Pac
     name = resolve_project(folder.resolve())
     manifest = build_manifest(project, digest(artifact), name=name)
     findings = sql_findings(manifest, workspace)
-    refuse(sorted([*findings.problems, *unknown_channels(manifest, folder)]))
-    notes = (*project.notes, *findings.notes)
+    channels = unknown_channels(manifest.notifications, folder)
+    refuse(sorted([*findings.problems, *channels]))
+    notes = (*project.notes, *findings.notes, *governance_findings(manifest, workspace))
     return Package(manifest, artifact, packed_files(artifact), notes)
 
 
-def unknown_channels(manifest: Manifest, folder: Path) -> list[Problem]:
+def unknown_channels(rules: Iterable[Notification], folder: Path) -> list[Problem]:
     """Rules that name channels which no `arco.toml` has. Raises Invalid for a bad channel."""
-    return list(channel_problems(manifest, resolve_channels(folder.resolve())))
+    return list(channel_problems(rules, resolve_channels(folder.resolve())))
 
 
 def sql_findings(manifest: Manifest, workspace: Workspace | None) -> SqlFindings:
     """What is wrong with a project's SQL, by what a workspace knows of its inputs."""
     lookups = None if workspace is None else _lookups(workspace, manifest.project)
     return check_sql(manifest.assets, lookups)
+
+
+def governance_findings(manifest: Manifest, workspace: Workspace | None) -> list[Problem]:
+    """Deprecated inputs, and terms that the glossary does not have."""
+    return governance_notes(manifest, None if workspace is None else workspace.read.snapshot())
 
 
 def planned_sql(workspace: Workspace, keys: Set[str]) -> list[Problem]:
@@ -83,11 +91,18 @@ def planned_sql(workspace: Workspace, keys: Set[str]) -> list[Problem]:
 
 def _lookups(workspace: Workspace, project: str) -> ColumnLookups:
     reader = workspace.read.orchestration()
+    schemas = SchemaReader(reader.snapshot)
     execution = workspace.read.execution()
 
     def materialized(key: str) -> list[str]:
         row = reader.deployed_asset(key)
-        return [] if row is None else [each.name for each in execution.columns(row.asset_id)]
+        if row is None:
+            return []
+        registry = schemas.registry(row.asset_id)
+        if registry is None or not registry.current:  # of a workspace from before the registry
+            return [each.name for each in execution.columns(row.asset_id)]
+        version = schemas.version(row.asset_id, registry.current)
+        return [] if version is None else [each.name for each in version.decoded_columns()]
 
     return ColumnLookups(assets_of_others(reader, workspace.library, project), materialized)
 

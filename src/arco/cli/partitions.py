@@ -6,15 +6,14 @@ from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Limit, LineLimit, Partition, argument, command, flag, group, option
 
 if deferral.LOADED:
     from rich.text import Text
 
     from arco.cli import render
+    from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.shorts import short, shorts
@@ -35,8 +34,8 @@ if deferral.LOADED:
 
 app = group("partitions", "Show the state of partitions; manage keys of dynamic ones.")
 
-Set = Annotated[str, typer.Argument(metavar="SET", help="The name of the set of keys.")]
-Asset = Annotated[str, typer.Argument(metavar="ASSET", help="The asset: namespace.name.")]
+Set = Annotated[str, argument("SET", "The name of the set of keys.")]
+Asset = Annotated[str, argument("ASSET", "The asset: namespace.name.")]
 
 
 class StateName(StrEnum):
@@ -47,7 +46,7 @@ class StateName(StrEnum):
     failed = "FAILED"
 
 
-Keys = Annotated[list[str], typer.Argument(metavar="KEY", help="The keys.")]
+Keys = Annotated[list[str], argument("KEY", "The keys.")]
 
 
 @command(app, "add", example="servo partitions add customers acme globex", takes=["actor"])
@@ -81,20 +80,19 @@ def status(
     session: Session,
     asset: Asset,
     partition: Annotated[
-        list[str] | None,
-        typer.Option("--partition", "-p", metavar="RANGE", help="Only these; all by default."),
+        list[str] | None, option("RANGE", "Only these; all by default.", "--partition", "-p")
     ] = None,
     state: Annotated[
         list[StateName] | None,
-        typer.Option(
+        option(
+            "STATE",
+            "Only these: missing, materializing, materialized, stale or failed.",
             "--state",
             case_sensitive=False,
-            metavar="STATE",
-            help="Only these: missing, materializing, materialized, stale or failed.",
         ),
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="One line for each partition.")] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N lines.")] = 100,
+    each: Annotated[bool, flag("--each", "One line for each partition.")] = False,
+    limit: LineLimit = 100,
 ) -> None:
     """Show the state and quality of an asset's partitions, also of missing ones.
 
@@ -135,6 +133,7 @@ def status(
         )
         return
     _show_status(asset, entries)
+    note_deprecated(snapshot, [asset])
     if not is_judged:
         render.note(
             f"more than {MAX_JUDGED:,} partitions are materialized: which of them are STALE is "
@@ -156,7 +155,7 @@ def _show_status(asset: str, entries: list[_Entry]) -> None:
     headers = ("partitions", "count", "state", "quality", "version", "rows", "size", "when")
     lines = [entry.line() for entry in entries]
     whole = ("state", "quality", "version", "when")
-    render.show(render.table(headers, lines, right=["count", "rows", "size"], whole=whole))
+    render.show_table(headers, lines, right=["count", "rows", "size"], whole=whole)
     for entry in entries:
         if entry.row is not None and entry.row.message:
             render.say(f"\n{entry.text}: {entry.row.message}")
@@ -171,10 +170,8 @@ def _show_status(asset: str, entries: list[_Entry]) -> None:
 def versions(
     session: Session,
     asset: Asset,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="KEY", help="Only this partition.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
+    partition: Partition = None,
+    limit: Limit = 20,
 ) -> None:
     """List all versions of an asset's partitions, newest first.
 
@@ -209,7 +206,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
             names[row.materialization_id],
             partition_text(row.partition_key) or "(all)",
             version_label(row.version) if row.version else None,
-            _state_text(row.status),
+            state_text(row.status),
             row.rows,
             render.size(row.bytes),
             row.created_at,
@@ -220,7 +217,7 @@ def _show_versions(rows: list[MaterializationRow]) -> None:
     ]
     headers = ("id", "partition", "version", "status", "rows", "size", "made", "until", "run")
     whole = ("id", "version", "status", "made", "until", "run")
-    render.show(render.table(headers, lines, right=["rows", "size"], whole=whole))
+    render.show_table(headers, lines, right=["rows", "size"], whole=whole)
 
 
 class _Entry(NamedTuple):
@@ -253,8 +250,8 @@ class _Entry(NamedTuple):
         return (
             self.text,
             self.range.partitions,
-            _state_text(self.range.state),
-            _state_text(self.range.quality),
+            state_text(self.range.state),
+            state_text(self.range.quality),
             None if current is None else version_label(current.version),
             None if current is None else current.rows,
             None if current is None else render.size(current.bytes),
@@ -274,6 +271,7 @@ class _Entry(NamedTuple):
 
 
 _STYLES = {
+    "CURRENT": "bold green",
     "MATERIALIZED": "green",
     "PASSED": "green",
     "GOOD": "green",
@@ -286,7 +284,7 @@ _STYLES = {
 }
 
 
-def _state_text(status: str) -> Text:
+def state_text(status: str) -> Text:
     return Text(status, _STYLES.get(status, "bold red"))
 
 
@@ -298,4 +296,4 @@ def _answer(session: Session, keys: str) -> None:
         render.say(f"{keys} has no keys")
     else:
         lines = [(row.key, row.added_at, row.added_by) for row in rows]
-        render.show(render.table(("key", "added", "by"), lines))
+        render.show_table(("key", "added", "by"), lines)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -21,6 +20,7 @@ if deferral.LOADED:
     from arco.cli.packaging import (
         Package,
         discovered,
+        governance_findings,
         packaged,
         sql_findings,
         unknown_channels,
@@ -32,7 +32,9 @@ if deferral.LOADED:
     from arco.errors import NotFound
     from arco.orchestration.deploying import Deployed
     from arco.orchestration.foreign import foreign_reads, read_problems
+    from arco.orchestration.schema_deploy import BreakAcceptance
     from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
+    from servo.declare import declare_notification
     from servo.discover import build_manifest
     from servo.project import Problem
     from servo.suggest import did_you_mean
@@ -54,12 +56,35 @@ AllowRemovals = Annotated[
         "Deploy even if that leaves no assets, or removes more assets than it keeps.",
     ),
 ]
+AcceptBreaking = Annotated[
+    list[str] | None,
+    option(
+        "NAMESPACE.ASSET.COLUMN",
+        "Accept changes of this column that may break readers; with --reason. Repeatable.",
+        "--accept-breaking",
+    ),
+]
+BreakReason = Annotated[str, option("TEXT", "Why they are accepted.", "--reason")]
 Message = Annotated[str, option("TEXT", "Description of the deployment.", "--message", "-m")]
+
+
+class Allowed(TypedDict):
+    """What a deployment may do besides."""
+
+    allow_missing_inputs: bool
+    allow_removals: bool
+    accept_breaking: BreakAcceptance
 
 
 def register(app: typer.Typer) -> None:
     command(app, "validate", example="servo validate\nservo validate --project pipelines")(validate)
-    command(app, "deploy", example='servo deploy -m "orders by region"', takes=["actor"])(deploy)
+    command(
+        app,
+        "deploy",
+        example='servo deploy -m "orders by region"\n'
+        'servo deploy --accept-breaking sales.orders.note --reason "nobody reads it"',
+        takes=["actor"],
+    )(deploy)
     command(app, "deployments", example="servo deployments\nservo deployments shop", takes=["at"])(
         deployments
     )
@@ -84,9 +109,10 @@ def validate(session: Session, project: Folder = Path()) -> None:
         elsewhere = _problems_elsewhere(workspace, manifest)
         problems, unchecked = (elsewhere, 0) if isinstance(elsewhere, list) else ([], elsewhere)
         findings = sql_findings(manifest, workspace)
-        channels = unknown_channels(manifest, project)
-        problems = sorted([*problems, *findings.problems, *channels])
-        notes += findings.notes
+        problems = [*problems, *findings.problems]
+        notes += [*findings.notes, *governance_findings(manifest, workspace)]
+    rules = [declare_notification(each, content)[0] for each in content.notifications]
+    problems = sorted({*problems, *unknown_channels(rules, project)})
     counts = {
         "assets": len(content.assets),
         "schedules": len(content.schedules),
@@ -139,6 +165,8 @@ def deploy(
     ] = False,
     allow_missing_inputs: AllowMissing = False,
     allow_removals: AllowRemovals = False,
+    accept_breaking: AcceptBreaking = None,
+    reason: BreakReason = "",
 ) -> None:
     """Deploy the code in this folder; new runs will use it.
 
@@ -146,6 +174,9 @@ def deploy(
     deploying the same code again changes nothing. Every deployment is kept, and
     `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
     changes; other projects of the workspace do not.
+
+    A deployment whose columns would break readers of an asset is refused. What is accepted
+    with --accept-breaking is recorded, and holds for the asset's next output too.
     """
     workspace = workspace_if_there(session) if dry_run else session.open()
     package = packaged(session, project, workspace)
@@ -155,7 +186,11 @@ def deploy(
             render.note(f"there are no assets in {project.resolve()}")
         for warning in package.warnings():
             render.note(warning)
-    allowed = {"allow_missing_inputs": allow_missing_inputs, "allow_removals": allow_removals}
+    allowed = Allowed(
+        allow_missing_inputs=allow_missing_inputs,
+        allow_removals=allow_removals,
+        accept_breaking=BreakAcceptance(tuple(accept_breaking or ()), reason),
+    )
     if dry_run:
         _preview(session, package, workspace, allowed)
         return
@@ -175,12 +210,12 @@ def deploy(
 
 
 def _preview(
-    session: Session, package: Package, workspace: Workspace | None, allowed: Mapping[str, bool]
+    session: Session, package: Package, workspace: Workspace | None, allowed: Allowed
 ) -> None:
     """Show what is packed, and, if there is a workspace, what would change in it."""
     if not session.json:
         sizes = [(file.path, render.size(file.bytes)) for file in package.files]
-        render.show(render.table(("file", "size"), sizes, right=["size"], whole=["file"]))
+        render.show_table(("file", "size"), sizes, right=["size"], whole=["file"])
         render.say(f"{_source(package)}, not deployed", "bold")
     changes = None
     if workspace is not None:
@@ -228,6 +263,7 @@ def _show_changes(done: Deployed) -> None:
         ("removed", done.removed),
         ("declared", done.declared),
         ("no longer declared", done.no_longer_declared),
+        ("accepted breaks", done.accepted_breaks),
     ):
         listed = ", ".join(keys[:12]) + (f" and {len(keys) - 12} more" if len(keys) > 12 else "")
         if keys:
@@ -272,7 +308,7 @@ def deployments(
         ]
         headers = ("number", "deployment", "assets", "deployed", "by", "message")
         whole = ["number", "deployment", "deployed"]
-        render.show(render.table(headers, lines, right=["assets"], whole=whole))
+        render.show_table(headers, lines, right=["assets"], whole=whole)
 
 
 def rollback(
@@ -286,6 +322,8 @@ def rollback(
     message: Message = "",
     allow_missing_inputs: AllowMissing = False,
     allow_removals: AllowRemovals = False,
+    accept_breaking: AcceptBreaking = None,
+    reason: BreakReason = "",
 ) -> None:
     """Deploy an older deployment again, as a new one. Other projects do not change."""
     with progress() as report:
@@ -295,6 +333,7 @@ def rollback(
             message=message,
             allow_missing_inputs=allow_missing_inputs,
             allow_removals=allow_removals,
+            accept_breaking=BreakAcceptance(tuple(accept_breaking or ()), reason),
             progress=report,
         )
     _acknowledge(session, done)

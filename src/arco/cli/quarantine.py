@@ -11,6 +11,7 @@ from arco.cli.options import Reason, argument, command, flag, group, option
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.answers.held_readers import readers_out_of_date
     from arco.app import Workspace
     from arco.cli import render
     from arco.cli.live import partition_text
@@ -21,7 +22,6 @@ if deferral.LOADED:
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow
-    from arco.orchestration.out_of_date import OutOfDate, out_of_date
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.world import World
     from arco.quality.reader import QualityReader
@@ -30,7 +30,7 @@ if deferral.LOADED:
 
 SAMPLES = 5
 
-app = group("quarantine", "Show, approve and reject outputs that checks hold.")
+app = group("quarantine", "Hold versions; show, release, approve and reject what is held.")
 
 Id = Annotated[str, argument("ID", "The output's id, or its first characters.")]
 
@@ -76,12 +76,18 @@ def _show_list(rows: Sequence[QuarantineRow], everything: bool) -> None:
             names[row.materialization_id],
             status_text(row.status),
             row.held_at,
-            f"{name_of(row)}\n{(row.decision if everything else '') or row.reason}",
+            f"{name_of(row)}\n{(row.decision if everything else '') or _why(row)}",
         )
         for row in rows
     ]
     headers = ("id", "status", "held", "output, and why")
-    render.show(render.table(headers, lines, whole=headers[:3]))
+    render.show_table(headers, lines, whole=headers[:3])
+
+
+def _why(row: QuarantineRow) -> str:
+    if not row.held_by:
+        return row.reason
+    return f"{row.held_by}: {row.reason}" if row.reason else f"held by {row.held_by}"
 
 
 def status_text(status: str) -> Text:
@@ -116,7 +122,8 @@ def show(session: Session, id: Id) -> None:
     _show_checks(checks)
     if held.decided_at is None:
         name = short(held.materialization_id)
-        render.say(f"\nservo quarantine approve {name}, or reject {name}", "dim")
+        word = "release" if held.held_by else "approve"
+        render.say(f"\nservo quarantine {word} {name}, or reject {name}", "dim")
 
 
 def _checks(
@@ -143,6 +150,7 @@ def _show_held(
         "path": held.path,
         "run": held.run_id,
         "held": held.held_at,
+        "held by": held.held_by or "checks",
     }
     if held.decided_at is not None:
         values["decided"] = held.decided_at
@@ -151,7 +159,7 @@ def _show_held(
     if version is not None and version.version:
         values["version"] = version.version
     values["current"] = _current_text(held, current)
-    render.show(render.fields(values))
+    render.show_fields(values)
 
 
 def _current_text(held: QuarantineRow, current: PartitionRow | None) -> str:
@@ -186,7 +194,7 @@ def _show_checks(checks: Sequence[CheckResultRow]) -> None:
         for row in checks
     ]
     headers = ("", "check", "severity", "expected", "actual", "failing")
-    render.show(render.table(headers, lines, right=["failing"], whole=["check", "severity"]))
+    render.show_table(headers, lines, right=["failing"], whole=["check", "severity"])
     for row in checks:
         if row.status != "passed" and (row.sample or row.message):
             _show_sample(row)
@@ -230,32 +238,46 @@ def _decide(session: Session, id: str, approved: bool, reason: str) -> None:
     held = find_held(workspace.read.snapshot(), id)
     key = session.idempotency_key
     workspace.commands.execution.decide(held, approved=approved, reason=reason, idempotency_key=key)
+    tell_decision(
+        session, workspace, held.materialization_id, "approved" if approved else "rejected"
+    )
+
+
+def tell_decision(
+    session: Session, workspace: Workspace, id: str, decision: str, *, is_new: bool = True
+) -> None:
     snapshot = workspace.read.snapshot()
-    held = find_held(snapshot, held.materialization_id)
+    held = find_held(snapshot, id)
     reader = ExecutionReader(snapshot)
     version = reader.materialization(held.asset_id, held.materialization_id)
     current = reader.partition(held.asset_id, held.partition_key)
     is_current = current is not None and current.materialization_id == held.materialization_id
-    below, elsewhere = _out_of_date(workspace, snapshot, held.asset_key) if is_current else ((), ())
+    by_hand = bool(held.held_by)
+    below, elsewhere = (
+        readers_out_of_date(snapshot, world_of(workspace, snapshot), held, given_back=by_hand)
+        if is_current
+        else ((), ())
+    )
     if session.json:
         render.document(
             {
                 "generation": snapshot.generation,
                 **render.plain(held),
                 "version": 0 if version is None else version.version,
+                "is_new": is_new,
                 "is_current": is_current,
                 "out_of_date": sorted([*below, *elsewhere]),
             }
         )
-    elif approved and version is not None:
-        _say_approved(held, version, current, below, elsewhere)
+    elif decision != "rejected" and version is not None:
+        _say_good(decision, held, version, current)
+        say_out_of_date(held, below, elsewhere, current)
     else:
-        _say_rejected(held, current)
+        render.say(f"{name_of(held)}: rejected; {current_after(current, 'stays')}", "yellow")
 
 
-def _out_of_date(workspace: Workspace, snapshot: Snapshot, asset_key: str) -> OutOfDate:
-    world = World.of(OrchestrationReader(snapshot), workspace.library)
-    return out_of_date(world.manifest, asset_key)
+def world_of(workspace: Workspace, snapshot: Snapshot) -> World:
+    return World.of(OrchestrationReader(snapshot), workspace.library)
 
 
 def name_of(held: QuarantineRow) -> str:
@@ -263,25 +285,33 @@ def name_of(held: QuarantineRow) -> str:
     return f"{held.asset_key}[{text}]" if text else held.asset_key
 
 
-def _say_approved(
-    held: QuarantineRow,
-    version: MaterializationRow,
-    current: PartitionRow | None,
-    below: Sequence[str],
-    elsewhere: Sequence[str],
+def _say_good(
+    decision: str, held: QuarantineRow, version: MaterializationRow, current: PartitionRow | None
 ) -> None:
     name = name_of(held)
     if current is None or current.materialization_id != held.materialization_id:
         newer = "" if current is None else f"; version {current.version} is newer and stays current"
-        render.say(f"{name}: approved as version {version.version}{newer}", "green")
+        render.say(f"{name}: {decision} as version {version.version}{newer}", "green")
         return
-    render.say(f"{name}: approved, and current as version {version.version}", "green")
+    render.say(f"{name}: {decision}, and current as version {version.version}", "green")
+
+
+def say_out_of_date(
+    held: QuarantineRow,
+    below: Sequence[str],
+    elsewhere: Sequence[str],
+    current: PartitionRow | None,
+) -> None:
     if below:
         render.say(f"now out of date: {_few(below)}")
-        render.say(f"  {_command(held, below)}", "cyan")
+        if current is None:
+            render.say(f"  they cannot run while {name_of(held)} has no good version", "dim")
+        else:
+            render.say(f"  {_command(held, below)}", "cyan")
     if elsewhere:
         render.say(f"out of date in the partitions that read this: {_few(elsewhere)}")
-        render.say("  choose their partitions and run them with `servo run`", "dim")
+        if current is not None:
+            render.say("  choose their partitions and run them with `servo run`", "dim")
 
 
 def _few(keys: Sequence[str]) -> str:
@@ -293,8 +323,7 @@ def _command(held: QuarantineRow, below: Sequence[str]) -> str:
     return " ".join(["servo run", *below, *(f"-p {part}" for part in parts)])
 
 
-def _say_rejected(held: QuarantineRow, current: PartitionRow | None) -> None:
-    stays = "the partition has no current version"
-    if current is not None:
-        stays = f"version {current.version} stays current"
-    render.say(f"{name_of(held)}: rejected; {stays}", "yellow")
+def current_after(current: PartitionRow | None, verb: str) -> str:
+    if current is None:
+        return "the partition has no current version"
+    return f"version {current.version} {verb} current"

@@ -171,6 +171,16 @@ def cell(value: object) -> Text:
             return Text(visible(str(value)))
 
 
+def lines(texts: Iterable[str]) -> Text:
+    """A cell with a line for each text."""
+    return Text("\n".join(visible(text) for text in texts))
+
+
+def _one_line(value: object) -> object:
+    """Stored text cannot look like other rows of a table."""
+    return value.replace("\n", "\\n") if isinstance(value, str) else value
+
+
 def table(
     headers: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -180,10 +190,22 @@ def table(
 ) -> FittingTable:
     """Columns under headers. `right` are right-aligned; `whole` never wrap."""
     values = [list(row) for row in rows]
-    cells = [[cell(value) for value in row] for row in values]
+    cells = [[cell(_one_line(value)) for value in row] for row in values]
     times = {n for row in values for n, v in zip(headers, row, strict=True) if type(v) is datetime}
     fixed = frozenset({*right, *whole})
     return FittingTable(headers, cells, frozenset(right), fixed, fixed - times)
+
+
+def show_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str = "",
+    **alignment: Sequence[str],
+) -> None:
+    if title:
+        show_title(title)
+    show(table(headers, rows, **alignment))
 
 
 class FittingTable:
@@ -289,6 +311,10 @@ def fields(values: Mapping[str, object]) -> Table:
     return _pairs([(name, cell(value)) for name, value in values.items()])
 
 
+def show_fields(values: Mapping[str, object]) -> None:
+    show(fields(values))
+
+
 def _pairs(values: Iterable[tuple[str, Text]]) -> Table:
     grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
@@ -298,8 +324,8 @@ def _pairs(values: Iterable[tuple[str, Text]]) -> Table:
     return grid
 
 
-def title(text: str) -> Text:
-    return Text(f"\n{visible(text)}", "bold cyan")
+def show_title(text: str) -> None:
+    show(Text(f"\n{visible(text)}", "bold cyan"))
 
 
 def pairs(values: Mapping[str, str]) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Limit, Reason, argument, command, group, option
 
 if deferral.LOADED:
     from arco.cli import render
@@ -21,6 +21,7 @@ if deferral.LOADED:
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import RequestState
     from arco.orchestration.tables import RunRequestRow
+    from arco.orchestration.triggers import trigger_text
 
 app = group("requests", "Show requests for runs, and what became of them.")
 
@@ -28,10 +29,8 @@ app = group("requests", "Show requests for runs, and what became of them.")
 @command(app, "list", example="servo requests list --state REFUSED", takes=["at"])
 def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N.")] = 20,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only requests in this state.")
-    ] = None,
+    limit: Limit = 20,
+    state: Annotated[str | None, option("STATE", "Only requests in this state.")] = None,
 ) -> None:
     """List requests for runs, newest first.
 
@@ -41,7 +40,8 @@ def list_(
     if state is not None and state.upper() not in RequestState.__members__:
         states = ", ".join(RequestState)
         raise Invalid(f"{state!r} is not a state of a request", hint=f"one of {states}")
-    reader = session.open().read.orchestration(session.at())
+    workspace = session.open()
+    reader = workspace.read.orchestration(session.at())
     in_states = () if state is None else (state.upper(),)
     rows, is_complete = reader.run_requests(limit=limit, in_states=in_states)
     if session.json:
@@ -51,12 +51,21 @@ def list_(
     if not rows:
         render.say("there are no requests" + (f" in state {state.upper()}" if state else ""))
     else:
-        headers = ("request", "state", "run", "requested", "what")
+        headers = ("request", "state", "run", "requested", "cause", "what")
+        chunks = workspace.commands.backfills.chunk_texts(reader.snapshot, rows)
         lines = [
-            (r.request_key, r.state, short(r.run_id) or None, r.requested_at, _asked(r))
-            for r in rows
+            (
+                row.request_key,
+                row.state,
+                short(row.run_id) or None,
+                row.requested_at,
+                trigger_text(row.kind, row.reference, row.requested_by, row.request_key),
+                _asked(row, chunks),
+            )
+            for row in rows
         ]
-        render.show(render.table(headers, lines, whole=("state", "run", "requested")))
+        whole = ("request", "state", "run", "requested")
+        render.show_table(headers, lines, whole=whole)
     if not is_complete:
         render.note("there are older requests; see --limit")
 
@@ -69,19 +78,22 @@ def list_(
 )
 def show(
     session: Session,
-    request: Annotated[str, typer.Argument(metavar="REQUEST", help="The key of a request.")],
+    request: Annotated[str, argument("REQUEST", "The key of a request.")],
 ) -> None:
     """Show a request: who asked for what, and what became of it."""
     workspace = session.open()
     reader = workspace.read.orchestration(session.at())
     row = reader.run_request(request)
     now = workspace.clock.now()
+    chunks = workspace.commands.backfills.chunk_texts(reader.snapshot, [row])
     if session.json:
         waits = row.state == RequestState.PENDING
-        waiting = {"waiting": pending_text(row, reader, now) if waits else None}
-        render.document(plain_request(row) | waiting)
+        more: dict[str, Any] = {"waiting": pending_text(row, reader, now) if waits else None}
+        if row.request_key in chunks:
+            more["chunk"] = chunks[row.request_key]
+        render.document(plain_request(row) | more)
     else:
-        show_request(row, reader, now)
+        show_request(row, reader, now, chunks)
 
 
 @command(
@@ -92,8 +104,8 @@ def show(
 )
 def cancel(
     session: Session,
-    request: Annotated[list[str], typer.Argument(metavar="REQUEST...", help="Keys of requests.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
+    request: Annotated[list[str], argument("REQUEST...", "Keys of requests.")],
+    reason: Reason = "",
 ) -> None:
     """Cancel requests that no orchestrator has planned yet. Their keys start no run after this."""
     workspace = session.open()
@@ -108,22 +120,26 @@ def cancel(
         render.say(f"{row.request_key} is {row.state}: {row.reason}")
 
 
-def show_request(row: RunRequestRow, reader: OrchestrationReader, now: datetime) -> None:
-    render.show(
-        render.fields(
-            {
-                "request": row.request_key,
-                "state": row.state,
-                "cause": cause_of(row.kind, row.reference, row.requested_by),
-                "selection": " ".join(row.selection),
-                "partitions": " ".join(row.partitions) or None,
-                "requested": row.requested_at,
-                "decided": row.decided_at,
-                "run": row.run_id or None,
-                "reason": row.reason or None,
-                "hint": row.hint or None,
-            }
-        )
+def show_request(
+    row: RunRequestRow,
+    reader: OrchestrationReader,
+    now: datetime,
+    chunks: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """`chunks` has the partitions of requests for chunks, by their keys."""
+    render.show_fields(
+        {
+            "request": row.request_key,
+            "state": row.state,
+            "cause": trigger_text(row.kind, row.reference, row.requested_by, row.request_key),
+            "selection": " ".join(row.selection),
+            "partitions": " ".join((chunks or {}).get(row.request_key, row.partitions)) or None,
+            "requested": row.requested_at,
+            "decided": row.decided_at,
+            "run": row.run_id or None,
+            "reason": row.reason or None,
+            "hint": row.hint or None,
+        }
     )
     if row.state == RequestState.PENDING:
         render.say(f"waiting: {pending_text(row, reader, now)}", "yellow")
@@ -138,31 +154,11 @@ def pending_text(row: RunRequestRow, reader: OrchestrationReader, now: datetime)
     return "an orchestrator plans it (`servo orchestrator`)" if reached is None else str(reached)
 
 
-def cause_of(kind: str, reference: str, by: str) -> str:
-    """What caused a request or a run, in words."""
-    if kind == "schedule":
-        schedule, _, tick = reference.rpartition("@")
-        return f"schedule {schedule}, tick {tick}"
-    if kind == "backfill":
-        backfill, _, chunk = reference.partition(":")
-        number, _, round = chunk.partition(":")
-        return f"backfill {backfill}, chunk {number}" + (f", round {round}" if round else "")
-    if kind in ("sensor", "webhook") and reference:
-        sensor, _, number = reference.rpartition("#")
-        return f"{kind} {sensor}, evaluation {number}"
-    if kind == "materialization":
-        return f"automation: {reference}"
-    if kind == "freshness":
-        subject, _, due = reference.rpartition("@")
-        return f"freshness of {subject}, due {due}"
-    what = f"{kind} of run {reference}" if kind == "retry" and reference else kind
-    return f"{what} by {by or '–'}"
-
-
 def plain_request(row: RunRequestRow) -> dict[str, Any]:
     fields = render.plain(row)
     return {**fields, "request": msgspec.json.decode(row.request)}
 
 
-def _asked(row: RunRequestRow) -> str:
-    return " ".join([*row.selection[:3], *row.partitions[:3]])
+def _asked(row: RunRequestRow, chunks: Mapping[str, Sequence[str]]) -> str:
+    partitions = chunks.get(row.request_key, row.partitions)
+    return " ".join([*row.selection[:3], *partitions[:3]])

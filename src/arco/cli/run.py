@@ -10,13 +10,14 @@ import typer
 
 from arco.cli import deferral
 from arco.cli.options import Remote, Slots, command, flag, option
-from arco.cli.run_options import Config, Exclude, Force, MaxTasks, Partitions, Selection, request_of
+from arco.cli.run_options import MaxTasks, PlanOptions
 from arco.cli.slots import start_slot_host
 
 if deferral.LOADED:
     from rich.text import Text
 
     from arco.cli import render, run_following
+    from arco.cli.deprecated import note_deprecated
     from arco.cli.live import partition_text
     from arco.cli.packaging import packaged, planned_sql
     from arco.cli.session import Session
@@ -41,11 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     session: Session,
-    selection: Selection,
-    partition: Partitions = None,
-    exclude: Exclude = None,
-    force: Force = False,
-    config: Config = None,
+    options: PlanOptions,
     max_tasks: MaxTasks = 10_000,
 ) -> None:
     """Show the tasks of a run and the reason for each. Changes nothing.
@@ -53,7 +50,7 @@ def plan(
     A dimension that no -p names stands for its last complete period, or, if it is not a
     dimension of time, for all its values. The plan says so.
     """
-    request = request_of(selection, exclude, partition, force, config, max_tasks)
+    request = options.request(max_tasks)
     workspace = session.open()
     plan = workspace.commands.orchestration.explain(request)
     warnings = planned_sql(workspace, {t.asset for t in plan.spec.tasks if t.action == "run"})
@@ -64,6 +61,7 @@ def plan(
         render.document({"fingerprint": spec_fingerprint(plan.spec), **fields, "spec": plan.spec})
     else:
         _show_plan(plan)
+        note_deprecated(workspace.read.snapshot(), [task.asset for task in plan.spec.tasks])
         for warning in warnings:
             render.note(str(warning))
         if held is not None:
@@ -85,7 +83,7 @@ def _show_plan(plan: ExplainedPlan) -> None:
         for t in spec.tasks
     ]
     headers = ("stage", "asset", "partition", "action", "why")
-    render.show(render.table(headers, lines, right=["stage"], whole=["asset"]))
+    render.show_table(headers, lines, right=["stage"], whole=["asset"])
     runs = sum(task.action == "run" for task in spec.tasks)
     reused = len(spec.tasks) - runs
     parts = f"{render.count(runs, 'task')} to run, {reused:,} up to date"
@@ -95,11 +93,7 @@ def _show_plan(plan: ExplainedPlan) -> None:
 
 def run(
     session: Session,
-    selection: Selection,
-    partition: Partitions = None,
-    exclude: Exclude = None,
-    force: Force = False,
-    config: Config = None,
+    options: PlanOptions,
     max_tasks: MaxTasks = 10_000,
     deploy: Annotated[bool, flag("--deploy", "Deploy the project in this folder first.")] = False,
     project: Annotated[
@@ -136,9 +130,9 @@ def run(
             "--deploy and --dry-run exclude each other", hint="see servo deploy --dry-run"
         )
     if dry_run:
-        plan(session, selection, partition, exclude, force, config, max_tasks)
+        plan(session, options, max_tasks)
         return
-    request = request_of(selection, exclude, partition, force, config, max_tasks)
+    request = options.request(max_tasks)
     workspace = session.open()
     if deploy:
         package = packaged(session, project, workspace)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from arco.app import Workspace
 from arco.cli import render
 from arco.cli.live import HELD, name_of, partition_text, run_state, task_state
-from arco.cli.requests import cause_of
 from arco.orchestration import states
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import TaskState
-from arco.orchestration.tables import RUNS, RunRow, TaskRow
+from arco.orchestration.tables import RunRow, TaskRow
+from arco.orchestration.triggers import run_trigger
 from arco.state.snapshot import Snapshot
 from arco.transport.liveness import records
 
-_OF_RUN = re.compile(r" of run ([0-9A-Z]{26}) ")
-MAX_CAUSES = 20
-"""So many runs of a chain of causes are shown."""
 SHOWN_ASKED = 3
 """Maximum number of ranges, and of selection terms, in a line of the list."""
 
@@ -38,42 +34,26 @@ def _asked(texts: list[str], total: int) -> str:
     return " ".join([*texts, *more])
 
 
-def causes(snapshot: Snapshot, row: RunRow) -> Iterator[RunRow]:
-    """The runs that led to this one: each made the version that caused the next, the last first."""
-    for _ in range(MAX_CAUSES):
-        match = _OF_RUN.search(row.reference) if row.trigger == "materialization" else None
-        cause = None if match is None else snapshot.get(RUNS, match[1])
-        if cause is None:
-            return
-        yield cause
-        row = cause
-
-
 def show_run(row: RunRow, caused_by: Sequence[RunRow] = ()) -> None:
-    chain = "; ".join(
-        f"run {each.run_id}: {cause_of(each.trigger, each.reference, each.triggered_by)}"
-        for each in caused_by
-    )
-    render.show(
-        render.fields(
-            {
-                "run": row.run_id,
-                "state": run_state(row),
-                "selection": _asked(row.selection, row.selection_total),
-                "partitions": _asked(row.partitions, row.partitions_total) or None,
-                "trigger": cause_of(row.trigger, row.reference, row.triggered_by),
-                **({"caused by": chain} if chain else {}),
-                "run key": row.run_key or None,
-                "retry of": row.retry_of or None,
-                "deployment": row.deployment_id,
-                "plan": row.plan_id,
-                "created": row.created_at,
-                "finished": row.finished_at,
-                "took": duration_text(row),
-                "cancelled": _cancelled(row),
-                "tasks": task_counts(row),
-            }
-        )
+    chain = "; ".join(f"run {each.run_id}: {run_trigger(each)}" for each in caused_by)
+    render.show_fields(
+        {
+            "run": row.run_id,
+            "state": run_state(row),
+            "selection": _asked(row.selection, row.selection_total),
+            "partitions": _asked(row.partitions, row.partitions_total) or None,
+            "trigger": run_trigger(row),
+            **({"caused by": chain} if chain else {}),
+            "run key": row.run_key or None,
+            "retry of": row.retry_of or None,
+            "deployment": row.deployment_id,
+            "plan": row.plan_id,
+            "created": row.created_at,
+            "finished": row.finished_at,
+            "took": duration_text(row),
+            "cancelled": _cancelled(row),
+            "tasks": task_counts(row),
+        }
     )
 
 
@@ -106,7 +86,7 @@ def show_tasks(workspace: Workspace, snapshot: Snapshot, row: RunRow, everything
     ]
     headers = ("asset", "partition", "state", "attempt", "took", "")
     render.say("")
-    render.show(render.table(headers, cells, right=["attempt", "took"], whole=["asset"]))
+    render.show_table(headers, cells, right=["attempt", "took"], whole=["asset"])
     for task in chosen:
         if task.state == TaskState.FAILED and task.error_hint:
             render.say(f"{task.asset_key}: {task.error_hint}", "cyan")

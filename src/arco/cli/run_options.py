@@ -1,13 +1,14 @@
-"""Options of `servo plan` and `servo run`."""
+"""What `servo plan`, `servo run` and `servo backfill` select."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from arco.cli import deferral
-from arco.cli.options import argument, flag, option
+from arco.cli.options import OptionGroup, argument, flag, option
 
 if deferral.LOADED:
     from arco.errors import Invalid
@@ -45,23 +46,24 @@ Config = Annotated[
 MaxTasks = Annotated[int, option("N", "Maximum number of tasks; a larger plan is refused.", min=1)]
 
 
-def request_of(
-    selection: list[str],
-    exclude: list[str] | None,
-    partition: list[str] | None,
-    force: bool,
-    config: list[str] | None,
-    max_tasks: int,
-) -> PlanRequest:
-    _check_star(selection)
-    return PlanRequest(
-        selection=tuple(selection),
-        exclude=tuple(exclude or ()),
-        partitions=tuple(text for each in partition or () for text in _ranges(each)),
-        force=force,
-        config=dict(_pair(text) for text in config or ()),
-        max_tasks=max_tasks,
-    )
+@dataclass(frozen=True)
+class PlanOptions(OptionGroup):
+    selection: Selection
+    partition: Partitions = None
+    exclude: Exclude = None
+    force: Force = False
+    config: Config = None
+
+    def request(self, max_tasks: int = 1) -> PlanRequest:
+        _check_star(self.selection)
+        return PlanRequest(
+            selection=tuple(self.selection),
+            exclude=tuple(self.exclude or ()),
+            partitions=tuple(text for each in self.partition or () for text in _ranges(each)),
+            force=self.force,
+            config=dict(_pair(text) for text in self.config or ()),
+            max_tasks=max_tasks,
+        )
 
 
 def _check_star(selection: list[str]) -> None:

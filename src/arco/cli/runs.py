@@ -38,6 +38,7 @@ if deferral.LOADED:
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import RUN_ACTIVE, RunState
     from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
+    from arco.orchestration.triggers import runs_before
     from arco.state.snapshot import Snapshot
     from arco.worker.log_parts import RunLogs
 
@@ -119,7 +120,7 @@ def _show_list(rows: list[RunRow]) -> None:
     ]
     headers = ("run", "state", "tasks", "created", "took", "what")
     whole = ("run", "created")
-    render.show(render.table(headers, lines, right=["tasks", "took"], whole=whole))
+    render.show_table(headers, lines, right=["tasks", "took"], whole=whole)
 
 
 @command(app, "show", example="servo runs show 01K…", takes=["at"])
@@ -144,12 +145,12 @@ def show(
         return
     if session.json:
         document = run_display.document_of(snapshot, row.run_id)
-        document["caused_by"] = [each.run_id for each in run_display.causes(snapshot, row)]
+        document["caused_by"] = [each.run_id for each in runs_before(snapshot, row)]
         if session.at() is None:
             document |= _waiting_of(workspace, snapshot, row)
         render.document(document)
         return
-    run_display.show_run(row, list(run_display.causes(snapshot, row)))
+    run_display.show_run(row, list(runs_before(snapshot, row)))
     if session.at() is None:
         _show_waiting(_waiting_of(workspace, snapshot, row))
     run_display.show_tasks(workspace, snapshot, row, all_tasks)

@@ -7,10 +7,8 @@ from itertools import islice
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import typer
-
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, argument, command, flag, group, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -35,17 +33,13 @@ if deferral.LOADED:
 
 app = group("schedules", "Show schedules and their ticks; pause, resume and preview them.")
 
-Name = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="The name of a schedule, or project/name.")
-]
+Name = Annotated[str, argument("SCHEDULE", "The name of a schedule, or project/name.")]
 
 
 @command(app, "list", example="servo schedules list", takes=["at"])
 def list_(
     session: Session,
-    removed: Annotated[
-        bool, typer.Option("--removed", help="Also schedules that left their project.")
-    ] = False,
+    removed: Annotated[bool, flag("--removed", "Also schedules that left their project.")] = False,
 ) -> None:
     """List schedules with their last and next ticks."""
     workspace = session.open()
@@ -64,14 +58,14 @@ def list_(
         (r.schedule_id, r.state, _cron(r), r.last_tick or None, _next(r, now), _selected(r))
         for r in rows
     ]
-    render.show(render.table(headers, lines, whole=("schedule", "state", "last tick", "next tick")))
+    render.show_table(headers, lines, whole=("schedule", "state", "last tick", "next tick"))
 
 
 @command(app, "show", example="servo schedules show nightly --limit 50", takes=["at"])
 def show(
     session: Session,
     schedule: Name,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N ticks.")] = 20,
+    limit: Annotated[int, option("N", "Show at most N ticks.", min=1)] = 20,
 ) -> None:
     """Show a schedule and the history of its ticks.
 
@@ -88,21 +82,20 @@ def show(
         document = {"generation": reader.snapshot.generation, **_plain(row, now)}
         render.document(document | {"ticks": history})
         return
-    render.show(
-        render.fields(
-            {
-                "schedule": row.schedule_id,
-                "state": _state(row),
-                "cron": _cron(row),
-                "selection": _selected(row),
-                "partitions": " ".join(row.partitions) or "the newest complete ones",
-                "config": None if row.config == "{}" else row.config,
-                "catchup": row.catchup,
-                "overlap": row.overlap,
-                "since": row.since,
-                "next tick": _next(row, now),
-            }
-        )
+    render.show_fields(
+        {
+            "schedule": row.schedule_id,
+            "state": _state(row),
+            "cron": _cron(row),
+            "selection": _selected(row),
+            "partitions": " ".join(row.partitions) or "the newest complete ones",
+            "config": None if row.config == "{}" else row.config,
+            "catchup": row.catchup,
+            "overlap": row.overlap,
+            "refresh sources": "yes" if row.refresh_sources else "no",
+            "since": row.since,
+            "next tick": _next(row, now),
+        }
     )
     if ticks:
         headers = ("tick", "state", "run", "recorded", "why")
@@ -110,18 +103,13 @@ def show(
             (e.row.tick, e.state, short(_run_of(e)) or None, e.row.recorded_at, _why(e) or None)
             for e in ticks
         ]
-        render.show(render.title("ticks"))
-        render.show(render.table(headers, lines, whole=("tick", "state", "run", "recorded")))
+        render.show_table(headers, lines, whole=("tick", "state", "run", "recorded"), title="ticks")
 
 
 @command(
     app, "pause", example="servo schedules pause nightly --reason 'source is down'", takes=["actor"]
 )
-def pause(
-    session: Session,
-    schedule: Name,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
-) -> None:
+def pause(session: Session, schedule: Name, reason: Reason = "") -> None:
     """Pause a schedule: no tick fires until it is resumed. A deployment does not resume it."""
     workspace = session.open()
     workspace.commands.automation.pause(schedule, reason=reason)
@@ -133,10 +121,7 @@ def resume(
     session: Session,
     schedule: Name,
     catchup: Annotated[
-        str,
-        typer.Option(
-            metavar="WHICH", help="Ticks of the pause that fire now: none, latest or all."
-        ),
+        str, option("WHICH", "Ticks of the pause that fire now: none, latest or all.")
     ] = "none",
 ) -> None:
     """Resume a schedule."""
@@ -150,8 +135,7 @@ def tick(
     session: Session,
     schedule: Name,
     at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="As if it were this time (UTC); now by default."),
+        str | None, option("TIME", "As if it were this time (UTC); now by default.")
     ] = None,
 ) -> None:
     """Ask for the run that a tick would ask for. The schedule's own ticks do not change."""
@@ -170,7 +154,7 @@ def tick(
 def preview(
     session: Session,
     schedule: Name,
-    count: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many ticks.")] = 5,
+    count: Annotated[int, option("N", "How many ticks.", min=1, max=100)] = 5,
 ) -> None:
     """Show the next ticks, those around the next clock change, and what each would run.
 
@@ -204,7 +188,7 @@ def preview(
         before = sum(each.at < change for each, _ in previews)
         lines.insert(before, ("clock change", None, change, None))
     headers = ("tick", "offset", "UTC", "would run")
-    render.show(render.table(headers, lines, whole=("tick", "offset", "UTC")))
+    render.show_table(headers, lines, whole=("tick", "offset", "UTC"))
 
 
 def _offset(row: ScheduleRow, each: Tick) -> str:

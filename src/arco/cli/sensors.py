@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import msgspec
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, group
+from arco.cli.options import Reason, argument, command, flag, group, option
 
 if deferral.LOADED:
     from arco.app import Workspace
@@ -25,17 +26,15 @@ if deferral.LOADED:
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.sensor_trial import Trial, try_sensor
     from arco.cli.session import Session
+    from arco.dispatch.sensor_waiting import untaken
     from arco.errors import Invalid
     from arco.orchestration.declarations import DeployedSensor
 
 app = group("sensors", "Show sensors and their evaluations; pause, test, reset and push to them.")
 
-Name = Annotated[
-    str, typer.Argument(metavar="SENSOR", help="The name of a sensor, or project/name.")
-]
+Name = Annotated[str, argument("SENSOR", "The name of a sensor, or project/name.")]
 PayloadFile = Annotated[
-    Path | None,
-    typer.Option("--payload", metavar="FILE", help="The message's payload; - for standard input."),
+    Path | None, option("FILE", "The message's payload; - for standard input.", "--payload")
 ]
 SHOWN_CHARS = 60
 
@@ -43,18 +42,18 @@ SHOWN_CHARS = 60
 @command(app, "list", example="servo sensors list", takes=["at"])
 def list_(
     session: Session,
-    removed: Annotated[
-        bool, typer.Option("--removed", help="Also sensors that left their project.")
-    ] = False,
+    removed: Annotated[bool, flag("--removed", "Also sensors that left their project.")] = False,
 ) -> None:
     """List sensors with their state and last recorded evaluation.
 
     An evaluation without effect is not recorded.
     """
-    reader = session.open().read.sensors(session.at())
+    workspace = session.open()
+    reader = workspace.read.sensors(session.at())
     rows = reader.sensors(removed=removed)
+    waiting = _waiting(session, workspace, rows)
     if session.json:
-        sensors = [_plain(row) for row in rows]
+        sensors = [_plain(row) | {"waiting": waiting.get(row.sensor_id)} for row in rows]
         render.document({"generation": reader.snapshot.generation, "sensors": sensors})
         return
     if not rows:
@@ -68,11 +67,11 @@ def list_(
             row.status,
             row.last_evaluation_at,
             " ".join(row.selection),
-            row.error or row.skip_reason or None,
+            waiting.get(row.sensor_id) or row.error or row.skip_reason or None,
         )
         for row in rows
     ]
-    render.show(render.table(headers, lines, whole=("sensor", "kind", "status", "last recorded")))
+    render.show_table(headers, lines, whole=("sensor", "kind", "status", "last recorded"))
 
 
 @command(
@@ -84,12 +83,8 @@ def list_(
 def show(
     session: Session,
     sensor: Name,
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show at most N evaluations.")
-    ] = 20,
-    log: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Print the log of this evaluation.")
-    ] = None,
+    limit: Annotated[int, option("N", "Show at most N evaluations.", min=1)] = 20,
+    log: Annotated[int | None, option("NUMBER", "Print the log of this evaluation.")] = None,
 ) -> None:
     """Show a sensor, its recorded evaluations, and messages that wait.
 
@@ -103,33 +98,38 @@ def show(
         _show_log(session, workspace, reader.evaluation(row, log))
         return
     evaluations, messages = reader.evaluations(row, limit), reader.undone(row, limit)
+    waiting = _waiting(session, workspace, [row]).get(row.sensor_id)
     if session.json:
-        document = {"generation": reader.snapshot.generation, **_plain(row)}
+        document = {"generation": reader.snapshot.generation, **_plain(row), "waiting": waiting}
         render.document(document | {"evaluations": evaluations, "messages": messages})
         return
     definition = definition_of(row)
-    render.show(
-        render.fields(
-            {
-                "sensor": row.sensor_id,
-                "kind": row.kind,
-                "status": _status(row),
-                "error": _with_hint(row.error, row.hint) or None,
-                "skip reason": row.skip_reason or None,
-                "watches": _watched(definition) or None,
-                "selection": " ".join(row.selection),
-                "interval": None if row.kind == "webhook" else f"{row.interval_s} s",
-                "timeout": f"{definition.timeout_s} s",
-                "cursor": _shortened(row.cursor) or None,
-                "messages waiting": row.waiting or None,
-                "last recorded": row.last_evaluation_at,
-            }
-        )
+    render.show_fields(
+        {
+            "sensor": row.sensor_id,
+            "kind": row.kind,
+            "status": _status(row),
+            "error": _with_hint(row.error, row.hint) or None,
+            "waiting": waiting,
+            "skip reason": row.skip_reason or None,
+            "watches": _watched(definition) or None,
+            "selection": " ".join(row.selection),
+            "interval": None if row.kind == "webhook" else f"{row.interval_s} s",
+            "timeout": f"{definition.timeout_s} s",
+            "cursor": _shortened(row.cursor) or None,
+            "messages waiting": row.waiting or None,
+            "last recorded": row.last_evaluation_at,
+        }
     )
     if evaluations:
         _show_evaluations(evaluations)
     if messages:
         _show_messages(messages)
+
+
+def _waiting(session: Session, workspace: Workspace, rows: Sequence[SensorRow]) -> dict[str, str]:
+    """Of sensors now: what was in the queue at an earlier generation nobody knows."""
+    return {} if session.at() else untaken(workspace.store, rows, workspace.clock.now())
 
 
 def _show_evaluations(evaluations: list[SensorEvaluationRow]) -> None:
@@ -147,8 +147,7 @@ def _show_evaluations(evaluations: list[SensorEvaluationRow]) -> None:
         )
         for e in evaluations
     ]
-    render.show(render.title("evaluations"))
-    render.show(render.table(headers, lines, whole=("number", "state", "recorded")))
+    render.show_table(headers, lines, whole=("number", "state", "recorded"), title="evaluations")
 
 
 def _show_messages(messages: list[SensorMessageRow]) -> None:
@@ -156,8 +155,7 @@ def _show_messages(messages: list[SensorMessageRow]) -> None:
     lines = [
         (m.message_id, m.state, m.pushed_at, m.attempts or None, m.error or None) for m in messages
     ]
-    render.show(render.title("messages"))
-    render.show(render.table(headers, lines, whole=("message", "state", "pushed")))
+    render.show_table(headers, lines, whole=("message", "state", "pushed"), title="messages")
 
 
 def _show_log(session: Session, workspace: Workspace, row: SensorEvaluationRow) -> None:
@@ -179,11 +177,7 @@ def _show_log(session: Session, workspace: Workspace, row: SensorEvaluationRow) 
     example="servo sensors pause new_orders --reason 'source is down'",
     takes=["actor"],
 )
-def pause(
-    session: Session,
-    sensor: Name,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
-) -> None:
+def pause(session: Session, sensor: Name, reason: Reason = "") -> None:
     """Pause a sensor: it is not evaluated until it is resumed. A deployment does not resume it.
 
     Messages that are pushed to it wait.
@@ -210,10 +204,8 @@ def resume(session: Session, sensor: Name) -> None:
 def reset(
     session: Session,
     sensor: Name,
-    cursor: Annotated[
-        str, typer.Option(metavar="TEXT", help="The new cursor; empty by default.")
-    ] = "",
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored in the log.")] = "",
+    cursor: Annotated[str, option("TEXT", "The new cursor; empty by default.")] = "",
+    reason: Reason = "",
 ) -> None:
     """Clear the cursor of a sensor, or set it. An evaluation that is under way does not count.
 
@@ -233,9 +225,7 @@ def reset(
 def push(
     session: Session,
     sensor: Name,
-    id: Annotated[
-        str, typer.Option("--id", metavar="ID", help="The message's id; each counts once.")
-    ],
+    id: Annotated[str, option("ID", "The message's id; each counts once.", "--id")],
     payload: PayloadFile = None,
 ) -> None:
     """Push a message to a webhook sensor."""
@@ -258,16 +248,12 @@ def test(
     session: Session,
     sensor: Name,
     project: Annotated[
-        Path,
-        typer.Option("--project", metavar="DIR", help="The project's folder.", show_default=False),
+        Path, option("DIR", "The project's folder.", "--project", show_default=False)
     ] = Path(),
     cursor: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Start from this cursor; default: the workspace's."),
+        str | None, option("TEXT", "Start from this cursor; default: the workspace's.")
     ] = None,
-    id: Annotated[
-        str, typer.Option("--id", metavar="ID", help="Of a webhook: the message's id.")
-    ] = "test",
+    id: Annotated[str, option("ID", "Of a webhook: the message's id.", "--id")] = "test",
     payload: PayloadFile = None,
 ) -> None:
     """Evaluate a sensor of this folder here, and show what it would ask for. Changes nothing."""
@@ -297,20 +283,16 @@ def _show_trial(trial: Trial, message_id: str) -> None:
         key = request_key(trial.sensor_id, message_id)
         render.say(f"a message asks for one run; this one has the key {key}")
         return
-    render.show(
-        render.fields(
-            {
-                "sensor": trial.sensor_id,
-                "cursor": _shortened(trial.cursor) or None,
-                "next cursor": _next_cursor(answer.cursor),
-                "would request": render.count(len(runs), "run"),
-                "skip reason": answer.skip_reason or None,
-                "partition keys": msgspec.json.encode(answer.keys).decode()
-                if answer.keys
-                else None,
-                "more": "yes, it is evaluated again at once" if answer.more else None,
-            }
-        )
+    render.show_fields(
+        {
+            "sensor": trial.sensor_id,
+            "cursor": _shortened(trial.cursor) or None,
+            "next cursor": _next_cursor(answer.cursor),
+            "would request": render.count(len(runs), "run"),
+            "skip reason": answer.skip_reason or None,
+            "partition keys": msgspec.json.encode(answer.keys).decode() if answer.keys else None,
+            "more": "yes, it is evaluated again at once" if answer.more else None,
+        }
     )
     if runs:
         lines = [
@@ -321,7 +303,7 @@ def _show_trial(trial: Trial, message_id: str) -> None:
             )
             for run in runs[:20]
         ]
-        render.show(render.table(("key", "partitions", "config"), lines))
+        render.show_table(("key", "partitions", "config"), lines)
         if len(runs) > len(lines):
             render.note(f"{len(runs) - len(lines):,} more")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import signal
 import socket
 import threading
 from pathlib import Path
@@ -13,8 +13,9 @@ import typer
 
 from arco.cli import deferral
 from arco.cli.allocator import use_little_memory
-from arco.cli.options import command
+from arco.cli.options import command, option
 from arco.cli.slots import start_slot_host
+from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
     from arco.cli import render
@@ -27,21 +28,14 @@ if deferral.LOADED:
     from arco.transport.reports import DRAIN_S
 
 Interval = Annotated[
-    float,
-    typer.Option(
-        min=0.01, metavar="S", help="Seconds between looks at the store when nothing changes."
-    ),
+    float, option("S", "Seconds between looks at the store when nothing changes.", min=0.01)
 ]
-Heartbeat = Annotated[
-    float, typer.Option(min=0.05, metavar="S", help="Seconds between heartbeats of a worker.")
-]
+Heartbeat = Annotated[float, option("S", "Seconds between heartbeats of a worker.", min=0.05)]
 ZombieAfter = Annotated[
-    float,
-    typer.Option(metavar="S", help="Treat a worker as dead after S seconds without a heartbeat."),
+    float, option("S", "Treat a worker as dead after S seconds without a heartbeat.")
 ]
 Claim = Annotated[
-    float,
-    typer.Option(metavar="S", help="How long a worker may hold a task without renewing its claim."),
+    float, option("S", "How long a worker may hold a task without renewing its claim.")
 ]
 
 
@@ -76,7 +70,7 @@ def orchestrator(
     """
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
-    stop = _until_told()
+    stop = stop_on_signal()
     reports = workspace.runtime.reports(timing)
     queue = workspace.runtime.store_queue(_identity(), timing)
     loop = workspace.runtime.orchestrator(
@@ -87,6 +81,7 @@ def orchestrator(
         courier=channel_courier(session),
         name=_identity(),
     )
+    logging.getLogger("arco.dispatch.journal").setLevel(logging.INFO)
     _say(session, "started", f"orchestrating {workspace.store.url}; press Ctrl-C to stop")
     with workspace.upkeep.merge_loop().beside(stop):
         loop.run(stop)
@@ -95,33 +90,23 @@ def orchestrator(
 
 def worker(
     session: Session,
-    slots: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Concurrent tasks of one CPU each.")
-    ] = 4,
+    slots: Annotated[int, option("N", "Concurrent tasks of one CPU each.", min=1)] = 4,
     memory_mib: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="M",
-            help="MiB of memory for tasks; default: this machine's. 0: no limit.",
-        ),
+        option("M", "MiB of memory for tasks; default: this machine's. 0: no limit.", min=0),
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The worker's name; default: host and process id."),
+        str | None, option("NAME", "The worker's name; default: host and process id.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for deployed code on this machine.")
+        Path | None, option("DIR", "Folder for deployed code on this machine.")
     ] = None,
     interval: Interval = 0.5,
     heartbeat: Heartbeat = 5.0,
     zombie_after: ZombieAfter = 30.0,
     claim: Claim = 60.0,
     drain: Annotated[
-        float,
-        typer.Option(
-            min=0.0, metavar="S", help="Seconds that running tasks may take after SIGTERM."
-        ),
+        float, option("S", "Seconds that running tasks may take after SIGTERM.", min=0.0)
     ] = 30.0,
 ) -> None:
     """Run tasks from the workspace's queue.
@@ -134,7 +119,7 @@ def worker(
     """
     workspace = session.open()
     timing = _timing(interval, heartbeat, zombie_after, claim)
-    stop = _until_told()
+    stop = stop_on_signal()
     worker_id = name or _identity()
     reports = workspace.runtime.reports(timing)
     folder = cache or _default_cache()
@@ -153,6 +138,7 @@ def worker(
     reporting = threading.Thread(target=reports.run, args=(ended,), name="reports", daemon=True)
     reporting.start()
     workspace.runtime.warm_spark()
+    logging.getLogger("arco.worker.service").setLevel(logging.INFO)
     _say(session, "started", f"worker {worker_id} takes tasks of {workspace.store.url}")
     service.run(stop)
     ended.set()
@@ -201,13 +187,6 @@ def _timing(interval: float, heartbeat: float, zombie_after: float, claim: float
         redeliver_after_s=max(2.5 * interval, zombie_after),
         cancel_grace_s=max(2 * heartbeat, zombie_after),
     ).check()
-
-
-def _until_told() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _identity() -> str:

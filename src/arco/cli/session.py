@@ -12,6 +12,7 @@ from arco.cli.times import parse_time
 from arco.clock import Clock, MovedClock, SystemClock
 from arco.config import Config, ConfigSource, resolve, resolve_running
 from arco.errors import Invalid, NotFound
+from arco.orchestration.reader import as_of_run
 from arco.state.snapshot import AsOf, At, Generation
 from arco.storage.open import open_store
 from arco.storage.scoped import ScopedStore
@@ -30,6 +31,7 @@ class Session:
     idempotency_key: str = ""
     generation: int | None = None
     as_of: str | None = None
+    as_of_run: str | None = None
 
     def config(self) -> Config:
         options = ConfigSource(self.store, self.tenant, self.workspace)
@@ -78,12 +80,21 @@ class Session:
 
     def at(self) -> At | None:
         """The generation that a read asks for; None for the newest."""
-        if self.generation is not None and self.as_of is not None:
-            raise Invalid("--generation and --as-of exclude each other", hint="give one of them")
+        options = {
+            "--generation": self.generation,
+            "--as-of": self.as_of,
+            "--as-of-run": self.as_of_run,
+        }
+        several = [name for name, value in options.items() if value is not None]
+        if len(several) > 1:
+            raise Invalid(f"{' and '.join(several)} exclude each other", hint="give one of them")
         if self.generation is not None:
             return Generation(self.generation)
         if self.as_of is not None:
             return AsOf(parse_time(self.as_of, self.clock().now()))
+        if self.as_of_run is not None:
+            workspace = _opened[-1] if _opened else self.open()
+            return as_of_run(workspace.read.orchestration().find_run(self.as_of_run).run_id)
         return None
 
 

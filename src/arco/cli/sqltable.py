@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from arco.cli import render
+from arco.cli.failures import visible
 from arco.state.sql import SqlResult
 
 NARROWEST = 8
@@ -24,13 +25,20 @@ class FittedTable(NamedTuple):
 
 
 def document(result: SqlResult) -> dict[str, Any]:
-    names = _names(result.table)
-    types = [str(field.type) for field in result.table.schema]
     return {
         "generation": result.generation,
-        "columns": [{"name": n, "type": t} for n, t in zip(names, types, strict=True)],
-        "rows": [dict(zip(names, row, strict=True)) for row in _rows(result.table)],
+        **plain(result.table),
         "truncated": result.truncated,
+    }
+
+
+def plain(table: pa.Table) -> dict[str, Any]:
+    """Columns and rows, for a document."""
+    names = _names(table)
+    types = [str(field.type) for field in table.schema]
+    return {
+        "columns": [{"name": n, "type": t} for n, t in zip(names, types, strict=True)],
+        "rows": [dict(zip(names, row, strict=True)) for row in _rows(table)],
     }
 
 
@@ -65,7 +73,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 def fitted(table: pa.Table, width: int) -> FittedTable:
     """As a table if every column fits with its minimum width, as records otherwise."""
-    names = _names(table)
+    names = [_text(visible(name)) for name in _names(table)]
     cells = [[_text(value) for value in row] for row in _rows(table)]
     if not names:
         return FittedTable(Text(""), False)

@@ -16,3 +16,8 @@ def backticked(name: str) -> str:
 def literal(text: str) -> str:
     """A text in DuckDB, which does not know escapes."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def unglobbed(path: str) -> str:
+    """A path that names itself: DuckDB takes these characters for patterns."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in path)

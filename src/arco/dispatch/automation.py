@@ -83,7 +83,8 @@ class Automation:
         raised in the end; what is left then is tried again at the next tick.
         """
         now = self._core.store_clock.estimate()
-        turn = AutomationTurn(board, self.agenda, self._snapshot(head), now)
+        snapshot = Snapshot(self._core.manifests, self._core.files, head)
+        turn = AutomationTurn(board, self.agenda, snapshot, now)
         self._planner.has_more = False
         parts: dict[str, Callable[[AutomationTurn], int]] = {
             SENSORS: self._evaluate_sensors,
@@ -188,9 +189,6 @@ class Automation:
         return watch.decide(
             snapshot, turn.board.making, requests, reads, now, monotonic_s, self._core.ids()
         )
-
-    def _snapshot(self, head: Head) -> Snapshot:
-        return Snapshot(self._core.manifests, self._core.files, head)
 
 
 class AutomationTurn:

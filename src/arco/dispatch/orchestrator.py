@@ -32,6 +32,7 @@ While runs are active each complete tick may leave a sign of life (`liveness.py`
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import deque
@@ -39,6 +40,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from arco.dispatch.ahead import SpeculativeFold
 from arco.dispatch.automation import Automation
+from arco.dispatch.journal import Journal, rows_put, rows_since
 from arco.dispatch.lookout import Lookout
 from arco.dispatch.notifier import Notifier
 from arco.dispatch.performer import Performer, call_back
@@ -140,6 +142,7 @@ class Orchestrator:
         if planner is not None and sensors is not None:
             self._automation = Automation(core, reports, planner, sensors, first)
         self._notifier = Notifier(core, reports, courier or NoCourier(), name, first)
+        self._journal = Journal()
         self._turn = Turn()
         self._commits: deque[tuple[Head, Changes]] = deque()
         self._committed_at = -1e9
@@ -286,6 +289,8 @@ class Orchestrator:
                 if self._automation is not None:
                     self._automation.agenda.apply(changes)
                 self._notifier.outbox.apply(changes)
+                if self._journal.is_on:
+                    self._journal.take(functools.partial(rows_put, changes))
                 self._ahead.committed(committed.manifest.consumed)
         if board.generation < head.generation:
             snapshot = Snapshot(self._core.manifests, self._core.files, head)
@@ -293,6 +298,8 @@ class Orchestrator:
                 if self._automation is not None:
                     self._automation.agenda.advance(snapshot, board.position)
                 self._notifier.outbox.advance(snapshot, board.position)
+                if self._journal.is_on:
+                    self._journal.take(functools.partial(rows_since, snapshot, board.position))
                 board.advance(snapshot)
             else:
                 board.load(snapshot)
@@ -300,6 +307,7 @@ class Orchestrator:
                 if self._automation is not None:
                     self._automation.agenda.load(snapshot)
                 self._notifier.outbox.load(snapshot)
+                self._journal.load(board.runs)
             self._ahead.reset()
         if board.generation != before:
             self.sender.saw_board(board, flight)

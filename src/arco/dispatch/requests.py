@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from arco.errors import Corrupt
+from arco.dispatch.sent_rules import RuleSource, SentRules
+from arco.dispatch.versions import ref_of
+from arco.errors import Corrupt, NotFound
 from arco.orchestration.configuration import task_config
 from arco.orchestration.input_lists import put_list
 from arco.orchestration.input_refs import fingerprint_part_of
@@ -33,9 +35,12 @@ from servo.contract.keys import AssetKey
 from servo.contract.manifest import Asset, Manifest, Resources, reference_targets
 from servo.contract.partition import PartitionKey, path_segment
 from servo.contract.task import (
+    GUARDING,
     CodeRef,
     InputRef,
     MaterializationRef,
+    PersonalInput,
+    PersonalRule,
     TaskRequest,
     needed_contract,
     personal,
@@ -45,7 +50,7 @@ TaskOf = Callable[[str, str], TaskRow | None]
 """(run id, task id) to the task as it is by now."""
 
 
-class Versions(Protocol):
+class Versions(RuleSource, Protocol):
     """What has been put out, as of now."""
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
@@ -56,12 +61,29 @@ class Versions(Protocol):
     def all_current(self, asset_id: str) -> list[MaterializationRef]:
         """Of every partition of an asset, in their order."""
 
+    def personal_columns(self, asset_key: str) -> dict[str, tuple[str, ...]]:
+        """The columns with personal data, by all their names in files, with its kinds."""
+
+    def classified_columns(self, asset_key: str) -> frozenset[str]:
+        """The columns of which the catalog says whether they are personal."""
+
     def asset_id(self, asset_key: str) -> str:
         """Of the asset that has this key, or had it before it was renamed. Raises NotFound."""
 
 
-LISTS_KEPT = 1_000
-"""Inputs with a list of their own that are remembered: a few hundred bytes each."""
+MAX_KEPT = 1_000
+"""Of what is looked up for inputs and assets of active runs: mostly less than a kilobyte each."""
+
+V = TypeVar("V")
+
+
+class _Kept(OrderedDict[tuple[str, str], V]):
+    """What was looked up for a run: by the run's id, and by what it is about."""
+
+    def __setitem__(self, key: tuple[str, str], value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > MAX_KEPT:
+            self.popitem(last=False)
 
 
 class _LookedUp(NamedTuple):
@@ -78,6 +100,34 @@ class _LookedUp(NamedTuple):
         return same and self._replace(current=[]) == other._replace(current=[])
 
 
+class _Sources(NamedTuple):
+    """Where the request of one attempt is looked up."""
+
+    plan: Plan
+    run: RunRow
+    task_of: TaskOf
+    versions: Versions
+    again: bool
+    """The attempt is not the first."""
+
+    def outputs(self, tasks: Iterable[PlannedTask]) -> list[TaskRow]:
+        """Upstreams. Without one that is planned, a task would read less than it should."""
+        rows = []
+        for planned in tasks:
+            row = self.task_of(self.run.run_id, planned.task_id)
+            if row is None:
+                raise Corrupt(
+                    f"run {self.run.run_id} has no task {planned.task_id}, which others read from"
+                )
+            rows.append(row)
+        return rows
+
+    def version(self, task: TaskRow) -> MaterializationRef:
+        if not task.path:
+            return self.versions.of(task.asset_id, task.materialization_id)
+        return ref_of(task)
+
+
 class Requests:
     """Builds requests. What does not change is looked up once."""
 
@@ -87,8 +137,11 @@ class Requests:
         self._store = core.store
         self._library = library
         self._assets = functools.lru_cache(maxsize=16)(self._read_assets)
-        self._listed: OrderedDict[tuple[str, int], InputRef] = OrderedDict()
+        self._listed: _Kept[InputRef] = _Kept()
         self._last_reference: tuple[_LookedUp, InputRef] | None = None
+        self._personal: _Kept[tuple[PersonalInput, ...]] = _Kept()
+        self._ids: _Kept[str] = _Kept()
+        self._rules = SentRules(core.store)
 
     def _read_assets(self, digest: str) -> tuple[Manifest, Mapping[str, Asset]]:
         return self._library.outline(digest), self._library.assets(digest)
@@ -129,18 +182,15 @@ class Requests:
         manifest, _ = self._assets(plan.spec.manifest_of(task.asset_key))
         asset = assets[task.asset_key]
         again = task.attempt > 1 or redelivery > 0
-        inputs = tuple(
-            masked(self._input(plan, run, number, task_of, versions, again), assets)
-            for number in planned.inputs
-        )
-        references = tuple(
-            self._references(asset, plan, run, planned, inputs, task_of, versions, again)
-        )
+        sources = _Sources(plan, run, task_of, versions, again)
+        inputs = tuple(masked(self._input(sources, n), assets) for n in planned.inputs)
+        references = tuple(self._references(sources, asset, planned, inputs))
         key = AssetKey.parse(task.asset_key)
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = dict(task_config(asset, plan.spec.request.config))
+        rule = self._personal_rule(sources, asset)
         return TaskRequest(
-            contract=needed_contract((*inputs, *references), config),
+            contract=GUARDING if rule else needed_contract((*inputs, *references), config),
             tenant_id=self._tenant,
             workspace_id=self._workspace,
             run_id=run.run_id,
@@ -173,6 +223,8 @@ class Requests:
             previous=_previous(task, asset, versions),
             columns=asset.columns,
             extra=asset.extra,
+            personal=rule,
+            schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, again),
             io=asset.io,
             cpu=asset.resources.cpu,
             memory_mib=asset.resources.memory_mib,
@@ -181,59 +233,84 @@ class Requests:
             secrets=asset.secrets,
         )
 
-    def _input(
-        self,
-        plan: Plan,
-        run: RunRow,
-        number: int,
-        task_of: TaskOf,
-        versions: Versions,
-        again: bool,
-    ) -> InputRef:
+    def _input(self, sources: _Sources, number: int) -> InputRef:
         """An input of the plan, as it travels: what is read was made before the first reads it."""
-        key = run.run_id, number
+        run_id = sources.run.run_id
+        key = run_id, str(number)
         listed = self._listed.get(key)
-        if listed is not None and not again:
+        if listed is not None and not sources.again:
             self._listed.move_to_end(key)
             return listed
-        planned = plan.spec.inputs[number]
-        ref = put_list(
-            self._store,
-            run.run_id,
-            _whole_input(plan, run, planned, task_of, versions),
-            again=again,
-        )
+        planned = sources.plan.spec.inputs[number]
+        whole = self._whole_input(sources, planned)
+        ref = put_list(self._store, run_id, whole, again=sources.again)
         if ref.listed_in is not None:
             self._listed[key] = ref
-            if len(self._listed) > LISTS_KEPT:
-                self._listed.popitem(last=False)
         return ref
 
+    def _whole_input(self, sources: _Sources, planned: PlannedInput) -> InputRef:
+        spec = sources.plan.spec
+        outputs = sources.outputs(spec.tasks_of(planned))
+        fresh = map(sources.version, outputs)
+        all_versions = sorted([*spec.versions_of(planned), *fresh], key=lambda m: m.partition)
+        return InputRef(
+            asset=planned.asset,
+            asset_id=outputs[0].asset_id if outputs else self._id(sources, planned.asset),
+            parameter=planned.parameter,
+            materializations=tuple(all_versions),
+        )
+
+    def _personal_rule(self, sources: _Sources, asset: Asset) -> PersonalRule | None:
+        """Where an asset has a policy. What is personal in an input is looked up once for a run."""
+        if asset.personal_data == "allow":
+            return None
+        keys = sorted({each.asset for each in asset.inputs if each.parameter})
+        labelled = {key: self._personal_input(sources, key) for key in keys}
+        return PersonalRule(
+            policy=asset.personal_data,
+            inputs={key: columns for key, columns in labelled.items() if columns},
+            classified=tuple(sorted(sources.versions.classified_columns(asset.key))),
+        )
+
+    def _personal_input(self, sources: _Sources, key: str) -> tuple[PersonalInput, ...]:
+        kept = self._personal.get((sources.run.run_id, key))
+        if kept is None:
+            columns = sources.versions.personal_columns(key).items()
+            kept = tuple([PersonalInput(name, kinds) for name, kinds in columns])
+            self._personal[sources.run.run_id, key] = kept
+        return kept
+
+    def _id(self, sources: _Sources, key: str) -> str:
+        """Of an asset that the run does not make; looked up once for each run."""
+        kept = self._ids.get((sources.run.run_id, key))
+        if kept is None:
+            try:
+                kept = sources.versions.asset_id(key)
+            except NotFound:  # it was removed after it was planned
+                kept = ""
+            self._ids[sources.run.run_id, key] = kept
+        return kept
+
     def _references(
-        self,
-        asset: Asset,
-        plan: Plan,
-        run: RunRow,
-        planned: PlannedTask,
-        inputs: tuple[InputRef, ...],
-        task_of: TaskOf,
-        versions: Versions,
-        again: bool,
+        self, sources: _Sources, asset: Asset, planned: PlannedTask, inputs: tuple[InputRef, ...]
     ) -> Iterator[InputRef]:
         """What checks look values up in: what the task reads of it, or else all that is current.
 
         What this run has made counts, though it may not be committed yet.
         """
+        spec, versions = sources.plan.spec, sources.versions
         for key in reference_targets(asset):
             read = next((ref for ref in inputs if ref.asset == key), None)
             if read is not None:
                 yield msgspec.structs.replace(read, parameter="", pii=())
                 continue
-            above = [plan.spec.tasks[i] for i in planned.depends_on]
-            outputs = [_made(run, t.task_id, task_of) for t in above if t.asset == key]
-            current = versions.all_current(_reference_id(plan, key, versions))
-            fresh = tuple([_output(task, versions) for task in outputs])
-            yield self._reference(_LookedUp(run.run_id, key, current, fresh), again)
+            above = [spec.tasks[i] for i in planned.depends_on]
+            outputs = sources.outputs(task for task in above if task.asset == key)
+            # Plans of older versions have no ids of references: then by today's names.
+            current = versions.all_current(spec.references.get(key) or versions.asset_id(key))
+            fresh = tuple([sources.version(task) for task in outputs])
+            looked_up = _LookedUp(sources.run.run_id, key, current, fresh)
+            yield self._reference(looked_up, sources.again)
 
     def _reference(self, looked_up: _LookedUp, again: bool) -> InputRef:
         """As it travels. Tasks that are sent together mostly look into the same."""
@@ -254,48 +331,12 @@ def weight_of(task: Resources | TaskRequest) -> Resources:
     return Resources(cpu=max(1, task.cpu), memory_mib=max(0, task.memory_mib))
 
 
-def _whole_input(
-    plan: Plan, run: RunRow, planned: PlannedInput, task_of: TaskOf, versions: Versions
-) -> InputRef:
-    outputs = [_made(run, task.task_id, task_of) for task in plan.spec.tasks_of(planned)]
-    fresh = [_output(task, versions) for task in outputs]
-    all_versions = sorted([*plan.spec.versions_of(planned), *fresh], key=lambda m: m.partition)
-    return InputRef(
-        asset=planned.asset, parameter=planned.parameter, materializations=tuple(all_versions)
-    )
-
-
 def masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
     """With what of it is personal, so that no sample of its rows shows that."""
     asset = assets.get(ref.asset)
     if asset is None:
         return ref
     return msgspec.structs.replace(ref, pii=personal(asset.columns))
-
-
-def _output(task: TaskRow, versions: Versions) -> MaterializationRef:
-    if not task.path:
-        return versions.of(task.asset_id, task.materialization_id)
-    return MaterializationRef(
-        partition=task.partition_key,
-        materialization_id=task.materialization_id,
-        path=task.path,
-        rows=task.rows,
-        bytes=task.bytes,
-    )
-
-
-def _reference_id(plan: Plan, key: str, versions: Versions) -> str:
-    """The id that the plan gives. Plans of older versions have none: then by today's names."""
-    return plan.spec.references.get(key) or versions.asset_id(key)
-
-
-def _made(run: RunRow, task_id: str, task_of: TaskOf) -> TaskRow:
-    """An upstream. Without one that is planned, a task would read less than it should."""
-    task = task_of(run.run_id, task_id)
-    if task is None:
-        raise Corrupt(f"run {run.run_id} has no task {task_id}, which others read from")
-    return task
 
 
 def _previous(task: TaskRow, asset: Asset, versions: Versions) -> MaterializationRef | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from arco.dispatch.journal import log_sent
 from arco.dispatch.requests import Requests, weight_of
 from arco.dispatch.unsent import EnqueueFailures
 from arco.dispatch.versions import CommittedVersions
@@ -218,6 +219,7 @@ class Sender:
         if not messages or not self._put(messages):
             return failed, []
         self._attempts |= {e.attempt_id: SentAttempt(e.run_id, e.task_id, now) for e in sent}
+        log_sent(task_of(e.run_id, e.task_id) for e in sent)
         return failed, sent
 
     def _has_room(self, board: Board, task: TaskRow, weights: Mapping[TaskKey, Resources]) -> bool:

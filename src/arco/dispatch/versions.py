@@ -6,15 +6,19 @@ together share it: looking for the newest costs a round trip.
 
 from __future__ import annotations
 
-import functools
-
+from arco.catalog.schema_reader import SchemaReader, SchemaStamp
+from arco.columns.schema_rules import packed_schema
 from arco.errors import NotFound
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, MaterializationRow, PartitionRow
 from arco.log.head import Manifests
+from arco.orchestration.personal_data import PersonalDataReader
 from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.schema_consumers import column_consumers
+from arco.orchestration.tables import TaskRow
 from arco.state.parquet import Files
 from arco.state.snapshot import Snapshot
-from servo.contract.task import MaterializationRef
+from servo.contract.manifest import Asset
+from servo.contract.task import MaterializationRef, SchemaRule
 
 
 class CommittedVersions:
@@ -22,20 +26,24 @@ class CommittedVersions:
         self._manifests = manifests
         self._files = files
         self._all: dict[str, list[MaterializationRef]] = {}
+        self._taken: Snapshot | None = None
 
-    @functools.cached_property
+    @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self._manifests, self._files, self._manifests.head())
+        # No cached_property: before Python 3.12 its lock is one for all instances.
+        if self._taken is None:
+            self._taken = Snapshot(self._manifests, self._files, self._manifests.head())
+        return self._taken
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
         row = self._snapshot.get(MATERIALIZATIONS, asset_id, materialization_id)
         if row is None:
             raise NotFound(f"version {materialization_id} of {asset_id} is missing")
-        return _ref(row)
+        return ref_of(row)
 
     def current(self, asset_id: str, partition: str) -> MaterializationRef | None:
         row = self._snapshot.get(PARTITIONS, asset_id, partition)
-        return None if row is None else _ref(row)
+        return None if row is None else ref_of(row)
 
     def all_current(self, asset_id: str) -> list[MaterializationRef]:
         """Looked up once, and the same list again."""
@@ -43,8 +51,34 @@ class CommittedVersions:
             rows = sorted(
                 self._snapshot.rows(PARTITIONS, asset_id), key=lambda row: row.partition_key
             )
-            self._all[asset_id] = [_ref(row) for row in rows]
+            self._all[asset_id] = [ref_of(row) for row in rows]
         return self._all[asset_id]
+
+    def personal_columns(self, asset_key: str) -> dict[str, tuple[str, ...]]:
+        labels = self._personal.names_in_files(asset_key)
+        return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
+
+    def classified_columns(self, asset_key: str) -> frozenset[str]:
+        return self._personal.classified(asset_key)
+
+    @property
+    def _personal(self) -> PersonalDataReader:
+        return PersonalDataReader(self._snapshot)
+
+    def schema_rule(self, asset_id: str, asset: Asset) -> SchemaRule | None:
+        """What the schema of an asset's output is compared with; None before the first."""
+        reader = SchemaReader(self._snapshot)
+        registry = reader.registry(asset_id)
+        if registry is None or not registry.current:
+            return None
+        consumers = column_consumers(self._snapshot, asset.key)
+        baseline = reader.baseline(registry, asset.compatibility, consumers)
+        if baseline is None:
+            return None
+        return SchemaRule(schema_hash=registry.current_hash, packed=packed_schema(baseline))
+
+    def schema_stamp(self, asset_id: str) -> SchemaStamp:
+        return SchemaReader(self._snapshot).stamp(asset_id)
 
     def asset_id(self, asset_key: str) -> str:
         reader = DeploymentReader(self._snapshot)
@@ -57,7 +91,7 @@ class CommittedVersions:
         return renamed.asset_id
 
 
-def _ref(row: MaterializationRow | PartitionRow) -> MaterializationRef:
+def ref_of(row: MaterializationRow | PartitionRow | TaskRow) -> MaterializationRef:
     return MaterializationRef(
         partition=row.partition_key,
         materialization_id=row.materialization_id,

@@ -255,7 +255,9 @@ def _unclaimed(tasks: Sequence[TaskRow], signs: Liveness, now: datetime) -> list
     unclaimed = [name for name in unclaimed if name not in large]
     if unclaimed:
         counts = f"{_count(len(sent))} dispatched, {len(sent) - len(unclaimed)} claimed"
-        reasons.append(Waiting("queue", f"{counts}: {_slots(signs, now)}", tasks=len(unclaimed)))
+        reasons.append(
+            Waiting("queue", f"{counts}: {slots_text(signs, now)}", tasks=len(unclaimed))
+        )
     if lost:
         text = (
             f"{_count(len(lost))} dispatched and not in the queue: an orchestrator enqueues again"
@@ -297,7 +299,8 @@ def _too_large(weights: Sequence[Weight], workers: Sequence[LivenessRecord]) -> 
     return f"{_count(len(weights))} {verb} {needs}: {largest_text}; start `servo worker {options}`"
 
 
-def _slots(signs: Liveness, now: datetime) -> str:
+def slots_text(signs: Liveness, now: datetime) -> str:
+    """Why no worker takes what is in the queue, as far as workers tell."""
     alive = _live_workers(signs, now)
     if not alive:
         return "no worker has a liveness record; start `servo worker`"

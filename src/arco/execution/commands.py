@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
 from arco.epoch import EPOCH
-from arco.errors import NotFound
-from arco.execution.events import QuarantineDecided, Version, VersionsDamaged, VersionsExpired
-from arco.execution.states import HELD
-from arco.execution.tables import QUARANTINE, QuarantineRow
+from arco.errors import NotFound, Refused
+from arco.execution.events import (
+    QuarantineDecided,
+    RecordedVersion,
+    Version,
+    VersionQuarantined,
+    VersionsDamaged,
+    VersionsExpired,
+)
+from arco.execution.holds import STALE
+from arco.execution.states import HELD, HELD_VERSIONS
+from arco.execution.tables import QUARANTINE, MaterializationRow, QuarantineRow
+from arco.execution.version_lookup import VersionLookup
 from arco.state.days import newest_first
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
@@ -23,10 +33,49 @@ MIN_CHARS = 4
 """So much of an id may name an output."""
 
 
+TRIES = 5
+
+
+class Quarantined(NamedTuple):
+    version: MaterializationRow
+    """As it was before."""
+    is_new: bool
+    """Whether it was not held before."""
+
+
 class ExecutionCommands:
-    def __init__(self, tier1: Tier1, actor: str = "") -> None:
+    def __init__(self, tier1: Tier1, snapshot: Callable[[], Snapshot], actor: str = "") -> None:
         self._tier1 = tier1
+        self._snapshot = snapshot
         self._actor = actor
+
+    def quarantine(self, asset: str, asset_id: str, version_id: str, reason: str) -> Quarantined:
+        """Hold a good version, so that nothing reads it. Nothing changes if it is held already.
+
+        If it is current, the newest good version before it is current again. What changes
+        between looking and deciding is looked at again.
+        """
+        for number in range(1, TRIES + 1):
+            lookup = VersionLookup(self._snapshot(), asset, asset_id)
+            version = lookup.version((), version_id)
+            if version.status in HELD_VERSIONS:
+                return Quarantined(version, False)
+            previous = lookup.before(version)
+            command = VersionQuarantined(
+                asset_id=asset_id,
+                asset=asset,
+                version=_recorded(version),
+                previous=None if previous is None else _recorded(previous),
+                partition_version=lookup.partition_version(version.partition_key),
+                reason=reason,
+            )
+            try:
+                self._tier1.execute(command, actor=self._actor)
+                break
+            except Refused as refusal:
+                if refusal.code != STALE or number == TRIES:
+                    raise
+        return Quarantined(version, True)
 
     def decide(
         self, held: QuarantineRow, *, approved: bool, reason: str = "", idempotency_key: str = ""
@@ -51,6 +100,12 @@ class ExecutionCommands:
         return self._tier1.execute(command, actor=self._actor)
 
 
+def _recorded(row: MaterializationRow) -> RecordedVersion:
+    return RecordedVersion(
+        **{name: getattr(row, name) for name in RecordedVersion.__struct_fields__}
+    )
+
+
 def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
     """An output that was held back, by its id, or by enough of its beginning.
 
@@ -58,12 +113,15 @@ def find_held(snapshot: Snapshot, text: str) -> QuarantineRow:
     back to the day in which the id was made.
     """
     start = text.upper()
+    by_id: dict[str, QuarantineRow] = {}
     chosen: list[QuarantineRow] = []
     if len(start) >= MIN_CHARS:
         made_ms = _made_ms(start)
         for rows, rest_before in newest_first(snapshot, QUARANTINE):
             named = rows.filter(pc.starts_with(rows.column("materialization_id"), start))
-            chosen += QUARANTINE.rows_of(named)
+            for row in QUARANTINE.rows_of(named):
+                by_id.setdefault(row.materialization_id, row)  # one may have been held again
+            chosen = list(by_id.values())
             waiting = [row for row in chosen if row.status in HELD]
             if len(waiting) == 1:
                 return waiting[0]

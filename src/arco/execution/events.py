@@ -1,8 +1,8 @@
 """What becomes of outputs. Most of it is derived from what tasks report.
 
-People and upkeep decide about outputs that exist: `QuarantineDecided` about one that is
-held back, `VersionsExpired` about those whose files may go, `VersionsDamaged` about those
-whose files are lost.
+People and upkeep decide about outputs that exist: `VersionQuarantined` about a good one,
+`QuarantineDecided` about one that is held back, `VersionsExpired` about those whose files may
+go, `VersionsDamaged` about those whose files are lost.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ class OutputRejected(Payload, frozen=True, kw_only=True):
     reason: str
 
 
+class OutputRecorded(Payload, frozen=True, kw_only=True):
+    """Derived: an output is good, or held, for the first time. What is repeated or late is not."""
+
+    TYPE: ClassVar[str] = "execution.output_recorded"
+    materialization: Materialization
+    held: bool
+
+
 class OutputMissed(Payload, frozen=True, kw_only=True):
     """Derived: a task failed for good; its partition stays as it is."""
 
@@ -61,6 +69,7 @@ class PartitionFailed(Payload, frozen=True, kw_only=True):
     run_id: str
     held: bool
     """It gave one that checks hold back."""
+    partition: str = ""
     code: str = ""
     bad_since: int = 0
     """The position of the attempt before if that gave none either, or 0."""
@@ -86,6 +95,28 @@ class PartitionMaterialized(Payload, frozen=True, kw_only=True):
     materialization_id: str
     made_at: datetime
     """When it was reported; of one that was held back, before it was approved."""
+    run_id: str = ""
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    schema_hash: str = ""
+    again: bool = False
+    """It was current before: it was released, or the version after it was quarantined."""
+
+
+class VersionWithdrawn(Payload, frozen=True, kw_only=True):
+    """Derived: a current version was quarantined. The one before it is current, if there is one."""
+
+    TYPE: ClassVar[str] = "execution.version_withdrawn"
+    asset_id: str
+    partition: str
+    materialization_id: str
+    run_id: str
+    position: int
+    """Of the report that brought it."""
+    previous_id: str = ""
+    previous_schema_hash: str = ""
+    previous_position: int = 0
 
 
 class CostIncurred(Payload, frozen=True, kw_only=True):
@@ -104,6 +135,15 @@ class CostIncurred(Payload, frozen=True, kw_only=True):
     cost: Cost
 
 
+class AttemptRecorded(Payload, frozen=True, kw_only=True):
+    """Derived: what an attempt took was recorded; once for each."""
+
+    TYPE: ClassVar[str] = "execution.attempt_recorded"
+    asset_id: str
+    attempt: int
+    wall_ms: int
+
+
 class QuarantineDecided(Payload, frozen=True, kw_only=True):
     """A command: an output that is held back is good after all, or will never be."""
 
@@ -115,6 +155,43 @@ class QuarantineDecided(Payload, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class RecordedVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the row of a good version says, for a fold that does not see it any more."""
+
+    materialization_id: str
+    partition_key: str
+    version: int
+    run_id: str
+    task_id: str
+    attempt_id: str
+    path: str
+    files: int
+    rows: int
+    bytes: int
+    schema_hash: str
+    fingerprint: str
+    created_at: datetime
+    position: int
+    metadata: dict[str, str] = {}
+    superseded_at: datetime | None = None
+    details: str = ""
+
+
+class VersionQuarantined(Payload, frozen=True, kw_only=True):
+    """A command: a good version is not to be read any more, until somebody decides."""
+
+    TYPE: ClassVar[str] = "execution.version_quarantined"
+    COMMAND: ClassVar[bool] = True
+    asset_id: str
+    asset: str
+    version: RecordedVersion
+    previous: RecordedVersion | None = None
+    """The newest good version of its partition before it: current again if it was current."""
+    partition_version: int = 0
+    """The row version of the partition that this was decided from."""
+    reason: str = ""
+
+
 class HoldEnded(Payload, frozen=True, kw_only=True):
     """Derived: it was decided about an output that was held back, for those who wait for it."""
 
@@ -123,6 +200,7 @@ class HoldEnded(Payload, frozen=True, kw_only=True):
     asset: str
     materialization_id: str
     approved: bool
+    reason: str = ""
 
 
 class Version(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -149,4 +227,9 @@ class VersionsDamaged(Payload, frozen=True, kw_only=True):
     versions: tuple[Version, ...]
 
 
-EVENTS: tuple[type[Payload], ...] = (QuarantineDecided, VersionsExpired, VersionsDamaged)
+EVENTS: tuple[type[Payload], ...] = (
+    QuarantineDecided,
+    VersionQuarantined,
+    VersionsExpired,
+    VersionsDamaged,
+)

@@ -2,7 +2,7 @@
 
 Whether a result counts was decided by the stage of runs. Here the newest good one by
 position becomes current. An output that checks hold back is never current; once
-somebody approves it, it is good, and current if nothing newer is.
+somebody approves it, it is good, and current if nothing newer is (`holds.py`).
 """
 
 from __future__ import annotations
@@ -13,30 +13,25 @@ from datetime import datetime
 import msgspec
 
 from arco.execution.events import (
+    AttemptRecorded,
     CostIncurred,
-    HoldEnded,
     OutputAccepted,
     OutputHeld,
     OutputMissed,
+    OutputRecorded,
     OutputRejected,
-    PartitionFailed,
-    PartitionMaterialized,
-    PartitionRecovered,
     QuarantineDecided,
+    VersionQuarantined,
     VersionsDamaged,
     VersionsExpired,
 )
-from arco.execution.states import (
-    GOOD_PARTITIONS,
-    HELD,
-    HELD_VERSIONS,
-    HoldStatus,
-    PartitionStatus,
-    VersionStatus,
-)
+from arco.execution.holds import decide, quarantine
+from arco.execution.promotion import attempt_failed, attempt_recovered, promote, version_count
+from arco.execution.states import HELD_VERSIONS, PartitionStatus, VersionStatus
 from arco.execution.tables import (
     EXPIRATIONS,
     MATERIALIZATIONS,
+    MAX_MESSAGE_CHARS,
     PARTITION_STATUS,
     PARTITIONS,
     QUARANTINE,
@@ -57,17 +52,16 @@ from servo.contract.task import Materialization
 
 replace = msgspec.structs.replace
 
-MAX_MESSAGE_CHARS = 500
-
 
 def _accept(rows: Rows, fact: Fact, e: OutputAccepted) -> Iterator[Change]:
     m = e.materialization
     if _is_settled(rows, m):
         return  # another attempt has adopted it
-    version = _versions(rows, m.asset_id, m.partition) + 1
-    yield from _promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
+    version = version_count(rows, m.asset_id, m.partition) + 1
+    yield from promote(rows, fact, _row(fact, m, VersionStatus.GOOD, "", version), m.asset)
     yield from _looks(fact, m)
-    yield from _recovered(rows, m.asset_id, m.partition, m.run_id)
+    yield Emit(OutputRecorded(materialization=m, held=False))
+    yield from attempt_recovered(rows, m.asset_id, m.partition, m.run_id)
     status = _status(
         fact,
         _made(m),
@@ -101,6 +95,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         return
     yield Put(MATERIALIZATIONS, _row(fact, m, VersionStatus(e.status), e.reason, 0))
     yield from _looks(fact, m)
+    yield Emit(OutputRecorded(materialization=m, held=True))
     yield Put(
         QUARANTINE,
         row_from(
@@ -117,7 +112,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         ),
     )
     current = rows.get(PARTITIONS, m.asset_id, m.partition)
-    yield _failed(rows, m.asset_id, m.partition, m.run_id, held=True)
+    yield attempt_failed(rows, m.asset_id, m.partition, m.run_id, held=True)
     status = _status(
         fact,
         _made(m),
@@ -125,6 +120,7 @@ def _hold(rows: Rows, fact: Fact, e: OutputHeld) -> Iterator[Change]:
         current="" if current is None else current.materialization_id,
         good_at=_made_at(rows, current),
         message=e.reason,
+        versions=_count_without_current(rows, current, m.asset_id, m.partition),
     )
     yield Put(PARTITION_STATUS, status)
 
@@ -142,7 +138,7 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
     before = rows.get(PARTITION_STATUS, e.asset_id, e.partition)
     # The same report may bring an output, which its checks hold back.
     last = before.last if before is not None and before.position == fact.position else ""
-    yield _failed(rows, e.asset_id, e.partition, e.run_id, held=False, code=e.error.code)
+    yield attempt_failed(rows, e.asset_id, e.partition, e.run_id, held=False, code=e.error.code)
     row = _status(
         fact,
         (e.asset_id, e.partition, last, e.run_id),
@@ -151,98 +147,12 @@ def _miss(rows: Rows, fact: Fact, e: OutputMissed) -> Iterator[Change]:
         good_at=_made_at(rows, current),
         error_code=e.error.code,
         message=e.error.message,
+        versions=_count_without_current(rows, current, e.asset_id, e.partition),
     )
     yield Put(PARTITION_STATUS, row)
 
 
-def _failed(
-    rows: Rows, asset_id: str, partition: str, run_id: str, *, held: bool, code: str = ""
-) -> Emit:
-    since = _bad_since(rows, asset_id, partition)
-    return Emit(
-        PartitionFailed(asset_id=asset_id, run_id=run_id, held=held, code=code, bad_since=since)
-    )
-
-
-def _recovered(rows: Rows, asset_id: str, partition: str, run_id: str) -> Iterator[Change]:
-    if since := _bad_since(rows, asset_id, partition):
-        yield Emit(PartitionRecovered(asset_id=asset_id, run_id=run_id, bad_since=since))
-
-
-def _bad_since(rows: Rows, asset_id: str, partition: str) -> int:
-    """The position of the last attempt if it gave no good output, or 0."""
-    status = rows.get(PARTITION_STATUS, asset_id, partition)
-    if status is None or status.status in GOOD_PARTITIONS:
-        return 0
-    return max(1, status.position)  # rows of long ago have none
-
-
-# -- decisions ----------------------------------------------------------------------------
-
-
-def _decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
-    held = rows.get(QUARANTINE, e.asset_id, e.materialization_id)
-    row = rows.get(MATERIALIZATIONS, e.asset_id, e.materialization_id)
-    if held is None or row is None:
-        yield refused(fact, "not_held", f"{e.materialization_id} is not held")
-        return
-    if held.status not in HELD or row.status not in HELD_VERSIONS:
-        decision = held.status.lower()
-        yield refused(fact, "decided_already", f"{e.materialization_id} was {decision} already")
-        return
-    yield Put(
-        QUARANTINE,
-        replace(
-            held,
-            status=HoldStatus.APPROVED if e.approved else HoldStatus.REJECTED,
-            decided_at=fact.received_at,
-            decided_by=fact.actor,
-            decision=e.reason,
-        ),
-    )
-    if e.approved:
-        yield from _approve(rows, fact, row, held.asset_key)
-    else:
-        yield from _reject(rows, fact, row, e.reason)
-    yield Emit(
-        HoldEnded(
-            asset_id=e.asset_id,
-            asset=held.asset_key,
-            materialization_id=e.materialization_id,
-            approved=e.approved,
-        )
-    )
-    yield applied(fact)
-
-
-def _approve(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
-    version = _versions(rows, row.asset_id, row.partition_key) + 1
-    good = replace(row, status=VersionStatus.GOOD, version=version)
-    current = rows.get(PARTITIONS, row.asset_id, row.partition_key)
-    if current is not None and current.position > row.position:
-        # Good, but not the newest: it was made before what is current.
-        yield Put(MATERIALIZATIONS, replace(good, superseded_at=fact.received_at))
-        yield Put(PARTITIONS, replace(current, versions=version))
-        return
-    yield from _promote(rows, fact, good, asset)
-    status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
-    if status is None:
-        return
-    status = replace(status, current=row.materialization_id, good_at=row.created_at)
-    if status.last == row.materialization_id:
-        yield from _recovered(rows, row.asset_id, row.partition_key, row.run_id)
-        status = replace(status, status=PartitionStatus.GOOD, message="approved", error_code="")
-    yield Put(PARTITION_STATUS, status)
-
-
-def _reject(rows: Rows, fact: Fact, row: MaterializationRow, reason: str) -> Iterator[Change]:
-    rejected = replace(row, status=VersionStatus.REJECTED, superseded_at=fact.received_at)
-    yield Put(MATERIALIZATIONS, rejected)
-    status = rows.get(PARTITION_STATUS, row.asset_id, row.partition_key)
-    if status is not None and status.last == row.materialization_id:
-        message = (reason or "rejected")[:MAX_MESSAGE_CHARS]
-        status = replace(status, status=PartitionStatus.REJECTED, message=message, error_code="")
-        yield Put(PARTITION_STATUS, status)
+# -- files --------------------------------------------------------------------------------
 
 
 def _expire(rows: Rows, fact: Fact, e: VersionsExpired) -> Iterator[Change]:
@@ -280,27 +190,6 @@ def _damage(rows: Rows, fact: Fact, e: VersionsDamaged) -> Iterator[Change]:
 # -- rows ---------------------------------------------------------------------------------
 
 
-def _promote(rows: Rows, fact: Fact, row: MaterializationRow, asset: str) -> Iterator[Change]:
-    """Make a good version the current one of its partition."""
-    before = rows.get(PARTITIONS, row.asset_id, row.partition_key)
-    if before is not None:
-        old = rows.get(MATERIALIZATIONS, row.asset_id, before.materialization_id)
-        if old is not None:
-            yield Put(MATERIALIZATIONS, replace(old, superseded_at=fact.received_at))
-    yield Put(MATERIALIZATIONS, row)
-    current = row_from(PartitionRow, row, updated_at=fact.received_at, versions=row.version)
-    yield Put(PARTITIONS, current)
-    yield Emit(
-        PartitionMaterialized(
-            asset_id=row.asset_id,
-            asset=asset,
-            partition=row.partition_key,
-            materialization_id=row.materialization_id,
-            made_at=row.created_at,
-        )
-    )
-
-
 def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
     """When the current version was made, which may be long before it became current."""
     if current is None:
@@ -309,9 +198,11 @@ def _made_at(rows: Rows, current: PartitionRow | None) -> datetime | None:
     return current.updated_at if row is None else row.created_at
 
 
-def _versions(rows: Rows, asset_id: str, partition: str) -> int:
-    current = rows.get(PARTITIONS, asset_id, partition)
-    return 0 if current is None else max(current.version, current.versions)
+def _count_without_current(
+    rows: Rows, current: PartitionRow | None, asset_id: str, partition: str
+) -> int:
+    """How many good versions there were, where no row of a current one tells it."""
+    return version_count(rows, asset_id, partition) if current is None else 0
 
 
 def _row(
@@ -352,6 +243,7 @@ def _status(
     warnings: int = 0,
     error_code: str = "",
     message: str = "",
+    versions: int = 0,
 ) -> PartitionStatusRow:
     """`last` is what was tried: an asset's partition, what that made, and its run."""
     asset_id, partition, materialization_id, run_id = last
@@ -368,12 +260,14 @@ def _status(
         error_code=error_code,
         message=message[:MAX_MESSAGE_CHARS],
         position=fact.position,
+        versions=versions,
     )
 
 
 def _incur(rows: Rows, fact: Fact, e: CostIncurred) -> Iterator[Change]:
     if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
         yield Put(TASK_COSTS, _cost(fact, e))
+        yield Emit(AttemptRecorded(asset_id=e.asset_id, attempt=e.attempt, wall_ms=e.usage.wall_ms))
 
 
 def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:
@@ -401,7 +295,8 @@ OUTPUTS = Stage(
         On(OutputHeld, _by_asset_of_output, _hold),
         On(OutputRejected, _by_asset_of_output, _come_late),
         On(OutputMissed, _by_asset, _miss),
-        On(QuarantineDecided, _by_asset, _decide),
+        On(QuarantineDecided, _by_asset, decide),
+        On(VersionQuarantined, _by_asset, quarantine),
         On(VersionsExpired, _by_asset, _expire),
         On(VersionsDamaged, _by_asset, _damage),
         On(CostIncurred, _by_asset, _incur),

@@ -7,6 +7,7 @@ from datetime import datetime
 from operator import attrgetter
 
 import msgspec
+import pyarrow.compute as pc
 
 from arco.execution import tables
 from arco.execution.states import HELD, VersionStatus
@@ -34,16 +35,20 @@ class ExecutionReader:
         self,
         asset_id: str,
         *,
+        partition: str | None = None,
         matches: Callable[[tables.MaterializationRow], bool] = lambda row: True,
         limit: int | None = None,
     ) -> list[tables.MaterializationRow]:
-        """The newest versions of an asset that match, good or not, newest first.
+        """The newest versions of an asset, or of its partition with this key, that match, good or
+        not, newest first.
 
         What was superseded before any of these was made stays closed.
         """
         chosen: dict[str, tables.MaterializationRow] = {}
         newest: list[tables.MaterializationRow] = []
         for rows, rest_before in newest_first(self.snapshot, tables.MATERIALIZATIONS, asset_id):
+            if partition is not None:
+                rows = rows.filter(pc.equal(rows.column("partition_key"), partition))
             for row in tables.MATERIALIZATIONS.rows_of(rows):
                 if matches(row):
                     chosen.setdefault(row.materialization_id, row)  # one may have come back
@@ -51,13 +56,13 @@ class ExecutionReader:
             newest = sorted(chosen.values(), key=creation, reverse=True)[:limit]
             if rest_before and len(newest) == limit and newest[-1].created_at >= rest_before:
                 break
-        return self._with_expirations(asset_id, newest)
+        return self.with_expirations(asset_id, newest)
 
     def materialization(self, asset_id: str, id: str) -> tables.MaterializationRow | None:
         row = self.snapshot.get(tables.MATERIALIZATIONS, asset_id, id)
-        return None if row is None else self._with_expirations(asset_id, [row])[0]
+        return None if row is None else self.with_expirations(asset_id, [row])[0]
 
-    def _with_expirations(
+    def with_expirations(
         self, asset_id: str, rows: list[tables.MaterializationRow]
     ) -> list[tables.MaterializationRow]:
         """The same versions; the status of those that were given up is EXPIRED.
@@ -91,12 +96,13 @@ class ExecutionReader:
         version = self.snapshot.get(tables.MATERIALIZATIONS, asset_id, current.materialization_id)
         if version is None:
             return ()
-        # What a version looks like was recorded with it.
-        key, day = (asset_id, version.materialization_id), version.created_at.date()
-        newest = get_of_day(self.snapshot, tables.SCHEMAS, key, day)
-        if newest is None:
-            return ()
-        return msgspec.json.decode(newest.columns, type=tuple[ColumnInfo, ...])
+        return self.columns_of(version)
+
+    def columns_of(self, version: tables.MaterializationRow) -> tuple[ColumnInfo, ...]:
+        """Those of a version, with their statistics, as they were recorded with it."""
+        key = version.asset_id, version.materialization_id
+        row = get_of_day(self.snapshot, tables.SCHEMAS, key, version.created_at.date())
+        return () if row is None else msgspec.json.decode(row.columns, type=tuple[ColumnInfo, ...])
 
     def quarantine(
         self, *, decided: bool = False, asset_key: str = "", since: datetime | None = None
@@ -116,6 +122,11 @@ class ExecutionReader:
             if (decided or row.status in HELD) and asset_key in ("", row.asset_key)
         ]
         return sorted(chosen, key=lambda row: (row.held_at, row.materialization_id), reverse=True)
+
+    def holds(self, asset_id: str) -> list[tables.QuarantineRow]:
+        """Outputs of an asset that are held, or were decided about in the last days."""
+        rows = self.snapshot.rows_versioned(tables.QUARANTINE, (asset_id,), history=False)
+        return [row for _, row in rows.values() if row is not None]
 
     def costs(self, since: datetime) -> list[tables.TaskCostRow]:
         """What attempts took that ended since then, the oldest first."""

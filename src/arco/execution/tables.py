@@ -20,7 +20,7 @@ from arco.execution.states import (
     quality_of,
     state_of,
 )
-from arco.state.table import History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.task import Outcome
 
 DECISIONS_KEPT_HOT = timedelta(days=30)
@@ -28,6 +28,7 @@ COSTS_KEPT_HOT = timedelta(days=7)
 SCHEMAS_KEPT_HOT = timedelta(days=1)
 SUPERSEDED_KEPT_HOT = timedelta(days=7)
 EXPIRED_KEPT_HOT = timedelta(days=7)
+MAX_MESSAGE_CHARS = 500
 SPREAD = 32
 """An asset of a million partitions has some 30,000 rows in a bucket."""
 
@@ -117,6 +118,8 @@ class PartitionStatusRow(Row, frozen=True):
     error_code: str
     message: str
     position: int = 0
+    versions: int = 0
+    """How many good versions there have been, where none is current any more; else 0."""
 
     @property
     def state(self) -> PartitionState:
@@ -129,7 +132,7 @@ class PartitionStatusRow(Row, frozen=True):
 
 
 class QuarantineRow(Row, frozen=True):
-    """An output that is held back, and what was decided about it."""
+    """An output that is held back, by checks or by a person, and what was decided about it."""
 
     asset_id: str
     materialization_id: str
@@ -147,6 +150,8 @@ class QuarantineRow(Row, frozen=True):
     decided_by: str
     decision: str
     """Why, in the words of whoever decided."""
+    held_by: str = ""
+    """The person who quarantined it; empty where checks did."""
 
 
 class TaskCostRow(Row, frozen=True):
@@ -185,6 +190,7 @@ MATERIALIZATIONS = Table(
     key=["asset_id", "materialization_id"],
     spread=SPREAD,
     history=History("superseded_at", SUPERSEDED_KEPT_HOT),
+    group_rows=LOOKED_UP_GROUP,
 )
 EXPIRATIONS = Table(
     "execution",
@@ -203,7 +209,12 @@ SCHEMAS = Table(
     history=History("created_at", SCHEMAS_KEPT_HOT),
 )
 PARTITIONS = Table(
-    "execution", "partitions", PartitionRow, key=["asset_id", "partition_key"], spread=SPREAD
+    "execution",
+    "partitions",
+    PartitionRow,
+    key=["asset_id", "partition_key"],
+    spread=SPREAD,
+    group_rows=LOOKED_UP_GROUP,
 )
 PARTITION_STATUS = Table(
     "execution",
@@ -218,6 +229,7 @@ PARTITION_STATUS = Table(
         "WHEN last <> '' THEN 'BLOCKED' "
         f"WHEN error_code IN {FAILED_CHECKS} THEN 'FAILED' ELSE 'UNKNOWN' END",
     },
+    group_rows=LOOKED_UP_GROUP,
 )
 QUARANTINE = Table(
     "execution",
@@ -233,4 +245,5 @@ TASK_COSTS = Table(
     key=["asset_id", "attempt_id"],
     spread=SPREAD,
     history=History("finished_at", COSTS_KEPT_HOT),
+    group_rows=LOOKED_UP_GROUP,
 )

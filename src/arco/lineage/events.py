@@ -1,7 +1,12 @@
-"""What lineage is made of. All of it is derived from what tasks report."""
+"""What lineage is made of: what tasks report, what code declares, what people say.
+
+Assets go by their ids, which no rename changes. Where a result does not say the id of an
+input, as in those of older versions, its key stands in the id's place.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from msgspec import Struct
@@ -11,14 +16,11 @@ from servo.contract.task import Confidence, Influence, Lineage, LineageMethod
 
 
 class LineageRecorded(Payload, frozen=True, kw_only=True):
-    """Derived: an output was made, and this is where it comes from.
-
-    Assets go by their keys: an input is known by nothing else where it was read.
-    """
+    """Derived: an output was made, and this is where it comes from."""
 
     TYPE: ClassVar[str] = "lineage.recorded"
     asset: str
-    """The key of what was put out."""
+    """The key of what was put out, at that time."""
     asset_id: str
     materialization_id: str
     partition: str = ""
@@ -37,9 +39,59 @@ class HeldLineageDecided(Payload, frozen=True, kw_only=True):
     """Derived: an output that was held back counts after all, or never will."""
 
     TYPE: ClassVar[str] = "lineage.held_decided"
-    asset: str
+    asset_id: str
     materialization_id: str
     approved: bool
+
+
+class DeclaredInput(Struct, frozen=True, order=True):
+    source: str
+    parameter: str
+    key: str = ""
+    """Of the source, as code writes it: outputs of older versions name it so."""
+
+
+class InputsDeclared(Payload, frozen=True, kw_only=True):
+    """Derived from a deployment: all that the code of an asset reads, or comes after."""
+
+    TYPE: ClassVar[str] = "lineage.inputs_declared"
+    asset_id: str
+    inputs: tuple[DeclaredInput, ...] = ()
+
+
+class LineageCommand(Payload, frozen=True, kw_only=True):
+    COMMAND: ClassVar[bool] = True
+
+
+class EdgeAdded(LineageCommand, frozen=True, kw_only=True):
+    """A person says that an asset, or a column of it, comes from another.
+
+    Said again of the same two, it replaces owner and description.
+    """
+
+    TYPE: ClassVar[str] = "lineage.edge_added"
+    source_id: str
+    target_id: str
+    source_column: str = ""
+    target_column: str = ""
+    """Both or neither."""
+    kind: Influence = "transformation"
+    masked: bool = False
+    owner: str = ""
+    description: str = ""
+
+
+class EdgeRemoved(LineageCommand, frozen=True, kw_only=True):
+    """What a person has said does not hold any more. Edges of code are not removed by this."""
+
+    TYPE: ClassVar[str] = "lineage.edge_removed"
+    source_id: str
+    target_id: str
+    source_column: str = ""
+    target_column: str = ""
+
+
+EVENTS: tuple[type[LineageCommand], ...] = (EdgeAdded, EdgeRemoved)
 
 
 class Use(Struct, frozen=True, order=True):
@@ -52,6 +104,7 @@ class Use(Struct, frozen=True, order=True):
     masked: bool
     method: LineageMethod
     confidence: Confidence
+    since: datetime
 
 
 class UsesChanged(Payload, frozen=True, kw_only=True):

@@ -1,10 +1,13 @@
 """Lineage's folds: by target, then by source.
 
-The stage of targets keeps what the newest output says, edges and columns alike; an
-output that says what was known changes neither. Newest is by the position of the report,
-so that one which was held back, and is approved late, is counted and replaces nothing.
-What an asset uses of another goes to the stage of sources, whenever it changes, as a
-whole.
+The stage of targets keeps the topology and the columns. Edges come with deployments and leave
+with them: an output that reads less than its code does changes none. Of an asset whose code was
+deployed before deployments said this, edges are all that its outputs have read. Columns are those
+of the newest output, and of an input that it did not read those of an earlier one; one that says
+what was known changes nothing. Newest is by the position of the report, so that one which was held
+back, and is approved late, is counted and replaces nothing. What people have added stays until
+people remove it. What an asset uses of another goes to the stage of sources, whenever it changes,
+as a whole.
 
 An output is counted once: the execution's row says that it was. Such rows leave after
 days, later than the run's own, so that no report comes that late.
@@ -12,11 +15,20 @@ days, later than the run's own, so that no report comes that late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from arco.lineage.events import HeldLineageDecided, LineageRecorded, Use, UsesChanged
+from arco.lineage.column_changes import replaced, unchanged, uses_changed
+from arco.lineage.events import (
+    EdgeAdded,
+    EdgeRemoved,
+    HeldLineageDecided,
+    InputsDeclared,
+    LineageRecorded,
+    UsesChanged,
+)
+from arco.lineage.manual_edges import add_edge, remove_edge
 from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
@@ -25,6 +37,7 @@ from arco.lineage.tables import (
     EDGES,
     EXECUTIONS,
     HELD,
+    TOPOLOGIES,
     USES,
     ColumnEdgeRow,
     CoverageRow,
@@ -33,16 +46,13 @@ from arco.lineage.tables import (
     EdgeRow,
     ExecutionRow,
     HeldRow,
+    TopologyRow,
     UseRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
-from arco.state.table import Key
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from servo.contract.identity import edge_id
 from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
-
-_KEPT = ("masked", "method", "confidence")
-
 
 # -- by target ----------------------------------------------------------------------------
 
@@ -58,14 +68,14 @@ def _recorded(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Cha
 
 
 def _hold(rows: Rows, fact: Fact, recorded: LineageRecorded) -> Iterator[Change]:
-    key = recorded.asset, recorded.materialization_id
+    key = recorded.asset_id, recorded.materialization_id
     if rows.get(HELD, *key) is None:
         text = msgspec.json.encode(recorded).decode()
         yield Put(HELD, HeldRow(*key, text, fact.received_at, fact.position))
 
 
 def _decide(rows: Rows, fact: Fact, decided: HeldLineageDecided) -> Iterator[Change]:
-    key = decided.asset, decided.materialization_id
+    key = decided.asset_id, decided.materialization_id
     held = rows.get(HELD, *key)
     if held is None:
         return
@@ -80,7 +90,7 @@ def _decide(rows: Rows, fact: Fact, decided: HeldLineageDecided) -> Iterator[Cha
 def _record(
     rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
 ) -> Iterator[Change]:
-    newest = rows.get(COVERAGE, recorded.asset)
+    newest = rows.get(COVERAGE, recorded.asset_id)
     if newest is None and not reads and not recorded.lineage.columns:
         return  # it never came from anywhere, and there is nothing to forget
     is_newest = newest is None or newest.position <= fact.position
@@ -93,26 +103,115 @@ def _record(
 def _depend(
     rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
 ) -> Iterator[Change]:
-    """Make the edges and columns of an asset those of this output."""
-    existing, before = rows.scan(COLUMNS, recorded.asset), rows.scan(EDGES, recorded.asset)
-    edges = {EDGES.key_of(row): row for row in (_edge(recorded, ref) for ref in reads)}
-    for row in before:
-        if EDGES.key_of(row) not in edges:
-            yield Delete(EDGES, EDGES.key_of(row))
+    """Make the columns of an asset those of this output."""
+    target = recorded.asset_id
+    existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
+    edges = {EDGES.key_of(row): row for row in before}
+    if rows.get(TOPOLOGIES, target) is None:
+        for ref in reads:
+            row = EdgeRow(
+                target, _edge_id(recorded, ref), _id(ref), ref.parameter, "output", fact.received_at
+            )
+            if EDGES.key_of(row) not in edges:
+                edges[EDGES.key_of(row)] = row
+                yield Put(EDGES, row)
+    sources = {edge.source for edge in edges.values()}
+    columns = unchanged(existing, _columns(fact, recorded))
+    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads})
+    columns |= {COLUMNS.key_of(row): row for row in kept}
+    yield from replaced(existing, columns)
+    yield Put(COVERAGE, _coverage(rows, fact, recorded, is_silent=bool(sources and not reads)))
+    yield from uses_changed(
+        target, existing, columns.values(), {edge.source for edge in before}, sources
+    )
+
+
+def _staying(
+    existing: Iterable[ColumnEdgeRow], recorded: LineageRecorded, unread: set[str]
+) -> Iterator[ColumnEdgeRow]:
+    """What people have said, and what is known of inputs that this output did not read."""
+    lineage = recorded.lineage
+    there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
+    for row in existing:
+        is_there = len(there) == 1 or row.target_column in there
+        if row.method == "manual" or (row.source in unread and is_there):
+            yield row
+
+
+def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Change]:
+    """Make the edges of an asset those of the code that is deployed now.
+
+    What outputs of older versions have recorded by the key of an input is by its id from now on.
+    """
+    target, now = declared.asset_id, fact.received_at
+    existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
+    edges = {EDGES.key_of(row): row for row in before if row.origin == "manual"}
+    since = {EDGES.key_of(row): row.since for row in before}
+    ids = {each.key: each.source for each in declared.inputs if each.key not in ("", each.source)}
+    for each in declared.inputs:
+        id = edge_id(each.source, target, each.parameter)
+        by_key = edge_id(each.key, target, each.parameter)
+        first = since.get((target, id)) or since.get((target, by_key)) or now
+        if each.key in ids:
+            yield from _move_metadata(rows, target, by_key, id)
+        edges[target, id] = EdgeRow(target, id, each.source, each.parameter, "code", first)
+    for key in since.keys() - edges.keys():
+        yield Delete(EDGES, key)
     for row in edges.values():
         yield Put(EDGES, row)
-    columns = {COLUMNS.key_of(row): row for row in _columns(fact, recorded)}
-    yield from _replace(existing, columns)
-    yield Put(COVERAGE, _coverage(rows, fact, recorded))
-    sources = [{edge.source for edge in edges_of} for edges_of in (before, edges.values())]
-    yield from _uses(recorded.asset, existing, columns.values(), *sources)
+    if rows.get(TOPOLOGIES, target) is None:
+        yield Put(TOPOLOGIES, TopologyRow(target, now))
+    sources = {edge.source for edge in edges.values()}
+    gone = {edge.source for edge in before} - sources
+    columns = {COLUMNS.key_of(row): row for row in _by_ids(existing, ids) if row.source not in gone}
+    yield from replaced(existing, columns)
+    yield from uses_changed(
+        target, existing, columns.values(), {edge.source for edge in before}, sources
+    )
+
+
+def _by_ids(columns: Iterable[ColumnEdgeRow], ids: Mapping[str, str]) -> Iterator[ColumnEdgeRow]:
+    """The columns with ids for keys; those that have an id already are the last."""
+    for row in sorted(columns, key=lambda row: row.source not in ids):
+        is_by_key = row.source in ids and row.method != "manual"
+        yield msgspec.structs.replace(row, source=ids[row.source]) if is_by_key else row
+
+
+def _move_metadata(rows: Rows, target: str, by_key: str, by_id: str) -> Iterator[Change]:
+    """What was seen of an edge goes to its new id, before what was seen of that."""
+    old = rows.get(EDGE_METADATA, target, by_key)
+    if old is None:
+        return
+    yield Delete(EDGE_METADATA, (target, by_key))
+    new = rows.get(EDGE_METADATA, target, by_id)
+    yield Put(
+        EDGE_METADATA,
+        msgspec.structs.replace(
+            new or old,
+            edge_id=by_id,
+            first_seen_run=old.first_seen_run,
+            first_seen_at=old.first_seen_at,
+            executions=old.executions + (0 if new is None else new.executions),
+        ),
+    )
+
+
+# -- outputs ------------------------------------------------------------------------------
+
+
+def _id(ref: InputRef) -> str:
+    return ref.asset_id or ref.asset
+
+
+def _edge_id(recorded: LineageRecorded, ref: InputRef) -> str:
+    return edge_id(_id(ref), recorded.asset_id, ref.parameter)
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
     """Whether this very output was folded: another attempt has adopted it, say."""
     # Where nothing was read, nothing is counted, and nothing is counted twice.
-    edges = (edge_id(ref.asset, recorded.asset, ref.parameter) for ref in reads)
-    key = recorded.asset, recorded.materialization_id
+    edges = (_edge_id(recorded, ref) for ref in reads)
+    key = recorded.asset_id, recorded.materialization_id
     return any(rows.get(EXECUTIONS, *key, edge) is not None for edge in edges)
 
 
@@ -133,21 +232,11 @@ def _both(earlier: InputRef, ref: InputRef) -> InputRef:
     return msgspec.structs.replace(ref, materializations=tuple(both))
 
 
-def _edge(recorded: LineageRecorded, ref: InputRef) -> EdgeRow:
-    return EdgeRow(
-        target=recorded.asset,
-        edge_id=edge_id(ref.asset, recorded.asset, ref.parameter),
-        source=ref.asset,
-        parameter=ref.parameter,
-        target_id=recorded.asset_id,
-    )
-
-
 def _seen(
     rows: Rows, fact: Fact, recorded: LineageRecorded, ref: InputRef, is_newest: bool
 ) -> Iterator[Change]:
     """Count an edge. One that is seen late was last seen when the newer ones say."""
-    target, id = recorded.asset, edge_id(ref.asset, recorded.asset, ref.parameter)
+    target, id = recorded.asset_id, _edge_id(recorded, ref)
     metadata = rows.get(EDGE_METADATA, target, id)
     row = EdgeMetadataRow(
         target=target,
@@ -173,10 +262,10 @@ def _seen(
 
 def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) -> ExecutionRow:
     return ExecutionRow(
-        target=recorded.asset,
+        target=recorded.asset_id,
         materialization_id=recorded.materialization_id,
         edge_id=id,
-        source=ref.asset,
+        source=_id(ref),
         partition_key=recorded.partition,
         run_id=recorded.run_id,
         task_id=recorded.task_id,
@@ -194,14 +283,15 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
 
 def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
     lineage = recorded.lineage
+    ids = {ref.asset: _id(ref) for ref in lineage.read} | {recorded.asset: recorded.asset_id}
 
     def row(
         column: str, source: ColumnSource, method: LineageMethod, confidence: Confidence
     ) -> ColumnEdgeRow:
         return ColumnEdgeRow(
-            target=recorded.asset,
+            target=recorded.asset_id,
             target_column=column,
-            source=source.asset,
+            source=ids.get(source.asset, source.asset),
             source_column=source.column,
             kind=source.kind,
             masked=source.masked,
@@ -217,66 +307,23 @@ def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
         yield row("", source, lineage.method, lineage.confidence)
 
 
-def _replace(existing: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
-    old = {COLUMNS.key_of(row): row for row in existing}
-    for key in old.keys() - columns.keys():
-        yield Delete(COLUMNS, key)
-    for key, row in columns.items():
-        if key not in old or any(getattr(old[key], n) != getattr(row, n) for n in _KEPT):
-            yield Put(COLUMNS, row)
-
-
-def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded) -> CoverageRow:
-    lineage = recorded.lineage
+def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: bool) -> CoverageRow:
+    """`is_silent`: it has read none of its inputs, and says nothing about them."""
+    lineage, coverage = recorded.lineage, rows.get(COVERAGE, recorded.asset_id)
+    if coverage is not None and is_silent and not lineage.columns:
+        return msgspec.structs.replace(coverage, position=fact.position)
     row = row_from(
         CoverageRow,
         lineage,
-        target=recorded.asset,
+        target=recorded.asset_id,
         columns=[each.column for each in lineage.columns],
         since=fact.received_at,
         position=fact.position,
     )
-    coverage = rows.get(COVERAGE, recorded.asset)
     if coverage is None:
         return row
     since = msgspec.structs.replace(row, since=coverage.since)
     return since if since == msgspec.structs.replace(coverage, position=row.position) else row
-
-
-def _uses(
-    target: str,
-    existing: Iterable[ColumnEdgeRow],
-    columns: Iterable[ColumnEdgeRow],
-    before: set[str],
-    now: set[str],
-) -> Iterator[Emit]:
-    """For each source of which something else is used than before: all that is used now."""
-    old, new = _by_source(existing), _by_source(columns)
-    for source in sorted({*old, *new, *before, *now}):
-        if (source in before) != (source in now) or old.get(source) != new.get(source):
-            yield Emit(
-                UsesChanged(
-                    source=source,
-                    target=target,
-                    uses=tuple(sorted(new.get(source, ()))),
-                    ended=source not in now and source not in new,
-                )
-            )
-
-
-def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
-    grouped: dict[str, set[Use]] = {}
-    for row in rows:
-        use = Use(
-            column=row.source_column,
-            target_column=row.target_column,
-            kind=row.kind,
-            masked=row.masked,
-            method=row.method,
-            confidence=row.confidence,
-        )
-        grouped.setdefault(row.source, set()).add(use)
-    return grouped
 
 
 # -- by source ----------------------------------------------------------------------------
@@ -305,10 +352,17 @@ def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]
         yield Put(DEPENDENTS, DependentRow(*key, fact.received_at))
 
 
+_by_target = by("asset_id")
 TARGETS = Stage(
     "lineage_targets",
-    (EDGES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
-    (On(LineageRecorded, by("asset"), _recorded), On(HeldLineageDecided, by("asset"), _decide)),
+    (EDGES, TOPOLOGIES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
+    (
+        On(LineageRecorded, _by_target, _recorded),
+        On(HeldLineageDecided, _by_target, _decide),
+        On(InputsDeclared, _by_target, _declare),
+        On(EdgeAdded, by("target_id"), add_edge),
+        On(EdgeRemoved, by("target_id"), remove_edge),
+    ),
 )
 SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, by("source"), _use)])
 STAGES = (TARGETS, SOURCES)

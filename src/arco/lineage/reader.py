@@ -1,14 +1,17 @@
 """Reading lineage at one generation.
 
+Who asks, asks by names, and is answered with names: those of that generation. Rows have ids, and a
+`LineageNames` says which belong together; columns have the names that outputs had them under.
+
 A graph is walked breadth first, each node once, so cycles (an asset that reads its own
 past) end. A node is a column, or with an empty column the rows of an asset as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,10 +21,50 @@ from arco.lineage import tables
 from arco.lineage.events import LineageRecorded
 from arco.state.days import newest_rows
 from arco.state.snapshot import Snapshot
+from arco.state.table import Row, Table
 from servo.contract.task import DIRECT
 
 DEPTH = 32
 """So far a walk goes unless it is told otherwise."""
+
+
+R = TypeVar("R", bound=Row)
+
+
+class LineageNames(Protocol):
+    def id(self, key: str) -> str:
+        """Of the asset with this name; the name itself if there is none."""
+
+    def key(self, id: str) -> str:
+        """The name of an asset; the id itself if it is nobody's."""
+
+    def former_keys(self, id: str) -> Sequence[str]:
+        """All names that stand for an asset where a row has no id: today's, and earlier ones."""
+
+    def column(self, id: str, name: str, at: datetime | None) -> str:
+        """Today's name of the column that had this name then."""
+
+    def column_names(self, id: str, name: str) -> Sequence[str]:
+        """All names that outputs may have a column under: today's, earlier ones, the next."""
+
+
+class NamesAsIds:
+    """Where there is no catalog: names are ids."""
+
+    def id(self, key: str) -> str:
+        return key
+
+    def key(self, id: str) -> str:
+        return id
+
+    def former_keys(self, id: str) -> Sequence[str]:
+        return ()
+
+    def column(self, id: str, name: str, at: datetime | None) -> str:
+        return name
+
+    def column_names(self, id: str, name: str) -> Sequence[str]:
+        return (name,)
 
 
 class Node(NamedTuple):
@@ -59,25 +102,34 @@ class Impact(Struct, frozen=True, order=True):
     """Whether they cannot be seen there, whichever way."""
 
 
+def is_by_names(snapshot: Snapshot) -> bool:
+    """Whether an older version has written the workspace, and nobody has rebuilt it since."""
+    files = snapshot.contents.table(tables.BY_NAMES)
+    return bool(files.base or files.l0)
+
+
 class LineageReader:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, names: LineageNames) -> None:
         self.snapshot = snapshot
+        self.names = names
 
     # -- one asset --------------------------------------------------------------------
 
     def edges(self, target: str) -> list[tables.EdgeRow]:
-        """What the newest output of an asset has read, or comes after."""
-        return self.snapshot.rows(tables.EDGES, target)
+        """What an asset reads or comes after: as its code says, and people."""
+        return self._of_target(tables.EDGES, target)
 
     def edge_metadata(self, target: str) -> dict[str, tables.EdgeMetadataRow]:
         """When each edge was seen, by its id; also of edges that are no more."""
-        return {row.edge_id: row for row in self.snapshot.rows(tables.EDGE_METADATA, target)}
+        return {row.edge_id: row for row in self._of_target(tables.EDGE_METADATA, target)}
 
     def executions(
         self, target: str, *, limit: int | None = None, since: datetime | None = None
     ) -> list[tables.ExecutionRow]:
         """What went into the newest outputs of an asset, newest first."""
-        return newest_rows(self.snapshot, tables.EXECUTIONS, target, limit=limit, since=since)
+        id = self.names.id(target)
+        rows = newest_rows(self.snapshot, tables.EXECUTIONS, id, limit=limit, since=since)
+        return list(map(self._named, rows))
 
     def inputs_of(self, target: str, version: str = "") -> list[tables.ExecutionRow]:
         """What went into one output: the newest, or the one whose id begins with `version`."""
@@ -101,58 +153,123 @@ class LineageReader:
         """What went into outputs that are held back, by the output's id."""
         return {
             row.materialization_id: msgspec.json.decode(row.recorded, type=LineageRecorded)
-            for row in self.snapshot.rows(tables.HELD, target)
+            for row in self.snapshot.rows(tables.HELD, self.names.id(target))
         }
 
     def columns(self, target: str) -> list[tables.ColumnEdgeRow]:
-        return self.snapshot.rows(tables.COLUMNS, target)
+        return self._of_target(tables.COLUMNS, target)
 
     def coverage(self, target: str) -> tables.CoverageRow | None:
-        return self.snapshot.get(tables.COVERAGE, target)
+        id = self.names.id(target)
+        row = self.snapshot.get(tables.COVERAGE, id)
+        if row is None:
+            return None
+        today = {
+            name: self.names.column(id, name, row.since) for name in (*row.columns, *row.unmapped)
+        }
+        return msgspec.structs.replace(
+            row,
+            target=self.names.key(id),
+            columns=[today[name] for name in row.columns],
+            unmapped=[today[name] for name in row.unmapped],
+        )
 
     def uses(self, source: str) -> list[tables.UseRow]:
-        return self.snapshot.rows(tables.USES, source)
+        return self._of_source(tables.USES, source)
 
     def dependents(self, source: str) -> list[tables.DependentRow]:
-        return self.snapshot.rows(tables.DEPENDENTS, source)
+        return self._of_source(tables.DEPENDENTS, source)
+
+    def _of_target(self, table: Table[R], target: str) -> list[R]:
+        return list(map(self._named, self.snapshot.rows(table, self.names.id(target))))
+
+    def _of_source(self, table: Table[R], source: str) -> list[R]:
+        id = self.names.id(source)
+        return [
+            self._named(row)
+            for each in self._stand_ins(id)
+            for row in self.snapshot.rows(table, each)
+        ]
+
+    def _stand_ins(self, id: str) -> Iterable[str]:
+        """What rows may have for a source."""
+        return dict.fromkeys((id, *self.names.former_keys(id)))
+
+    def _named(self, row: Any) -> Any:
+        """A row with names for the ids in it."""
+        ids = {end: id for end in ("source", "target") if (id := getattr(row, end, None))}
+        changes = {end: self.names.key(id) for end, id in ids.items()}
+        for end, id in ids.items():
+            if name := getattr(row, f"{end}_column", ""):
+                at = getattr(row, "since", None)
+                changes[f"{end}_column"] = self.names.column(id, name, at)
+        return msgspec.structs.replace(row, **changes)
 
     # -- walks ------------------------------------------------------------------------
 
     def upstream(self, asset: str, column: str = "", *, depth: int = DEPTH) -> list[Link]:
         """Where a column comes from; without a column, what an asset reads."""
-        return _walk(Node(asset, column), depth, self._sources, lambda link: link.source)
+        start = Node(self.names.id(asset), column)
+        return self._all_named(_walk(start, depth, self.sources, lambda link: link.source))
 
     def downstream(self, asset: str, column: str = "", *, depth: int = DEPTH) -> list[Link]:
         """What uses a column; without a column, what reads an asset."""
-        return _walk(Node(asset, column), depth, self._targets, lambda link: link.target)
+        start = Node(self.names.id(asset), column)
+        return self._all_named(_walk(start, depth, self.targets, lambda link: link.target))
 
     def impact(self, asset: str, column: str, *, depth: int = DEPTH) -> list[Impact]:
         """All that a change of a column reaches, nearest first."""
-        start = Node(asset, column)
         links = self.downstream(asset, column, depth=depth)
+        start = self.named(Node(self.names.id(asset), column))
         ways = _ways(start, links)
         near = {link.target: link.distance for link in reversed(links)}
         near.pop(start, None)
         return sorted(Impact(far, node, *ways[node]) for node, far in near.items())
 
-    def _sources(self, node: Node, distance: int) -> Iterator[Link]:
-        if not node.column:
-            yield from self._assets_above(node, distance)
-            return
-        for row in self.snapshot.rows(tables.COLUMNS, node.asset, node.column):
-            yield _link(distance, Node(row.source, row.source_column), node, row)
+    def named(self, node: Node) -> Node:
+        """A node by its names instead of its ids."""
+        return Node(self.names.key(node.asset), node.column)
 
-    def _assets_above(self, node: Node, distance: int) -> Iterator[Link]:
-        for source in sorted({edge.source for edge in self.edges(node.asset)}):
-            yield Link(distance, Node(source), node, "data")
+    def _all_named(self, links: Iterable[Link]) -> list[Link]:
+        return [
+            msgspec.structs.replace(
+                link, source=self.named(link.source), target=self.named(link.target)
+            )
+            for link in links
+        ]
 
-    def _targets(self, node: Node, distance: int) -> Iterator[Link]:
+    def sources(self, node: Node, distance: int = 1) -> Iterator[Link]:
+        """One step up. Nodes are by ids here."""
         if not node.column:
-            for row in self.dependents(node.asset):
-                yield Link(distance, node, Node(row.target), "data")
+            for id in sorted({e.source for e in self.snapshot.rows(tables.EDGES, node.asset)}):
+                yield Link(distance, Node(self._today(id)), node, "data")
             return
-        for use in self.snapshot.rows(tables.USES, node.asset, node.column):
-            yield _link(distance, node, Node(use.target, use.target_column), use)
+        for name in self.names.column_names(node.asset, node.column):
+            for row in self.snapshot.rows(tables.COLUMNS, node.asset, name):
+                if self.names.column(node.asset, name, row.since) == node.column:
+                    source = self._node(row.source, row.source_column, row.since)
+                    yield _link(distance, source, node, row)
+
+    def targets(self, node: Node, distance: int = 1) -> Iterator[Link]:
+        """One step down."""
+        for source in self._stand_ins(node.asset):
+            if not node.column:
+                for row in self.snapshot.rows(tables.DEPENDENTS, source):
+                    yield Link(distance, node, Node(row.target), "data")
+                continue
+            for name in self.names.column_names(node.asset, node.column):
+                for use in self.snapshot.rows(tables.USES, source, name):
+                    if self.names.column(node.asset, name, use.since) == node.column:
+                        target = self._node(use.target, use.target_column, use.since)
+                        yield _link(distance, node, target, use)
+
+    def _node(self, id: str, column: str, at: datetime | None) -> Node:
+        id = self._today(id)
+        return Node(id, self.names.column(id, column, at) if column else "")
+
+    def _today(self, id: str) -> str:
+        """The id of a source, of which a row may have the name alone."""
+        return self.names.id(id) if "." in id else id
 
 
 def _link(

@@ -1,20 +1,25 @@
 """Lineage's tables: three layers of edges between assets, and edges between columns.
 
-Assets go by their keys. What looks up-stream is sharded by the target, what looks
-down-stream by the source. Edges are those of the newest output; what was seen of older
-ones stays as metadata. Executions leave for history.
+Assets go by their ids; columns by the names that outputs have them under. What looks
+up-stream is sharded by the target, what looks down-stream by the source. Edges are those of the
+code that is deployed, and of people; what was seen of others stays as metadata. Executions leave
+for history.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Literal
 
-from arco.state.table import History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.task import Confidence, Influence, LineageMethod
 
 KEPT_HOT = timedelta(days=7)
 SPREAD = 32
 """Of the outputs of an asset over buckets; see `arco.state.table`."""
+
+
+EdgeOrigin = Literal["code", "output", "manual"]
 
 
 class EdgeRow(Row, frozen=True):
@@ -24,7 +29,20 @@ class EdgeRow(Row, frozen=True):
     edge_id: str
     source: str
     parameter: str
-    target_id: str
+    origin: EdgeOrigin = "output"
+    """Who says so: deployed code; an output, where no code has declared its inputs; a person."""
+    since: datetime | None = None
+    owner: str = ""
+    description: str = ""
+    added_by: str = ""
+    """Of a manual edge: who has added it."""
+
+
+class TopologyRow(Row, frozen=True):
+    """That code has declared the inputs of an asset: no output changes its edges."""
+
+    target: str
+    declared_at: datetime
 
 
 class EdgeMetadataRow(Row, frozen=True):
@@ -117,6 +135,7 @@ class UseRow(Row, frozen=True):
     masked: bool
     method: LineageMethod
     confidence: Confidence
+    since: datetime | None = None
 
 
 class DependentRow(Row, frozen=True):
@@ -127,25 +146,42 @@ class DependentRow(Row, frozen=True):
     since: datetime
 
 
-EDGES = Table("lineage", "edges", EdgeRow, key=["target", "edge_id"])
-EDGE_METADATA = Table("lineage", "edge_metadata", EdgeMetadataRow, key=["target", "edge_id"])
+EDGES = Table(
+    "lineage", "asset_edges", EdgeRow, key=["target", "edge_id"], group_rows=LOOKED_UP_GROUP
+)
+TOPOLOGIES = Table("lineage", "topologies", TopologyRow, key=["target"])
+EDGE_METADATA = Table("lineage", "asset_edge_metadata", EdgeMetadataRow, key=["target", "edge_id"])
 EXECUTIONS = Table(
     "lineage",
-    "executions",
+    "edge_executions",
     ExecutionRow,
     key=["target", "materialization_id", "edge_id"],
     spread=SPREAD,
     history=History("recorded_at", KEPT_HOT),
+    group_rows=LOOKED_UP_GROUP,
 )
 COLUMNS = Table(
     "lineage",
-    "columns",
+    "column_edges",
     ColumnEdgeRow,
     key=["target", "target_column", "source", "source_column", "kind"],
 )
-COVERAGE = Table("lineage", "coverage", CoverageRow, key=["target"])
-HELD = Table("lineage", "held", HeldRow, key=["target", "materialization_id"])
+COVERAGE = Table("lineage", "column_coverage", CoverageRow, key=["target"])
+HELD = Table("lineage", "held_outputs", HeldRow, key=["target", "materialization_id"])
 USES = Table(
-    "lineage", "uses", UseRow, key=["source", "source_column", "target", "target_column", "kind"]
+    "lineage",
+    "column_uses",
+    UseRow,
+    key=["source", "source_column", "target", "target_column", "kind"],
 )
-DEPENDENTS = Table("lineage", "dependents", DependentRow, key=["source", "target"])
+DEPENDENTS = Table(
+    "lineage",
+    "asset_dependents",
+    DependentRow,
+    key=["source", "target"],
+    group_rows=LOOKED_UP_GROUP,
+)
+
+BY_NAMES = "lineage.coverage"
+"""A table of earlier versions, which had lineage by the names of assets. Nothing reads or writes
+those any more: a rebuild makes the tables above from the log."""

@@ -41,7 +41,7 @@ from arco.notifications.tables import (
     rule_id,
 )
 from arco.orchestration.declarations import NotificationDeclared, NotificationRemoved
-from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract import canonical
 from servo.contract.address import is_address
@@ -266,27 +266,13 @@ def _retry(rows: Rows, fact: Fact, e: NotificationRetried) -> Iterator[Change]:
         yield applied(fact)
 
 
-def _by_rule(
-    fact: Fact,
-    e: AlertRaised
-    | AlertCleared
-    | NotificationClaimed
-    | NotificationAttempted
-    | NotificationRetried,
-) -> str:
-    return e.rule_id
-
-
+_by_rule = by("rule_id")
 STAGE = Stage(
     "alerts",
     (NOTIFICATION_RULES, ALERTS, NOTIFICATION_QUEUES, NOTIFICATIONS),
     (
-        On(
-            NotificationDeclared,
-            lambda fact, e: rule_id(e.project, e.declaration.name),
-            _declare,
-        ),
-        On(NotificationRemoved, lambda fact, e: rule_id(e.project, e.name), _remove),
+        On(NotificationDeclared, lambda _, e: rule_id(e.project, e.declaration.name), _declare),
+        On(NotificationRemoved, lambda _, e: rule_id(e.project, e.name), _remove),
         On(AlertRaised, _by_rule, _raise),
         On(AlertCleared, _by_rule, _clear),
         On(NotificationClaimed, _by_rule, _claim),

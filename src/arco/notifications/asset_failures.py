@@ -11,7 +11,6 @@ has failed after the change.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import msgspec
 
@@ -20,7 +19,7 @@ from arco.automation.freshness_tables import FreshnessStatus
 from arco.catalog.events import AssetLeft, AssetNotice, AssetReshaped
 from arco.execution.events import PartitionFailed, PartitionMaterialized, PartitionRecovered
 from arco.notifications.tables import ASSET_FAILURES, AssetFailuresRow
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 
 replace = msgspec.structs.replace
 
@@ -99,15 +98,7 @@ def _put(row: AssetFailuresRow) -> Change:
     return Delete(ASSET_FAILURES, (row.asset_id,)) if is_good else Put(ASSET_FAILURES, row)
 
 
-class _OfAsset(Protocol):
-    @property
-    def asset_id(self) -> str: ...
-
-
-def _by_asset(fact: Fact, e: _OfAsset) -> str:
-    return e.asset_id
-
-
+_by_asset = by("asset_id")
 STAGE = Stage(
     "asset_failures",
     (ASSET_FAILURES,),

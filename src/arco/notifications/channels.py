@@ -26,7 +26,7 @@ Secrets are references, which are resolved when something is sent, and kept nowh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -37,7 +37,7 @@ from arco.errors import Invalid
 from arco.notifications.addresses import private_address
 from servo.contract.address import is_address
 from servo.contract.keys import check_name
-from servo.contract.manifest import OWNERS, Manifest, SecretRef
+from servo.contract.manifest import OWNERS, Notification, SecretRef
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
@@ -232,9 +232,11 @@ def check_url(url: str, *, allow_private: bool) -> None:
 # -- rules --------------------------------------------------------------------------------
 
 
-def channel_problems(manifest: Manifest, settings: NotificationSettings) -> Iterator[Problem]:
-    """Rules of a project that name channels which are not there."""
-    for rule in manifest.notifications:
+def channel_problems(
+    rules: Iterable[Notification], settings: NotificationSettings
+) -> Iterator[Problem]:
+    """Of rules that name channels which are not there."""
+    for rule in rules:
         for name in rule.to:
             if name == OWNERS:
                 if not settings.owners_channel:

@@ -91,7 +91,9 @@ def message_of(row: NotificationRow, workspace: str, base_url: str = "") -> Noti
 def _title(items: Sequence[NotificationItem], subjects: int) -> str:
     """About what is worst: a failure before a recovery, an asset before a run."""
     first = min(items, key=lambda item: (item.event == "recovered", not item.asset))
-    more = f" (and {subjects - 1:,} more)" if subjects > 1 else ""
+    # That the same asset has also recovered, or failed in another way, is no other subject.
+    others = subjects - sum(name_of(item) == name_of(first) for item in items)
+    more = f" (and {others:,} more)" if others else ""
     return f"{name_of(first)} {_words(first)}{more}"
 
 

@@ -19,10 +19,14 @@ from arco.automation.backfill_states import BackfillState
 from arco.automation.backfills import BackfillOver
 from arco.automation.freshness_fold import KIND as FRESHNESS
 from arco.catalog.events import AddressedNotice
-from arco.log.envelope import Payload
 from arco.notifications.events import AlertCleared, AlertRaised
 from arco.notifications.tables import RULE_INDEX, RuleIndexRow, rule_id
-from arco.orchestration.declarations import NotificationDeclared, NotificationRemoved
+from arco.orchestration.declarations import (
+    NotificationDeclared,
+    NotificationRemoved,
+    ScheduleRemoved,
+    SensorRemoved,
+)
 from arco.orchestration.derived import (
     AutomationFailed,
     AutomationRecovered,
@@ -31,7 +35,7 @@ from arco.orchestration.derived import (
 )
 from arco.orchestration.runs import RunAdmitted
 from arco.orchestration.states import BACKFILL, RunState
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from servo.contract.manifest import NotificationEvent, selects
 
 SCOPE: Final = "all"
@@ -171,6 +175,23 @@ def _automation_recovered(rows: Rows, fact: Fact, e: AutomationRecovered) -> Ite
         yield Emit(AlertCleared(rule_id=key, subject=_sensing(cause)))
 
 
+def _schedule_removed(rows: Rows, fact: Fact, e: ScheduleRemoved) -> Iterator[Change]:
+    return _source_removed(rows, f"schedule:{e.project}/{e.name}")
+
+
+def _sensor_removed(rows: Rows, fact: Fact, e: SensorRemoved) -> Iterator[Change]:
+    for kind in ("sensor", "webhook"):
+        yield from _source_removed(rows, f"{kind}:{e.project}/{e.name}")
+
+
+def _source_removed(rows: Rows, cause: str) -> Iterator[Change]:
+    """What starts no run any more does not fail any more."""
+    for key in _hearing(rows, "run_failed", cause):
+        yield Emit(AlertCleared(rule_id=key, subject=cause))
+    for key in _hearing(rows, "automation_failed", cause):
+        yield Emit(AlertCleared(rule_id=key, subject=_asking(cause)))
+
+
 def _backfill_over(rows: Rows, fact: Fact, e: BackfillOver) -> Iterator[Change]:
     failed = e.state == BackfillState.FAILED
     event: NotificationEvent = "backfill_failed" if failed else "backfill_finished"
@@ -215,10 +236,7 @@ def _sensing(cause: str) -> str:
     return f"sense:{cause}"
 
 
-def _one_key(fact: Fact, e: Payload) -> str:
-    return SCOPE
-
-
+_one_key = always(SCOPE)
 STAGE = Stage(
     "notification_rules",
     (RULE_INDEX,),
@@ -231,6 +249,8 @@ STAGE = Stage(
         On(RunAdmitted, _one_key, _admitted),
         On(AutomationFailed, _one_key, _automation_failed),
         On(AutomationRecovered, _one_key, _automation_recovered),
+        On(ScheduleRemoved, _one_key, _schedule_removed),
+        On(SensorRemoved, _one_key, _sensor_removed),
         On(BackfillOver, _one_key, _backfill_over),
     ),
 )

@@ -10,10 +10,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from arco.errors import NotFound, NotYet
-from arco.lineage.reader import LineageReader
+from arco.lineage.reader import LineageNames
 from arco.lineage.tables import ExecutionRow
 from arco.openlineage.spec import ColumnEdge, ReadAsset, TaskRun
 from arco.orchestration.asset_columns import columns_of
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.reader import Library, OrchestrationReader, as_of_run
 from arco.orchestration.states import HELD_GATES
 from arco.orchestration.tables import RunRow, TaskRow
@@ -38,7 +39,7 @@ def task_runs(snapshot: Snapshot, run: RunRow, sql: Mapping[str, str]) -> list[T
     tasks = OrchestrationReader(snapshot).tasks(run.run_id)
     ran = [task for task in tasks if task.started_at and task.finished_at]
     asset_ids = {task.asset_key: task.asset_id for task in ran}
-    assets = {key: _asset_part(snapshot, run, key, id) for key, id in asset_ids.items()}
+    assets = {key: _asset_part(snapshot, run, id) for key, id in asset_ids.items()}
     read = {
         each.asset for asset_ids in assets.values() for each in chain(*asset_ids.inputs.values())
     }
@@ -56,18 +57,18 @@ class _AssetPart(NamedTuple):
     checks: dict[str, list[CheckResultRow]]
 
 
-def _asset_part(snapshot: Snapshot, run: RunRow, asset: str, asset_id: str) -> _AssetPart:
-    reader = LineageReader(snapshot)
+def _asset_part(snapshot: Snapshot, run: RunRow, asset_id: str) -> _AssetPart:
+    reader = lineage_reader(snapshot)
     fields = [
         ColumnEdge(row.target_column, row.source, row.source_column, row.kind, row.masked)
-        for row in reader.columns(asset)
+        for row in reader.columns(asset_id)
     ]
     details = _AssetPart(tuple(fields), defaultdict(list), {}, defaultdict(list))
-    for execution in reader.executions(asset, since=run.created_at):
+    for execution in reader.executions(asset_id, since=run.created_at):
         if execution.run_id == run.run_id:
             details.outputs[execution.task_id] = execution.materialization_id
-            details.inputs[execution.task_id].append(_read(execution))
-    for held in reader.held(asset).values():
+            details.inputs[execution.task_id].append(_read(reader.names, execution))
+    for held in reader.held(asset_id).values():
         if held.run_id == run.run_id:
             details.outputs[held.task_id] = held.materialization_id
             details.inputs[held.task_id] += map(_read_by_held, held.lineage.read)
@@ -78,15 +79,16 @@ def _asset_part(snapshot: Snapshot, run: RunRow, asset: str, asset_id: str) -> _
     return details
 
 
-def _read(row: ExecutionRow) -> ReadAsset:
+def _read(names: LineageNames, row: ExecutionRow) -> ReadAsset:
     versions = tuple(row.source_materializations)
-    return ReadAsset(asset=row.source, versions=versions, rows=row.rows_read)
+    asset_id = names.id(row.source)
+    return ReadAsset(asset=row.source, asset_id=asset_id, versions=versions, rows=row.rows_read)
 
 
 def _read_by_held(ref: InputRef) -> ReadAsset:
     versions = tuple(each.materialization_id for each in ref.materializations)
     rows = ref.rows if ref.count else sum(each.rows for each in ref.materializations)
-    return ReadAsset(asset=ref.asset, versions=versions, rows=rows)
+    return ReadAsset(asset=ref.asset, asset_id=ref.asset_id, versions=versions, rows=rows)
 
 
 def _task_run(
@@ -103,6 +105,7 @@ def _task_run(
     return TaskRun(
         task_id=task.task_id,
         asset=task.asset_key,
+        asset_id=task.asset_id,
         state=task.state,
         started_at=task.started_at,
         finished_at=task.finished_at,

@@ -37,6 +37,7 @@ _FACETS: Final = {
     "ParentRunFacet": "1-2-0",
     "SchemaDatasetFacet": "1-2-0",
     "SQLJobFacet": "1-1-0",
+    "SymlinksDatasetFacet": "1-0-1",
 }
 _ENDS: Final = {"SUCCEEDED": "COMPLETE", "FAILED": "FAIL"}
 _NAMESPACE: Final = uuid.UUID("8f7c3a52-6a9e-5d0f-9a1b-0d3c5e7f9b11")
@@ -62,6 +63,7 @@ class ColumnEdge(Struct, frozen=True, order=True):
 
 class ReadAsset(Struct, frozen=True, kw_only=True):
     asset: str
+    asset_id: str = ""
     versions: tuple[str, ...] = ()
     rows: int = 0
     columns: tuple[ColumnInfo, ...] = ()
@@ -73,6 +75,7 @@ class TaskRun(Struct, frozen=True, kw_only=True):
 
     task_id: str
     asset: str
+    asset_id: str = ""
     state: str
     started_at: datetime
     finished_at: datetime
@@ -155,7 +158,7 @@ def _job_facets(task: TaskRun) -> dict[str, Any]:
 
 
 def _input(place: Location, read: ReadAsset, done: bool) -> dict[str, Any]:
-    facets = _dataset_facets(place, read.asset, read.columns)
+    facets = _dataset_facets(place, read.asset, read.asset_id, read.columns)
     if len(read.versions) == 1:
         facets["version"] = _facet("DatasetVersionDatasetFacet", datasetVersion=read.versions[0])
     measured: dict[str, Any] = {}
@@ -168,7 +171,7 @@ def _input(place: Location, read: ReadAsset, done: bool) -> dict[str, Any]:
 
 
 def _output(place: Location, task: TaskRun, done: bool) -> dict[str, Any]:
-    facets = _dataset_facets(place, task.asset, task.columns)
+    facets = _dataset_facets(place, task.asset, task.asset_id, task.columns)
     measured: dict[str, Any] = {}
     if done:
         if task.materialization_id:
@@ -186,10 +189,16 @@ def _output(place: Location, task: TaskRun, done: bool) -> dict[str, Any]:
     return named | {"outputFacets": measured}
 
 
-def _dataset_facets(place: Location, asset: str, columns: Sequence[ColumnInfo]) -> dict[str, Any]:
+def _dataset_facets(
+    place: Location, asset: str, asset_id: str, columns: Sequence[ColumnInfo]
+) -> dict[str, Any]:
     namespace, _, name = asset.partition(".")
     uri = f"{place.store.rstrip('/')}/data/{namespace}/{name}"
     facets = {"dataSource": _facet("DatasourceDatasetFacet", name=place.namespace, uri=uri)}
+    if asset_id not in ("", asset):
+        # A rename changes the dataset's name; by this others know that it is the same one.
+        same = {"namespace": place.namespace, "name": asset_id, "type": "ARCO_ASSET"}
+        facets["symlinks"] = _facet("SymlinksDatasetFacet", identifiers=[same])
     if columns:
         fields = [
             {"name": each.name, "type": each.type} if each.type else {"name": each.name}

@@ -58,6 +58,7 @@ from arco.orchestration.planning import Review, ReviewedPlan, RunPlanner, RunSet
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.removals import check_removals
 from arco.orchestration.run_requests import check_run_key, packed_request, request_fingerprint
+from arco.orchestration.schema_deploy import BreakAcceptance, check_schemas
 from arco.orchestration.states import GOOD, RUN_ACTIVE, TERMINAL, RequestState
 from arco.orchestration.tables import RUN_KEYS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
@@ -76,6 +77,7 @@ KEYS_EVENTS = 16
 CANCELLED_AT_ONCE = 200
 """The command that cancels a run of up to so many tasks ends them too."""
 RACES = 5
+NOTHING_ACCEPTED = BreakAcceptance()
 
 
 class Triggered(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ class OrchestrationCommands:
         message: str = "",
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
+        accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
         progress: Progress = silent,
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
@@ -140,13 +143,21 @@ class OrchestrationCommands:
         unless removals are allowed. Raises Invalid if an asset is in another project's
         namespace, if projects would read each other in a circle or by a mapping that does not
         fit, or, unless missing inputs are allowed, if an input from another project is not
-        deployed, or another project reads what this one does not have any more.
+        deployed, or another project reads what this one does not have any more. Raises
+        SchemaRefused if a change of a schema breaks readers and is not accepted.
         """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
             raise Invalid(f"the manifest is of artifact {manifest.artifact}, not of {digest}")
         draft = _Draft(
-            manifest, artifact, message, "", allow_missing_inputs, allow_removals, progress
+            manifest,
+            artifact,
+            message,
+            "",
+            allow_missing_inputs,
+            allow_removals,
+            accept_breaking.checked(),
+            progress,
         )
         return self._deploy(draft)
 
@@ -156,14 +167,18 @@ class OrchestrationCommands:
         *,
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
+        accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
     ) -> Deployed:
         """What `deploy` would do, and raise. Changes nothing."""
-        draft = _Draft(manifest, None, "", "", allow_missing_inputs, allow_removals, silent)
+        accepted = accept_breaking.checked()
+        draft = _Draft(
+            manifest, None, "", "", allow_missing_inputs, allow_removals, accepted, silent
+        )
         reader = OrchestrationReader(self._snapshot())
         current = reader.current_deployment(manifest.project)
         digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
         changes = self._declaration_changes(reader, manifest, current)
-        if current is not None and current.manifest == digest and not any(changes):
+        if current is not None and _is_same(draft, current, digest, changes):
             return _unchanged(current, reader)
         ids = AssetIds(reader, manifest, lambda key: self._ids())
         change = self._checked(reader, draft, ids)._replace(declared=changes)
@@ -178,6 +193,7 @@ class OrchestrationCommands:
         message: str = "",
         allow_missing_inputs: bool = False,
         allow_removals: bool = False,
+        accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
         progress: Progress = silent,
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
@@ -188,7 +204,14 @@ class OrchestrationCommands:
         manifest = self._library.manifest(row.manifest)
         text = message or f"rollback to {row.number}"
         draft = _Draft(
-            manifest, None, text, row.deployment_id, allow_missing_inputs, allow_removals, progress
+            manifest,
+            None,
+            text,
+            row.deployment_id,
+            allow_missing_inputs,
+            allow_removals,
+            accept_breaking.checked(),
+            progress,
         )
         return self._deploy(draft)
 
@@ -200,7 +223,7 @@ class OrchestrationCommands:
             reader = OrchestrationReader(self._snapshot())
             current = reader.current_deployment(draft.manifest.project)
             changes = self._declaration_changes(reader, draft.manifest, current)
-            if current is not None and current.manifest == digest and not any(changes):
+            if current is not None and _is_same(draft, current, digest, changes):
                 return _unchanged(current, reader)
             ids = AssetIds(reader, draft.manifest, new_id)
             change = self._checked(reader, draft, ids)._replace(declared=changes)
@@ -247,7 +270,8 @@ class OrchestrationCommands:
         if not allow_missing:
             renamed = [asset.renamed_from for asset in change.assets if asset.renamed_from]
             check_readers(reader, manifest.project, [*change.removed, *renamed])
-        return change._replace(reshaped=list(shapes))
+        accepted = check_schemas(reader, manifest, change, draft.accepted)
+        return change._replace(reshaped=list(shapes), accepted=accepted)
 
     def _install(
         self,
@@ -495,7 +519,15 @@ class _Draft(NamedTuple):
     rollback_of: str
     allow_missing_inputs: bool
     allow_removals: bool
+    accepted: BreakAcceptance
     progress: Progress
+
+
+def _is_same(
+    draft: _Draft, current: DeploymentRow, digest: str, changes: DeclarationChanges
+) -> bool:
+    same = current.manifest == digest and not any(changes)
+    return same and not draft.accepted.columns
 
 
 def _unchanged(current: DeploymentRow, reader: OrchestrationReader) -> Deployed:
@@ -532,6 +564,7 @@ def _events(
         rollback_of=draft.rollback_of,
         project=manifest.project,
         total=len(manifest.assets),
+        accepted=tuple(change.accepted),
         based_on=reader.newest_deployment() if depends_on_others else "",
     )
     if size_of(change) <= INLINE_BYTES:

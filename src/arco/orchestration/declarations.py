@@ -9,12 +9,17 @@ To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from arco.catalog.governance_events import (
+    NamespaceDeclared,
+    NamespaceStatement,
+    NamespaceUndeclared,
+)
 from arco.log.envelope import Payload
 from servo.contract import canonical
 from servo.contract.manifest import (
@@ -24,7 +29,6 @@ from servo.contract.manifest import (
     Code,
     Dimension,
     Manifest,
-    Notification,
     NotificationEvent,
     Overlap,
     Schedule,
@@ -53,15 +57,13 @@ class DeployedSchedule(PlainSchedule, frozen=True, tag_field="kind", tag="schedu
     pass
 
 
-class DeployedAutomation(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    gc=False,
-    tag_field="kind",
-    tag="automation",
+class DeclarationStruct(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind"
 ):
+    """A declaration in an event; its tag is its kind."""
+
+
+class DeployedAutomation(DeclarationStruct, frozen=True, kw_only=True, tag="automation"):
     name: str
     """The asset's key."""
     when: AutomationKind
@@ -69,15 +71,7 @@ class DeployedAutomation(
     timezone: str = "UTC"
 
 
-class DeployedFreshness(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    gc=False,
-    tag_field="kind",
-    tag="freshness",
-):
+class DeployedFreshness(DeclarationStruct, frozen=True, kw_only=True, tag="freshness"):
     name: str
     """The asset's key."""
     max_age_s: int
@@ -89,15 +83,7 @@ class DeployedFreshness(
     """Keys of the assets that it reads."""
 
 
-class DeployedNotification(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    gc=False,
-    tag_field="kind",
-    tag="notification",
-):
+class DeployedNotification(DeclarationStruct, frozen=True, kw_only=True, tag="notification"):
     name: str
     on: tuple[NotificationEvent, ...]
     to: tuple[str, ...]
@@ -105,15 +91,7 @@ class DeployedNotification(
     interval_s: int = 60
 
 
-class DeployedSensor(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    gc=False,
-    tag_field="kind",
-    tag="sensor",
-):
+class DeployedSensor(DeclarationStruct, frozen=True, kw_only=True, tag="sensor"):
     name: str
     type: SensorKind = "polling"
     selection: tuple[str, ...] = ()
@@ -135,13 +113,27 @@ class DeployedSensor(
     workspace: str = ""
 
 
+class DeployedNamespace(NamespaceStatement, frozen=True, tag_field="kind", tag="namespace"):
+    pass
+
+
 Declaration: TypeAlias = (
     DeployedSchedule
     | DeployedAutomation
     | DeployedFreshness
     | DeployedNotification
     | DeployedSensor
+    | DeployedNamespace
 )
+
+
+class AcceptedBreak(Struct, frozen=True, kw_only=True, gc=False):
+    """A column whose changes may break its readers, and why that is accepted."""
+
+    asset: str
+    asset_id: str
+    column: str
+    reason: str
 
 
 class DeclaredFact(Payload, frozen=True, kw_only=True):
@@ -210,8 +202,8 @@ class SensorRemoved(RemovedFact, frozen=True, kw_only=True):
 
 
 class Facts(NamedTuple):
-    declared: type[DeclaredFact]
-    removed: type[RemovedFact]
+    declared: Callable[..., Payload]
+    removed: Callable[..., Payload]
 
 
 FACTS: dict[str, Facts] = {
@@ -220,6 +212,7 @@ FACTS: dict[str, Facts] = {
     "freshness": Facts(FreshnessDeclared, FreshnessRemoved),
     "notification": Facts(NotificationDeclared, NotificationRemoved),
     "sensor": Facts(SensorDeclared, SensorRemoved),
+    "namespace": Facts(NamespaceDeclared, NamespaceUndeclared),
 }
 """Of each kind."""
 
@@ -250,8 +243,12 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *_deployed_automations(manifest),
         *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
-        *(_deployed_notification(rule) for rule in manifest.notifications),
+        *(
+            DeployedNotification(**_shared(rule, DeployedNotification))
+            for rule in manifest.notifications
+        ),
         *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
+        *(DeployedNamespace(**_shared(each, DeployedNamespace)) for each in manifest.namespaces),
     ]
 
 
@@ -268,22 +265,11 @@ def _deployed_freshness(asset: Asset) -> DeployedFreshness:
 def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:
     code = sensor.code if sensor.has_function else Code(module="", name="")
     return DeployedSensor(
-        name=sensor.name,
         type=sensor.kind,
-        selection=sensor.selection,
-        interval_s=sensor.interval_s,
-        timeout_s=sensor.timeout_s,
-        has_function=sensor.has_function,
         module=code.module,
         variable=code.name,
         root=root if sensor.has_function else "",
-        transform=sensor.transform,
-        secrets=sensor.secrets,
-        url=sensor.url,
-        pattern=sensor.pattern,
-        existing=sensor.existing,
-        asset=sensor.asset,
-        workspace=sensor.workspace,
+        **_shared(sensor, DeployedSensor),
     )
 
 
@@ -297,21 +283,11 @@ def _deployed_automations(manifest: Manifest) -> Iterator[DeployedAutomation]:
 
 
 def _deployed_schedule(schedule: Schedule) -> DeployedSchedule:
-    return DeployedSchedule(
-        name=schedule.name,
-        cron=schedule.cron,
-        timezone=schedule.timezone,
-        selection=schedule.selection,
-        partitions=(schedule.partitions,) if schedule.partitions else (),
-        config=schedule.config,
-        catchup=schedule.catchup,
-        catchup_limit=schedule.catchup_limit,
-        overlap=schedule.overlap,
-        refresh_sources=schedule.refresh_sources,
-    )
+    ranges = (schedule.partitions,) if schedule.partitions else ()
+    return DeployedSchedule(**_shared(schedule, DeployedSchedule) | {"partitions": ranges})
 
 
-def _deployed_notification(rule: Notification) -> DeployedNotification:
-    return DeployedNotification(
-        name=rule.name, on=rule.on, to=rule.to, select=rule.select, interval_s=rule.interval_s
-    )
+def _shared(declared: Struct, target: type[Struct]) -> dict[str, Any]:
+    """What a declaration in the manifest has under the same name in its event."""
+    values = msgspec.structs.asdict(declared)
+    return {name: values[name] for name in target.__struct_fields__ if name in values}

@@ -19,8 +19,13 @@ import msgspec
 from arco.catalog.tables import ASSET_NAMES
 from arco.errors import Invalid
 from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES
-from arco.orchestration.declarations import Declaration, DeclarationChanges, declaration_id
-from arco.orchestration.deployments import namespace_of, packed, taken
+from arco.orchestration.declarations import (
+    AcceptedBreak,
+    Declaration,
+    DeclarationChanges,
+    declaration_id,
+)
+from arco.orchestration.deployments import inputs_fingerprint, namespace_of, packed, taken
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -35,7 +40,7 @@ from arco.orchestration.tables import (
 )
 from arco.state.replay import Progress
 from arco.state.writer import LogWriter
-from servo.contract.manifest import Asset, ColumnDef, Manifest
+from servo.contract.manifest import SOURCE_CHARS, Asset, ColumnDef, Manifest
 
 INLINE_BYTES = MAX_EVENT_BYTES // 2
 """A change of so much JSON has no parts: it is in the command itself."""
@@ -62,6 +67,8 @@ class Change(NamedTuple):
     reshaped: Sequence[str] = ()
     """Keys of assets with other partitions or columns, which others may read."""
     declared: DeclarationChanges = DeclarationChanges()
+    accepted: Sequence[AcceptedBreak] = ()
+    """Schema changes that may break readers."""
 
 
 class AssetIds:
@@ -127,8 +134,13 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
         definition = _definition(asset)
         same = row is not None and row.active and row.project == manifest.project and not old_key
         if row is not None and same and row.definition == definition:
-            if (row.transform, row.shape) != (asset.transform, _shape(asset)):
-                changed.append(_slim(asset, row.asset_id, definition))
+            slim = _slim(asset, row.asset_id, definition)
+            if (row.transform, row.shape, row.inputs) != (
+                slim.transform,
+                slim.shape,
+                inputs_fingerprint(slim),
+            ):
+                changed.append(slim)
             continue
         slim = _slim(asset, ids.of(asset, row), definition)
         left.add(old_key)
@@ -140,6 +152,12 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
                 owners=asset.owners,
                 tags=asset.tags,
                 columns=asset.columns,
+                sla=asset.sla,
+                terms=asset.terms,
+                links=asset.links,
+                deprecated=asset.deprecated,
+                kind=asset.kind,
+                code=_code(asset),
             )
         )
     kept = left.union(asset.key for asset in manifest.assets)
@@ -154,12 +172,20 @@ def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
         transform=asset.transform,
         definition=definition,
         shape=_shape(asset),
+        inputs=tuple([(each.asset, each.parameter) for each in asset.inputs]),
     )
 
 
 def _definition(asset: Asset) -> str:
     """Fingerprint of what the catalog shows of an asset; its manifest is canonical already."""
-    return _fingerprint((asset.description, asset.owners, asset.tags, asset.columns))
+    fields = (asset.description, asset.owners, asset.tags, asset.columns)
+    code = _code(asset)
+    rest = (asset.sla, asset.terms, asset.links, asset.deprecated, asset.kind if code else "", code)
+    return _fingerprint((*fields, *rest) if any(rest) else fields)
+
+
+def _code(asset: Asset) -> str:
+    return (asset.sql or asset.source)[:SOURCE_CHARS]
 
 
 def _shape(asset: Asset) -> str:
@@ -351,6 +377,8 @@ class Deployed(msgspec.Struct, frozen=True):
     declared: tuple[str, ...] = ()
     """`schedule/nightly`, `sensor/landing`, …: what is new or differs."""
     no_longer_declared: tuple[str, ...] = ()
+    accepted_breaks: tuple[str, ...] = ()
+    """Columns whose schema changes may break readers."""
 
 
 def deployed(
@@ -376,4 +404,5 @@ def deployed(
         changed_assets=len(stated & active),
         declared=tuple(sorted(map(declaration_id, change.declared.changed))),
         no_longer_declared=tuple(change.declared.removed),
+        accepted_breaks=tuple(f"{each.asset}.{each.column}" for each in change.accepted),
     )

@@ -22,9 +22,10 @@ an active one there. Then whoever deploys into it next takes it, and what is lef
 from __future__ import annotations
 
 import base64
+import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -39,8 +40,10 @@ from arco.catalog.events import (
     AssetReturned,
     Column,
 )
+from arco.catalog.governance import encode_sla
+from arco.catalog.schema_events import BreakAccepted
 from arco.errors import Invalid
-from arco.log.envelope import Payload
+from arco.lineage.events import DeclaredInput, InputsDeclared
 from arco.orchestration.declarations import (
     FACTS,
     Declaration,
@@ -73,7 +76,7 @@ from arco.orchestration.tables import (
     ProjectRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import applied, refused
 from servo.contract import canonical
 
@@ -204,6 +207,15 @@ def _create(rows: Rows, fact: Fact, e: DeploymentCreated) -> Iterator[Change]:
     yield Put(DEPLOYMENTS, _deployment(fact, e, number, total))
     yield Put(PROJECTS, ProjectRow(e.project, e.deployment_id, number, reads))
     yield Put(LAST_DEPLOYMENT, LastDeploymentRow(NEWEST, e.deployment_id))
+    for each in e.accepted:  # before there are other versions of schemas
+        yield Emit(
+            BreakAccepted(
+                asset_id=each.asset_id,
+                column=each.column,
+                reason=each.reason,
+                deployment_id=e.deployment_id,
+            )
+        )
     if not parts:
         yield from _install(rows, e, e.assets, removed)
         yield from _tell_schedules(e, e.changed_schedules, e.removed_schedules)
@@ -374,15 +386,39 @@ def _install(
     gone = [row for row in held if row is not None and row.active]
     yield from _give_up(e.project, before)
     yield from _take_namespaces(rows, e.project, before, gone)
+    ids = {asset.key: asset.asset_id for asset in assets}
     for asset in assets:
         old = before[asset.key]
-        yield Put(DEPLOYED_ASSETS, _deployed(e.project, asset, old, e.deployment_id))
+        row = _deployed(e.project, asset, old, e.deployment_id)
+        yield Put(DEPLOYED_ASSETS, row)
         yield from _tell(e, asset, old)
+        if asset.inputs is not None and (old is None or old.inputs != row.inputs):
+            yield Emit(_inputs(asset, lambda key: ids.get(key) or _deployed_id(rows, key)))
     for row in gone:
         yield Put(DEPLOYED_ASSETS, replace(row, active=False, deployment_id=e.parent))
         yield Emit(AssetLeft(asset_id=row.asset_id))
     for part in rows.scan(DEPLOYMENT_PARTS, e.project):
         yield _forget(part)
+
+
+def _inputs(asset: DeployedAsset, id_of: Callable[[str], str]) -> InputsDeclared:
+    """For lineage: what code reads, by the ids of assets."""
+    inputs = [DeclaredInput(id_of(key), parameter, key) for key, parameter in asset.inputs or ()]
+    return InputsDeclared(asset_id=asset.asset_id, inputs=tuple(sorted(set(inputs))))
+
+
+def _deployed_id(rows: Rows, key: str) -> str:
+    """The id of an asset that this deployment does not change; its key if nobody has it."""
+    owner = rows.get(PROJECT_NAMESPACES, namespace_of(key))
+    row = None if owner is None else rows.get(DEPLOYED_ASSETS, owner.project, key)
+    return key if row is None else row.asset_id
+
+
+def inputs_fingerprint(asset: DeployedAsset) -> str:
+    """What tells whether code reads something else than before; empty where it is not said."""
+    if asset.inputs is None:
+        return ""
+    return hashlib.sha256(msgspec.json.encode(asset.inputs)).hexdigest()[:16]
 
 
 def _tell_schedules(
@@ -494,16 +530,15 @@ def _deployed(
 ) -> DeployedAssetRow:
     before = () if old is None else (*old.previous_keys, old.asset_key)
     previous = [key for key in dict.fromkeys(before) if key != asset.key]
-    return DeployedAssetRow(
+    return row_from(
+        DeployedAssetRow,
+        asset,
         project=project,
         asset_key=asset.key,
-        asset_id=asset.asset_id,
-        transform=asset.transform,
-        definition=asset.definition,
         deployment_id=deployment_id,
         active=True,
         previous_keys=previous,
-        shape=asset.shape,
+        inputs=inputs_fingerprint(asset),
     )
 
 
@@ -540,18 +575,23 @@ def _declared(project: str, asset: DeployedAsset) -> AssetDeclared:
                     description=column.description,
                     pii=column.pii,
                     sensitivity=column.sensitivity,
+                    terms=column.terms,
+                    renamed_from=column.renamed_from or msgspec.UNSET,
                 )
                 for column in asset.columns
             ]
         ),
         project=project,
+        sla=encode_sla(asset.sla),
+        terms=asset.terms,
+        links=asset.links,
+        deprecated=asset.deprecated,
+        kind=asset.kind,
+        code=asset.code,
     )
 
 
-def _one_key(fact: Fact, e: Payload) -> str:
-    return ""
-
-
+_one_key = always("")
 STAGE = Stage(
     "deployments",
     (

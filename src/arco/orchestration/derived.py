@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from arco.execution.events import CostIncurred, HoldEnded
+from arco.catalog.schema_events import HeldSchemaDecided, SchemaObserved, SchemaWithdrawn
+from arco.execution.events import CostIncurred, HoldEnded, OutputRecorded, VersionWithdrawn
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import Payload
 from arco.orchestration.events import RefusalCode
@@ -147,13 +148,60 @@ def why(result: TaskResult) -> str:
 # -- after the outputs --------------------------------------------------------------------
 
 
-def _decide_lineage(rows: Rows, fact: Fact, e: HoldEnded) -> Iterator[Emit]:
+def _decide_hold(rows: Rows, fact: Fact, e: HoldEnded) -> Iterator[Emit]:
     yield Emit(
         HeldLineageDecided(
-            asset=e.asset, materialization_id=e.materialization_id, approved=e.approved
+            asset_id=e.asset_id, materialization_id=e.materialization_id, approved=e.approved
+        )
+    )
+    yield Emit(
+        HeldSchemaDecided(
+            asset_id=e.asset_id,
+            materialization_id=e.materialization_id,
+            approved=e.approved,
+            reason=e.reason,
         )
     )
 
 
-DECISIONS = Stage("decisions", (), [On(HoldEnded, lambda fact, e: e.asset_id, _decide_lineage)])
-"""Between outputs and lineage: what was decided about outputs that were held back."""
+def _observe_schema(rows: Rows, fact: Fact, e: OutputRecorded) -> Iterator[Emit]:
+    output = e.materialization
+    if output.schema:
+        yield Emit(
+            SchemaObserved(
+                asset_id=output.asset_id,
+                materialization_id=output.materialization_id,
+                run_id=output.run_id,
+                columns=output.schema,
+                held=e.held,
+                partition=output.partition,
+            )
+        )
+
+
+def _withdraw_schema(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Emit]:
+    if e.previous_id:
+        yield Emit(
+            SchemaWithdrawn(
+                asset_id=e.asset_id,
+                partition=e.partition,
+                materialization_id=e.materialization_id,
+                run_id=e.run_id,
+                position=e.position,
+                previous_id=e.previous_id,
+                previous_schema_hash=e.previous_schema_hash,
+                previous_position=e.previous_position,
+            )
+        )
+
+
+DECISIONS = Stage(
+    "decisions",
+    (),
+    [
+        On(HoldEnded, lambda fact, e: e.asset_id, _decide_hold),
+        On(OutputRecorded, lambda fact, e: e.materialization.asset_id, _observe_schema),
+        On(VersionWithdrawn, lambda fact, e: e.asset_id, _withdraw_schema),
+    ],
+)
+"""Between outputs and the domains that follow: what outputs have, and what was decided of them."""

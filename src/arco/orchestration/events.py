@@ -21,10 +21,10 @@ from typing import ClassVar, Literal
 from msgspec import UNSET, Struct, UnsetType, field
 
 from arco.log.envelope import Payload
-from arco.orchestration.declarations import Declaration, PlainSchedule
+from arco.orchestration.declarations import AcceptedBreak, Declaration, PlainSchedule
 from arco.orchestration.limit_tables import Permit
 from arco.orchestration.plan import PlanRequest
-from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef
+from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef, SlaSpec
 from servo.contract.task import TaskResult
 
 
@@ -38,15 +38,28 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     transform: str = ""
     renamed_from: str = ""
     definition: str = ""
-    """Fingerprint of what the catalog shows; the next four fields are given when it changed."""
+    """Fingerprint of what the catalog shows. What it is of is given when it changed."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
     columns: tuple[ColumnDef, ...] = ()
+    kind: str = ""
+    code: str = ""
     continued: bool = False
     """These are more columns of the asset before it, whose columns are too many for one event."""
     shape: str = ""
     """Fingerprint of its partitions; empty for an asset without."""
+    inputs: tuple[tuple[str, str], ...] | None = None
+    """Keys and parameters of what its code reads. Older versions do not say it."""
+    sla: SlaSpec | None = None
+    terms: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+    deprecated: str = ""
+
+
+def _is_newer(asset: DeployedAsset) -> bool:
+    """Whether programs before inputs were recorded would read less of it than it says."""
+    return asset.inputs is not None
 
 
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,11 +68,12 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     Version 1 has all assets of the manifest. Version 2 has those that changed since the
     parent, and the keys of those that left; a large change is in parts, which are in the log
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
-    Version 3 has schedules that changed, too; version 4 has all kinds of declarations.
+    Version 3 has schedules that changed, too; version 4 has all kinds of declarations; version 5
+    has inputs, code and governance of assets, and schema changes that are accepted.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
     deployment_id: str
     parent: str = ""
     """The project's deployment that this was built on; refused if another has come in between."""
@@ -87,9 +101,12 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     """Those that are new, or differ from what the project had."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
+    accepted: tuple[AcceptedBreak, ...] = ()
 
     @property
     def lowest_version(self) -> int:
+        if self.accepted or any(map(_is_newer, self.assets)):
+            return 5
         if self.declarations or self.removed_declarations:
             return 4
         if self.changed_schedules or self.removed_schedules:
@@ -101,7 +118,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
 
     TYPE: ClassVar[str] = "orchestration.deployment_part"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     project: str = DEFAULT_PROJECT
     deployment_id: str
     parent: str = ""
@@ -126,6 +143,8 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def lowest_version(self) -> int:
+        if self.packed:  # with what version 5 of DeploymentCreated has of assets
+            return 4
         if self.declarations or self.removed_declarations:
             return 3
         return 2 if self.schedules or self.removed_schedules else 1

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from arco.log.envelope import Payload
 from arco.orchestration.events import RunTriggered
 from arco.orchestration.limit_events import (
     DispatchPaused,
@@ -37,7 +36,7 @@ from arco.orchestration.limit_tables import (
     limits_of,
     pause_text,
 )
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
@@ -144,10 +143,7 @@ def _counts(permit: Permit, position: int, proposal: str) -> bool:
     return permit.position >= position or (proposal != "" and permit.proposal == proposal)
 
 
-def _one_key(fact: Fact, e: Payload) -> str:
-    return ""
-
-
+_one_key = always("")
 STAGE = Stage(
     "limits",
     (LIMITS, DISPATCH_CONTROL),

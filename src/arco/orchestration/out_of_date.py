@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import NamedTuple
 
+import msgspec
+
 from arco.orchestration.selection import Graph, evaluate
 from servo.contract.manifest import Asset, Identity, Manifest, TimeDimension
 
@@ -16,7 +18,8 @@ class OutOfDate(NamedTuple):
 
 
 def out_of_date(manifest: Manifest, asset_key: str) -> OutOfDate:
-    """All that is deployed below an asset."""
+    """All that is deployed below an asset, and reads what is current."""
+    manifest = msgspec.structs.replace(manifest, assets=tuple(map(_unpinned, manifest.assets)))
     assets = {asset.key: asset for asset in manifest.assets}
     if asset_key not in assets:
         return OutOfDate()
@@ -25,6 +28,13 @@ def out_of_date(manifest: Manifest, asset_key: str) -> OutOfDate:
     while odd := {key for key in same if not _follows(assets[key], assets[asset_key], below, same)}:
         same -= odd
     return OutOfDate(tuple(sorted(same - {asset_key})), tuple(sorted(below - same)))
+
+
+def _unpinned(asset: Asset) -> Asset:
+    if not any(each.is_pinned for each in asset.inputs):
+        return asset
+    inputs = tuple(each for each in asset.inputs if not each.is_pinned)
+    return msgspec.structs.replace(asset, inputs=inputs)
 
 
 def _follows(asset: Asset, top: Asset, below: Set[str], same: Set[str]) -> bool:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from servo.contract import canonical
 from servo.contract.canonical import fingerprint
 from servo.contract.config_values import WireValue
-from servo.contract.manifest import Asset
+from servo.contract.manifest import Asset, Input
 from servo.contract.task import MaterializationRef
 
 MAX_TASKS_PER_RUN = 200_000
@@ -115,6 +115,16 @@ class PlannerLookups(Protocol):
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
         """Every partition of an asset that has a good version, by the key's text."""
 
+    def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
+        """These partitions of an asset will be asked for: they may be looked up at once."""
+
+    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+        """The versions that an input names, in place of current ones, by the key's text."""
+
+    def held(self, asset_id: str) -> Mapping[str, str]:
+        """Partitions of which a version is in quarantine, by the key's text: the command that
+        makes the newest one current."""
+
     def dynamic_keys(self, name: str) -> list[str]:
         """The keys of a dynamic dimension's set, sorted."""
 
@@ -182,7 +192,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: tuple[PlannedInput, ...] = ()
     """Each that is the same for several tasks once, in the order of the first that reads it."""
     versions: dict[str, tuple[MaterializationRef, ...]] = {}
-    """By asset key: what exists already and is read, in the order of partitions."""
+    """By asset key: what exists already and is read, in the order of partitions; after current
+    versions those that inputs name."""
 
     def inputs_of(self, task: PlannedTask) -> list[PlannedInput]:
         return [self.inputs[number] for number in task.inputs]

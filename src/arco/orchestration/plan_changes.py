@@ -16,6 +16,7 @@ from msgspec import Struct
 from arco.errors import Error
 from arco.execution.tables import PARTITIONS
 from arco.lineage.tables import EXECUTIONS, ExecutionRow
+from arco.orchestration.catalog_names import CatalogNames
 from arco.orchestration.configuration import task_config
 from arco.orchestration.input_refs import fingerprint
 from arco.orchestration.plan import Plan, PlannedTask, PlanSpec
@@ -80,6 +81,7 @@ class _History:
     def __init__(self, snapshot: Snapshot, library: Library) -> None:
         self._snapshot = snapshot
         self._library = library
+        self._names = CatalogNames(snapshot)
         self._plan = functools.cache(self._find_plan)
 
     def changes(self, spec: PlanSpec, task: PlannedTask, asset: Asset) -> Iterator[InputChange]:
@@ -90,8 +92,8 @@ class _History:
         if then is None:
             return
         yield from _own_changes(then, asset, task_config(asset, spec.request.config))
-        reads = self._snapshot.rows(EXECUTIONS, then.asset.key, current.materialization_id)
-        read = {row.source: row for row in reads}
+        reads = self._snapshot.rows(EXECUTIONS, task.asset_id, current.materialization_id)
+        read = {self._names.key(row.source): row for row in reads}
         for each in spec.inputs_of(task):
             ids = [version.materialization_id for version in spec.versions_of(each)]
             if each.asset in read and not _same(read[each.asset], ids):

@@ -110,5 +110,5 @@ def _run_asset(asset: Asset, asset_id: str) -> RunAsset:
         never_on=retry.never_on,
         timeout_s=asset.timeout_s,
         priority=asset.resources.priority,
-        pool=asset.resources.pool,
+        pool=asset.resources.pool or "",
     )

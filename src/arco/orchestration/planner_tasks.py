@@ -54,8 +54,10 @@ class Draft:
 class ResolvedInput:
     """What one input of tasks is, here and now."""
 
-    def __init__(self, asset: str) -> None:
+    def __init__(self, asset: str, source: str = "") -> None:
         self._asset = asset
+        self.source = source or asset
+        """Which versions of the asset are read: all that are not pinned have its key."""
         self.tasks: list[int] = []
         """To wait for; provisional numbers."""
         self.running: list[int] = []
@@ -109,6 +111,8 @@ class _ReadAsset:
     """An asset that others read: what of it is planned, and what exists."""
 
     asset: str
+    name: str
+    """The asset, and which versions of it where they are pinned."""
     space: Space
     numbers: Mapping[Point, int]
     current: Mapping[str, plan.CurrentVersion]
@@ -145,6 +149,8 @@ class Drafting:
         self._tasks: list[_Task | None] = []
         self._edges = 0
         self._missing: list[tuple[str, str, str]] = []
+        self._missing_pins = False
+        self._releases: list[str] = []
 
     def add(self, draft: Draft, term: str) -> None:
         """The tasks of an asset that `term` selected; those that it reads were added."""
@@ -156,6 +162,9 @@ class Drafting:
         why = "selected" if term in (key, key.partition(".")[2]) else f"selected by {term}"
         reads = [_Reads(self, draft, each) for each in draft.asset.inputs]
         current = self._lookups.current(draft.asset_id)
+        self._lookups.expect(draft.asset_id, map(draft.space.text, draft.points))
+        for read in reads:
+            read.expect(draft.points)
         for point in _in_order(draft, reads):
             self._tasks[draft.numbers[point]] = self._task(draft, point, reads, current, why)
 
@@ -169,8 +178,12 @@ class Drafting:
         """All tasks, in order; Invalid if an input of one is missing."""
         if self._missing:
             spaces = [self._space(asset) for _, asset, _ in self._missing]
-            no_keys = without_keys(d for space in spaces for d in space.dimensions)
-            raise _missing_inputs(self._missing, no_keys)
+            hint = without_keys(d for space in spaces for d in space.dimensions)
+            if self._missing_pins:
+                hint = "name another version; see `servo partitions history` and `quarantine list`"
+            elif self._releases:
+                hint = f"release what is good: `{self._releases[0]}`; or make new versions of it"
+            raise _missing_inputs(self._missing, hint)
         drafted = [task for task in self._tasks if task is not None]
         rank = {key: at for at, key in enumerate(sorted(self._drafts))}
         place = [(task.stage, rank[task.draft.asset.key], at) for at, task in enumerate(drafted)]
@@ -258,23 +271,29 @@ class Drafting:
 
     # -- what is read ---------------------------------------------------------------------
 
-    def source(self, reader: str, key: str) -> _ReadAsset:
-        if key not in self._sources:
+    def source(self, reader: str, each: Input) -> _ReadAsset:
+        key, name = each.asset, _source_name(each)
+        if name not in self._sources:
             if key not in self._assets:
                 raise Invalid(
                     f"{reader} reads {key}, which is not deployed",
                     hint=did_you_mean(key, self._assets) or "deploy it, or remove the input",
                 )
-            draft = self._drafts.get(key)
-            current = self._lookups.current(self._lookups.asset_id(key))
-            numbers = draft.numbers if draft else {}
-            self._sources[key] = _ReadAsset(key, self._space(key), numbers, current)
-        return self._sources[key]
+            asset_id = self._lookups.asset_id(key)
+            if each.is_pinned:
+                # What this plan makes is not read: it is another version.
+                current, numbers = self._lookups.pinned(asset_id, each), {}
+            else:
+                draft = self._drafts.get(key)
+                current = self._lookups.current(asset_id)
+                numbers = draft.numbers if draft else {}
+            self._sources[name] = _ReadAsset(key, name, self._space(key), numbers, current)
+        return self._sources[name]
 
     def resolve(self, source: _ReadAsset, points: Sequence[Point], *, read: bool) -> ResolvedInput:
         """These points of an input: tasks of the plan and, if it is read, what exists."""
         numbers = source.numbers
-        resolved = ResolvedInput(source.asset)
+        resolved = ResolvedInput(source.asset, source.name)
         for point in points:
             number = numbers.get(point)
             if number is not None:
@@ -290,8 +309,20 @@ class Drafting:
                 resolved.ids.append(ref.materialization_id)
         return resolved
 
-    def miss(self, reader: str, asset: str, problem: str) -> None:
+    def expect(self, asset: str, partitions: Iterable[str]) -> None:
+        self._lookups.expect(self._lookups.asset_id(asset), partitions)
+
+    def miss(self, reader: str, asset: str, problem: str, *, pinned: bool) -> None:
         self._missing.append((reader, asset, problem))
+        self._missing_pins |= pinned
+
+    def is_held(self, source: _ReadAsset, points: Sequence[Point]) -> bool:
+        """Whether versions that are in quarantine are all that there is of these, or of any."""
+        held = self._lookups.held(self._lookups.asset_id(source.asset))
+        texts = list(map(source.space.text, points)) or list(held)
+        releases = [held[text] for text in texts if text in held]
+        self._releases += releases
+        return bool(releases)
 
 
 def _is_source(asset: Asset) -> bool:
@@ -308,11 +339,24 @@ class _Reads:
         self.past = _past(draft, each) if self.itself else None
         self._drafting = drafting
         self._reader = draft.asset.key
-        self._source = drafting.source(draft.asset.key, each.asset)
+        self._source = drafting.source(draft.asset.key, each)
         self._resolver = Resolver(
             draft.asset.key, each, draft.space, self._source.space, self._source.existing
         )
         self._resolved: dict[Point, ResolvedInput] = {}
+
+    def expect(self, points: Iterable[Point]) -> None:
+        """Have all that tasks of these points will find looked up at once."""
+        if self.input.parameter and not self.input.is_pinned:
+            source, resolver = self._source, self._resolver
+            relevant = {resolver.relevant(point) for point in points}
+            texts = (
+                source.space.text(point)
+                for each in relevant
+                for point in resolver.resolve(each)
+                if point not in source.numbers
+            )
+            self._drafting.expect(source.asset, texts)
 
     def find(self, point: Point) -> ResolvedInput:
         relevant = self._resolver.relevant(point)
@@ -329,7 +373,15 @@ class _Reads:
     def _miss(self, points: Sequence[Point]) -> None:
         """Nothing was found: of a window it is enough to name the first and the last one."""
         name, space = self._source.asset, self._source.space
-        if not points:
+        if self.input.is_pinned:
+            key = partition_text(space.text(points[-1])) if points else ""
+            problem = f"{_pin_text(self.input)} of {name}{f'[{key}]' if key else ''}, which is "
+            problem += "not there: it never was good, or is held, or expired"
+        elif self._drafting.is_held(self._source, points):
+            key = partition_text(space.text(points[-1])) if len(points) == 1 else ""
+            problem = f"{name}[{key}]" if key else name
+            problem += ", of which there is no good version: it is in quarantine"
+        elif not points:
             problem = f"{name}, which has no data yet"
         elif len(points) > 1:
             first, last = (partition_text(space.text(points[at])) for at in (0, -1))
@@ -338,7 +390,15 @@ class _Reads:
             text = partition_text(space.text(points[-1]))
             lacks = "has no data yet" if space.has(points[-1]) else f"{name} does not have"
             problem = (f"{name}[{text}]" if text else name) + f", which {lacks}"
-        self._drafting.miss(self._reader, name, problem)
+        self._drafting.miss(self._reader, name, problem, pinned=self.input.is_pinned)
+
+
+def _source_name(each: Input) -> str:
+    return f"{each.asset}@{_pin_text(each)}" if each.is_pinned else each.asset
+
+
+def _pin_text(each: Input) -> str:
+    return f"version {each.version}" if each.version else f"the version as of {each.as_of}"
 
 
 def _ref(text: str, current: plan.CurrentVersion | None) -> MaterializationRef | None:
@@ -378,14 +438,14 @@ def _in_order(draft: Draft, reads: Sequence[_Reads]) -> Sequence[Point]:
     return sorted(draft.points, key=lambda point: point[at])
 
 
-def _missing_inputs(missing: Sequence[tuple[str, str, str]], no_keys: str) -> Invalid:
+def _missing_inputs(missing: Sequence[tuple[str, str, str]], hint: str) -> Invalid:
     lines = sorted({f"{reader} reads {problem}" for reader, _, problem in missing})
     listed = "; ".join(lines[:SHOWN])
     more = f"; and {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else ""
     reader = min(reader for reader, _, _ in missing)
     return Invalid(
         f"inputs are missing and not part of this plan: {listed}{more}",
-        hint=no_keys or f"add + to the selection, as in +{reader}, or run these inputs first",
+        hint=hint or f"add + to the selection, as in +{reader}, or run these inputs first",
     )
 
 
@@ -425,10 +485,13 @@ class _FinalForm:
 
     @property
     def inputs(self) -> tuple[plan.PlannedInput, ...]:
-        places = {
-            asset: {point: at for at, point in enumerate(points)}
-            for asset, points in self._points.items()
-        }
+        places: dict[str, dict[Point, int]] = {}
+        counts: dict[str, int] = {}
+        for source, points in self._points.items():
+            asset = self._sources[source].asset
+            first = counts.get(asset, 0)
+            places[source] = {point: first + at for at, point in enumerate(points)}
+            counts[asset] = first + len(points)
         return tuple(
             [
                 plan.PlannedInput(
@@ -436,7 +499,7 @@ class _FinalForm:
                     parameter=each.parameter,
                     tasks=plan.spans(sorted([self._final[number] for number in resolved.running])),
                     versions=plan.spans(
-                        sorted([places[each.asset][point] for point in resolved.points])
+                        sorted([places[resolved.source][point] for point in resolved.points])
                     ),
                 )
                 for each, resolved in self._read
@@ -445,19 +508,21 @@ class _FinalForm:
 
     @property
     def versions(self) -> dict[str, tuple[MaterializationRef, ...]]:
-        return {
-            asset: tuple([ref for point in points if (ref := self._sources[asset].ref(point))])
-            for asset, points in self._points.items()
-        }
+        versions: dict[str, tuple[MaterializationRef, ...]] = {}
+        for name, points in self._points.items():
+            source = self._sources[name]
+            refs = tuple([ref for point in points if (ref := source.ref(point))])
+            versions[source.asset] = (*versions.get(source.asset, ()), *refs)
+        return versions
 
     @cached_property
     def _points(self) -> Mapping[str, Sequence[Point]]:
-        """Of each asset the points that somebody reads, in order."""
+        """Of each asset, and of each choice of its versions, the points that somebody reads."""
         used: dict[str, set[Point]] = {}
-        for each, resolved in self._read:
+        for _, resolved in self._read:
             if resolved.points:
-                used.setdefault(each.asset, set()).update(resolved.points)
-        return {asset: sorted(points) for asset, points in sorted(used.items())}
+                used.setdefault(resolved.source, set()).update(resolved.points)
+        return {source: sorted(points) for source, points in sorted(used.items())}
 
 
 def _union(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 
 from arco.catalog.reader import CodeDeclaration
 from arco.errors import Corrupt, NotFound
-from arco.execution.tables import PARTITIONS, PartitionRow
+from arco.execution.pinned_versions import numbered_versions, version_by_id, versions_as_of
+from arco.execution.reader import ExecutionReader
+from arco.execution.states import HELD
+from arco.execution.tables import PARTITIONS, MaterializationRow, PartitionRow
 from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
 from arco.orchestration.limit_usage import RunUse
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
@@ -33,10 +36,16 @@ from arco.state.days import newest_first
 from arco.state.snapshot import AsOfRow, Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
-from servo.contract.manifest import Asset, AssetsByKey, Manifest, decode_manifest, decode_outline
+from servo.contract.manifest import (
+    Asset,
+    AssetsByKey,
+    Input,
+    Manifest,
+    decode_manifest,
+    decode_outline,
+)
+from servo.contract.ulid import is_ulid
 
-MANY_LOOKUPS = 1_000
-"""From here on all versions of an asset take less time than single ones."""
 MIN_CHARS = 4
 """So much of an id may name a run."""
 
@@ -209,48 +218,85 @@ class SnapshotLookups:
 
     def __init__(self, snapshot: Snapshot, *, chunk_until: datetime | None = None) -> None:
         """`chunk_until` is for a chunk of a large request: of dynamic dimensions only the keys
-        that were added until then count, and versions are looked up one by one."""
+        that were added until then count, and only versions that are asked for are looked up."""
         self._snapshot = snapshot
         self._chunk_until = chunk_until
         self.asset_id = functools.cache(DeploymentReader(snapshot).asset_id)
-        self._current: dict[str, Mapping[str, CurrentVersion]] = {}
+        self.held = functools.cache(self._held)
+        self._current: dict[str, AssetVersions] = {}
+        self._pinned: dict[tuple[str, str, str], Mapping[str, CurrentVersion]] = {}
 
     def current(self, asset_id: str) -> Mapping[str, CurrentVersion]:
+        versions = self._versions(asset_id)
+        return versions if self._chunk_until else versions.all
+
+    def expect(self, asset_id: str, partitions: Iterable[str]) -> None:
+        if self._chunk_until:
+            self._versions(asset_id).look_up(partitions)
+
+    def _versions(self, asset_id: str) -> AssetVersions:
         if asset_id not in self._current:
-            single = _SingleVersions(self._snapshot, asset_id)
-            self._current[asset_id] = single if self._chunk_until else single.all
+            self._current[asset_id] = AssetVersions(self._snapshot, asset_id)
         return self._current[asset_id]
+
+    def pinned(self, asset_id: str, each: Input) -> Mapping[str, CurrentVersion]:
+        """Looked up once for all that read the same."""
+        key = asset_id, each.version, each.as_of
+        if key not in self._pinned:
+            rows = pinned_versions(self._snapshot, asset_id, each)
+            self._pinned[key] = {name: _version(row) for name, row in rows.items()}
+        return self._pinned[key]
+
+    def _held(self, asset_id: str) -> Mapping[str, str]:
+        rows = sorted(ExecutionReader(self._snapshot).holds(asset_id), key=lambda row: row.held_at)
+        return {
+            row.partition_key: f"servo quarantine {'release' if row.held_by else 'approve'} "
+            f"{row.materialization_id}"
+            for row in rows
+            if row.status in HELD
+        }
 
     def dynamic_keys(self, name: str) -> list[str]:
         rows, until = self._snapshot.rows(DYNAMIC_KEYS, name), self._chunk_until
         return [row.key for row in rows if until is None or row.added_at <= until]
 
 
-class _SingleVersions(Mapping[str, CurrentVersion]):
-    """Current versions of an asset, each looked up when it is asked for.
+class AssetVersions(Mapping[str, CurrentVersion]):
+    """Current versions of an asset, looked up when they are asked for.
 
-    What a few of them cost does not depend on how many there are. Who wants to see all, or
-    very many, gets them at once.
+    What some of them cost does not depend on how many there are. Who wants to see all gets
+    them at once.
     """
 
     def __init__(self, snapshot: Snapshot, asset_id: str) -> None:
         self._snapshot = snapshot
         self._asset_id = asset_id
-        self._looked_up = 0
+        self._looked_up: dict[str, CurrentVersion | None] = {}
 
     @functools.cached_property
     def all(self) -> dict[str, CurrentVersion]:
         rows = self._snapshot.rows(PARTITIONS, self._asset_id)
         return {row.partition_key: _version(row) for row in rows}
 
+    def look_up(self, partitions: Iterable[str]) -> None:
+        """Look up these at once, each file once for all of them."""
+        if "all" in self.__dict__:
+            return
+        fresh = [key for key in partitions if key not in self._looked_up]
+        rows = self._snapshot.get_many(PARTITIONS, [(self._asset_id, key) for key in fresh])
+        for key in fresh:
+            row = rows.get((self._asset_id, key))
+            self._looked_up[key] = None if row is None else _version(row)
+
     def __getitem__(self, key: str) -> CurrentVersion:
-        self._looked_up += 1
-        if "all" in self.__dict__ or self._looked_up > MANY_LOOKUPS:
+        if "all" in self.__dict__:
             return self.all[key]
-        row = self._snapshot.get(PARTITIONS, self._asset_id, key)
-        if row is None:
+        if key not in self._looked_up:
+            self.look_up((key,))
+        version = self._looked_up[key]
+        if version is None:
             raise KeyError(key)
-        return _version(row)
+        return version
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.all)
@@ -259,7 +305,18 @@ class _SingleVersions(Mapping[str, CurrentVersion]):
         return len(self.all)
 
 
-def _version(row: PartitionRow) -> CurrentVersion:
+def pinned_versions(
+    snapshot: Snapshot, asset_id: str, each: Input
+) -> dict[str, MaterializationRow]:
+    """The good versions that an input names, by partition key."""
+    if each.as_of:
+        return versions_as_of(snapshot, asset_id, datetime.fromisoformat(each.as_of))
+    if each.version.isdecimal() and not is_ulid(each.version):
+        return numbered_versions(snapshot, asset_id, int(each.version))
+    return version_by_id(snapshot, asset_id, each.version)
+
+
+def _version(row: PartitionRow | MaterializationRow) -> CurrentVersion:
     return CurrentVersion(
         materialization_id=row.materialization_id,
         path=row.path,

@@ -27,7 +27,8 @@ from arco.orchestration.plan import PlanRequest, normalised
 from arco.orchestration.runs import RunAdmitted
 from arco.orchestration.states import RequestState
 from arco.orchestration.tables import RUN_KEYS, RUN_REQUESTS, RunKeyRow, RunRequestRow
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage
+from arco.state.copied_rows import row_from
+from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract import canonical
 
@@ -100,21 +101,15 @@ def _ask(rows: Rows, fact: Fact, e: RunRequested) -> Iterator[Change]:
         return
     raw = _json(e)
     request = decode_request(raw)
-    row = RunRequestRow(
-        request_key=e.request_key,
+    row = row_from(
+        RunRequestRow,
+        e,
         state=RequestState.PENDING,
-        kind=e.kind,
-        reference=e.reference,
         selection=list(request.selection[:LISTED]),
         partitions=list(request.partitions[:LISTED]),
         request=raw.decode(),
-        fingerprint=e.fingerprint,
-        run_id=e.run_id,
         reason="",
         hint="",
-        until=e.until,
-        timeout_s=e.timeout_s,
-        priority=e.priority,
         requested_at=fact.received_at,
         requested_by=fact.actor,
         decided_at=None,
@@ -216,14 +211,11 @@ def _trigger(rows: Rows, fact: Fact, permitted: RunPermitted) -> Iterator[Change
     yield applied(fact)
 
 
-def _by_request(fact: Fact, e: RunRequested | RunRequestRefused | RunRequestWithdrawn) -> str:
-    return e.request_key
-
-
 def _by_run_key(fact: Fact, e: RunPermitted) -> str:
     return e.trigger.run_key or f"run:{e.trigger.run_id}"
 
 
+_by_request = by("request_key")
 STAGE = Stage(
     "run_keys",
     (RUN_KEYS, RUN_REQUESTS),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from arco.orchestration.states import Gate, RequestState, RunState, TaskState, TimerKind, TimerState
-from arco.state.table import History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.manifest import Category
 
 KEPT_HOT = timedelta(days=2)
@@ -45,6 +45,8 @@ class DeployedAssetRow(Row, frozen=True):
     previous_keys: list[str]
     shape: str = ""
     """Fingerprint of its partitions; empty for an asset without."""
+    inputs: str = ""
+    """Fingerprint of what its code reads; empty where that was never said."""
 
 
 class ProjectRow(Row, frozen=True):
@@ -270,7 +272,11 @@ class DynamicKeyRow(Row, frozen=True):
 PROJECTS = Table("orchestration", "projects", ProjectRow, key=["project"])
 DEPLOYMENTS = Table("orchestration", "deployments", DeploymentRow, key=["project", "deployment_id"])
 DEPLOYED_ASSETS = Table(
-    "orchestration", "deployed_assets", DeployedAssetRow, key=["project", "asset_key"]
+    "orchestration",
+    "deployed_assets",
+    DeployedAssetRow,
+    key=["project", "asset_key"],
+    group_rows=LOOKED_UP_GROUP,
 )
 PROJECT_NAMESPACES = Table(
     "orchestration", "project_namespaces", ProjectNamespaceRow, key=["namespace"]

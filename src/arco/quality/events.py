@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from arco.log.envelope import Payload
+from servo.contract.manifest import Action
 from servo.contract.task import CheckResult
 
 
@@ -21,3 +22,14 @@ class ChecksEvaluated(Payload, frozen=True, kw_only=True):
     task_id: str
     attempt_id: str
     results: tuple[CheckResult, ...]
+
+
+class ChecksRecorded(Payload, frozen=True, kw_only=True):
+    """Derived: the results of an attempt were recorded; once for each."""
+
+    TYPE: ClassVar[str] = "quality.checks_recorded"
+    asset_id: str
+    checks: int
+    passed: int
+    action: Action
+    """The strongest."""

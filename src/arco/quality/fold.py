@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arco.quality.events import ChecksEvaluated
+from arco.quality.events import ChecksEvaluated, ChecksRecorded
 from arco.quality.tables import (
     CHECK_RESULTS,
     CHECK_STATUS,
+    CHECK_TOTALS,
     EVALUATIONS,
     CheckResultRow,
     CheckStatusRow,
+    CheckTotalsRow,
     EvaluationRow,
 )
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
 from servo.contract.manifest import ACTIONS
 from servo.contract.task import CheckResult
 
@@ -44,7 +46,16 @@ def _evaluate(rows: Rows, fact: Fact, evaluated: ChecksEvaluated) -> Iterator[Ch
         for result in evaluated.results:
             yield Put(CHECK_RESULTS, _result(fact, evaluated, result))
             yield Put(CHECK_STATUS, _status(rows, fact, evaluated, result))
+            yield Put(CHECK_TOTALS, _totals(rows, fact, evaluated.asset_id, result))
         yield from _summed_up(rows, fact, evaluated)
+        yield Emit(
+            ChecksRecorded(
+                asset_id=evaluated.asset_id,
+                checks=len(evaluated.results),
+                passed=sum(result.status == "passed" for result in evaluated.results),
+                action=max((result.action for result in evaluated.results), key=ACTIONS.index),
+            )
+        )
 
 
 def _forget(rows: Rows, evaluated: ChecksEvaluated) -> Iterator[Change]:
@@ -118,6 +129,24 @@ def _status(
     )
 
 
+def _totals(rows: Rows, fact: Fact, asset_id: str, result: CheckResult) -> CheckTotalsRow:
+    id = check_id(result)
+    last = rows.get(CHECK_TOTALS, asset_id, id)
+    failed = result.status != "passed"
+    failed_at = None if last is None else last.last_failed_at
+    return CheckTotalsRow(
+        asset_id=asset_id,
+        check_id=id,
+        kind=result.kind,
+        evaluations=1 + (0 if last is None else last.evaluations),
+        failures=failed + (0 if last is None else last.failures),
+        wall_ms=result.wall_ms + (0 if last is None else last.wall_ms),
+        first_at=fact.received_at if last is None else last.first_at,
+        last_at=fact.received_at,
+        last_failed_at=fact.received_at if failed else failed_at,
+    )
+
+
 def _result(fact: Fact, evaluated: ChecksEvaluated, result: CheckResult) -> CheckResultRow:
     return row_from(
         CheckResultRow,
@@ -133,7 +162,7 @@ def _result(fact: Fact, evaluated: ChecksEvaluated, result: CheckResult) -> Chec
 
 CHECKS = Stage(
     "checks",
-    (CHECK_RESULTS, CHECK_STATUS, EVALUATIONS),
+    (CHECK_RESULTS, CHECK_STATUS, EVALUATIONS, CHECK_TOTALS),
     [On(ChecksEvaluated, by("asset_id"), _evaluate)],
 )
 STAGES = (CHECKS,)

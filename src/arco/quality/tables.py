@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from arco.state.table import History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.manifest import Action, Phase
 from servo.contract.task import CheckMethod, CheckStatus
 
@@ -95,6 +95,21 @@ class EvaluationRow(Row, frozen=True):
     evaluated_at: datetime
 
 
+class CheckTotalsRow(Row, frozen=True):
+    """What a check of an asset has found so far, in all partitions."""
+
+    asset_id: str
+    check_id: str
+    kind: str
+    evaluations: int
+    failures: int
+    """Results that are not `passed`."""
+    wall_ms: int
+    first_at: datetime
+    last_at: datetime
+    last_failed_at: datetime | None
+
+
 CHECK_RESULTS = Table(
     "quality",
     "check_results",
@@ -112,4 +127,11 @@ CHECK_STATUS = Table(
 )
 EVALUATIONS = Table(
     "quality", "evaluations", EvaluationRow, key=["asset_id", "partition_key"], spread=SPREAD
+)
+CHECK_TOTALS = Table(
+    "quality",
+    "check_totals",
+    CheckTotalsRow,
+    key=["asset_id", "check_id"],
+    group_rows=LOOKED_UP_GROUP,
 )

@@ -116,33 +116,22 @@ _CONDITIONS: Final[dict[str, Verdict]] = {
     "UNABLE_TO_ACQUIRE_MEMORY": _OOM,
     "EXECUTOR_OUT_OF_MEMORY": _OOM,
     "PYTHON_WORKER_EXITED": _WORKER,
-    "TABLE_OR_VIEW_NOT_FOUND": Verdict(
-        "user_code",
-        "spark.table_or_view_not_found",
-        "read other assets through inputs: {{ ref('namespace.name') }} in SQL",
-    ),
-    "UNRESOLVED_ROUTINE": Verdict(
-        "user_code", "spark.unresolved_routine", "register the function in this task's session"
-    ),
-    "PARSE_SYNTAX_ERROR": Verdict("user_code", "spark.parse_syntax_error", "correct the SQL"),
     "CANNOT_CONVERT_COLUMN_INTO_BOOL": Verdict(
         "user_code", "spark.column_as_bool", "use & | ~ with columns, and parentheses around them"
     ),
-    "COLUMN_ALREADY_EXISTS": Verdict(
-        "user_code",
-        "spark.column_already_exists",
-        "give the columns names that differ in more than case",
-    ),
-    "CAST_INVALID_INPUT": Verdict(
-        "user_code", "spark.cast_invalid_input", "use try_cast, or clean the values before"
-    ),
-    "DIVIDE_BY_ZERO": Verdict("user_code", "spark.divide_by_zero", "use try_divide, or a filter"),
     "RESULT_SIZE_LIMIT": _RESULT_SIZE,
-    "INTERNAL_ERROR": Verdict(
-        "user_code",
-        "spark.internal_error",
-        "this is a bug in Spark; write the query in another way",
-    ),
+} | {
+    condition: Verdict("user_code", f"spark.{condition.lower()}", hint)
+    for condition, hint in {
+        "TABLE_OR_VIEW_NOT_FOUND": "read other assets through inputs: "
+        "{{ ref('namespace.name') }} in SQL",
+        "UNRESOLVED_ROUTINE": "register the function in this task's session",
+        "PARSE_SYNTAX_ERROR": "correct the SQL",
+        "COLUMN_ALREADY_EXISTS": "give the columns names that differ in more than case",
+        "CAST_INVALID_INPUT": "use try_cast, or clean the values before",
+        "DIVIDE_BY_ZERO": "use try_divide, or a filter",
+        "INTERNAL_ERROR": "this is a bug in Spark; write the query in another way",
+    }.items()
 }
 # SQLSTATE classes, for conditions that are not in the table.
 _STATES: Final[dict[str, tuple[Category, str]]] = {
@@ -209,13 +198,9 @@ _CLUSTER_LOST: Final = Verdict(
 )
 _EXITS: Final[dict[int, str]] = {
     52: "it ran out of memory",
-    137: "it was killed, perhaps because the machine ran out of memory",
-    -9: "it was killed, perhaps because the machine ran out of memory",
-    143: "it was terminated",
-    -15: "it was terminated",
-    134: "it crashed",
-    -6: "it crashed",
-    -11: "it crashed",
+    **dict.fromkeys((137, -9), "it was killed, perhaps because the machine ran out of memory"),
+    **dict.fromkeys((143, -15), "it was terminated"),
+    **dict.fromkeys((134, -6, -11), "it crashed"),
 }
 
 

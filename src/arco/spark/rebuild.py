@@ -148,15 +148,15 @@ class SparkRebuildEngine:
         steps = len(chain.stages) + 2
         # Each is computed once, and its plan cut off: one that held the plans before it, each
         # of which held those before, would double with every stage.
-        outputs = [self._log(job, segment_rows).localCheckpoint(storageLevel=_on_disk())]
+        outputs = [_computed(self._log(job, segment_rows))]
         progress("folding on Spark", 1, steps)
         for i in range(len(chain.stages)):
-            facts = functools.reduce(lambda a, b: a.unionByName(b), outputs)
-            facts = facts.where((F.col("kind") == FACT) & (F.col("stage") == i))
-            folded = facts.groupBy("grp").applyInArrow(_bare(FoldGroup(job, i)), DDL)
-            outputs.append(folded.localCheckpoint(storageLevel=_on_disk()))
+            if sources := [output.lines for output in outputs if i in output.stages]:
+                facts = _union(sources).where((F.col("kind") == FACT) & (F.col("stage") == i))
+                folded = facts.groupBy("grp").applyInArrow(_bare(FoldGroup(job, i)), DDL)
+                outputs.append(_computed(folded))
             progress("folding on Spark", i + 2, steps)
-        everything = functools.reduce(lambda a, b: a.unionByName(b), outputs)
+        everything = _union([output.lines for output in outputs])
         tables = self._write(job, chain, everything.where(F.col("kind") == ROW))
         lines = everything.where(F.col("kind") == FAILURE).collect()
         failures = [msgspec.msgpack.decode(bytes(r["data"]), type=FoldFailure) for r in lines]
@@ -192,10 +192,23 @@ class SparkRebuildEngine:
         return {table: _manifest(table, refs.get(str(table), [])) for table in chain.tables}
 
 
-def _on_disk() -> Any:
-    from pyspark import StorageLevel
+class StageOutput(NamedTuple):
+    lines: DataFrame
+    stages: frozenset[int]
+    """The stages that it has facts for: the others need not read it."""
 
-    return StorageLevel.MEMORY_AND_DISK
+
+def _computed(lines: DataFrame) -> StageOutput:
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F
+
+    kept = lines.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+    (stages,) = kept.where(F.col("kind") == FACT).agg(F.collect_set("stage")).collect()[0]
+    return StageOutput(kept, frozenset(stages))
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return functools.reduce(lambda a, b: a.unionByName(b), frames)
 
 
 def _manifest(table: Table[Any], refs: list[FileRef]) -> TableFiles:

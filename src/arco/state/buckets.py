@@ -10,28 +10,31 @@ from typing import Any
 import pyarrow as pa
 
 from arco.state.arrow_columns import values_of
+from arco.state.key_hashes import hash_of
 from arco.state.parquet import real_bytes
 from arco.state.table import Key, Table, Versioned
 
 ROW_BYTES = 1_500
 """What one changed row costs in memory, as measured for a task's."""
+ROW_BITS = 0xFFFF_FFFF
+"""Of a slot: the number of the row. Its hash is above it."""
 
 
 class LoadedBucket:
     """Rows in columns, taken apart once for many looks, and the rows changed since.
 
-    Keys are found by their hashes, eight bytes a row: a look then costs the same in a
-    large bucket as in a small one.
+    Keys are found by their hashes, in slots of which at most half are taken. A look touches
+    one of them in most cases: memory that was not used for a while is what a look waits for.
     """
 
     __slots__ = (
         "_first",
-        "_hashes",
         "_keys",
+        "_mask",
         "_nbytes",
         "_one",
-        "_places",
         "_row_at",
+        "_slots",
         "_versions",
         "batch",
         "changed",
@@ -47,19 +50,17 @@ class LoadedBucket:
         self.hits = 0
         """How many looks have found a row, since the last sweep."""
         self._nbytes = 0
+        self._slots, self._mask = array("Q", (0,)), 0
         if batch.num_rows == 0:  # as most are while a table is young
-            self._places, self._hashes = array("I"), array("I")
             return
         self._keys = [values_of(batch.column(c)) for c in table.key]
         self._first, self._one = self._keys[0], len(self._keys) == 1
         self._versions = values_of(batch.column("row_version"))
         self._row_at = table.reader(batch)
         keys = zip(*(batch.column(c).to_pylist() for c in table.key), strict=True)
-        hashes = [_hash(key) for key in keys]
-        order = sorted(range(len(hashes)), key=hashes.__getitem__)
-        self._places = array("I", order)
-        self._hashes = array("I", map(hashes.__getitem__, order))
-        self._nbytes = real_bytes(batch) + 8 * len(order)
+        size = 2 << batch.num_rows.bit_length()
+        self._slots, self._mask = _slots(map(hash_of, keys), size), size - 1
+        self._nbytes = real_bytes(batch) + 8 * size
 
     @property
     def nbytes(self) -> int:
@@ -71,14 +72,16 @@ class LoadedBucket:
 
     def get(self, key: Key) -> Versioned[Any] | None:
         """The row of a key among the columns."""
-        hashed, hashes = hash(key) & _HASH_BITS, self._hashes
-        at = bisect_left(hashes, hashed)
-        while at < len(hashes) and hashes[at] == hashed:
-            place = self._places[at]
-            # Most keys have one column, and differ in it.
-            if self._first[place] == key[0] and (self._one or self._key_at(place) == key):
-                return self._versions[place], self._row_at(place, key)
-            at += 1
+        hashed = hash_of(key)
+        slots, mask = self._slots, self._mask
+        at = hashed & mask
+        while entry := slots[at]:
+            if entry >> 32 == hashed:
+                place = (entry & ROW_BITS) - 1
+                # Most keys have one column, and differ in it.
+                if self._first[place] == key[0] and (self._one or self._key_at(place) == key):
+                    return self._versions[place], self._row_at(place, key)
+            at = at + 1 & mask
         return None
 
     def entry(self, at: int) -> tuple[Key, Versioned[Any]]:
@@ -91,7 +94,19 @@ class LoadedBucket:
 
     def index(self) -> BucketHashes:
         """The bucket without its rows, all of which are in files by now."""
-        return BucketHashes([*self._hashes, *map(_hash, self.changed)], self.used_at)
+        hashes = [entry >> 32 for entry in self._slots if entry]
+        return BucketHashes([*hashes, *map(hash_of, self.changed)], self.used_at)
+
+
+def _slots(hashes: Iterable[int], size: int) -> array[int]:
+    """Each hash, and the number of its row from 1 on, in the first free slot from its own on."""
+    slots, mask = array("Q", bytes(8 * size)), size - 1
+    for number, hashed in enumerate(hashes, start=1):
+        at = hashed & mask
+        while slots[at]:
+            at = at + 1 & mask
+        slots[at] = hashed << 32 | number
+    return slots
 
 
 class BucketHashes:
@@ -114,16 +129,9 @@ class BucketHashes:
         return len(self._hashes) + len(self.changed)
 
     def may_hold(self, key: Key) -> bool:
-        hashed = _hash(key)
+        hashed = hash_of(key)
         at = bisect_left(self._hashes, hashed)
         return at < len(self._hashes) and self._hashes[at] == hashed
 
     def index(self) -> BucketHashes:
-        return BucketHashes([*self._hashes, *map(_hash, self.changed)], self.used_at)
-
-
-_HASH_BITS = 0xFFFF_FFFF
-
-
-def _hash(key: Key) -> int:
-    return hash(key) & _HASH_BITS
+        return BucketHashes([*self._hashes, *map(hash_of, self.changed)], self.used_at)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from arco.log.manifest import FileRef
 from arco.state.snapshot import Snapshot
+from arco.state.sorted_rows import latest
 from arco.state.table import Key, Row, Table
 
 Rows = dict[Key, tuple[int, Row]]
+
+LOOK_UPS: Final = 2_000
+"""So many rows are looked up one by one; more are taken from a scan."""
 
 
 class RowDiff(NamedTuple):
@@ -51,16 +57,61 @@ def diff_rows(table: Table[Any], before: pa.Table, after: pa.Table, *, versions:
 
 
 def diff(before: Snapshot, after: Snapshot, tables: Sequence[Table[Any]]) -> list[RowDiff]:
-    """The tables that differ between two generations. Tables with the same files are not read."""
-    diffs = []
-    for table in tables:
-        a, b = before.manifest(table), after.manifest(table)
-        if {ref.path for ref in a.files()} == {ref.path for ref in b.files()}:
-            continue
-        difference = diff_rows(table, before.scan(table), after.scan(table), versions=False)
-        if not difference.same:
-            diffs.append(difference)
-    return diffs
+    """The tables that differ between two generations."""
+    differences = (diff_table(before, after, table) for table in tables)
+    return [each for each in differences if not each.same]
+
+
+def diff_table(before: Snapshot, after: Snapshot, table: Table[Any]) -> RowDiff:
+    """The rows of a table that differ between two generations.
+
+    Only files are read that one of them has and the other has not: what changed, and what was
+    merged in between. A row that is in such files of both with one version is the same row. The
+    others are looked up in both generations.
+    """
+    a, b = before.manifest(table).files(), after.manifest(table).files()
+    shared = {(ref.path, ref.table) for ref in a} & {(ref.path, ref.table) for ref in b}
+    left, right = (
+        _newest(snapshot, table, [ref for ref in refs if (ref.path, ref.table) not in shared])
+        for snapshot, refs in ((before, a), (after, b))
+    )
+    keys = {key for key in left.keys() | right.keys() if left.get(key) != right.get(key)}
+    old, new = _rows_at(before, table, keys), _rows_at(after, table, keys)
+    changed = [key for key in old.keys() & new.keys() if old[key][1] != new[key][1]]
+    return RowDiff(
+        table,
+        old,
+        new,
+        sorted(new.keys() - old.keys()),
+        sorted(old.keys() - new.keys()),
+        sorted(changed),
+    )
+
+
+def _newest(
+    snapshot: Snapshot, table: Table[Any], refs: Sequence[FileRef]
+) -> dict[Key, tuple[int, bool]]:
+    """By key, the newest version in some files, and whether that is a deletion."""
+    columns = [*table.key, "row_version", "_deleted", "_bucket"]
+    parts = [snapshot.files.table(table, ref).select(columns) for ref in refs]
+    if not parts:
+        return {}
+    rows = latest(parts, table.key, keep_deleted=True)
+    keys = zip(*(rows.column(name).to_pylist() for name in table.key), strict=True)
+    versions = rows.column("row_version").to_pylist(), rows.column("_deleted").to_pylist()
+    return dict(zip(keys, zip(*versions, strict=True), strict=True))
+
+
+def _rows_at(snapshot: Snapshot, table: Table[Any], keys: Collection[Key]) -> Rows:
+    """Those of some keys that a generation has."""
+    if len(keys) <= LOOK_UPS:
+        versions = {key: snapshot.versioned(table, key) for key in keys}
+        return {key: (at, row) for key, (at, row) in versions.items() if row is not None}
+    rows = snapshot.scan(table)
+    for number, name in enumerate(table.key):
+        values = pa.array({key[number] for key in keys}, table.schema.field(name).type)
+        rows = rows.filter(pc.is_in(rows.column(name), values))
+    return {key: row for key, row in _by_key(table, rows).items() if key in keys}
 
 
 def _by_key(table: Table[Any], rows: pa.Table) -> Rows:

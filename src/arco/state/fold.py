@@ -198,6 +198,11 @@ def by(path: str) -> Callable[[Fact, Any], str]:
     return lambda fact, payload: value(payload)
 
 
+def always(key: str) -> Callable[[Fact, Any], str]:
+    """One key for all payloads: they are folded one after the other."""
+    return lambda fact, payload: key
+
+
 class Stage:
     def __init__(self, name: str, tables: Iterable[Table[Any]], on: Iterable[On[Any]]) -> None:
         self.name = name

@@ -15,6 +15,9 @@ from arco.state.table import Key, Row, Table, Versioned
 
 R = TypeVar("R", bound=Row)
 
+MANY = 8
+"""From so many keys on, the hashes of all keys of a file take less time than single looks."""
+
 
 def look_up(
     files: Files,
@@ -31,6 +34,32 @@ def look_up(
     """
     best = _newest(files, recent, table, key, (0, None))
     return _newest(files, history(best[0]), table, key, best)
+
+
+def look_up_many(
+    files: Files, refs: Iterable[FileRef], table: Table[R], keys: Sequence[Key]
+) -> dict[Key, Versioned[R]]:
+    """The newest versions of those rows that are, or were, in one of the files.
+
+    Each file is asked once, for all keys, which of them it may hold: what a key costs does not
+    depend on how many rows there are.
+    """
+    if len(keys) < MANY:
+        versions = ((key, _newest(files, refs, table, key, (0, None))) for key in keys)
+        return {key: versioned for key, versioned in versions if versioned[0]}
+    places = sorted([(table.bucket(key), key) for key in keys])
+    newest: dict[Key, Versioned[R]] = {}
+    for ref in sorted(refs, key=lambda ref: -ref.versions[1]):
+        (low, high), (first, last) = ref.buckets, ref.shard
+        within = [key for at, key in places if low <= at <= high]
+        within = [key for key in within if first <= table.shard_text(key) <= last]
+        if within:
+            may_hold = files.key_hashes(table, ref).may_hold
+            for key in filter(may_hold, within):  # in file order: a row group is read once
+                best = _newest(files, (ref,), table, key, newest.get(key, (0, None)))
+                if best[0]:
+                    newest[key] = best
+    return newest
 
 
 def _newest(

@@ -77,6 +77,13 @@ def plan(files: TableFiles, limits: L0Limits, now: datetime) -> MergePlan | None
     return MergePlan(_of_like_size(own, [ref.rows for ref in own]), False)
 
 
+def _replaced(swaps: Sequence[Swap], join: Join | None, head: Head) -> set[str]:
+    """The files that are in no table any more."""
+    removed = {path for swap in swaps for path in swap.removed | swap.removed_history}
+    removed |= {ref.path for ref in join.removed} if join is not None else set()
+    return removed - {ref.path for ref in head.manifest.changes}
+
+
 def to_join(changes: Sequence[ChangesRef], limits: L0Limits) -> tuple[ChangesRef, ...]:
     """The change files to join into one, if there are too many."""
     if len(changes) <= limits.change_files:
@@ -151,7 +158,10 @@ class Merger:
     ) -> Head | None:
         """Publish files that were merged; None if other merges were faster with all of them."""
         publication = publication or self._publisher.begin()
-        return publish(publication, lambda head: self._propose(head, swaps, join))
+        head = publish(publication, lambda head: self._propose(head, swaps, join))
+        if head is not None:
+            self._core.files.forget(_replaced(swaps, join, head))
+        return head
 
     def _due(
         self, contents: GenerationTables, table: Table[Any], everything: bool

@@ -7,10 +7,10 @@ question needs are fetched; their pages carry checksums, which are verified too.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -18,91 +18,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arco.errors import Corrupt, Invalid, NotFound
-from arco.log.manifest import ChangesRef, FileRef, sha256, verified
+from arco.log.manifest import ChangesRef, FileRef, verified
 from arco.state import changes
-from arco.state.table import Key, Table, Versioned, shard_text
+from arco.state.key_hashes import KeyHashes
+from arco.state.table import Key, Table, Versioned
 from arco.storage.partial_file import PartialFile
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
 T = TypeVar("T")
 
-ROWS_PER_GROUP = 16_384
-SMALL_CELLS = 4_096
-"""Below this, making ready to compress each column takes longer than all the rest."""
+_MANY_BYTES = 1 << 20
+"""What is smaller is read by one thread: others cost more than they save."""
 COLUMN_BYTES = 1_500
 """What a column of a batch costs in memory besides its values, as measured: its field, its
 array, its buffers and what they waste by alignment."""
 FOOTERS = 1_024
 """How many footers of large files are kept."""
+HASHED_ROWS = 4 << 20
+"""The hashes of so many keys are kept, of four bytes each."""
 WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
-
-
-def encode(
-    table: pa.Table,
-    path: str,
-    *,
-    key: Sequence[str],
-    shard: int,
-    now: datetime,
-    days: tuple[date, date] | None = None,
-) -> tuple[bytes, FileRef]:
-    """A table in file order as Parquet, with its reference."""
-    sink = pa.BufferOutputStream()
-    small = table.num_rows * table.num_columns < SMALL_CELLS
-    with pq.ParquetWriter(
-        sink,
-        table.schema,
-        compression="none" if small else "zstd",
-        compression_level=None if small else 1,
-        use_dictionary=False,  # zstd finds what repeats, in less time and space
-        write_statistics=[*key, "row_version", "_bucket"],
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
-        for rows in whole_buckets(table, ROWS_PER_GROUP):
-            writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
-    raw = sink.getvalue().to_pybytes()
-    footer = int.from_bytes(raw[-8:-4], "little") + 8
-    versions = pc.min_max(table.column("row_version")).as_py()
-    buckets = pc.min_max(table.column("_bucket")).as_py()
-    ref = FileRef(
-        path=path,
-        rows=table.num_rows,
-        bytes=len(raw),
-        sha256=sha256(raw),
-        footer_bytes=footer,
-        footer_sha256=sha256(raw[-footer:]),
-        buckets=(buckets["min"], buckets["max"]),
-        shard=_shard_range(table, key[:shard]),
-        versions=(versions["min"], versions["max"]),
-        created_at=now,
-        days=days,
-    )
-    return raw, ref
-
-
-def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
-    """Parts of up to so many rows, or of one bucket: a look-up reads one of them."""
-    if table.num_rows <= most_rows:
-        yield table
-        return
-    start = size = 0
-    for entry in pc.value_counts(table.column("_bucket")).to_pylist():
-        if size and size + entry["counts"] > most_rows:
-            yield table.slice(start, size)
-            start, size = start + size, 0
-        size += entry["counts"]
-    yield table.slice(start, size)
-
-
-def _shard_range(table: pa.Table, shard: Sequence[str]) -> tuple[str, str]:
-    if len(shard) == 1 and table.schema.field(shard[0]).type == pa.string():
-        bounds = pc.min_max(table.column(shard[0])).as_py()
-        return bounds["min"], bounds["max"]
-    texts = [shard_text(p) for p in zip(*(table.column(c).to_pylist() for c in shard), strict=True)]
-    return min(texts), max(texts)
 
 
 class Group(NamedTuple):
@@ -130,12 +66,14 @@ class _Footer(NamedTuple):
 class Files:
     """Reads table files, and keeps what it read: they never change. Bounded by real bytes."""
 
-    def __init__(self, store: Store, *, budget_bytes: int = 32 << 20) -> None:
+    def __init__(self, store: Store, *, budget_bytes: int = 16 << 20) -> None:
         self.store = store
         self._budget = budget_bytes
         self._used = 0
         self._batches: OrderedDict[tuple[str, int], pa.RecordBatch] = OrderedDict()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
+        self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
+        self._hashed_rows = 0
         self._lock = threading.Lock()
 
     def batches(
@@ -175,13 +113,51 @@ class Files:
             return changes.rows_of(self._changes(ref), table, ref)
         return decode(self.raw(ref), ref)
 
+    def opened(self, table: Table[Any], ref: FileRef) -> OpenedFile:
+        """A file of which rows are read as they are asked for, without filling the cache."""
+        if ref.table:
+            return OpenedFile(ref, changes.rows_of(self._changes(ref), table, ref))
+        return OpenedFile(ref, self.raw(ref))
+
     def changed_rows(self, table: Table[Any], ref: FileRef) -> dict[Key, Versioned[Any]]:
         """All rows of a table in a change file, by key."""
         return changes.versioned_rows(self._changes(ref), table, ref)
 
+    def key_hashes(self, table: Table[Any], ref: FileRef) -> KeyHashes:
+        """Tells which keys are not among the rows of a table in a file."""
+        at = f"{ref.path}#{ref.table}"
+        with self._lock:
+            if (kept := self._hashes.get(at)) is not None:
+                self._hashes.move_to_end(at)
+                return kept
+        hashes = KeyHashes(self._keys(table, ref))
+        with self._lock:
+            if at not in self._hashes:
+                self._hashes[at] = hashes
+                self._hashed_rows += ref.rows
+            while self._hashed_rows > HASHED_ROWS and len(self._hashes) > 1:
+                self._hashed_rows -= len(self._hashes.popitem(last=False)[1])
+        return hashes
+
+    def _keys(self, table: Table[Any], ref: FileRef) -> Iterable[Key]:
+        if ref.table:
+            return self.changed_rows(table, ref)
+        keys = _read(pa.BufferReader(self.raw(ref)), ref, columns=table.key)
+        return zip(*(keys.column(name).to_pylist() for name in table.key), strict=True)
+
     def written(self, ref: ChangesRef, raw: bytes) -> None:
         """Keep a change file that this process has just written."""
         self._keep((ref.path, -1), pa.Table.from_batches([changes.parse(raw, ref.path)]))
+
+    def forget(self, paths: Collection[str]) -> None:
+        """Drop what is kept of files, because others have taken their place."""
+        with self._lock:
+            for at in [at for at in self._batches if at[0].partition("#")[0] in paths]:
+                self._used -= real_bytes(self._batches.pop(at))
+            for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
+                self._hashed_rows -= len(self._hashes.pop(key))
+            for path in paths:
+                self._footers.pop(path, None)
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
         def read() -> pa.Table:
@@ -265,6 +241,44 @@ class Files:
         return footer
 
 
+class OpenedFile:
+    """The rows of a table in a file, some buckets at a time."""
+
+    def __init__(self, ref: FileRef, content: bytes | pa.Table) -> None:
+        self._ref = ref
+        if isinstance(content, bytes):
+            with _corrupt_if_unreadable(ref):
+                self._file: pq.ParquetFile | None = pq.ParquetFile(
+                    pa.BufferReader(content), page_checksum_verification=True
+                )
+            self._rows: pa.Table | None = None
+            self.groups = _groups(self._file.metadata)
+            self.schema = self._file.schema_arrow
+        else:
+            self._file, self._rows, self.groups, self.schema = None, content, (), content.schema
+
+    def bucket_counts(self) -> dict[int, int]:
+        column = self._read(range(len(self.groups)), ["_bucket"]).column("_bucket")
+        return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+
+    def between(self, low: int, high: int) -> pa.Table:
+        """Rows of the buckets from `low` to `high`."""
+        within = [
+            i
+            for i, group in enumerate(self.groups)
+            if low <= group.buckets[1] and group.buckets[0] <= high
+        ]
+        rows = self._read(within)
+        bucket = rows.column("_bucket")
+        return rows.filter(pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high)))
+
+    def _read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+        if self._file is None:
+            return self._rows
+        with _corrupt_if_unreadable(self._ref):
+            return self._file.read_row_groups(list(groups), columns)
+
+
 def decode(raw: bytes, ref: FileRef) -> pa.Table:
     """The rows of a file, from its bytes."""
     return _read(pa.BufferReader(raw), ref)
@@ -292,11 +306,24 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _read(
-    source: Any, ref: FileRef, metadata: Any = None, groups: list[int] | None = None
+    source: Any,
+    ref: FileRef,
+    metadata: Any = None,
+    groups: list[int] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    try:
+    with _corrupt_if_unreadable(ref):
         file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
-        return file.read() if groups is None else file.read_row_groups(groups)
+        threads = ref.bytes > _MANY_BYTES
+        if groups is None:
+            return file.read(columns, use_threads=threads)
+        return file.read_row_groups(groups, use_threads=threads)
+
+
+@contextlib.contextmanager
+def _corrupt_if_unreadable(ref: FileRef) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowInvalid, OSError) as error:
         raise Corrupt(f"{ref.path} cannot be read: {error}", hint="run fsck") from None
 

@@ -12,7 +12,7 @@ from arco.log.head import Head
 from arco.log.manifest import SegmentRef
 from arco.log.projection import AddedFiles, EncodedFile, Projection
 from arco.state import changes as change_files
-from arco.state import parquet, system
+from arco.state import file_encoder, system
 from arco.state.changes import Changes
 from arco.state.consumed import ConsumedBatches
 from arco.state.core import Core
@@ -65,7 +65,14 @@ def _l0(
 ) -> EncodedFile:
     last = max(version for version, _ in rows.values())
     path = paths.state_file(table.domain, table.name, "l0", f"{last:020d}-{nonce}")
-    raw, ref = parquet.encode(table.to_arrow(rows), path, key=table.key, shard=table.shard, now=now)
+    raw, ref = file_encoder.encode(
+        table.to_arrow(rows),
+        path,
+        key=table.key,
+        shard=table.shard,
+        now=now,
+        group_rows=table.group_rows,
+    )
     return EncodedFile(path, raw, ref, str(table))
 
 

@@ -163,11 +163,17 @@ def _batched(log: Iterator[Recorded], size: int) -> Iterator[list[Recorded]]:
         yield batch
 
 
+def _has_files(table: TableFiles) -> bool:
+    return bool(table.base or table.l0)
+
+
 class Rebuilder:
-    def __init__(self, core: Core, publisher: Publisher) -> None:
+    def __init__(self, core: Core, publisher: Publisher, retired: Sequence[str] = ()) -> None:
+        """`retired`: tables of older versions, which a rebuild leaves out."""
         self._core = core
         self._files = core.files
         self._publisher = publisher
+        self._retired = retired
 
     def rebuild(
         self, snapshot: Snapshot, engine: Engine, *, publish: bool, progress: Progress = silent
@@ -192,7 +198,8 @@ class Rebuilder:
             differences.append(compare(self._files, table, snapshot.manifest(table), manifest))
             progress("comparing", done, len(rebuilt.tables))
         published = None
-        if publishing and any(not difference.same for difference in differences):
+        is_old = any(_has_files(snapshot.contents.table(name)) for name in self._retired)
+        if publishing and (is_old or any(not difference.same for difference in differences)):
             head = publish(publication, lambda head: self._propose(head, snapshot, rebuilt.tables))
             published = None if head is None else head.generation
         else:
@@ -213,7 +220,11 @@ class Rebuilder:
             since = self._committed_since(table, snapshot.manifest(table), files, snapshot.position)
             fresh[name] = table.no_files().with_files(base=rebuilt.base, history=rebuilt.history)
             l0[name] = rebuilt.l0 + since
-        own = {str(table) for table in tables}
+        for name in self._retired:
+            l0.pop(name, None)
+            if (files := live.table(name)).base:
+                fresh[name] = files.with_files(base=(), l0=(), history=())
+        own = {*map(str, tables), *self._retired}
         changes = []
         for ref in head.manifest.changes:
             kept = {

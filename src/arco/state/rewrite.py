@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from arco.log.contents import GenerationTables, TableFiles
 from arco.log.manifest import ChangesRef, FileRef
-from arco.state import changes, parquet
+from arco.state import changes, file_encoder
+from arco.state.bucket_windows import RecentRows, Window
 from arco.state.core import Core
+from arco.state.file_encoder import FileEncoder
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
 from arco.state.table import BUCKETS, Key, Table, Versioned, keep_newest
@@ -142,9 +144,11 @@ class Rewriter:
 
     def into_run(self, table: Table[Any], l0: Sequence[FileRef]) -> Swap:
         """One L0 file in the place of several."""
-        rows = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
-        run = self._write(table, rows, "l0")
-        return Swap(table, frozenset(ref.path for ref in l0), l0=(run,))
+        recent = RecentRows(self._files, table, l0)
+        encoder = self._encoder(table, "l0", recent.counts.total())
+        for window in recent.windows(0, BUCKETS - 1):
+            encoder.add(recent.between(window))
+        return Swap(table, frozenset(ref.path for ref in l0), l0=(self._put(encoder),))
 
     def join(self, joined: Sequence[ChangesRef], tables: Mapping[str, Table[Any]]) -> Join:
         """One change file in the place of several; a table with many rows gets an L0 file."""
@@ -176,13 +180,12 @@ class Rewriter:
         self, table: Table[Any], files: TableFiles, l0: Sequence[FileRef], log_time: datetime
     ) -> Swap:
         """New base files for the buckets that L0 files touch."""
-        fresh = latest([self._files.table(table, r) for r in l0], table.key, keep_deleted=True)
-        touched = set(pc.unique(fresh.column("_bucket")).to_pylist())
+        recent = RecentRows(self._files, table, l0)
         removed = {ref.path for ref in l0}
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
-        for low, high, old in _pieces(files.base, touched):
-            base += self._piece(table, old, _between(fresh, low, high), log_time, leaving)
+        for low, high, old in _pieces(files.base, set(recent.counts)):
+            base += self._piece(table, old, recent, (low, high), log_time, leaving)
             removed |= {ref.path for ref in old}
         removed_history: set[str] = set()
         history = self._write_history(table, files, leaving, removed_history)
@@ -201,17 +204,55 @@ class Rewriter:
         self,
         table: Table[Any],
         old: Sequence[FileRef],
-        fresh: pa.Table,
+        recent: RecentRows,
+        piece: Window,
         log_time: datetime,
         leaving: list[pa.Table],
     ) -> list[FileRef]:
-        """New base files of some buckets. Their rows are in memory until it returns, no others."""
-        rows = latest(
-            [*(self._files.table(table, ref) for ref in old), fresh], table.key, keep_deleted=False
+        """New base files of some buckets. Rows of one window are in memory, and those leaving."""
+        opened = [self._files.opened(table, ref) for ref in old]
+        schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
+        rows = sum(ref.rows for ref in old)
+        rows += sum(recent.counts[bucket] for bucket in range(piece[0], piece[1] + 1))
+        most = rows if rows <= ROWS_PER_FILE * 3 // 2 else ROWS_PER_FILE
+        borders = [group.buckets[0] for file in opened for group in file.groups]
+        written: list[FileRef] = []
+        encoder = None
+        for window in recent.windows(*piece, borders):
+            parts = [file.between(*window) for file in opened]
+            merged = latest(
+                [schema.empty_table(), *parts, recent.between(window)],
+                table.key,
+                keep_deleted=False,
+            )
+            del parts
+            stays = self._split_history(table, merged, log_time, leaving)
+            if not stays.num_rows:
+                continue
+            for part in file_encoder.whole_buckets(stays, ROWS_PER_FILE):
+                if encoder is not None and encoder.rows + part.num_rows > most:
+                    written.append(self._put(encoder))
+                    encoder = None
+                encoder = encoder or self._encoder(table, "base", rows)
+                encoder.add(part)
+        return [*written, self._put(encoder)] if encoder is not None else written
+
+    def _encoder(self, table: Table[Any], level: str, expected_rows: int) -> FileEncoder:
+        path = paths.state_file(table.domain, table.name, level, self._ids())
+        now = self._clock.now()
+        return FileEncoder(
+            path,
+            table.key,
+            table.shard,
+            now,
+            expected_rows=expected_rows,
+            group_rows=table.group_rows,
         )
-        stays = self._split_history(table, rows, log_time, leaving)
-        del rows
-        return [self._write(table, part, "base") for part in file_sized(stays)]
+
+    def _put(self, encoder: FileEncoder) -> FileRef:
+        raw, ref = encoder.finish()
+        put_own(self._files.store, ref.path, raw)
+        return ref
 
     def _split_history(
         self, table: Table[Any], rows: pa.Table, log_time: datetime, leaving: list[pa.Table]
@@ -317,7 +358,15 @@ def write_file(
     """Put rows, which are in file order, as one file of a table."""
     stem = f"{days[0]}-{nonce}" if days else nonce
     path = paths.state_file(table.domain, table.name, level, stem)
-    raw, ref = parquet.encode(rows, path, key=table.key, shard=table.shard, now=now, days=days)
+    raw, ref = file_encoder.encode(
+        rows,
+        path,
+        key=table.key,
+        shard=table.shard,
+        now=now,
+        days=days,
+        group_rows=table.group_rows,
+    )
     put_own(files.store, path, raw)
     return ref
 
@@ -349,17 +398,3 @@ def _neighbours(base: Sequence[FileRef]) -> list[list[FileRef]]:
         else:
             groups.append([ref])
     return groups
-
-
-def _between(rows: pa.Table, low: int, high: int) -> pa.Table:
-    bucket = rows.column("_bucket")
-    return rows.filter(pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high)))
-
-
-def file_sized(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows cut into files, at the borders of buckets: a bucket lies in one file."""
-    if rows.num_rows == 0:
-        return iter(())
-    if rows.num_rows <= ROWS_PER_FILE * 3 // 2:
-        return iter((rows,))
-    return parquet.whole_buckets(rows, ROWS_PER_FILE)

@@ -8,7 +8,7 @@ the files that are new in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from arco.errors import NotFound, NotYet
 from arco.log.contents import TableFiles
 from arco.log.head import Head, Manifests
-from arco.log.manifest import Floor
-from arco.state.lookup import look_up, slices
+from arco.log.manifest import FileRef, Floor
+from arco.state.lookup import look_up, look_up_many, slices
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest, prefix_range
 from arco.state.table import Key, Row, Table, Versioned, keep_newest
@@ -68,6 +68,7 @@ class Snapshot:
         self.files = files
         self.head = head
         self.contents = manifests.contents(head)
+        self._generations: dict[int, int] = {}
 
     @classmethod
     def open(cls, manifests: Manifests, files: Files, at: At | None = None) -> Snapshot:
@@ -105,6 +106,16 @@ class Snapshot:
     def published_at(self) -> datetime:
         return self.head.manifest.published_at
 
+    def generation_of(self, position: int) -> int:
+        """The first kept generation, up to this one, that has the event at a position."""
+        if position not in self._generations:
+            head, _ = self._manifests.first_where(
+                lambda head: head.manifest.position >= position, self._manifests.kept(), self.head
+            )
+            assert head is not None
+            self._generations[position] = head.generation
+        return self._generations[position]
+
     def tables(self) -> dict[str, TableFiles]:
         """Every table by its name, `domain.table`."""
         return self.contents.tables()
@@ -115,6 +126,12 @@ class Snapshot:
     def get(self, table: Table[R], *key: Any) -> R | None:
         """One row by its key, reading only the row groups that may hold it."""
         return self.versioned(table, key)[1]
+
+    def get_many(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
+        """Rows of a table without history, by their keys. Those that are not there are left out."""
+        assert table.history is None
+        versions = look_up_many(self.files, self.manifest(table).recent(), table, keys)
+        return {key: row for key, (_, row) in versions.items() if row is not None}
 
     def versioned(self, table: Table[R], key: Key, *, history: bool = True) -> Versioned[R]:
         """A row with its version; (0, None) if it never was."""
@@ -189,22 +206,30 @@ class Snapshot:
         column = table.history.column
         manifest = self.manifest(table)
         old = [ref for ref in manifest.history if ref.days and ref.days[1] >= since.date()]
-        parts = [self.files.table(table, ref) for ref in (*manifest.recent(), *old)]
-        rows = table.rows_of(latest(parts, table.key, keep_deleted=False)) if parts else ()
+        rows = table.rows_of(_live(self.files, table, (*manifest.recent(), *old)))
         return [row for row in rows if (getattr(row, column) or since) >= since]
 
     def hot(self, table: Table[R]) -> list[R]:
         """All rows that have not left for history: what this costs does not grow with it."""
-        manifest = self.manifest(table)
-        parts = [self.files.table(table, ref) for ref in manifest.recent()]
-        return list(table.rows_of(latest(parts, table.key, keep_deleted=False))) if parts else []
+        return list(table.rows_of(_live(self.files, table, self.manifest(table).recent())))
 
 
 def scan(files: Files, manifest: TableFiles, table: Table[Any]) -> pa.Table:
     """The live rows of a table: for each key the newest, tombstones left out."""
-    parts = [files.table(table, ref) for ref in manifest.files()]
-    if not parts:
-        return table.schema.empty_table()
+    return _live(files, table, manifest.files())
+
+
+def _live(files: Files, table: Table[Any], refs: Iterable[FileRef]) -> pa.Table:
+    """The live rows of some files. Columns are made once for all change files."""
+    changed: dict[Key, Versioned[Any]] = {}
+    parts = []
+    for ref in refs:
+        if ref.table:
+            keep_newest(changed, files.changed_rows(table, ref))
+        else:
+            parts.append(files.table(table, ref))
+    if changed or not parts:
+        parts.append(table.to_arrow(changed))
     return latest(parts, table.key, keep_deleted=False)
 
 

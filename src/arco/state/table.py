@@ -34,6 +34,9 @@ from arco.log.contents import TableFiles
 from arco.log.manifest import ColumnSpec, TableManifest
 from arco.state.arrow_columns import values_of
 
+LOOKED_UP_GROUP = 1_024
+"""Rows of a row group, for tables of which single rows are looked up in commands: a look-up decodes
+whole row groups."""
 BUCKETS = 256
 
 Key = tuple[Any, ...]
@@ -75,8 +78,12 @@ class Table(Generic[R]):
         spread: int = 1,
         history: History | None = None,
         computed: Mapping[str, str] | None = None,
+        group_rows: int = 0,
     ) -> None:
-        """`computed` are columns that only SQL has, as expressions of the others."""
+        """`computed` are columns that only SQL has, as expressions of the others.
+
+        `group_rows`: how many rows a row group has, if they are larger than usual.
+        """
         self.computed = computed or {}
         self.domain = domain
         self.name = name
@@ -85,6 +92,7 @@ class Table(Generic[R]):
         self.shard = shard
         self.spread = spread
         self.history = history
+        self.group_rows = group_rows
         self.columns = tuple(row.__struct_fields__)
         hints = typing.get_type_hints(row)
         self._types = {column: _arrow_type(hints[column]) for column in self.columns}

@@ -49,6 +49,7 @@ from typing import NamedTuple
 from arco.clock import from_unix
 from arco.errors import AlreadyExists, Invalid, Unavailable
 from arco.storage import keys, localfiles
+from arco.storage.paired_sync import PairedSync
 from arco.storage.port import Mode, Object, ObjectMeta
 from arco.storage.signing import Signer
 
@@ -81,6 +82,7 @@ class LocalStore:
     def __init__(self, root: str | Path, signer: Signer | None = None) -> None:
         self._root = os.path.realpath(root)
         self._signer = signer
+        self._pairs = PairedSync()
         self._settled: set[str] = set()
         self._doubtful: dict[str, object] = {}
         """Directories with a name that may not be on the disk, each with a mark of its own
@@ -257,9 +259,10 @@ class LocalStore:
         at = way.opened[-1]
         fd = self._create(way, name, data, fresh=True)
         try:
-            if fd is not None:
-                localfiles.fsync(fd)
-            localfiles.fsync(at)
+            if fd is None:
+                localfiles.fsync(at)
+            else:
+                self._pairs.sync(fd, at)
             self._settle(way)
         except OSError:
             self._withdraw(at, directory, name)

@@ -115,6 +115,11 @@ def input_list(run: str, digest: str) -> str:
     return f"{INPUTS}{run}/{digest}.parquet"
 
 
+def schema_rule(run: str, digest: str) -> str:
+    """What tasks of a run compare the schema of an output with, where that is much."""
+    return f"{INPUTS}{run}/{digest}.zlib"
+
+
 def artifact(digest: str) -> str:
     return f"artifacts/{digest}.zip"
 

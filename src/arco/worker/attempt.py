@@ -45,7 +45,9 @@ from arco.worker.output import (
     too_deep,
     write,
 )
+from arco.worker.personal_check import personal_data_check
 from arco.worker.recordable import commit_of, committed_result, failed_result, recordable
+from arco.worker.schema_check import schema_results
 from arco.worker.secrets import NO_REDACTION, Redactor, SecretValues
 from arco.worker.stopping import Stopping
 from arco.worker.tracing import Tracing
@@ -87,28 +89,32 @@ class Shared(NamedTuple):
     """Opens another store by its URL."""
 
 
+class Assignment(NamedTuple):
+    """What an attempt gets: of a task, or of the evaluation of a sensor."""
+
+    shared: Shared
+    request: TaskRequest
+    stopping: Stopping
+    loader: Loader
+    secrets: SecretValues
+
+    @property
+    def redact(self) -> Redactor:
+        return Redactor(self.secrets.values()) if self.secrets else NO_REDACTION
+
+
 class Attempt:
     """Runs once, in the main thread."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        request: TaskRequest,
-        stopping: Stopping,
-        loader: Loader,
-        secrets: SecretValues,
-    ) -> None:
-        self._shared = shared
-        self._request = request
-        """As it came; with whole lists of inputs from where the work begins."""
-        self._stopping = stopping
-        self._loader = loader
-        self._meter = Meter(shared.clock)
-        self._secrets = secrets
-        self._redact = Redactor(secrets.values()) if secrets else NO_REDACTION
-        self._spark = AttemptSpark(shared.spark, request, stopping, shared.process)
+    def __init__(self, given: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = given
+        # The request is as it came; with whole lists of inputs from where the work begins.
+        self._meter = Meter(given.shared.clock)
+        self._redact = given.redact
+        process = given.shared.process
+        self._spark = AttemptSpark(given.shared.spark, given.request, given.stopping, process)
         self._checks: list[CheckResult] = []
-        self._tracing = Tracing(request)
+        self._tracing = Tracing(given.request)
         self._sql: TaskQuery | None = None
         self._silent = False
 
@@ -329,8 +335,11 @@ class Attempt:
         output = materialization(request, id, written, recorded)
         self._stopping.check()
         self._checks.extend(inspection.after(_ref(output), written.footers))
-        gate = strongest(self._checks)
+        store = self._shared.store
+        self._checks.extend(schema_results(request, written.schema, self._redact, store))
         lineage = self._tracing.lineage(written.schema)
+        self._checks.extend(personal_data_check(request, lineage))
+        gate = strongest(self._checks)
         if gate in ("fail_task", "fail_run"):
             return recordable(self._shared.store, self._refused(gate, output, lineage))
         mine = OutputCommit(

@@ -38,12 +38,12 @@ class ColumnsRead(NamedTuple):
     """How many bytes were fetched."""
 
 
-class _Range(NamedTuple):
+class ByteRange(NamedTuple):
     start: int
     end: int
 
 
-class _RangedFile(PartialFile):
+class RangedFile(PartialFile):
     """A Parquet file of which some ranges are at hand. What else is read is fetched then."""
 
     def __init__(self, store: Store, meta: ObjectMeta) -> None:
@@ -56,20 +56,25 @@ class _RangedFile(PartialFile):
 
     def load_footer(self) -> None:
         if self.meta.size <= WHOLE_BYTES:
-            self.fetch(_Range(0, self.meta.size))
+            self.fetch(ByteRange(0, self.meta.size))
             self.metadata = _metadata(self.meta, self._parts[0][1])
             return
         footer = read_footer(self._store, self.meta)
         self.fetched += footer.metadata.serialized_size
         self.metadata = footer.metadata
 
-    def fetch(self, span: _Range) -> bytes:
+    def fetch(self, span: ByteRange) -> bytes:
         data = self._store.get_range(self.meta.path, span.start, span.end - span.start)
         self.fetched += len(data)
         self._parts.append((span.start, data))
         return data
 
-    def missing(self, columns: Collection[str]) -> list[_Range]:
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is at hand."""
+        return self.meta.size <= WHOLE_BYTES
+
+    def missing(self, columns: Collection[str]) -> list[ByteRange]:
         """What has to be fetched for these columns, by their names at the top."""
         if self._parts:
             return []
@@ -78,15 +83,15 @@ class _RangedFile(PartialFile):
             row_group = self.metadata.row_group(group)
             for number in range(row_group.num_columns):
                 chunk = row_group.column(number)
-                if chunk.path_in_schema in columns or _top(self.metadata, number) in columns:
-                    spans.append(_span(chunk))
-        return _joined(spans)
+                if chunk.path_in_schema in columns or top_column(self.metadata, number) in columns:
+                    spans.append(chunk_range(chunk))
+        return joined_ranges(spans)
 
     def bytes_between(self, start: int, end: int) -> bytes:
         for first, data in self._parts:
             if first <= start and end <= first + len(data):
                 return data[start - first : end - first]
-        return self.fetch(_Range(start, end)) if end > start else b""
+        return self.fetch(ByteRange(start, end)) if end > start else b""
 
 
 def read_columns(
@@ -96,8 +101,8 @@ def read_columns(
 
     Raises NotFound where a file is gone, and Corrupt where one is no Parquet file.
     """
-    files = [_RangedFile(store, meta) for meta in metas]
-    parallel.each(store, _RangedFile.load_footer, files)
+    files = [RangedFile(store, meta) for meta in metas]
+    parallel.each(store, RangedFile.load_footer, files)
     asked = {name.lower() for name in columns}
     schemas = [file.metadata.schema.to_arrow_schema() for file in files]
     names = [[n for n in schema.names if n.lower() in asked] for schema in schemas]
@@ -113,7 +118,7 @@ def read_columns(
     ]
 
 
-def _table(file: _RangedFile, names: list[str]) -> pa.Table:
+def _table(file: RangedFile, names: list[str]) -> pa.Table:
     try:
         with pq.ParquetFile(
             pa.PythonFile(file, mode="r"), metadata=file.metadata, pre_buffer=False
@@ -131,23 +136,23 @@ def _metadata(meta: ObjectMeta, data: bytes) -> Any:
         raise Corrupt(f"{meta.path} is not a readable Parquet file: {error}") from None
 
 
-def _top(metadata: Any, number: int) -> str:
+def top_column(metadata: Any, number: int) -> str:
     """The column at the top that a leaf belongs to."""
     return str(metadata.schema.column(number).path).partition(".")[0]
 
 
-def _span(chunk: Any) -> _Range:
+def chunk_range(chunk: Any) -> ByteRange:
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
-    return _Range(start, start + chunk.total_compressed_size)
+    return ByteRange(start, start + chunk.total_compressed_size)
 
 
-def _joined(spans: list[_Range]) -> list[_Range]:
-    joined: list[_Range] = []
+def joined_ranges(spans: list[ByteRange]) -> list[ByteRange]:
+    joined: list[ByteRange] = []
     for span in sorted(spans):
         if joined and span.start - joined[-1].end <= GAP_BYTES:
-            joined[-1] = _Range(joined[-1].start, max(joined[-1].end, span.end))
+            joined[-1] = ByteRange(joined[-1].start, max(joined[-1].end, span.end))
         else:
             joined.append(span)
     return joined

@@ -57,6 +57,9 @@ class Interrupted(Cancelled):
 
 # -- the tables ---------------------------------------------------------------------------
 
+_MEMORY = Verdict("infrastructure", "os.memory", "give the worker more memory")
+_CONNECTION = Verdict("transient", "os.connection", "the remote service may be unavailable")
+_TOO_SLOW = Verdict("transient", "os.timeout", "the remote service took too long")
 _ERRNO: dict[int, Verdict] = {
     errno.ENOSPC: Verdict("infrastructure", "os.no_space", "free disk space on the worker"),
     errno.EDQUOT: Verdict("infrastructure", "os.no_space", "raise the quota of the worker"),
@@ -64,25 +67,16 @@ _ERRNO: dict[int, Verdict] = {
     errno.EROFS: Verdict("configuration", "os.read_only", "write to a temporary folder"),
     errno.EMFILE: Verdict("infrastructure", "os.files", "too many open files: close them"),
     errno.ENFILE: Verdict("infrastructure", "os.files", "too many open files on this machine"),
-    errno.ENOMEM: Verdict("infrastructure", "os.memory", "give the worker more memory"),
+    errno.ENOMEM: _MEMORY,
     errno.EACCES: Verdict("configuration", "os.denied", "grant the worker access"),
     errno.EPERM: Verdict("configuration", "os.denied", "grant the worker access"),
-} | {
-    number: Verdict(
-        "transient", "os.connection", "the remote service may be unavailable for a moment"
-    )
-    for number in (
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.ECONNABORTED,
-        errno.EPIPE,
-        errno.ETIMEDOUT,
-        errno.EHOSTUNREACH,
-        errno.ENETUNREACH,
-        errno.ENETDOWN,
-        errno.EAGAIN,
-    )
-}
+} | dict.fromkeys(
+    (
+        *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.EAGAIN),
+        *(errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN),
+    ),
+    _CONNECTION,
+)
 
 _KINDS: dict[str, Verdict] = {
     "unavailable": Verdict(
@@ -108,12 +102,9 @@ _CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
         TaskTimeout,
         Verdict("timeout", "timeout.task", "raise timeout=, or reduce the work of one task"),
     ),
-    (MemoryError, Verdict("infrastructure", "os.memory", "give the worker more memory")),
-    (
-        ConnectionError,
-        Verdict("transient", "os.connection", "the remote service may be unavailable"),
-    ),
-    (TimeoutError, Verdict("transient", "os.timeout", "the remote service took too long")),
+    (MemoryError, _MEMORY),
+    (ConnectionError, _CONNECTION),
+    (TimeoutError, _TOO_SLOW),
     (SystemExit, Verdict("user_code", "user_code.SystemExit", "raise an error instead of exiting")),
     (KeyboardInterrupt, Verdict("user_code", "user_code.KeyboardInterrupt", "raise an error")),
     (
@@ -129,17 +120,12 @@ _CLASSES: tuple[tuple[type[BaseException], Verdict], ...] = (
 # What is not importable here: named, so that nothing heavy is imported to be compared.
 _NAMES: dict[str, Verdict] = {
     "ArrowInvalid": Verdict("user_code", "user_code.ArrowInvalid", "check the columns' types"),
-    "ArrowMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
-    "OutOfMemoryError": Verdict("infrastructure", "os.memory", "give the worker more memory"),
-    "ConnectionError": Verdict(
-        "transient", "os.connection", "the remote service may be unavailable"
-    ),
-    "ConnectError": Verdict("transient", "os.connection", "the remote service may be unavailable"),
-    "Timeout": Verdict("transient", "os.timeout", "the remote service took too long"),
-    "ConnectTimeout": Verdict("transient", "os.timeout", "the remote service took too long"),
-    "ReadTimeout": Verdict("transient", "os.timeout", "the remote service took too long"),
+    **dict.fromkeys(("ArrowMemoryError", "OutOfMemoryError"), _MEMORY),
+    **dict.fromkeys(("ConnectionError", "ConnectError"), _CONNECTION),
+    **dict.fromkeys(("Timeout", "ConnectTimeout", "ReadTimeout"), _TOO_SLOW),
 }
 _USER_HINT = "correct the asset's code; the traceback shows where"
+_SENSOR_HINT = "correct the code of {name}; the traceback shows where"
 
 
 # -- from an exception to a report --------------------------------------------------------
@@ -159,6 +145,8 @@ def classify(
     asset's declaration. Texts are redacted before they are cut: half a secret is one too.
     """
     info = _asked_for_by_nobody(_understood(error, spark, folder))
+    if request is not None and request.sensor is not None and info.hint == _USER_HINT:
+        info = msgspec.structs.replace(info, hint=_SENSOR_HINT.format(name=request.asset))
     file, line = _place(error, folder)
     info = msgspec.structs.replace(info, file=info.file or file, line=info.line or line)
     if request is not None and not info.file and info.category in _AUTHORS:

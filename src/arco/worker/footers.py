@@ -22,11 +22,11 @@ import msgspec
 import pyarrow as pa
 
 from arco.columns import types
-from arco.columns.arrow import arrow_fields, file_fields
+from arco.columns.arrow import ROW_METADATA, arrow_fields, file_fields
+from arco.columns.schema_columns import shape_of, text_hash
 from arco.storage.footers import NAN_METADATA
 from arco.storage.footers import Footer as Footer
 from arco.storage.footers import read_footers as read_footers
-from servo.contract import canonical
 from servo.contract.task import ColumnInfo
 
 MAX_STATISTIC_CHARS: Final = 256
@@ -65,29 +65,33 @@ def columns_of(
         else column_statistics
         for name, column_statistics in statistics_of(footers, arrow).items()
     }
+    by_spark = bool(footers) and ROW_METADATA in (footers[0].metadata.metadata or {})
     return tuple(
-        _column(each["name"], types.text(each["type"]), column.nullable, statistics, redact)
+        _column(each, column, by_spark, statistics, redact)
         for each, column in zip(fields, arrow, strict=True)
     )
 
 
 def schema_hash(columns: Iterable[ColumnInfo]) -> str:
-    """Of names and type texts, in their order: the same for every writer of these columns."""
-    return canonical.fingerprint([[each.name, each.type] for each in columns])
+    return text_hash((each.name, each.type) for each in columns)
 
 
 def _column(
-    name: str,
-    type: str,
-    nullable: bool,
+    field: types.Field,
+    column: pa.Field,
+    by_spark: bool,
     by_name: Mapping[str, Statistics],
     redact: Callable[[str], str],
 ) -> ColumnInfo:
-    statistics = by_name.get(name) or Statistics(0)
+    """What Spark says of nulls inside of types is about a plan, and no promise: left out."""
+    statistics = by_name.get(field["name"]) or Statistics(0)
+    id = (column.metadata or {}).get(b"PARQUET:field_id")
     return ColumnInfo(
-        name=name,
-        type=type,
-        nullable=nullable,
+        name=field["name"],
+        type=types.text(field["type"]),
+        nullable=column.nullable,
+        field_id=None if id is None else int(id),
+        shape=shape_of(types.nullable(field["type"]) if by_spark else field["type"]),
         nulls=statistics.nulls,
         min=_bound_text(statistics.least, redact),
         max=_bound_text(statistics.greatest, redact),

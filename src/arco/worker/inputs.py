@@ -68,7 +68,7 @@ def read_input(
     if on_bytes is not None:
         on_bytes(sum(each.size for each in read))
     tables = [
-        _with_dimensions(each.table, PartitionKey.parse(file.version.partition))
+        with_dimensions(each.table, PartitionKey.parse(file.version.partition))
         for file, each in zip(files, read, strict=True)
     ]
     table = _joined(ref, tables)
@@ -85,7 +85,7 @@ def _no_column(
     ref: InputRef, newest: MaterializationRef, schema: pa.Schema, name: str
 ) -> TaskFailed:
     key = PartitionKey.parse(newest.partition)
-    there = _with_dimensions(schema.empty_table(), key).column_names
+    there = with_dimensions(schema.empty_table(), key).column_names
     hint = did_you_mean(name, there) or f"its columns: {', '.join(there)}"
     return failed("user_code", "input.column", f"{ref.asset} has no column {name!r}", hint)
 
@@ -141,7 +141,7 @@ def _read_whole(store: Store, meta: ObjectMeta) -> ColumnsRead:
     return ColumnsRead(table, table.schema, len(data))
 
 
-def _with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
+def with_dimensions(table: pa.Table, key: PartitionKey) -> pa.Table:
     """As Spark has it, which does not tell names apart by case."""
     there = {name.lower() for name in table.column_names}
     for name, value in key.dimensions.items():

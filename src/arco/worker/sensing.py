@@ -18,14 +18,12 @@ from arco.clock import Clock
 from arco.storage.port import Store
 from arco.tasks.failure import UserCodeRaised, as_user_code
 from arco.worker import sensor_files, sensor_versions
-from arco.worker.attempt import Shared
+from arco.worker.attempt import Assignment
 from arco.worker.failures import TaskTimeout, classify, failed
-from arco.worker.loader import Loader
-from arco.worker.secrets import NO_REDACTION, Redactor, SecretValues
-from arco.worker.stopping import Stopping
+from arco.worker.recordable import result_of
 from arco.worker.usage import Meter
 from servo.contract.sensing import SensorAnswer, SensorCall, SensorRun, check_answer
-from servo.contract.task import TaskRequest, TaskResult
+from servo.contract.task import TaskResult
 from servo.errors import Invalid
 from servo.sensor import RunRequest, SensorContext, SensorResult
 
@@ -36,21 +34,10 @@ OWN_CURSOR = ("files", "asset")
 class SensorAttempt:
     """Runs once, in the main thread."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        request: TaskRequest,
-        stopping: Stopping,
-        loader: Loader,
-        secrets: SecretValues,
-    ) -> None:
-        self._shared = shared
-        self._request = request
-        self._stopping = stopping
-        self._loader = loader
-        self._secrets = secrets
-        self._redact = Redactor(secrets.values()) if secrets else NO_REDACTION
-        self._meter = Meter(shared.clock)
+    def __init__(self, given: Assignment) -> None:
+        self._shared, self._request, self._stopping, self._loader, self._secrets = given
+        self._redact = given.redact
+        self._meter = Meter(given.shared.clock)
 
     def run(self) -> tuple[TaskResult, SensorAnswer | None]:
         answer: SensorAnswer | None = None
@@ -65,14 +52,10 @@ class SensorAttempt:
             folder = self._loader.folder
             info = classify(raised, redact=self._redact, folder=folder, request=self._request)
             outcome = "cancelled" if info.category == "cancelled" else "failed"
-        request = self._request
-        result = TaskResult(
-            run_id=request.run_id,
-            task_id=request.task_id,
-            attempt=request.attempt,
-            attempt_id=request.attempt_id,
-            worker_id=self._shared.worker_id,
-            outcome=outcome,  # type: ignore[arg-type]
+        result = result_of(
+            self._request,
+            self._shared.worker_id,
+            outcome=outcome,
             error=info,
             usage=self._meter.usage(),
         )

@@ -253,7 +253,15 @@ class Worker:
         if delivery.lost >= MAX_DELIVERIES:
             self._report(working, self._undeliverable(request))
             return
+        task = f"{request.asset} {partition_text(request.partition)}".strip()
+        log.info("started %s, attempt %d, of run %s", task, request.attempt, request.run_id)
+        began = self._clock.monotonic()
         result = self._run(working)
+        problem = f": {result.error.code}" if result.error is not None else ""
+        took_s = self._clock.monotonic() - began
+        log.info(
+            "%s of run %s %s in %.1f s%s", task, request.run_id, result.outcome, took_s, problem
+        )
         self.tasks_done += 1
         try:
             self._report(working, result)

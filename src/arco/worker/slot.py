@@ -33,7 +33,7 @@ from arco.storage.port import Store
 from arco.tasks import private
 from arco.tasks.failure import SparkUnavailable
 from arco.worker import slot_messages as messages
-from arco.worker.attempt import Attempt, Shared
+from arco.worker.attempt import Assignment, Attempt, Shared
 from arco.worker.failures import bounded
 from arco.worker.loader import Loader
 from arco.worker.secrets import SecretValues
@@ -99,12 +99,12 @@ class _Slot:
         with stopping.listening():
             self._before = _look()
             secrets = SecretValues(task.secrets)
+            assignment = Assignment(self._shared, task.request, stopping, loader, secrets)
             answer = None
             if task.request.sensor is None:
-                result = Attempt(self._shared, task.request, stopping, loader, secrets).run()
+                result = Attempt(assignment).run()
             else:
-                sensing = SensorAttempt(self._shared, task.request, stopping, loader, secrets)
-                result, answer = sensing.run()
+                result, answer = SensorAttempt(assignment).run()
             _flush()
             reusable = not stopping.stopping() and self._is_clean()
         self.called()

@@ -24,6 +24,8 @@ from servo.errors import Invalid
 
 FORMAT: Final = 1
 MAX_ASSETS: Final = 10_000
+SOURCE_CHARS: Final = 4_000
+"""What is kept of an asset's code for search."""
 DEFAULT_PROJECT: Final = "main"
 """The project of a folder that does not name one."""
 
@@ -36,6 +38,12 @@ Severity = Literal["info", "warning", "error", "critical"]
 Phase = Literal["before", "after"]
 Extra = Literal["allow", "warn", "refuse"]
 """What becomes of columns of an output that are not declared."""
+PersonalDataPolicy = Literal["allow", "warn", "refuse"]
+"""What becomes of an output that gets personal data in a column that nobody has classified."""
+CompatibilityMode = Literal["none", "backward", "forward", "full"]
+"""Which changes of a schema are let through: `arco.columns.compatibility` has the table."""
+CompatibilityPolicy = Literal["all", "consumers"]
+"""Whether all columns are protected, or those that another asset reads, by column lineage."""
 Action = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 """What follows from a failed check, from nothing to the worst."""
@@ -140,6 +148,15 @@ class Input(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """For every dimension that `dimensions` does not name."""
     dimensions: dict[str, Mapping] = {}
     """By the upstream's dimension."""
+    version: str = ""
+    """The number or the id of the version that is read, in place of the current one."""
+    as_of: str = ""
+    """A time in UTC: what had been written by then is read."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether new versions of the asset change nothing."""
+        return bool(self.version or self.as_of)
 
     def mapping_of(self, dimension: str, *, of_time: bool) -> Mapping:
         """A window for the input as a whole is for dimensions of time; others are the same."""
@@ -199,6 +216,16 @@ class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """Those that were current within so many days."""
 
 
+class Compatibility(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Which changes of an asset's schema are let through, at deploy and at the output."""
+
+    mode: CompatibilityMode = "backward"
+    transitive: bool = False
+    """Compare with every version that the registry keeps, not only with the last."""
+    policy: CompatibilityPolicy = "all"
+    """`consumers`: only columns that another asset reads are protected."""
+
+
 class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """When an asset's data stops being fresh."""
 
@@ -208,6 +235,20 @@ class FreshnessSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     timezone: str = "UTC"
     request_run: bool = False
     """Whether a stale asset asks for a run."""
+
+
+class SlaSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What an asset's owners promise to those who read it."""
+
+    max_age_s: int = 0
+    """How old its newest data may be; 0: nothing is promised."""
+    cron: str = ""
+    """Empty: at any time. Otherwise the age holds at these times, in `timezone`."""
+    timezone: str = "UTC"
+    availability: str = ""
+    """Percent of the time, as decimal text: `99.5`."""
+    text: str = ""
+    """The rest, in words."""
 
 
 POOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -234,7 +275,7 @@ class Resources(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """Of the worker's memory; 0: no limit. A task that uses more fails. Spark's is not counted."""
     priority: int = 0
     """Higher priorities go first."""
-    pool: str = ""
+    pool: str | None = None
     """The pool that its tasks take a slot of, for as long as they are queued or running."""
 
 
@@ -260,6 +301,10 @@ class ColumnDef(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     sensitivity: str = ""
     lineage: tuple[str, ...] = ()
     """`namespace.asset.column` that this comes from, whatever the plan says."""
+    terms: tuple[str, ...] = ()
+    """Of the glossary."""
+    renamed_from: str = ""
+    """The name that this column had; its id and history go on."""
 
 
 class Code(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -314,6 +359,8 @@ class AssetOutline(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     secrets: dict[str, SecretRef] = {}
     retention: Retention = Retention()
     extra: Extra = "allow"
+    personal_data: PersonalDataPolicy = "allow"
+    compatibility: Compatibility = Compatibility()
     engine: Literal["", "spark"] = ""
     """Whether its code seems to need Spark: a worker then starts it early."""
     config: dict[str, WireValue] = {}
@@ -324,10 +371,19 @@ class AssetOutline(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     sql: str = ""
     transform: str = ""
     """Fingerprint of what it does: its source, and its configuration."""
+    sla: SlaSpec | None = None
+    terms: tuple[str, ...] = ()
+    """Of the glossary."""
+    links: dict[str, str] = {}
+    """URLs by name."""
+    deprecated: str = ""
+    """What to use instead, or why; empty if it is not deprecated."""
 
 
 class Asset(AssetOutline, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     columns: tuple[ColumnDef, ...] = ()
+    source: str = ""
+    """The text of its function, for people who search; of a long one the first part."""
 
 
 def reference_targets(asset: Asset) -> tuple[str, ...]:
@@ -424,6 +480,19 @@ def selects(term: str, key: str, tags: abc.Mapping[str, str]) -> bool:
     return term in ("*", key)
 
 
+class Namespace(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What code says of a namespace; owners, tags and SLA are defaults for its assets."""
+
+    name: str
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    sla: SlaSpec | None = None
+    terms: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+    code: Code
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One deployable version of a project."""
 
@@ -438,6 +507,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     root: str = ""
     """What import paths are relative to inside the zip, such as `src`; empty for its top."""
     project: str = DEFAULT_PROJECT
+    namespaces: tuple[Namespace, ...] = ()
 
     def asset(self, key: str) -> Asset | None:
         return next((asset for asset in self.assets if asset.key == key), None)

@@ -20,15 +20,20 @@ from servo.contract.manifest import (
     ColumnDef,
     Extra,
     Gating,
+    PersonalDataPolicy,
     Phase,
     SecretRef,
 )
 from servo.contract.sensing import SensorCall
 
-CONTRACT: Final = 4
+CONTRACT: Final = 5
 """The greatest that this program reads. 2: an input may be listed in an object. 3: a value of the
-configuration may be a list or an object. 4: it may be the evaluation of a sensor."""
+configuration may be a list or an object. 4: it may be the evaluation of a sensor.
+5: the output is compared with what is personal in its inputs."""
 SENSING: Final = 4
+GUARDING: Final = 5
+NOT_PERSONAL: Final = "none"
+"""In the place of a kind of personal data: the column holds none, whatever flows into it."""
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -56,6 +61,8 @@ class MaterializationRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class InputRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asset: str
+    asset_id: str = ""
+    """Who that is, whatever it is called later. Older requests and results do not say it."""
     parameter: str = ""
     materializations: tuple[MaterializationRef, ...] = ()
     pii: tuple[str, ...] = ()
@@ -83,7 +90,11 @@ def needed_contract(refs: Iterable[InputRef], config: Mapping[str, WireValue]) -
 
 def personal(columns: Iterable[ColumnDef]) -> tuple[str, ...]:
     """The columns whose values are shown nowhere, in lower case, as Spark tells names apart."""
-    hidden = (c.name.lower() for c in columns if c.pii or c.sensitivity == "restricted")
+    hidden = (
+        c.name.lower()
+        for c in columns
+        if c.pii not in ("", NOT_PERSONAL) or c.sensitivity == "restricted"
+    )
     return tuple(sorted(set(hidden)))
 
 
@@ -96,6 +107,32 @@ class CodeRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: str = ""
     """Where it was declared, for people."""
     line: int = 0
+
+
+class PersonalInput(Struct, frozen=True, omit_defaults=True):
+    """A column of an input that holds personal data, its own or what flowed into it."""
+
+    column: str
+    pii: tuple[str, ...]
+
+
+class PersonalRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    policy: PersonalDataPolicy
+    inputs: dict[str, tuple[PersonalInput, ...]] = {}
+    """By the key of the asset."""
+    classified: tuple[str, ...] = ()
+    """Columns of the output of which the catalog says whether they are personal."""
+
+
+class SchemaRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an output's schema is compared with, if it is not the current one."""
+
+    schema_hash: str
+    """Of the current version: an output with the same needs no comparison."""
+    packed: str = ""
+    """`arco.columns.schema_rules.KnownSchema`, as base64 of deflated JSON."""
+    stored_in: ObjectRef | None = None
+    """Where that is, not in base64, if it is long."""
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,6 +172,9 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As declared: types, what is personal, and lineage that wins over what is found."""
     extra: Extra = "allow"
     """What becomes of columns that are not declared, where some are."""
+    personal: PersonalRule | None = None
+    schema: SchemaRule | None = None
+    """What the output's schema is compared with; None where there is nothing yet."""
     io: dict[str, str] = {}
     cpu: int = 1
     """Slots of a worker that it takes."""
@@ -177,6 +217,10 @@ class ColumnInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nulls: int | None = None
     min: str | None = None
     max: str | None = None
+    field_id: int | None = None
+    """Of the Parquet file, where its writer gave one."""
+    shape: str = ""
+    """JSON of a nested type whose text does not say all: what inside of it is not null."""
 
 
 class Materialization(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -285,7 +329,8 @@ Influence = Literal[
 ]
 DIRECT: Final[tuple[Influence, ...]] = ("identity", "transformation", "aggregation")
 """Values of the source flow into the column; the other kinds only decide about them."""
-LineageMethod = Literal["plan", "sql", "annotation", "schema", "mixed", "none"]
+LineageMethod = Literal["plan", "sql", "annotation", "schema", "mixed", "none", "manual"]
+"""`manual`: a person has said it; no output replaces it."""
 Confidence = Literal["high", "medium", "low"]
 
 

@@ -31,3 +31,19 @@ def columns_are_named_once(assets: Sequence[Asset]) -> Iterator[Problem]:
                 yield Problem.at(
                     asset.code, f"the column {name!r} is declared twice", asset=asset.key
                 )
+
+
+def renamed_columns_leave_their_names(assets: Sequence[Asset]) -> Iterator[Problem]:
+    """A column that was renamed has another name than before, and nobody else has the old one."""
+    for asset in assets:
+        names = {column.name for column in asset.columns}
+        former = Counter(column.renamed_from for column in asset.columns if column.renamed_from)
+        for column in asset.columns:
+            old = column.renamed_from
+            if old in names:
+                message = f"the column {column.name!r} is renamed from {old!r}, which is declared"
+                hint = "remove renamed_from, or the other column"
+                yield Problem.at(asset.code, message, hint, asset.key)
+            elif former[old] > 1:
+                message = f"the column {column.name!r} is renamed from {old!r}, and another one too"
+                yield Problem.at(asset.code, message, "keep one of them", asset.key)

@@ -38,6 +38,10 @@ def mappings_fit(assets: Sequence[Asset]) -> Iterator[Problem]:
     by_key = {asset.key: asset for asset in assets}
     for asset in assets:
         for each in asset.inputs:
+            if each.is_pinned and not each.parameter:
+                message = f"deps names a version of {each.asset}"
+                hint = "deps= only waits; pass the data of a version with ins="
+                yield Problem.at(asset.code, message, hint, asset.key)
             upstream = by_key.get(each.asset)
             if upstream is None or (upstream is asset and not own_past(each, asset)):
                 continue

@@ -14,7 +14,7 @@ def resources_are_sound(assets: Sequence[Asset]) -> Iterator[Problem]:
                 message = f"Resources: {name}={value!r} is not a whole number from {least}"
                 yield Problem.at(asset.code, message, asset=asset.key)
         pool = asset.resources.pool
-        if pool and POOL_NAME.fullmatch(pool) is None:
+        if pool is not None and POOL_NAME.fullmatch(pool) is None:
             yield Problem.at(
                 asset.code,
                 f"Resources: pool={pool!r} is not a name of a pool",

@@ -142,7 +142,7 @@ class Spark:
 def spin() -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        pass
+        time.sleep(0.001)
 
 
 def spin_in_py4j() -> None:

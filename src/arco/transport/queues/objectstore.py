@@ -137,11 +137,14 @@ class QueueListing(NamedTuple):
 
     messages: Mapping[str, Weight]
     claimed: frozenset[str]
+    put_at: Mapping[str, datetime] = {}
+    """When messages were put, by the store's clock."""
 
 
 def contents(store: Store) -> QueueListing:
     """What is in the queue, for people. A claim that has ended by its age counts as one."""
     messages: dict[str, Weight] = {}
+    put_at: dict[str, datetime] = {}
     counting: dict[str, tuple[int, bool]] = {}
     for meta in store.list(paths.QUEUE):
         if claim := _CLAIM.fullmatch(meta.path):
@@ -149,8 +152,9 @@ def contents(store: Store) -> QueueListing:
             counting[name] = max(counting.get(name, (0, False)), (number, meta.size > 0))
         elif message := _MESSAGE.fullmatch(meta.path):
             messages[_name(message[1])] = _weight(message[1])
+            put_at[_name(message[1])] = meta.last_modified
     claimed = {name for name, (_, held) in counting.items() if held}
-    return QueueListing(messages, frozenset(claimed))
+    return QueueListing(messages, frozenset(claimed), put_at)
 
 
 class ObjectStoreQueue:

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from arco.columns.arrow import scalar_type
-from arco.columns.quoting import quoted
+from arco.columns.quoting import quoted, unglobbed
 from arco.machine import machine
 from arco.storage import parallel
 from arco.worker.checks.dialects import DuckSql, NotTranslatable, comparable
@@ -196,7 +196,7 @@ class DuckEngine:
     def _part(self, files: Sequence[File], fields: Iterable[pa.Field]) -> str:
         """Files with the same columns, which DuckDB would take from the first one for all."""
         sources = (f"{self._source(files, f)} AS {quoted(f.name)}" for f in fields)
-        paths = ", ".join(_SQL.text(_unglobbed(self._places[file.footer.path])) for file in files)
+        paths = ", ".join(_SQL.text(unglobbed(self._places[file.footer.path])) for file in files)
         read = f"read_parquet([{paths}], hive_partitioning = false)"
         return f"SELECT {', '.join(sources)} FROM {read}"
 
@@ -318,8 +318,3 @@ def _constant(value: Scalar) -> str:
             return f"DATE '{value.isoformat()}'"
         case str():
             return _SQL.text(value)
-
-
-def _unglobbed(path: str) -> str:
-    """A path that names itself: DuckDB takes these characters for patterns."""
-    return "".join(f"[{each}]" if each in "*?[" else each for each in path)

@@ -1,0 +1,66 @@
+"""Which readers of an asset are out of date after a version of it was held, or given back."""
+
+from __future__ import annotations
+
+from arco.answers.asset_states import ASSET_STATES
+from arco.execution.tables import PARTITIONS, QuarantineRow
+from arco.lineage.tables import EXECUTIONS
+from arco.orchestration.out_of_date import OutOfDate, out_of_date
+from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.world import World
+from arco.state.snapshot import Snapshot
+
+
+def readers_out_of_date(
+    snapshot: Snapshot, world: World, hold: QuarantineRow, *, given_back: bool = False
+) -> OutOfDate:
+    """Those below the asset, without what was made from the version that is current now.
+
+    `given_back`: the version was good before somebody held it, so that only what was made in
+    between can be out of date. What lies below readers is out of date if they are.
+    """
+    every = out_of_date(world.manifest, hold.asset_key)
+    below = {*every.same_partition, *every.other_partitions}
+    downstream = world.graph.downstream
+    asset_id = DeploymentReader(snapshot).asset_id
+    rest = [
+        key
+        for key in downstream.get(hold.asset_key, ())
+        if key in below
+        and _is_changed(
+            snapshot,
+            asset_id(key),
+            hold,
+            same_partition=key in every.same_partition,
+            given_back=given_back,
+        )
+    ]
+    changed: set[str] = set()
+    while rest:
+        key = rest.pop()
+        if key in below and key not in changed:
+            changed.add(key)
+            rest += downstream.get(key, ())
+    return OutOfDate(
+        tuple(key for key in every.same_partition if key in changed),
+        tuple(key for key in every.other_partitions if key in changed),
+    )
+
+
+def _is_changed(
+    snapshot: Snapshot, reader: str, hold: QuarantineRow, *, same_partition: bool, given_back: bool
+) -> bool:
+    if not same_partition:
+        state = snapshot.get(ASSET_STATES, reader)
+        made_at = None if state is None else state.last_materialization_at
+        return not given_back or (made_at is not None and made_at > hold.held_at)
+    row = snapshot.get(PARTITIONS, reader, hold.partition_key)
+    if row is None:
+        return not given_back
+    current = snapshot.get(PARTITIONS, hold.asset_id, hold.partition_key)
+    reads = snapshot.rows(EXECUTIONS, reader, row.materialization_id)
+    if current is not None and any(
+        current.materialization_id in read.source_materializations for read in reads
+    ):
+        return False
+    return not given_back or row.updated_at > hold.held_at

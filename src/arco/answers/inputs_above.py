@@ -1,0 +1,270 @@
+"""The inputs of an asset, and those among them that are not good.
+
+Everything is looked up by key. What lies above an asset is walked breadth first, as far as
+`MAX_ANCESTORS` assets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.answers.asset_states import ASSET_STATES, AssetStateRow
+from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
+from arco.automation.freshness_tables import FreshnessStatus
+from arco.execution.states import PartitionStatus
+from arco.execution.tables import PARTITION_STATUS, PartitionStatusRow
+from arco.lineage.tables import TOPOLOGIES
+from arco.notifications.tables import ASSET_FAILURES
+from arco.orchestration.catalog_names import lineage_reader
+from arco.orchestration.deployments import namespace_of
+from arco.orchestration.projects import DeploymentReader
+from arco.orchestration.reader import Library
+from arco.orchestration.states import TERMINAL, TaskState
+from arco.orchestration.tables import (
+    DEPLOYED_ASSETS,
+    PROJECT_NAMESPACES,
+    RUNS,
+    TASKS,
+    DeployedAssetRow,
+    TaskRow,
+)
+from arco.state.snapshot import Snapshot
+from servo.contract.identity import task_id
+from servo.contract.keys import AssetId
+from servo.contract.manifest import keys_read
+from servo.contract.partition import PartitionKey
+
+MAX_ANCESTORS: Final = 500
+BAD: Final = frozenset(
+    {
+        PartitionStatus.FAILED,
+        PartitionStatus.QUARANTINED,
+        PartitionStatus.BLOCKED,
+        PartitionStatus.REJECTED,
+    }
+)
+
+
+class ExplainedPlace(NamedTuple):
+    asset: str
+    partition: str
+
+
+class BadAncestor(NamedTuple):
+    asset: str
+    direct: str
+    """The input on the way to it."""
+    status: PartitionStatusRow
+
+
+class BadUpstream(NamedTuple):
+    place: ExplainedPlace
+    skipped: TaskRow | None
+    """This asset's task in the run in which the input failed."""
+
+
+class InputReader:
+    def __init__(self, snapshot: Snapshot, library: Library, now: datetime) -> None:
+        self.snapshot = snapshot
+        self._library = library
+        self._now = now
+        self._deployments = DeploymentReader(snapshot)
+        self.lineage = lineage_reader(snapshot)
+        self._freshness = FreshnessReader(snapshot)
+        self._tasks = functools.lru_cache(maxsize=8)(self._run_tasks)
+        self._owner = functools.cache(functools.partial(snapshot.get, PROJECT_NAMESPACES))
+        self._rows: dict[str, DeployedAssetRow | None] = {}
+
+    def deployed(self, asset: str) -> DeployedAssetRow | None:
+        """Always by key: a reader of deployments reads a whole project after some look-ups."""
+        if asset not in self._rows:
+            owner, get = self._owner(namespace_of(asset)), self.snapshot.get
+            row = None if owner is None else get(DEPLOYED_ASSETS, owner.project, asset)
+            self._rows[asset] = row
+        return self._rows[asset]
+
+    def asset_id(self, asset: str) -> str:
+        row = self.deployed(asset)
+        return self._deployments.asset_id(asset) if row is None else row.asset_id
+
+    def deployed_id(self, asset: str) -> str | None:
+        """Of an asset that may not be deployed."""
+        row = self.deployed(asset)
+        return None if row is None else row.asset_id
+
+    def upstream(self, asset: str) -> list[str]:
+        """The assets that it reads: by lineage, or, in a log from before lineage had the inputs of
+        code, of one that never ran by its declaration."""
+        sources = sorted({edge.source for edge in self.lineage.edges(asset)})
+        row = self.deployed(asset)
+        if sources or row is None or not row.active:
+            return [source for source in sources if source != asset]
+        if self.snapshot.get(TOPOLOGIES, row.asset_id) is not None:
+            return []
+        deployment = self._deployments.current_deployment(row.project)
+        declared = None if deployment is None else self._library.assets(deployment.manifest)
+        if declared is None or asset not in declared:
+            return []
+        return sorted({key for key in keys_read(declared[asset]) if key != asset})
+
+    # -- other assets -------------------------------------------------------------------------
+
+    def bad_upstream(self, asset: str, partition: str) -> BadUpstream | None:
+        """An input that is the reason, one that this task was skipped for before others."""
+        asset_id = self.asset_id(asset)
+        for hop in self.bad_ancestors(asset):
+            run_id = hop.status.last_run_id
+            tasks = self.skipped(asset_id, run_id)
+            skipped = next((task for task in tasks if task.partition_key == partition), None)
+            if skipped is not None:
+                return BadUpstream(self._on_the_way(hop, partition), skipped)
+        for source in self.upstream(asset):
+            at = self.problem_at(source, partition)
+            if at is not None:
+                return BadUpstream(at, self._skipped_for(asset_id, partition, at))
+        return None
+
+    def _skipped_for(self, asset_id: str, partition: str, at: ExplainedPlace) -> TaskRow | None:
+        """The task of a partition in the run in which a partition of an input went bad."""
+        status = self.snapshot.get(PARTITION_STATUS, self.deployed_id(at.asset), at.partition)
+        if status is None or status.status not in BAD:
+            return None
+        tasks = self.skipped(asset_id, status.last_run_id)
+        return next((task for task in tasks if task.partition_key == partition), None)
+
+    def _on_the_way(self, hop: BadAncestor, partition: str) -> ExplainedPlace:
+        """The partition of the direct input: the bad one, or the one that was skipped too."""
+        if hop.asset == hop.direct:
+            return ExplainedPlace(hop.asset, hop.status.partition_key)
+        direct_id = self.deployed_id(hop.direct) or ""
+        keys = [task.partition_key for task in self.skipped(direct_id, hop.status.last_run_id)]
+        return ExplainedPlace(hop.direct, partition if partition in keys or not keys else keys[0])
+
+    def bad_ancestors(self, asset: str) -> Iterator[BadAncestor]:
+        """Assets above whose last attempt gave no good output, the nearest first."""
+        seen, edge = {asset}, [(source, source) for source in self.upstream(asset)]
+        while edge and len(seen) <= MAX_ANCESTORS:
+            beyond = []
+            for source, direct in edge:
+                if source in seen:
+                    continue
+                seen.add(source)
+                asset_id = self.deployed_id(source)
+                status = None if asset_id is None else self._newest_failure(asset_id)
+                if status is not None:
+                    yield BadAncestor(source, direct, status)
+                beyond += [(above, direct) for above in self.upstream(source)]
+            edge = beyond
+
+    def problem_at(self, asset: str, partition: str) -> ExplainedPlace | None:
+        """The partition of an input that is bad, missing or stale, and that matters for this one.
+
+        Of inputs with the same dimensions that is the same partition, as far as can be told
+        without the mapping; of others any.
+        """
+        row = self.deployed(asset)
+        if row is None:
+            return ExplainedPlace(asset, "")
+        status = self.snapshot.get(PARTITION_STATUS, row.asset_id, partition)
+        if status is not None and status.status in BAD:
+            return ExplainedPlace(asset, partition)
+        state = self.snapshot.get(ASSET_STATES, row.asset_id)
+        if state is None:
+            return ExplainedPlace(asset, partition)
+        alike = _dimensions(partition) == _dimensions(
+            state.last_partition_key or state.last_failure_partition
+        )
+        if alike and status is None:
+            return ExplainedPlace(asset, partition)
+        bad = None if alike else self.bad(row.asset_id, state)
+        if bad is not None:
+            return ExplainedPlace(asset, bad.partition_key)
+        stale = self.stale(row.asset_id)
+        return None if stale is None else ExplainedPlace(asset, stale.partition)
+
+    def _newest_failure(self, asset_id: str) -> PartitionStatusRow | None:
+        """Few assets fail, and those have a row in a small table: the others end here."""
+        if self.snapshot.get(ASSET_FAILURES, asset_id) is None:
+            return None
+        state = self.snapshot.get(ASSET_STATES, asset_id)
+        return None if state is None else self.bad(asset_id, state)
+
+    def bad(self, asset_id: str, state: AssetStateRow) -> PartitionStatusRow | None:
+        if state.last_failure_at is None:
+            return None
+        status = self.snapshot.get(PARTITION_STATUS, asset_id, state.last_failure_partition)
+        return status if status is not None and status.status in BAD else None
+
+    def stale(self, asset_id: str) -> SeriesFreshness | None:
+        policy = self._freshness.policy(asset_id)
+        if policy is None:
+            return None
+        series = self._freshness.series_of(policy, self._now)
+        return next((each for each in series if each.status == FreshnessStatus.STALE), None)
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    def task(self, asset: str, asset_id: str, partition: str, run_id: str) -> TaskRow | None:
+        """The task of a partition in a run: by its id, if the code is still the same."""
+        row = self.deployed(asset)
+        if row is not None:
+            key = PartitionKey.parse(partition)
+            id = task_id(AssetId(asset_id), key, row.transform)
+            task = self.snapshot.get(TASKS, run_id, id)
+            if task is not None:
+                return task
+        return next(
+            (
+                task
+                for task in self._tasks(run_id)
+                if task.asset_id == asset_id and task.partition_key == partition
+            ),
+            None,
+        )
+
+    def skipped(self, asset_id: str, run_id: str) -> list[TaskRow]:
+        """Tasks of an asset that a run skipped, and that no later run has made up for."""
+        tasks = [
+            task
+            for task in self._tasks(run_id)
+            if task.asset_id == asset_id and task.state == TaskState.SKIPPED
+        ]
+        return [task for task in tasks if not self._made_since(task)]
+
+    def _made_since(self, task: TaskRow) -> bool:
+        status = self.snapshot.get(PARTITION_STATUS, task.asset_id, task.partition_key)
+        ended = task.finished_at
+        return status is not None and ended is not None and status.last_at > ended
+
+    def _run_tasks(self, run_id: str) -> list[TaskRow]:
+        return self.snapshot.rows(TASKS, run_id)
+
+    def active(self, asset: str, partition: str) -> TaskRow | None:
+        """A task of an active run that makes it."""
+        asset_id = self.asset_id(asset)
+        for run in self.snapshot.hot(RUNS):
+            if run.finished_at is not None:
+                continue
+            tasks = self.snapshot.columns(
+                TASKS, run.run_id, ["asset_id", "partition_key", "state", "task_id"]
+            )
+            chosen = pc.and_(
+                pc.and_(
+                    pc.equal(tasks["asset_id"], asset_id),
+                    pc.equal(tasks["partition_key"], partition),
+                ),
+                pc.invert(pc.is_in(tasks["state"], pa.array(sorted(TERMINAL)))),
+            )
+            for id in tasks.filter(chosen)["task_id"].to_pylist():
+                return self.snapshot.get(TASKS, run.run_id, id)
+        return None
+
+
+def _dimensions(partition: str) -> list[str]:
+    return [part.partition("=")[0] for part in partition.split(",") if part]

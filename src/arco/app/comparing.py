@@ -1,0 +1,97 @@
+"""Compares two versions: from what is recorded of them, and by key from their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from arco.app.workspace import Workspace
+from arco.errors import Invalid
+from arco.execution.duck_diff import compare_with_duckdb
+from arco.execution.reader import ExecutionReader
+from arco.execution.tables import MaterializationRow
+from arco.execution.version_diff import ColumnChange, KeyChanges, column_changes, diff_columns
+from arco.spark.compare import compare_with_spark
+from arco.state.snapshot import Snapshot
+from arco.worker.footers import columns_of, read_footers
+from servo.contract.task import ColumnInfo, MaterializationRef
+
+LARGE_BYTES: Final = 256 << 20
+"""Two versions with more Parquet together are compared with Spark."""
+
+Engine = Literal["auto", "duckdb", "spark"]
+
+
+class VersionComparison(msgspec.Struct, frozen=True):
+    before: MaterializationRow
+    after: MaterializationRow
+    columns: list[ColumnChange]
+    keys: KeyChanges | None
+
+
+def compare(
+    workspace: Workspace,
+    snapshot: Snapshot,
+    asset: str,
+    versions: tuple[MaterializationRow, MaterializationRow],
+    *,
+    key: Sequence[str] = (),
+    examples: int = 5,
+    engine: Engine = "auto",
+    hidden: Collection[str] = (),
+) -> VersionComparison:
+    """Without a key no row is read. Personal columns (`hidden`) show neither bounds nor values."""
+    before, after = versions
+    old, new = (_columns(workspace, snapshot, version, hidden) for version in versions)
+    keys = None
+    if key:
+        keys = _by_key(workspace, asset, versions, (old, new), key, examples, engine, hidden)
+    return VersionComparison(before, after, column_changes(old, new), keys)
+
+
+def _columns(
+    workspace: Workspace, snapshot: Snapshot, version: MaterializationRow, hidden: Collection[str]
+) -> tuple[ColumnInfo, ...]:
+    """As recorded; from the files, where the record was too large for the log."""
+    recorded = ExecutionReader(snapshot).columns_of(version)
+    if not recorded or version.details:
+        footers = read_footers(workspace.store, version.path)
+        recorded = columns_of(footers, None, lambda text: text)
+    return tuple(
+        msgspec.structs.replace(column, min=None, max=None)
+        if column.name.lower() in hidden
+        else column
+        for column in recorded
+    )
+
+
+def _by_key(
+    workspace: Workspace,
+    asset: str,
+    versions: tuple[MaterializationRow, MaterializationRow],
+    columns: tuple[Sequence[ColumnInfo], Sequence[ColumnInfo]],
+    key: Sequence[str],
+    examples: int,
+    engine: Engine,
+    hidden: Collection[str],
+) -> KeyChanges:
+    chosen = diff_columns(*columns, key)
+    if not chosen.keys:
+        raise Invalid("there is no key to compare by", hint="name columns with --key")
+    size = sum(version.bytes for version in versions)
+    if engine == "duckdb" or (engine == "auto" and size <= LARGE_BYTES):
+        folders = versions[0].path, versions[1].path
+        return compare_with_duckdb(workspace.store, folders, chosen, examples, hidden)
+    refs = _ref(versions[0]), _ref(versions[1])
+    with workspace.runtime.spark().task("compare", f"compare {asset}", input_bytes=size) as task:
+        return compare_with_spark(task, workspace.store, asset, refs, chosen, examples, hidden)
+
+
+def _ref(version: MaterializationRow) -> MaterializationRef:
+    return MaterializationRef(
+        partition=version.partition_key,
+        materialization_id=version.materialization_id,
+        path=version.path,
+    )

@@ -1,0 +1,33 @@
+"""SIGTERM and SIGINT, as an event that a long-running command waits for."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+
+
+def stop_on_signal(stop: threading.Event | None = None) -> threading.Event:
+    """Set the event when this process is asked to end. To be called in the main thread.
+
+    A handler in Python runs in the main thread, as soon as that goes on. If the system gives
+    the signal to another thread, a main thread that waits does not go on, and the signal has no
+    effect. So the interpreter writes to a socket, which it does in any thread, and a thread of
+    ours waits for that.
+    """
+    stop = stop or threading.Event()
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+    def listen() -> None:
+        with sender, receiver:  # both are open as long as this waits
+            while receiver.recv(1)[0] not in (signal.SIGTERM, signal.SIGINT):
+                pass
+            stop.set()
+            threading.Event().wait()  # later signals are written, and read by nobody
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+    return stop

@@ -1,0 +1,69 @@
+"""From the column edges that an asset had to those that it has: changes of rows, and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from arco.lineage.events import Use, UsesChanged
+from arco.lineage.tables import COLUMNS, ColumnEdgeRow
+from arco.state.fold import Change, Delete, Emit, Put
+from arco.state.table import Key
+
+_KEPT = ("masked", "method", "confidence")
+
+
+def unchanged(
+    existing: Iterable[ColumnEdgeRow], columns: Iterable[ColumnEdgeRow]
+) -> dict[Key, ColumnEdgeRow]:
+    """The columns by their keys; those that say what was known, since when it is known."""
+    old = {COLUMNS.key_of(row): row for row in existing}
+    now = {COLUMNS.key_of(row): row for row in columns}
+    for key in now.keys() & old.keys():
+        if all(getattr(old[key], name) == getattr(now[key], name) for name in _KEPT):
+            now[key] = old[key]
+    return now
+
+
+def replaced(existing: list[ColumnEdgeRow], columns: dict[Key, ColumnEdgeRow]) -> Iterator[Change]:
+    old = {COLUMNS.key_of(row): row for row in existing}
+    for key in old.keys() - columns.keys():
+        yield Delete(COLUMNS, key)
+    for row in columns.values():
+        yield Put(COLUMNS, row)
+
+
+def uses_changed(
+    target: str,
+    existing: Iterable[ColumnEdgeRow],
+    columns: Iterable[ColumnEdgeRow],
+    before: set[str],
+    now: set[str],
+) -> Iterator[Emit]:
+    """For each source of which something else is used than before: all that is used now."""
+    old, new = _by_source(existing), _by_source(columns)
+    for source in sorted({*old, *new, *before, *now}):
+        if (source in before) != (source in now) or old.get(source) != new.get(source):
+            yield Emit(
+                UsesChanged(
+                    source=source,
+                    target=target,
+                    uses=tuple(sorted(new.get(source, ()))),
+                    ended=source not in now and source not in new,
+                )
+            )
+
+
+def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
+    grouped: dict[str, set[Use]] = {}
+    for row in rows:
+        use = Use(
+            column=row.source_column,
+            target_column=row.target_column,
+            kind=row.kind,
+            masked=row.masked,
+            method=row.method,
+            confidence=row.confidence,
+            since=row.since,
+        )
+        grouped.setdefault(row.source, set()).add(use)
+    return grouped

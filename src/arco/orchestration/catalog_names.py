@@ -1,0 +1,70 @@
+"""The names that the catalog has for what lineage has by ids."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import datetime
+from operator import attrgetter
+
+from arco.catalog import tables
+from arco.catalog.schema_tables import COLUMN_RENAMES, ColumnRenameRow
+from arco.lineage.reader import LineageReader
+from arco.state.snapshot import Snapshot
+
+
+class CatalogNames:
+    """Of one snapshot. What was looked up is remembered."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._row = functools.cache(lambda id: snapshot.get(tables.ASSETS, id))
+        self._columns = functools.cache(self._read_columns)
+        self.id = functools.cache(self._read_id)
+
+    def _read_id(self, key: str) -> str:
+        namespace, _, name = key.partition(".")
+        row = self._snapshot.get(tables.ASSET_NAMES, namespace, name)
+        return key if row is None else row.asset_id
+
+    def key(self, id: str) -> str:
+        row = self._row(id)
+        return id if row is None else f"{row.namespace}.{row.name}"
+
+    def former_keys(self, id: str) -> Sequence[str]:
+        row = self._row(id)
+        if row is None:
+            return ()
+        names = (row.name, *row.previous_names)
+        return [name if "." in name else f"{row.namespace}.{name}" for name in names]
+
+    def column(self, id: str, name: str, at: datetime | None) -> str:
+        """A column that was renamed later; else the one that has the name; else one that had it."""
+        renames, names = self._columns(id)
+        had = [row for row in renames if row.old_name == name]
+        later = next((row for row in had if at is not None and row.renamed_at > at), None)
+        if later is None and (name in names.values() or not had):
+            return name
+        rename = later or had[-1]
+        return names.get(rename.column_id, rename.new_name)
+
+    def column_names(self, id: str, name: str) -> Sequence[str]:
+        renames, names = self._columns(id)
+        ids = {column_id for column_id, each in names.items() if each == name}
+        others = [
+            n for row in renames if row.column_id in ids for n in (row.old_name, row.new_name)
+        ]
+        return tuple(dict.fromkeys((name, *others)))
+
+    def _read_columns(self, id: str) -> tuple[Sequence[ColumnRenameRow], dict[str, str]]:
+        """The renames of an asset's columns, the oldest first, and its columns by their ids."""
+        renames = self._snapshot.rows(COLUMN_RENAMES, id)
+        if not renames:
+            return (), {}
+        names = {row.column_id: row.name for row in self._snapshot.rows(tables.COLUMNS, id)}
+        return sorted(renames, key=attrgetter("renamed_at", "number")), names
+
+
+def lineage_reader(snapshot: Snapshot) -> LineageReader:
+    """Lineage at one generation, with the names that assets and columns had then."""
+    return LineageReader(snapshot, CatalogNames(snapshot))

@@ -1,0 +1,241 @@
+"""Which columns hold personal data: what the catalog says of them, and what flows into them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from arco.catalog.reader import CatalogReader
+from arco.catalog.tables import ASSETS, COLUMNS, ColumnRow
+from arco.lineage.personal_flow import (
+    NOTHING,
+    SENSITIVITY,
+    Label,
+    LabelledColumn,
+    OwnLabel,
+    labels_of,
+    passed_on,
+    way_of,
+)
+from arco.lineage.reader import Link, Node
+from arco.lineage.tables import COLUMNS as COLUMN_EDGES
+from arco.orchestration.asset_columns import check_column
+from arco.orchestration.catalog_names import lineage_reader
+from arco.state.snapshot import Snapshot
+from servo.contract.task import NOT_PERSONAL
+
+
+class PersonalColumn(Struct, frozen=True, order=True):
+    asset: str
+    column: str
+    pii: tuple[str, ...]
+    sensitivity: str
+    inherited: bool
+    """Whether any of it comes from other columns."""
+
+
+class StoppedFlow(NamedTuple):
+    link: Link
+    reason: str
+
+
+class Explanation(Struct, frozen=True):
+    """Why a column is personal, or is not."""
+
+    node: Node
+    label: Label
+    own: OwnLabel
+    ways: Mapping[str, tuple[Link, ...]]
+    """By kind: the edges from the column that says it to this one; none where it says it itself."""
+    stopped: tuple[StoppedFlow, ...]
+    """Where personal data on the way to it ended."""
+    unknown: tuple[Node, ...]
+    """Columns on the way, or itself, whose sources among the inputs are unknown."""
+
+
+class PersonalDataReader:
+    """At one generation. Nodes are by ids inside, and by names in what is returned."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._lineage = lineage_reader(snapshot)
+        self._names = self._lineage.names
+        self._own_labels = functools.cache(self._read_own)
+
+    def explain(self, asset: str, column: str) -> Explanation:
+        """Raises NotFound for an asset or a column that is unknown."""
+        node = Node(self._id(asset), column)
+        check_column(self.snapshot, asset, column)
+        links, labels = self._above([node])
+        labelled = labels.get(node) or LabelledColumn(self._own(node).over(NOTHING), {})
+        kinds = [
+            *sorted(labelled.label.pii),
+            *([SENSITIVITY] if labelled.label.sensitivity else []),
+        ]
+        return Explanation(
+            self._lineage.named(node),
+            labelled.label,
+            self._own(node),
+            {kind: tuple(map(self._named, way_of(kind, node, labels))) for kind in kinds if labels},
+            tuple(self._stopped(links, labels)),
+            tuple(
+                map(self._lineage.named, self._unknown([node, *(link.source for link in links)]))
+            ),
+        )
+
+    def columns(self, asset: str) -> dict[str, Label]:
+        """The columns of an asset that hold personal or sensitive data."""
+        id = self._names.id(asset)
+        edges = {
+            self._names.column(id, row.target_column, row.since)
+            for row in self.snapshot.rows(COLUMN_EDGES, id)
+        } - {""}
+        nodes = [Node(id, name) for name in sorted(edges | self._own_labels(id).keys())]
+        labels = self._above(nodes)[1]
+        classified = {node.column: self._label(node, labels) for node in nodes}
+        return {name: label for name, label in classified.items() if label}
+
+    def names_in_files(self, asset: str) -> dict[str, Label]:
+        """The same by all names that files may have the columns under: a rename changes none."""
+        id = self._names.id(asset)
+        labels: dict[str, Label] = {}
+        for column, label in self.columns(asset).items():
+            for name in self._names.column_names(id, column):
+                labels[name] = labels.get(name, NOTHING).joined(label)
+        return labels
+
+    def hidden(self, asset: str) -> frozenset[str]:
+        """The names in files of all columns that are, or were, personal or restricted."""
+        id = self._names.id(asset)
+        inherited = {name for name, label in self.columns(asset).items() if label.is_hidden}
+        rows = self.snapshot.rows(COLUMNS, id)
+        own = {row.name for row in rows if _own_label(row).over(NOTHING).is_hidden}
+        names = (self._names.column_names(id, column) for column in inherited | own)
+        return frozenset(itertools.chain.from_iterable(names))
+
+    def classified(self, asset: str) -> frozenset[str]:
+        """The columns of an asset of which somebody has said whether they are personal."""
+        labels = self._own_labels(self._names.id(asset))
+        return frozenset(name for name, own in labels.items() if own.pii)
+
+    def everything(self, namespace: str = "") -> list[PersonalColumn]:
+        """All columns with a label, of all assets or of those of a namespace."""
+        roots = list(self._roots())
+        labels = labels_of(
+            self._links(roots, self._lineage.targets, attrgetter("target")), self._own
+        )
+        labels |= {
+            node: LabelledColumn(self._own(node).over(NOTHING), {})
+            for node in roots
+            if node not in labels
+        }
+        columns = (
+            PersonalColumn(
+                self._names.key(node.asset),
+                node.column,
+                tuple(sorted(each.label.pii)),
+                each.label.sensitivity,
+                bool(each.via),
+            )
+            for node, each in labels.items()
+            if each.label and node.column
+        )
+        return sorted(
+            c for c in columns if c.asset.startswith(f"{namespace}." if namespace else "")
+        )
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def _id(self, asset: str) -> str:
+        id = self._names.id(asset)
+        if self.snapshot.get(ASSETS, id) is None:
+            CatalogReader(self.snapshot).asset_by_id(id)  # raises NotFound
+        return id
+
+    def _read_own(self, id: str) -> dict[str, OwnLabel]:
+        """Of two columns with one name, that of the active one."""
+        rows = sorted(self.snapshot.rows(COLUMNS, id), key=lambda row: row.status == "Active")
+        return {row.name: _own_label(row) for row in rows}
+
+    def _own(self, node: Node) -> OwnLabel:
+        return self._own_labels(node.asset).get(node.column, OwnLabel())
+
+    def _roots(self) -> Iterator[Node]:
+        """Every column of which something is said: read as columns, and filtered there."""
+        table = self.snapshot.scan(COLUMNS)
+        pii, sensitivity = table.column("pii"), table.column("sensitivity")
+        is_classified = pc.or_(pc.not_equal(pii, ""), pc.not_equal(sensitivity, ""))
+        rows = table.filter(is_classified)
+        for id, name in zip(
+            rows.column("asset_id").to_pylist(), rows.column("name").to_pylist(), strict=True
+        ):
+            yield Node(id, name)
+
+    def _above(self, nodes: Iterable[Node]) -> tuple[list[Link], dict[Node, LabelledColumn]]:
+        links = self._links(nodes, self._lineage.sources, attrgetter("source"))
+        return links, labels_of(links, self._own)
+
+    def _links(
+        self,
+        nodes: Iterable[Node],
+        step: Callable[[Node], Iterator[Link]],
+        end: Callable[[Link], Node],
+    ) -> list[Link]:
+        """All edges along which values flow to or from the nodes, each once."""
+        links: list[Link] = []
+        seen = dict.fromkeys(nodes)
+        waiting = list(seen)
+        while waiting:
+            node = waiting.pop()
+            for link in step(node):
+                if not link.direct:
+                    continue
+                links.append(link)
+                if end(link) not in seen:
+                    seen[end(link)] = None
+                    waiting.append(end(link))
+        return links
+
+    def _label(self, node: Node, labels: Mapping[Node, LabelledColumn]) -> Label:
+        return labels[node].label if node in labels else self._own(node).over(NOTHING)
+
+    def _stopped(
+        self, links: Iterable[Link], labels: Mapping[Node, LabelledColumn]
+    ) -> Iterator[StoppedFlow]:
+        for link in links:
+            label, own = labels[link.source].label, self._own(link.target)
+            lost = label.pii - passed_on(label, link.kind, link.masked).pii
+            if lost:
+                counted = link.kind == "aggregation"
+                reason = "counted" if counted else "hashed or masked"
+                yield StoppedFlow(self._named(link), f"{', '.join(sorted(lost))}: {reason}")
+            elif label.pii and own.pii == NOT_PERSONAL:
+                yield StoppedFlow(self._named(link), "said to be not personal")
+
+    def _unknown(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        for node in dict.fromkeys(nodes):
+            key = self._names.key(node.asset)
+            coverage = None if self._own(node).pii else self._lineage.coverage(key)
+            if coverage and node.column in coverage.unmapped and self._lineage.edges(key):
+                yield node
+
+    def _named(self, link: Link) -> Link:
+        return Link(
+            link.distance,
+            self._lineage.named(link.source),
+            self._lineage.named(link.target),
+            link.kind,
+            link.masked,
+            link.method,
+            link.confidence,
+        )
+
+
+def _own_label(row: ColumnRow) -> OwnLabel:
+    return OwnLabel(row.pii, row.sensitivity)

@@ -1,0 +1,61 @@
+"""Large rules of schemas: an object beside the lists of inputs, which requests refer to.
+
+Up to `INLINE_CHARS` of a packed rule are in the request. A longer one is put once for all tasks
+of a run, as `inputs/{run}/{sha256}.zlib`, and read only by a worker whose output has another
+schema than the current one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Final
+
+import msgspec
+
+from arco.errors import Corrupt, NotFound
+from arco.storage import paths
+from arco.storage.own import put_own
+from arco.storage.port import Mode, Store
+from arco.storage.seal import read_checked
+from servo.contract.task import ObjectRef, SchemaRule
+
+INLINE_CHARS: Final = 64 * 1024
+
+
+def put_rule(store: Store, run_id: str, rule: SchemaRule, *, again: bool = False) -> SchemaRule:
+    """The rule as it travels. `again` puts it over what is there, which may be damaged."""
+    if len(rule.packed) <= INLINE_CHARS:
+        return rule
+    body = base64.b64decode(rule.packed)
+    digest = hashlib.sha256(body).hexdigest()
+    path = paths.schema_rule(run_id, digest)
+    if again:
+        store.put(path, body, Mode.OVERWRITE)
+    else:
+        put_own(store, path, body, mode=Mode.CREATE)
+    ref = ObjectRef(path, digest, len(body))
+    return msgspec.structs.replace(rule, packed="", stored_in=ref)
+
+
+def whole_rule(store: Store, rule: SchemaRule) -> SchemaRule:
+    """The rule with all of it. NotFound or Corrupt if its object is not there."""
+    ref = rule.stored_in
+    if ref is None:
+        return rule
+
+    def checked(raw: bytes) -> str:
+        if hashlib.sha256(raw).hexdigest() != ref.sha256:
+            raise Corrupt(f"{ref.path} does not match its checksum")
+        return base64.b64encode(raw).decode()
+
+    packed = read_checked(store, ref.path, checked)
+    return msgspec.structs.replace(rule, packed=packed, stored_in=None)
+
+
+def is_readable(store: Store, rule: SchemaRule) -> bool:
+    try:
+        whole_rule(store, rule)
+    except (NotFound, Corrupt):
+        return False
+    return True

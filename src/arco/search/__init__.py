@@ -1,0 +1,1 @@
+"""Search: documents that the fold derives from the catalog, and their ranking."""

@@ -1,0 +1,81 @@
+"""Merging files of a table, some buckets at a time.
+
+The compressed bytes of the files are in memory; of their rows only those of one window of
+buckets are. What a merge takes then does not grow with the table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arco.log.manifest import FileRef
+from arco.state.file_encoder import ROWS_PER_GROUP
+from arco.state.parquet import Files
+from arco.state.sorted_rows import latest
+from arco.state.table import Table
+
+REDUCED_ROWS = 4 * ROWS_PER_GROUP
+"""So many rows of a window are read before they are reduced to the newest of each key."""
+Window = tuple[int, int]
+"""The first and the last bucket."""
+
+
+class RecentRows:
+    """The rows of L0 files: of each key the newest, tombstones among them."""
+
+    def __init__(self, files: Files, table: Table[Any], refs: Sequence[FileRef]) -> None:
+        self._key = table.key
+        self._files = [files.opened(table, ref) for ref in refs]
+        self.schema = pa.unify_schemas([file.schema for file in self._files])
+        self.counts: Counter[int] = Counter()
+        """How many rows a bucket has in all files."""
+        for file in self._files:
+            self.counts.update(file.bucket_counts())
+        self._window = (0, -1)
+        self._rows = self.schema.empty_table()
+
+    def windows(self, low: int, high: int, borders: Sequence[int] = ()) -> Iterator[Window]:
+        """Parts of a range of buckets, of a row group's size; some start at given buckets."""
+        starts, first, rows = set(borders), low, 0
+        for bucket in range(low, high + 1):
+            count = self.counts[bucket]
+            if bucket > first and (bucket in starts or rows + count > ROWS_PER_GROUP):
+                yield first, bucket - 1
+                first, rows = bucket, 0
+            rows += count
+        yield first, high
+
+    def between(self, window: Window) -> pa.Table:
+        """Rows of some buckets. Whoever asks in ascending order has files read a few times."""
+        low, high = window
+        if not self._window[0] <= low <= high <= self._window[1]:
+            self._window = self._large_window(low, high)
+            self._rows = self._read()
+        bucket = self._rows.column("_bucket")
+        inside = pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high))
+        return self._rows.filter(inside)
+
+    def _read(self) -> pa.Table:
+        """Rows that came again and again, in a bucket, are not all in memory at once: what was
+        read is reduced when it is twice as much as was left the last time."""
+        self._rows = self.schema.empty_table()  # what was there may go before
+        parts, limit = [self._rows], REDUCED_ROWS
+        for file in self._files:
+            parts.append(file.between(*self._window))
+            if sum(part.num_rows for part in parts) > limit:
+                parts = [self.schema.empty_table(), latest(parts, self._key, keep_deleted=True)]
+                limit = max(REDUCED_ROWS, 2 * parts[1].num_rows)
+        return latest(parts, self._key, keep_deleted=True)
+
+    def _large_window(self, low: int, high: int) -> Window:
+        rows = sum(self.counts[bucket] for bucket in range(low, high + 1))
+        last = max(self.counts, default=high)
+        while high < last and rows + self.counts[high + 1] <= ROWS_PER_GROUP:
+            high += 1
+            rows += self.counts[high]
+        return low, high

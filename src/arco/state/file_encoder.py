@@ -1,0 +1,130 @@
+"""Writing table files: rows in file order become Parquet, with a reference that verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from arco.log.manifest import FileRef, sha256
+from arco.state.table import shard_text
+
+ROWS_PER_GROUP = 8_192
+SMALL_CELLS = 4_096
+"""Below this, making ready to compress each column takes longer than all the rest."""
+
+
+def encode(
+    table: pa.Table,
+    path: str,
+    *,
+    key: Sequence[str],
+    shard: int,
+    now: datetime,
+    days: tuple[date, date] | None = None,
+    group_rows: int = 0,
+) -> tuple[bytes, FileRef]:
+    """A table in file order as Parquet, with its reference."""
+    rows = table.num_rows
+    encoder = FileEncoder(path, key, shard, now, days, expected_rows=rows, group_rows=group_rows)
+    encoder.add(table)
+    return encoder.finish()
+
+
+class FileEncoder:
+    """A table file in the making: its rows come in file order, some whole buckets at a time."""
+
+    def __init__(
+        self,
+        path: str,
+        key: Sequence[str],
+        shard: int,
+        now: datetime,
+        days: tuple[date, date] | None = None,
+        *,
+        expected_rows: int,
+        group_rows: int = 0,
+    ) -> None:
+        self._path = path
+        self._key = key
+        self._shard_columns = key[:shard]
+        self._now = now
+        self._days = days
+        self._expected_rows = expected_rows
+        self._group_rows = group_rows or ROWS_PER_GROUP
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+        self.rows = 0
+        self._buckets: list[int] = []
+        self._versions: list[int] = []
+        self._shards: list[str] = []
+
+    def add(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        for rows in whole_buckets(table, self._group_rows):
+            self._writer.write_table(rows, row_group_size=self._group_rows)
+        self.rows += table.num_rows
+        self._versions += pc.min_max(table.column("row_version")).as_py().values()
+        self._buckets += pc.min_max(table.column("_bucket")).as_py().values()
+        self._shards += _shard_range(table, self._shard_columns)
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        small = self._expected_rows * len(schema) < SMALL_CELLS
+        return pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="none" if small else "zstd",
+            compression_level=None if small else 1,
+            use_dictionary=False,  # zstd finds what repeats, in less time and space
+            write_statistics=[*self._key, "row_version", "_bucket"],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    def finish(self) -> tuple[bytes, FileRef]:
+        assert self._writer is not None
+        self._writer.close()
+        raw = self._sink.getvalue().to_pybytes()
+        footer = int.from_bytes(raw[-8:-4], "little") + 8
+        ref = FileRef(
+            path=self._path,
+            rows=self.rows,
+            bytes=len(raw),
+            sha256=sha256(raw),
+            footer_bytes=footer,
+            footer_sha256=sha256(raw[-footer:]),
+            buckets=(min(self._buckets), max(self._buckets)),
+            shard=(min(self._shards), max(self._shards)),
+            versions=(min(self._versions), max(self._versions)),
+            created_at=self._now,
+            days=self._days,
+        )
+        return raw, ref
+
+
+def whole_buckets(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
+    """Parts of up to so many rows, or of one bucket: a look-up reads one of them."""
+    if table.num_rows <= most_rows:
+        yield table
+        return
+    start = size = 0
+    for entry in pc.value_counts(table.column("_bucket")).to_pylist():
+        if size and size + entry["counts"] > most_rows:
+            yield table.slice(start, size)
+            start, size = start + size, 0
+        size += entry["counts"]
+    yield table.slice(start, size)
+
+
+def _shard_range(table: pa.Table, shard: Sequence[str]) -> tuple[str, str]:
+    if len(shard) == 1 and table.schema.field(shard[0]).type == pa.string():
+        bounds = pc.min_max(table.column(shard[0])).as_py()
+        return bounds["min"], bounds["max"]
+    texts = [shard_text(p) for p in zip(*(table.column(c).to_pylist() for c in shard), strict=True)]
+    return min(texts), max(texts)
