@@ -53,7 +53,14 @@ def to_table(events: Sequence[Recorded]) -> pa.Table:
     columns["position"] = [recorded.position for recorded in events]
     columns["received_at"] = [recorded.received_at for recorded in events]
     columns["data"] = [bytes(data) for data in columns["data"]]
-    return pa.table([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+    return pa.table([_array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+
+
+def _array(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """A column; most columns of most segments have one value, which is converted once."""
+    if values.count(values[0]) == len(values):
+        return pa.repeat(pa.scalar(values[0], type), len(values))
+    return pa.array(values, type)
 
 
 def encode(events: Sequence[Recorded]) -> bytes:

@@ -60,13 +60,18 @@ class PartitionRecovers(Payload, frozen=True, kw_only=True):
     partition_key: str
 
 
-def watched(stage: Stage, derive: Derive) -> Stage:
-    """A stage that hands on what `derive` makes of its changes, too."""
+def watched(stage: Stage, tables: Sequence[Table[Any]], derive: Derive) -> Stage:
+    """A stage that hands on, too, what `derive` makes of its changes of some tables."""
 
     def watching(on: On[Any]) -> On[Any]:
+        of_event = on.fold
+
         def fold(rows: Rows, fact: Fact, payload: Any) -> Sequence[Change]:
-            changes = list(on.fold(rows, fact, payload))
-            return [*changes, *derive(rows, changes)]
+            changes = list(of_event(rows, fact, payload))
+            for change in changes:
+                if not isinstance(change, Emit) and change.table in tables:
+                    return [*changes, *derive(rows, changes)]
+            return changes
 
         return On(on.payload, on.key, fold)
 
@@ -75,9 +80,12 @@ def watched(stage: Stage, derive: Derive) -> Stage:
 
 # -- documents ----------------------------------------------------------------------------
 
+DESCRIBED = (ASSETS, COLUMNS, ASSET_CODE)
+"""The tables that a document is made of."""
+
 
 def _documents(rows: Rows, changes: Sequence[Change]) -> Iterator[Emit]:
-    changed = _changed(changes, (ASSETS, COLUMNS, ASSET_CODE))
+    changed = _changed(changes, DESCRIBED)
     for asset_id in dict.fromkeys(key[0] for _, key in changed):
         before = rows.get(ASSETS, asset_id)
         asset = changed.get((ASSETS, (asset_id,)), before)
@@ -176,7 +184,10 @@ def _recover(rows: Rows, fact: Fact, e: PartitionRecovers) -> Iterator[Change]:
     yield Delete(FAILING, (e.asset_id, e.partition_key))
 
 
-WATCHED = {OUTPUTS: watched(OUTPUTS, _failures), ASSETS_STAGE: watched(ASSETS_STAGE, _documents)}
+WATCHED = {
+    OUTPUTS: watched(OUTPUTS, (PARTITION_STATUS,), _failures),
+    ASSETS_STAGE: watched(ASSETS_STAGE, DESCRIBED, _documents),
+}
 """Stages of other domains, as the chain has them."""
 STAGES = (
     Stage(

@@ -251,11 +251,14 @@ class Chain:
 
     def entries(self, recorded: Recorded) -> Sequence[tuple[int, Fact]]:
         payload, event = recorded.payload, recorded.event
-        if payload is None:
+        stages = () if payload is None else self._from_log.get(type(payload), ())
+        if payload is None or not stages:
             return ()
         key = event.idempotency_key or event.id
         fact = Fact(recorded.position, recorded.received_at, event.id, key, event.actor, payload)
-        return [(i, fact) for i in self._from_log.get(type(payload), ())]
+        if len(stages) == 1:  # of most events, and this is asked for each of them
+            return ((stages[0], fact),)
+        return [(i, fact) for i in stages]
 
     def takers(self, payload: Payload, after: int) -> list[int]:
         return [i for i in range(after + 1, len(self.stages)) if type(payload) in self.stages[i].on]
@@ -285,9 +288,14 @@ def _fold_stage(
         rows.now = fact.received_at
         payload = fact.payload
         try:
-            changes = list(folds[type(payload)].fold(rows, fact, payload))
+            changes = folds[type(payload)].fold(rows, fact, payload)
+            if not isinstance(changes, list):
+                changes = list(changes)
             for change in changes:
-                _check(change)
+                if isinstance(change, Put):
+                    change.table.check(change.row)
+                elif isinstance(change, Delete):
+                    _check_delete(change)
         except Exception as error:
             log.exception("%s could not fold position %d", stage.name, fact.position)
             kind = fact.payload.TYPE
@@ -301,11 +309,9 @@ def _fold_stage(
     return derived
 
 
-def _check(change: Change) -> None:
+def _check_delete(change: Delete) -> None:
     """Refuse what could not be written: it would stop this commit, and every one after it."""
-    if isinstance(change, Put):
-        change.table.check(change.row)
-    elif isinstance(change, Delete) and change.table.history is not None:
+    if change.table.history is not None:
         raise Invalid(f"{change.table} has history: its rows move to history and are not deleted")
 
 
