@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.kit.backends import Servers
 from tests.kit.depth import examples
+from tests.kit.scratch import use_memory
+
+use_memory()
 
 # A commit costs milliseconds, and a machine under test is busy: time limits for
 # single examples would only find out how busy.

@@ -1,4 +1,4 @@
-"""The modules of `src`, and what each imports."""
+"""The modules of `src`, and what each imports: read once, by tests of one xdist group."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ def tree(module: str) -> ast.Module:
 
 
 @cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(module)))
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """The modules that it imports, anywhere in its text; of names, the modules that have them."""
     return frozenset(
         name
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in imported(node)
     )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 
-from tests.architecture.source import imported, modules, tree, within
+import pytest
+
+from tests.architecture.source import imported, imports, modules, nodes, within
+
+pytestmark = pytest.mark.xdist_group("architecture")
 
 DEFERRED = {
     "arco": "everything imports it, and few open a workspace",
@@ -17,10 +22,15 @@ OPTIONAL = ("pyspark", "pandas", "py4j")
 """Packages that an installation without Spark does not have; `arco.spark` alone uses them."""
 
 
+@cache
 def in_functions(module: str) -> list[str]:
+    if not any(
+        isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset for node in nodes(module)
+    ):
+        return []
     return [
         name
-        for function in ast.walk(tree(module))
+        for function in nodes(module)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
@@ -47,10 +57,5 @@ def test_only_spark_needs_the_optional_packages() -> None:
         module
         for module in modules()
         if not within(module, "arco.spark")
-        and any(
-            within(name, *OPTIONAL)
-            for node in ast.walk(tree(module))
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for name in imported(node)
-        )
+        and any(within(name, *OPTIONAL) for name in imports(module))
     ] == []

@@ -5,30 +5,27 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
+import pytest
+
+from tests.architecture.source import modules, nodes
+
+pytestmark = pytest.mark.xdist_group("architecture")
 EVERY_DOMAIN = {"__init__", "events", "fold", "tables", "reader", "commands"}
 """Modules that each domain has."""
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in SOURCES:
-        yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
-
-
 def test_no_class_name_exists_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path, tree in trees():
-        for node in ast.walk(tree):
+    for module in modules():
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path}:{node.lineno}")
+                places[node.name].append(f"{module}:{node.lineno}")
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_no_module_name_exists_three_times() -> None:
-    names = Counter(path.stem for path in SOURCES if path.stem not in EVERY_DOMAIN)
+    names = Counter(path.stem for path in modules().values() if path.stem not in EVERY_DOMAIN)
     assert {name: count for name, count in names.items() if count > 2} == {}
 
 
@@ -36,9 +33,9 @@ VAGUE = {"found", "made", "known", "those", "told", "said", "shown", "wanted"}
 """Names that say nothing of what they hold: give a noun of the glossary."""
 
 
-def names(tree: ast.Module) -> Iterator[str]:
+def names(module: str) -> Iterator[str]:
     """Every variable and parameter that a module names."""
-    for node in ast.walk(tree):
+    for node in nodes(module):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):
@@ -46,5 +43,5 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 
 def test_variables_have_nouns() -> None:
-    vague = Counter(str(path) for path, tree in trees() for name in names(tree) if name in VAGUE)
+    vague = Counter(module for module in modules() for name in names(module) if name in VAGUE)
     assert vague == {}

@@ -9,6 +9,8 @@ import pytest
 
 from tests.architecture.source import ROOT, imports, modules, within
 
+pytestmark = pytest.mark.xdist_group("architecture")
+
 EFFECTS = (
     "arco.storage",
     "arco.clock",
@@ -85,6 +87,9 @@ def test_folds_controllers_and_planners_are_found() -> None:
     assert len([module for module in deciding() if ".controllers." in module]) > 5
 
 
-@pytest.mark.parametrize("module", sorted(deciding() - READS.keys()))
-def test_what_decides_does_no_input_and_output(module: str) -> None:
-    assert {each for each in imports(module) if within(each, *EFFECTS)} == set()
+def test_what_decides_does_no_input_and_output() -> None:
+    effects = {
+        module: sorted(each for each in imports(module) if within(each, *EFFECTS))
+        for module in sorted(deciding() - READS.keys())
+    }
+    assert {module: each for module, each in effects.items() if each} == {}

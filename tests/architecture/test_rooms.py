@@ -9,7 +9,7 @@ import sys
 import tomllib
 
 from arco.orchestration import actions
-from tests.architecture.source import ROOT, modules, tree, within
+from tests.architecture.source import ROOT, modules, nodes, within
 
 LAYERS = "layers, high to low"
 RULES = {
@@ -89,7 +89,7 @@ def test_dispatch_makes_no_action_of_its_own() -> None:
         (module, ast.unparse(node.func))
         for module in modules()
         if within(module, "arco.dispatch")
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names
     }
     assert made == set()

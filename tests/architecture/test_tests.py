@@ -3,58 +3,88 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("architecture")
 
 TESTS = Path(__file__).parents[1]
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+class Definition(NamedTuple):
+    """Of the tests, what it calls and whether it can fail by itself."""
+
+    name: str
+    called: frozenset[str]
+    judges: bool
 
 
-def called(function: ast.AST) -> set[str]:
-    return {
-        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
-    }
+class SourceFile(NamedTuple):
+    """What the tests below ask of a file. Its syntax tree is too large to be kept."""
+
+    functions: tuple[Definition, ...]
+    imported: frozenset[str]
+    """Of the tests' own modules."""
+    called: frozenset[str]
+    reaches: tuple[str, ...]
 
 
-def judges(function: ast.AST) -> bool:
-    """Whether it can fail by itself: an assertion, or an error that must or must not come."""
-    names = called(function)
-    return (
-        any(isinstance(node, ast.Assert) for node in ast.walk(function))
-        or bool(names & {"raises", "warns", "fail", "AssertionError"})
-        or any(name.startswith("check") for name in names)
+@cache
+def files() -> dict[Path, SourceFile]:
+    return {path: read(path) for path in sorted(TESTS.rglob("*.py"))}
+
+
+def read(path: Path) -> SourceFile:
+    every = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    return SourceFile(
+        tuple(function(node) for node in every if isinstance(node, ast.FunctionDef)),
+        frozenset(
+            alias.name
+            for node in every
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.")
+            for alias in node.names
+        ),
+        called(every),
+        tuple(f"{node.lineno}: {ast.unparse(node)}" for node in private_reaches(every)),
     )
 
 
-def helpers(tree: ast.AST) -> set[str]:
-    """Functions of the tests that a module defines or imports."""
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.")
-        for alias in node.names
-    }
-    return imported | {function.name for function in functions(tree)}
+def called(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(
+        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    )
+
+
+def function(definition: ast.FunctionDef) -> Definition:
+    """It can fail by itself: by an assertion, or an error that must or must not come."""
+    nodes = list(ast.walk(definition))
+    names = called(nodes)
+    judges = (
+        any(isinstance(node, ast.Assert) for node in nodes)
+        or bool(names & {"raises", "warns", "fail", "AssertionError"})
+        or any(name.startswith("check") for name in names)
+    )
+    return Definition(definition.name, names, judges)
 
 
 def test_every_test_can_fail() -> None:
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in TESTS.rglob("*.py")}
-    defined = [function for tree in trees.values() for function in functions(tree)]
-    judging = {function.name for function in defined if judges(function)}
-    while more := {f.name for f in defined if f.name not in judging and called(f) & judging}:
+    defined = [each for file in files().values() for each in file.functions]
+    judging = {each.name for each in defined if each.judges}
+    while more := {f.name for f in defined if f.name not in judging and f.called & judging}:
         judging |= more  # by what they call
     idle = [
-        f"{path.relative_to(TESTS)}: {function.name}"
-        for path, tree in trees.items()
-        for function in functions(tree)
-        if function.name.startswith("test_")
-        and not judges(function)
-        and not called(function) & judging & helpers(tree)
+        f"{path.relative_to(TESTS)}: {each.name}"
+        for path, file in files().items()
+        for each in file.functions
+        if each.name.startswith("test_")
+        and not each.judges
+        and not each.called & judging & (file.imported | {own.name for own in file.functions})
     ]
     assert idle == []
 
@@ -63,9 +93,10 @@ def test_a_missing_dependency_fails_the_tests_that_need_it() -> None:
     # Skips that are meant are in the kit, and say NOT COVERED.
     skipping = [
         str(path.relative_to(TESTS))
-        for path in TESTS.rglob("test_*.py")
-        if path != Path(__file__)
-        and called(ast.parse(path.read_text("utf-8"))) & {"importorskip", "find_spec"}
+        for path, file in files().items()
+        if path.name.startswith("test_")
+        and path != Path(__file__)
+        and file.called & {"importorskip", "find_spec"}
     ]
     assert skipping == []
 
@@ -76,8 +107,8 @@ PRIVATE_REACHES = 26
 """It may only become smaller: give the class a seam instead."""
 
 
-def private_reaches(tree: ast.AST) -> Iterator[ast.Attribute]:
-    for node in ast.walk(tree):
+def private_reaches(nodes: Iterable[ast.AST]) -> Iterator[ast.Attribute]:
+    for node in nodes:
         if not isinstance(node, ast.Attribute) or node.attr in FOREIGN:
             continue
         own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
@@ -88,8 +119,8 @@ def private_reaches(tree: ast.AST) -> Iterator[ast.Attribute]:
 
 def test_tests_reach_into_no_more_private_attributes() -> None:
     reaches = [
-        f"{path.relative_to(TESTS)}:{node.lineno}: {ast.unparse(node)}"
-        for path in sorted(TESTS.rglob("*.py"))
-        for node in private_reaches(ast.parse(path.read_text("utf-8")))
+        f"{path.relative_to(TESTS)}:{each}"
+        for path, file in files().items()
+        for each in file.reaches
     ]
     assert len(reaches) <= PRIVATE_REACHES, "\n".join(reaches)

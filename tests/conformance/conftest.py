@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -11,17 +12,27 @@ import pytest
 
 from arco.storage.port import Store
 from tests.kit.backends import CLOUDS, Servers
+from tests.kit.scratch import ON_DISK
 from tests.kit.stores import Address
 
 CREW = 4
 
-_HERE = ("memory", "local", "local-named", "scoped", "faulty")
+_LOCAL = ("local", "local-named")
+_HERE = ("memory", "scoped", "faulty")
 
 
-@pytest.fixture(params=[*_HERE, *CLOUDS])
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="arco-conformance-", dir=ON_DISK) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(params=[*_LOCAL, *_HERE, *CLOUDS])
 def address(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Address:
     """An empty store of each backend; in the clouds, a prefix of its own."""
     kind: str = request.param
+    if kind in _LOCAL:
+        return Address(kind, f"file://{request.getfixturevalue('disk')}/store", {})
     if kind in _HERE:
         return Address(kind, f"file://{tmp_path}/store", {})
     backend = servers.get(kind)

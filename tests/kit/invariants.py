@@ -105,7 +105,5 @@ def check_at_rest(w: Workspace, acknowledged: Iterable[str], attempted: Iterable
 
 
 def check_fsck(w: Workspace) -> None:
-    fsck = getattr(w, "fsck", None)
-    if fsck is not None:
-        report = fsck(deep=True)
-        assert report.clean, report.findings
+    report = w.upkeep.fsck(deep=True)
+    assert report.clean, report.findings

@@ -36,6 +36,8 @@ class RowDiff(NamedTuple):
 
 def diff_rows(table: Table[Any], before: pa.Table, after: pa.Table, *, versions: bool) -> RowDiff:
     """Compare live rows (as `scan` gives them); with their versions, or what they say only."""
+    if not before.num_rows and not after.num_rows:
+        return RowDiff(table, {}, {}, [], [], [])
     columns = [*table.columns, "row_version"] if versions else list(table.columns)
     a, b = _comparable(before, table, columns), _comparable(after, table, columns)
     if a.equals(b):

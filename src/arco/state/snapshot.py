@@ -228,8 +228,10 @@ def _live(files: Files, table: Table[Any], refs: Iterable[FileRef]) -> pa.Table:
             keep_newest(changed, files.changed_rows(table, ref))
         else:
             parts.append(files.table(table, ref))
-    if changed or not parts:
+    if changed:
         parts.append(table.to_arrow(changed))
+    if not parts:
+        return table.no_rows
     return latest(parts, table.key, keep_deleted=False)
 
 

@@ -15,6 +15,7 @@ the row), `_deleted` (a tombstone) and `_bucket`.
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import operator
 import types
@@ -167,8 +168,15 @@ class Table(Generic[R]):
         """An empty table, as readers see it."""
         return TableFiles(self._manifest.columns, self.key, self.shard)
 
+    @functools.cached_property
+    def no_rows(self) -> pa.Table:
+        """What most tables of a workspace are at first."""
+        return self.schema.empty_table()
+
     def to_arrow(self, rows: Mapping[Key, Versioned[R]]) -> pa.Table:
         """Rows and tombstones as columns, in file order."""
+        if not rows:
+            return self.no_rows
         nothing = (None,) * (len(self.columns) - len(self.key))
         as_tuple = msgspec.structs.astuple
         values = [
@@ -176,8 +184,6 @@ class Table(Generic[R]):
             for key, (version, row) in rows.items()
         ]
         columns: list[Sequence[Any]] = [*zip(*values, strict=True)]
-        if not values:
-            columns = [()] * (len(self.schema) - 1)
         columns.append(tuple(map(self.bucket, rows)))
         table = pa.table(list(map(self._array, self.schema, columns)), schema=self.schema)
         order = [(column, "ascending") for column in ("_bucket", *self.key)]

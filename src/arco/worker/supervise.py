@@ -80,8 +80,9 @@ class Supervision:
         slot.send(self._task)
         try:
             while self._result is None:
+                over = slot.is_over  # asked before: what it said last is still in the socket
                 received = slot.listen(POLL_S, self._log.write)
-                if received is None or (not received and slot.is_over):
+                if received is None or (over and not received):
                     return self._ended()
                 for message in received:
                     self._hear(message)
