@@ -31,7 +31,7 @@ HOSTILE = (
     "SELECT * FROM read_parquet('{secret}')",
     "SELECT * FROM '{secret}'",
     "FROM '{secret}'",
-    "SELECT * FROM \"{secret}\"",
+    'SELECT * FROM "{secret}"',
     "SELECT * FROM read_text('{secret}')",
     "SELECT * FROM read_blob('{secret}')",
     "SELECT * FROM read_csv('/etc/passwd')",
