@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import duckdb
 import pyarrow as pa
@@ -53,6 +53,15 @@ from servo.contract.task import InputRef
 from servo.suggest import did_you_mean
 
 Partition = str | Mapping[str, Scalar]
+
+LOCK_DOWN: Final = (
+    "SET python_enable_replacements=false",
+    "SET allow_community_extensions=false",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
+"""A query comes from whoever wrote it: it reads the tables that it names, and nothing else of
+the machine. The last one is last: after it nothing can be set."""
 
 
 def open_workspace(
@@ -126,8 +135,9 @@ class OpenWorkspace:
 
         `namespace.name` is the data of an asset, in its current versions; a table of the
         metadata, such as `execution.partitions`, where no asset has that name. Each table that
-        the query names is read whole. It is one SELECT, which changes nothing. Personal and
-        restricted columns are left out, unless `reveal`.
+        the query names is read whole. It is one SELECT, which changes nothing and reads nothing
+        else: no file, address or variable of this process. Personal and restricted columns are
+        left out, unless `reveal`.
         """
         snapshot = self._snapshot()
         left_out: list[str] = []
@@ -137,6 +147,8 @@ class OpenWorkspace:
             for schema, name in _tables_of(query):
                 rows = self._named(snapshot, schema, name, reveal, left_out)
                 _register(connection, schema, name, rows)
+            for statement in LOCK_DOWN:
+                connection.execute(statement)
             result = connection.sql(query).to_arrow_table()
         except duckdb.Error as error:
             hint = "it is SQL of DuckDB"

@@ -109,7 +109,8 @@ class SLA(Struct, frozen=True, kw_only=True):
 
     The newest data is at most `max_age` old; with `cron`, at those times in `timezone`.
     `availability` is a percentage of the time, as text: "99.5". `text` is the rest, in words.
-    A promise is shown in the catalog. What checks data and asks for runs is `Freshness`.
+    `servo health` and `servo explain` say whether the age holds. What tells people of stale data
+    and asks for runs is `Freshness`.
     """
 
     max_age: Duration | None = None

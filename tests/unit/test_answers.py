@@ -17,6 +17,8 @@ from arco.answers.observations import ObservationReader
 from arco.answers.recommend import Recommender
 from arco.answers.shapes import AssetExplanation, NoRecentRuns, RunExplanation, RunFailed
 from arco.answers.snapshot_diff import snapshot_diff
+from arco.catalog.governance import encode_sla
+from arco.catalog.governance_events import GovernedValue
 from arco.errors import NotFound
 from arco.execution.commands import find_held
 from arco.execution.events import (
@@ -37,7 +39,7 @@ from arco.quality.events import ChecksRecorded
 from arco.state.fold import Fact, NoRows, Rows, fold_stage
 from arco.state.snapshot import Generation
 from arco.worker.supervise import Control
-from servo.contract.manifest import Manifest
+from servo.contract.manifest import Manifest, SlaSpec
 from servo.contract.task import (
     Cost,
     ErrorInfo,
@@ -212,6 +214,65 @@ def test_a_stale_asset_says_why_in_the_shape_of_the_reason() -> None:
     reason = explained(town, "city.alone").freshness.stale_reason
     assert isinstance(reason, RunFailed)
     assert (reason.run_id, run_id != failed_run) == (failed_run, True)
+
+
+PROMISED = """
+from servo import SLA, asset, namespace
+namespace('city', sla=SLA(max_age='3h'))
+@asset(namespace='city', sla=SLA(max_age='1h'))
+def own() -> None: ...
+@asset(namespace='city')
+def shared() -> None: ...
+@asset(namespace='city', sla=SLA(text='as good as we can'))
+def words() -> None: ...
+"""
+
+
+def sla_health(town: AgingTown) -> dict[str, tuple[str, str | None, bool | None]]:
+    return {
+        each.asset: (each.status, each.freshness.sla, each.freshness.within_sla)
+        for each in town.fresh().answers().health()
+    }
+
+
+def test_an_asset_outside_its_sla_or_that_of_its_namespace_is_unhealthy() -> None:
+    town = AgingTown(PROMISED)
+    own, shared, words = ("at most 1h old", "at most 3h old", "as good as we can")
+    assert sla_health(town)["city.own"] == ("UNKNOWN", own, None), "nothing was made yet"
+    town.run(selection="*")
+    town.wait(hours=2, step_s=600)
+    assert sla_health(town) == {
+        "city.own": ("UNHEALTHY", own, False),
+        "city.shared": ("HEALTHY", shared, True),
+        "city.words": ("HEALTHY", words, None),
+    }
+    town.wait(hours=2, step_s=600)
+    assert sla_health(town)["city.shared"] == ("UNHEALTHY", shared, False)
+    answer = explained(town, "city.own")
+    assert (answer.status, [each.kind for each in answer.causes]) == ("UNHEALTHY", ["stale"])
+    assert "its SLA promises data at most 1h old" in answer.summary
+    assert answer.freshness.staleness is not None
+    assert answer.freshness.staleness >= timedelta(hours=3)
+    assert isinstance(answer.freshness.stale_reason, NoRecentRuns)
+    day = GovernedValue(field="sla", value=encode_sla(SlaSpec(max_age_s=86_400)))
+    town.fresh().commands.governance.change("city.own", set=[day])
+    assert sla_health(town)["city.own"] == ("HEALTHY", "at most 1d old", True), "people decide"
+    assert explained(town, "city.own").causes == ()
+
+
+def test_with_a_freshness_policy_an_sla_is_about_the_newest_period() -> None:
+    text = policy("1h", partitions="daily('date', start='2026-01-01')")
+    text = text.replace("import Freshness", "import SLA, Freshness")
+    town = AgingTown(text.replace("freshness=", "sla=SLA(max_age='30h'), freshness="))
+    town.run("date=2026-01-04")  # it is Monday, the 5th
+    town.wait(hours=26, step_s=3600)
+    town.run("date=2026-01-01")
+    (health,) = town.fresh().answers().health()
+    assert health.reasons[0].startswith("date=2026-01-05 is missing"), "its policy says so"
+    assert not any("SLA" in each for each in health.reasons)
+    town.wait(hours=24, step_s=3600)
+    (health,) = town.fresh().answers().health()
+    assert health.reasons[0].startswith("its SLA promises data at most 30h old; newer was due")
 
 
 def test_an_output_that_checks_hold_is_the_cause_and_makes_the_asset_unhealthy() -> None:

@@ -143,6 +143,22 @@ def test_a_removed_dynamic_key_is_not_judged() -> None:
     assert town.statuses() == {"shop=s:a": "STALE"}
 
 
+def test_a_stale_series_whose_dynamic_key_is_removed_is_stale_no_more() -> None:
+    text = policy("1h", partitions="dynamic('shop', keys='shops')")
+    town = AgingTown(f"{text}\n{STALE_RULE}")
+    commands = town.fresh().commands.orchestration
+    commands.change_partition_keys("shops", add=["a", "b"])
+    town.run("shop=a,b")
+    town.wait(hours=2, step_s=300)
+    town.fresh().commands.orchestration.change_partition_keys("shops", remove=["b"])
+    town.wait(minutes=10)
+    assert len(town.fresh().read.notifications().alerts()) == 1, "the other one is stale"
+    town.fresh().commands.orchestration.change_partition_keys("shops", remove=["a"])
+    town.wait(minutes=10)
+    assert town.fresh().read.notifications().alerts() == []
+    assert town.history()[2:] == ["shop=s:b FRESH", "shop=s:a FRESH"]
+
+
 # -- policies change --------------------------------------------------------------------------
 
 

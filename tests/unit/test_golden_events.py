@@ -65,7 +65,7 @@ def name_of(path: Path) -> str:
 
 def test_every_version_of_every_event_has_a_golden_file() -> None:
     absent = [path.name for path in EVENT_FILES.values() if not path.exists()]
-    assert absent == [], "add the event to tests/golden/stories.py, then tests.golden.record"
+    assert absent == [], "add the event to tests/golden/stories, then tests.golden.record"
 
 
 def test_no_golden_file_was_changed_or_removed() -> None:

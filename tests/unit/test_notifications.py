@@ -19,6 +19,7 @@ from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
 from arco.notifications.message import message_of
 from arco.notifications.tables import (
     ALERTS,
+    FAILING_PARTITIONS,
     NOTIFICATION_QUEUES,
     NOTIFICATIONS,
     NotificationState,
@@ -165,6 +166,39 @@ def test_the_alert_of_an_asset_that_leaves_is_closed() -> None:
     w.run("shop.shape", failing=True)
     w.settle()
     assert [told[0][0] for told in events(w)] == ["asset_failed", "recovered", "asset_failed"]
+
+
+def test_alerts_end_when_the_dynamic_keys_of_what_failed_are_removed() -> None:
+    lines = (
+        "@asset(namespace='shop', retry=Retry(max_attempts=1), partitions=dynamic('c', keys='k'))"
+    )
+    text = f"from servo import Retry, dynamic\n{lines}\ndef visits() -> None: ..."
+    w = Watch(project(FAILURES, assets=text))
+    w.orchestrator()
+    w.worker()
+
+    def change(**keys: list[str]) -> None:
+        w.fresh().commands.orchestration.change_partition_keys("k", **keys)
+        w.settle()
+
+    def told() -> list[str]:
+        return [item[0] for letter in events(w) for item in letter]
+
+    change(add=["a", "b", "c"])
+    w.run("shop.visits", failing=True)
+    change(remove=["a"])
+    assert told() == ["asset_failed"], "two of it still fail"
+    change(remove=["b", "c"])
+    assert told() == ["asset_failed", "recovered"]
+    assert w.fresh().read.notifications().alerts() == []
+    change(add=["b", "c"])
+    w.run("shop.visits", failing=True)
+    w.settle()
+    assert told()[2:] == ["asset_failed"], "what comes back and fails is told again"
+    w.run("shop.visits")
+    w.settle()
+    assert told()[3:] == ["recovered"]
+    assert w.fresh().read.snapshot().all(FAILING_PARTITIONS) == []
 
 
 def test_rules_hear_of_what_they_select_and_owners_of_their_own_assets() -> None:

@@ -4,7 +4,7 @@ What follows from facts was folded (`asset_states.py`, and the counts of failing
 stale series); the time decides only whether a freshness deadline has passed. The first rule
 that holds decides:
 
-    outside its freshness policy     UNHEALTHY
+    outside its freshness policy, or its SLA             UNHEALTHY
     an output is held, and no newer one is current   UNHEALTHY
     the last attempt failed, or partitions are failing   WARNING
     less than 95 % of recent checks passed               WARNING
@@ -24,8 +24,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from arco.answers.asset_states import ASSET_STATES, AssetStateRow
+from arco.answers.sla import SlaBreach, SlaReader
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
 from arco.automation.freshness_tables import FreshnessPolicyRow, FreshnessStatus
+from arco.catalog.governance import sla_text
 from arco.execution.reader import ExecutionReader
 from arco.execution.states import HELD
 from arco.execution.tables import MATERIALIZATIONS, PARTITIONS, QUARANTINE, QuarantineRow
@@ -33,6 +35,7 @@ from arco.notifications.tables import ASSET_FAILURES
 from arco.orchestration.tables import RUNS
 from arco.state.snapshot import Snapshot
 from arco.tasks.input_failures import partition_text
+from servo.contract.manifest import SlaSpec
 
 GOOD_PASS_RATE: Final = 0.95
 LISTED_HOLDS: Final = 3
@@ -49,10 +52,11 @@ class HealthStatus(StrEnum):
 class FreshnessHealth(Struct, frozen=True, kw_only=True):
     last_materialized_at: datetime | None = None
     sla: str | None = None
-    """The freshness policy, in words."""
+    """The SLA, in words; without one the freshness policy."""
     within_sla: bool | None = None
+    """Whether it is within both; null if it has neither, or nothing was made yet."""
     staleness: timedelta | None = None
-    """How long newer data has been due; without a policy, the age of the newest version."""
+    """How long newer data has been due; without either, the age of the newest version."""
 
 
 class QualityHealth(Struct, frozen=True, kw_only=True):
@@ -94,6 +98,7 @@ class HealthReader:
         self.snapshot = snapshot
         self._now = now
         self._freshness = FreshnessReader(snapshot)
+        self._slas = SlaReader(snapshot, self._freshness)
 
     def state(self, asset_id: str) -> AssetStateRow | None:
         return self.snapshot.get(ASSET_STATES, asset_id)
@@ -109,13 +114,15 @@ class HealthReader:
                 self.state(asset_id),
                 policy,
                 [] if policy is None else self._freshness.series_of(policy, self._now),
+                sla=self._slas.of(asset_id),
                 failing=0 if failures is None else failures.failing,
                 holds=[row for row in holds if row.status in HELD],
             )
         )
 
     def all(self, assets: Mapping[str, str]) -> Iterator[AssetHealth]:
-        """Many assets, by key the id: three tables are read whole. Runs are not looked up."""
+        """Many assets, by key the id: a few tables are read whole. Runs are not looked up."""
+        slas = self._slas.all()
         states = {row.asset_id: row for row in self.snapshot.all(ASSET_STATES)}
         failures = {row.asset_id: row.failing for row in self.snapshot.all(ASSET_FAILURES)}
         policies = {row.asset_id: row for row in self._freshness.policies()}
@@ -131,6 +138,7 @@ class HealthReader:
                 states.get(asset_id),
                 policy,
                 series,
+                sla=slas.get(asset_id),
                 failing=failures.get(asset_id, 0),
                 holds=holds.get(asset_id, ()),
             )
@@ -161,13 +169,17 @@ class HealthReader:
         policy: FreshnessPolicyRow | None,
         series: list[SeriesFreshness],
         *,
+        sla: SlaSpec | None,
         failing: int,
         holds: Sequence[QuarantineRow],
     ) -> AssetHealth:
         stale = [each for each in series if each.status == FreshnessStatus.STALE]
-        freshness = self._fresh(state, policy, stale)
+        made_at = None if state is None else state.last_materialization_at
+        breach = None if sla is None else self._slas.breach(sla, policy, made_at, self._now)
+        freshness = self._fresh(made_at, policy, sla, stale, breach)
         quality = _quality(state, len(holds))
-        broken = [each.reason or "newer data is due" for each in stale[:1]]
+        broken = [] if breach is None else [breach.reason]
+        broken += [each.reason or "newer data is due" for each in stale[:1]]
         broken += _hold_texts([hold for hold in holds if not self._is_superseded(hold)])
         odd = []
         if state is not None and state.last_outcome in ("failed", "held"):
@@ -201,20 +213,23 @@ class HealthReader:
 
     def _fresh(
         self,
-        state: AssetStateRow | None,
+        made_at: datetime | None,
         policy: FreshnessPolicyRow | None,
+        sla: SlaSpec | None,
         stale: list[SeriesFreshness],
+        breach: SlaBreach | None,
     ) -> FreshnessHealth:
-        made_at = None if state is None else state.last_materialization_at
-        if policy is None:
+        promised = None if sla is None else sla_text(sla)
+        if policy is None and (made_at is None or sla is None or not sla.max_age_s):
             age = None if made_at is None else max(timedelta(0), self._now - made_at)
-            return FreshnessHealth(last_materialized_at=made_at, staleness=age)
-        due = min((each.due_at for each in stale if each.due_at is not None), default=None)
+            return FreshnessHealth(last_materialized_at=made_at, sla=promised, staleness=age)
+        due = [each.due_at for each in stale if each.due_at is not None]
+        due += [] if breach is None else [breach.due_at]
         return FreshnessHealth(
             last_materialized_at=made_at,
-            sla=policy_text(policy),
-            within_sla=not stale,
-            staleness=timedelta(0) if due is None else self._now - due,
+            sla=promised or (None if policy is None else policy_text(policy)),
+            within_sla=not stale and breach is None,
+            staleness=self._now - min(due) if due else timedelta(0),
         )
 
 

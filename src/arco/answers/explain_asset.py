@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -26,6 +26,7 @@ from arco.answers.shapes import (
     StaleReason,
     UpstreamStale,
     place,
+    remedy,
 )
 from arco.automation.freshness_tables import FRESHNESS_CHANGES
 from arco.execution.tables import QUARANTINE, TaskCostRow
@@ -48,7 +49,7 @@ class AssetExplainer:
         asset_id = self._inputs.asset_id(asset)
         key = self._finder.subject(asset) if partition is None else partition
         health = self._health.of(asset, asset_id)
-        causes = self._finder.chain(asset, key)
+        causes = self._finder.chain(asset, key) or list(_broken_promise(health))
         observations = self._observations.of(asset, asset_id, key)
         attempts = self._observations.attempts(asset_id, ATTEMPTS)
         return AssetExplanation(
@@ -136,6 +137,18 @@ class AssetExplainer:
             for row in changes
         ]
         return sorted(events, key=lambda event: event.at, reverse=True)[:LISTED]
+
+
+def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
+    """What the SLA alone says is wrong: nothing else is the matter."""
+    if health.freshness.within_sla is False:
+        yield Cause(
+            kind="stale",
+            asset=health.asset,
+            text=f"{health.asset} is outside its SLA: {health.reasons[0]}",
+            at=health.freshness.last_materialized_at,
+            remedies=(remedy("make it again", f"servo run {health.asset}"),),
+        )
 
 
 def _attempt(row: TaskCostRow) -> ActivityEvent:

@@ -164,11 +164,22 @@ class DeadlineRule:
         return number if number >= calendar.first else None
 
     def _tick(self, at: datetime) -> datetime | None:
-        """An instant itself or, with a cron expression, the first tick from it on."""
-        if not self._policy.cron:
-            return at
-        tick = next_tick(self._policy.cron, self._policy.timezone, at - timedelta(microseconds=1))
-        return None if tick is None else tick.at
+        return _tick_from(at, self._policy.cron, self._policy.timezone)
+
+
+def deadline_after(
+    made_at: datetime, max_age_s: int, cron: str, timezone: str
+) -> datetime | None:
+    """When a version that was made then stops being fresh; None: never."""
+    return _tick_from(made_at + timedelta(seconds=max_age_s), cron, timezone)
+
+
+def _tick_from(at: datetime, cron: str, timezone: str) -> datetime | None:
+    """An instant itself or, with a cron expression, the first tick from it on."""
+    if not cron:
+        return at
+    tick = next_tick(cron, timezone, at - timedelta(microseconds=1))
+    return None if tick is None else tick.at
 
 
 def _date(value: object) -> Value:

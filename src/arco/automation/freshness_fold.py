@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from arco.automation.deadlines import Series
+from arco.automation.deadlines import Series, decode_dimensions
 from arco.automation.freshness_events import (
     FreshnessChanged,
     FreshnessEvaluated,
@@ -27,19 +27,22 @@ from arco.automation.freshness_tables import (
     FRESHNESS_CHANGES,
     FRESHNESS_POLICIES,
     FRESHNESS_REQUESTS,
+    STALE_SERIES,
     FreshnessChangeRow,
     FreshnessPolicyRow,
     FreshnessRequestRow,
     FreshnessRow,
     FreshnessStatus,
+    StaleSeriesRow,
 )
 from arco.execution.events import PartitionMaterialized, VersionWithdrawn
 from arco.orchestration.declarations import DeployedFreshness, FreshnessDeclared, FreshnessRemoved
+from arco.orchestration.derived import PartitionKeysRemoved
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, by
-from servo.contract.manifest import TimeDimension
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, by
+from servo.contract.manifest import DynamicDimension, TimeDimension
 from servo.contract.partition import PartitionKey
 from servo.errors import Invalid
 
@@ -77,7 +80,7 @@ def _declare(rows: Rows, fact: Fact, e: FreshnessDeclared) -> Iterator[Change]:
         ),
     )
     if old is not None and not goes_on:
-        yield Emit(FreshnessRestarted(asset_id=e.asset_id))
+        yield from _restart(rows, e.asset_id)
 
 
 def _time_dimension(policy: DeployedFreshness) -> str:
@@ -90,7 +93,13 @@ def _remove(rows: Rows, fact: Fact, e: FreshnessRemoved) -> Iterator[Change]:
     if row is not None and row.asset_key == e.name:
         removed = replace(row, active=False, number=row.number + 1, deployment_id=e.deployment_id)
         yield Put(FRESHNESS_POLICIES, removed)
-        yield Emit(FreshnessRestarted(asset_id=e.asset_id))
+        yield from _restart(rows, e.asset_id)
+
+
+def _restart(rows: Rows, asset_id: str) -> Iterator[Change]:
+    for row in rows.scan(STALE_SERIES, asset_id):
+        yield Delete(STALE_SERIES, (asset_id, row.series))
+    yield Emit(FreshnessRestarted(asset_id=asset_id))
 
 
 # -- data ---------------------------------------------------------------------------------
@@ -222,6 +231,12 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
             return  # of a machine whose clock is far ahead
     elif row.judged == judged:
         return
+    yield from _set_status(fact, policy, row, e, judged)
+
+
+def _set_status(
+    fact: Fact, policy: FreshnessPolicyRow, row: FreshnessRow, e: FreshnessEvaluated, judged: str
+) -> Iterator[Change]:
     is_stale = e.status == FreshnessStatus.STALE
     yield Put(
         FRESHNESS,
@@ -235,6 +250,10 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
             changed_at=fact.received_at,
         ),
     )
+    if not is_stale:
+        yield Delete(STALE_SERIES, (row.asset_id, row.series))
+    elif _is_dynamic(policy):
+        yield Put(STALE_SERIES, StaleSeriesRow(row.asset_id, row.series))
     yield Emit(
         FreshnessChanged(
             asset_id=e.asset_id,
@@ -247,6 +266,30 @@ def _evaluate(rows: Rows, fact: Fact, e: FreshnessEvaluated) -> Iterator[Change]
             due_at=e.due_at,
         )
     )
+
+
+def _is_dynamic(policy: FreshnessPolicyRow) -> bool:
+    dimensions = decode_dimensions(policy.dimensions)
+    return any(isinstance(each, DynamicDimension) for each in dimensions)
+
+
+def _remove_keys(rows: Rows, fact: Fact, e: PartitionKeysRemoved) -> Iterator[Change]:
+    """What is not a partition any more is not stale."""
+    policy = rows.get(FRESHNESS_POLICIES, e.asset_id)
+    if policy is None or not policy.active:
+        return
+    for stale in rows.scan(STALE_SERIES, e.asset_id):
+        row = _current(rows, policy, stale.series) if e.takes(stale.series) else None
+        if row is not None:
+            fresh = FreshnessEvaluated(
+                asset_id=e.asset_id,
+                series=row.series,
+                number=policy.number,
+                status=FreshnessStatus.FRESH,
+                partition=row.partition_key,
+                reason="its key was removed",
+            )
+            yield from _set_status(fact, policy, row, fresh, "")
 
 
 def _record(rows: Rows, fact: Fact, e: FreshnessChanged) -> Iterator[Change]:
@@ -299,7 +342,7 @@ REQUESTS = Stage(
 )
 STAGE = Stage(
     "freshness",
-    (FRESHNESS_POLICIES, FRESHNESS),
+    (FRESHNESS_POLICIES, FRESHNESS, STALE_SERIES),
     (
         On(FreshnessDeclared, _by_asset, _declare),
         On(FreshnessRemoved, _by_asset, _remove),
@@ -307,6 +350,7 @@ STAGE = Stage(
         On(VersionWithdrawn, _by_asset, _withdraw),
         On(FreshnessObserved, _by_asset, _observe),
         On(FreshnessEvaluated, _by_asset, _evaluate),
+        On(PartitionKeysRemoved, _by_asset, _remove_keys),
     ),
 )
 CHANGES = Stage(

@@ -85,6 +85,13 @@ class FreshnessRow(Row, frozen=True):
     """Since when it has this status."""
 
 
+class StaleSeriesRow(Row, frozen=True):
+    """A stale series of an asset with a dynamic dimension: it ends when its key is removed."""
+
+    asset_id: str
+    series: str
+
+
 class FreshnessRequestRow(Row, frozen=True):
     """The last run that a stale series asked for."""
 
@@ -115,6 +122,7 @@ FRESHNESS_POLICIES = Table("automation", "freshness_policies", FreshnessPolicyRo
 FRESHNESS = Table(
     "automation", "freshness", FreshnessRow, key=["asset_id", "series"], spread=SPREAD
 )
+STALE_SERIES = Table("automation", "stale_series", StaleSeriesRow, key=["asset_id", "series"])
 FRESHNESS_REQUESTS = Table(
     "automation",
     "freshness_requests",

@@ -30,6 +30,7 @@ from arco.errors import Invalid
 from servo.contract import canonical
 from servo.contract.keys import check_name
 from servo.contract.manifest import SlaSpec
+from servo.duration import duration_text
 from servo.suggest import did_you_mean
 
 Source = Literal["code", "people"]
@@ -282,6 +283,17 @@ def _check_link(entry: str, value: str) -> None:
 
 def encode_sla(sla: SlaSpec | None) -> str:
     return "" if sla is None else canonical.encode(sla).decode()
+
+
+def sla_text(sla: SlaSpec) -> str:
+    """A promise in words: `at most 26h old at 0 8 * * * (Europe/Berlin)`."""
+    parts = []
+    if sla.max_age_s:
+        at = f" at {sla.cron} ({sla.timezone})" if sla.cron else ""
+        parts.append(f"at most {duration_text(sla.max_age_s)} old{at}")
+    if sla.availability:
+        parts.append(f"available {sla.availability} % of the time")
+    return "; ".join([*parts, sla.text] if sla.text else parts)
 
 
 def decode_sla(text: str) -> SlaSpec | None:

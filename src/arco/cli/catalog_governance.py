@@ -23,7 +23,7 @@ from arco.cli.options import argument, command, option
 if deferral.LOADED:
     import msgspec
 
-    from arco.catalog.governance import decode_sla, encode_sla
+    from arco.catalog.governance import decode_sla, encode_sla, sla_text
     from arco.catalog.governance_events import GovernedValue, ValueRef
     from arco.catalog.governance_reader import GovernanceReader, SourcedValue, SubjectView
     from arco.catalog.reader import CatalogReader
@@ -31,8 +31,6 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.session import Session
     from arco.errors import Invalid
-    from servo.contract.manifest import SlaSpec
-    from servo.duration import duration_text
     from servo.policy import sla_spec
     from servo.rules.partitions import check_timezone
     from servo.suggest import did_you_mean
@@ -128,7 +126,7 @@ def _columns(reader: GovernanceReader, view: SubjectView) -> list[dict[str, Any]
 
 def _source_line(value: SourcedValue) -> tuple[object, ...]:
     field = f"{value.field}:{value.entry}" if value.entry else value.field
-    text = _sla_text(decode_sla(value.value)) if value.field == "sla" else value.value
+    text = _promise(value.value) if value.field == "sla" else value.value
     of = f" of {value.inherited_from}" if value.inherited_from else ""
     source = f"{value.source}{of}"
     actor = value.set_by or None
@@ -140,19 +138,12 @@ def _text(field: str, value: Any) -> str | None:
         return render.pairs(value)
     if isinstance(value, list):
         return ", ".join(value) or None
-    return _sla_text(decode_sla(value)) if field == "sla" else value or None
+    return _promise(value) if field == "sla" else value or None
 
 
-def _sla_text(sla: SlaSpec | None) -> str | None:
-    if sla is None:
-        return None
-    parts = []
-    if sla.max_age_s:
-        at = f" at {sla.cron} ({sla.timezone})" if sla.cron else ""
-        parts.append(f"at most {duration_text(sla.max_age_s)} old{at}")
-    if sla.availability:
-        parts.append(f"available {sla.availability} % of the time")
-    return "; ".join([*parts, sla.text] if sla.text else parts)
+def _promise(encoded: str) -> str | None:
+    sla = decode_sla(encoded)
+    return None if sla is None else sla_text(sla)
 
 
 def _decoded(effective: dict[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class PartitionRecovered(Payload, frozen=True, kw_only=True):
     run_id: str
     bad_since: int
     """The position of that attempt."""
+    partition: str = ""
 
 
 class PartitionMaterialized(Payload, frozen=True, kw_only=True):

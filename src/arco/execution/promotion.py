@@ -91,7 +91,11 @@ def attempt_failed(
 
 def attempt_recovered(rows: Rows, asset_id: str, partition: str, run_id: str) -> Iterator[Change]:
     if since := _bad_since(rows, asset_id, partition):
-        yield Emit(PartitionRecovered(asset_id=asset_id, run_id=run_id, bad_since=since))
+        yield Emit(
+            PartitionRecovered(
+                asset_id=asset_id, partition=partition, run_id=run_id, bad_since=since
+            )
+        )
 
 
 def _bad_since(rows: Rows, asset_id: str, partition: str) -> int:

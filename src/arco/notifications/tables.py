@@ -43,13 +43,28 @@ class AssetFailuresRow(Row, frozen=True):
 
     asset_id: str
     failing: int
-    """Partitions that failed after `since`."""
+    """Partitions that failed after `since`; of an asset with a dynamic dimension each of them is
+    a row too."""
     stale: int = 0
     since: int = 0
     """The position at which the asset got other partitions while some were bad, or left. Which
     of those there still are is not known: they are not counted."""
     unsure: bool = False
     """Some were bad then, and none of its partitions has been good since."""
+
+
+class KeyedAssetRow(Row, frozen=True):
+    """An asset with a dynamic dimension: its partitions may be removed one by one."""
+
+    asset_id: str
+    keys: str
+
+
+class FailingPartitionRow(Row, frozen=True):
+    """One of the partitions that `failing` counts, of an asset with a dynamic dimension."""
+
+    asset_id: str
+    partition_key: str
 
 
 class RuleIndexRow(Row, frozen=True):
@@ -124,6 +139,10 @@ class NotificationRow(Row, frozen=True):
 
 
 ASSET_FAILURES = Table("notifications", "asset_failures", AssetFailuresRow, key=["asset_id"])
+KEYED_ASSETS = Table("notifications", "keyed_assets", KeyedAssetRow, key=["asset_id", "keys"])
+FAILING_PARTITIONS = Table(
+    "notifications", "failing_partitions", FailingPartitionRow, key=["asset_id", "partition_key"]
+)
 RULE_INDEX = Table("notifications", "rule_index", RuleIndexRow, key=["scope"])
 NOTIFICATION_RULES = Table("notifications", "rules", NotificationRuleRow, key=["rule_id"])
 ALERTS = Table("notifications", "alerts", AlertRow, key=["rule_id", "subject"])

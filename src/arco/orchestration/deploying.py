@@ -40,7 +40,13 @@ from arco.orchestration.tables import (
 )
 from arco.state.replay import Progress
 from arco.state.writer import LogWriter
-from servo.contract.manifest import SOURCE_CHARS, Asset, ColumnDef, Manifest
+from servo.contract.manifest import (
+    SOURCE_CHARS,
+    Asset,
+    ColumnDef,
+    DynamicDimension,
+    Manifest,
+)
 
 INLINE_BYTES = MAX_EVENT_BYTES // 2
 """A change of so much JSON has no parts: it is in the command itself."""
@@ -135,10 +141,11 @@ def change_of(manifest: Manifest, ids: AssetIds, reads: Iterable[str]) -> Change
         same = row is not None and row.active and row.project == manifest.project and not old_key
         if row is not None and same and row.definition == definition:
             slim = _slim(asset, row.asset_id, definition)
-            if (row.transform, row.shape, row.inputs) != (
+            if (row.transform, row.shape, row.inputs, row.key_sets) != (
                 slim.transform,
                 slim.shape,
                 inputs_fingerprint(slim),
+                slim.key_sets,
             ):
                 changed.append(slim)
             continue
@@ -173,6 +180,9 @@ def _slim(asset: Asset, asset_id: str, definition: str) -> DeployedAsset:
         definition=definition,
         shape=_shape(asset),
         inputs=tuple([(each.asset, each.parameter) for each in asset.inputs]),
+        key_sets={
+            each.name: each.keys for each in asset.partitions if isinstance(each, DynamicDimension)
+        },
     )
 
 

@@ -53,6 +53,7 @@ from arco.orchestration.declarations import (
     ScheduleRemoved,
     kind_of,
 )
+from arco.orchestration.derived import KeySetsDeclared
 from arco.orchestration.events import (
     DeployedAsset,
     DeploymentCreated,
@@ -555,6 +556,17 @@ def _tell(
         yield Emit(_declared(e.project, asset))
     if old is not None and old.shape != asset.shape:
         yield Emit(AssetReshaped(asset_id=asset.asset_id))
+    yield from _key_sets(asset, {} if old is None else old.key_sets)
+
+
+def _key_sets(asset: DeployedAsset, before: Mapping[str, str]) -> Iterator[Change]:
+    if asset.key_sets == before:
+        return
+    for keys in sorted({*before.values(), *asset.key_sets.values()}):
+        names = [name for name, of in asset.key_sets.items() if of == keys]
+        yield Emit(
+            KeySetsDeclared(keys=keys, asset_id=asset.asset_id, dimensions=tuple(sorted(names)))
+        )
 
 
 def _declared(project: str, asset: DeployedAsset) -> AssetDeclared:

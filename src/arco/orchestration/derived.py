@@ -18,6 +18,7 @@ from arco.orchestration.states import RunState
 from arco.orchestration.tables import RunRow, TaskRow
 from arco.quality.events import ChecksEvaluated
 from arco.state.fold import Emit, Fact, On, Rows, Stage
+from servo.contract.partition import PartitionKey
 from servo.contract.task import Lineage, Materialization, TaskResult
 
 FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no asset.")
@@ -30,6 +31,30 @@ class PartitionKeysFound(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.partition_keys_found"
     keys: str
     added: tuple[str, ...]
+
+
+class KeySetsDeclared(Payload, frozen=True, kw_only=True):
+    """A deployment says which dimensions of an asset have the keys of this set: none any more,
+    if there are no dimensions."""
+
+    TYPE: ClassVar[str] = "orchestration.key_sets_declared"
+    keys: str
+    asset_id: str
+    dimensions: tuple[str, ...]
+
+
+class PartitionKeysRemoved(Payload, frozen=True, kw_only=True):
+    """An asset has no partitions with these keys of a dynamic dimension any more."""
+
+    TYPE: ClassVar[str] = "orchestration.partition_keys_removed"
+    asset_id: str
+    dimensions: tuple[str, ...]
+    keys: frozenset[str]
+
+    def takes(self, partition: str) -> bool:
+        """Whether a partition, or a series of them, is one of those."""
+        values = PartitionKey.parse(partition).dimensions
+        return any(values.get(name) in self.keys for name in self.dimensions)
 
 
 class RunRequestDropped(Payload, frozen=True, kw_only=True):

@@ -55,6 +55,8 @@ class DeployedAsset(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     terms: tuple[str, ...] = ()
     links: dict[str, str] = {}
     deprecated: str = ""
+    key_sets: dict[str, str] = {}
+    """By dynamic dimension, the name of its set of keys."""
 
 
 def _is_newer(asset: DeployedAsset) -> bool:
@@ -69,11 +71,12 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     parent, and the keys of those that left; a large change is in parts, which are in the log
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
     Version 3 has schedules that changed, too; version 4 has all kinds of declarations; version 5
-    has inputs, code and governance of assets, and schema changes that are accepted.
+    has inputs, code and governance of assets, and schema changes that are accepted; version 6 has
+    the sets of keys of their dynamic dimensions.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
     deployment_id: str
     parent: str = ""
     """The project's deployment that this was built on; refused if another has come in between."""
@@ -105,6 +108,8 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
 
     @property
     def lowest_version(self) -> int:
+        if any(asset.key_sets for asset in self.assets):
+            return 6
         if self.accepted or any(map(_is_newer, self.assets)):
             return 5
         if self.declarations or self.removed_declarations:
@@ -118,7 +123,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
 
     TYPE: ClassVar[str] = "orchestration.deployment_part"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
     project: str = DEFAULT_PROJECT
     deployment_id: str
     parent: str = ""
@@ -143,8 +148,8 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def lowest_version(self) -> int:
-        if self.packed:  # with what version 5 of DeploymentCreated has of assets
-            return 4
+        if self.packed:  # with what version 6 of DeploymentCreated has of assets
+            return 5
         if self.declarations or self.removed_declarations:
             return 3
         return 2 if self.schedules or self.removed_schedules else 1

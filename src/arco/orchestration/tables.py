@@ -47,6 +47,8 @@ class DeployedAssetRow(Row, frozen=True):
     """Fingerprint of its partitions; empty for an asset without."""
     inputs: str = ""
     """Fingerprint of what its code reads; empty where that was never said."""
+    key_sets: dict[str, str] = {}
+    """By dynamic dimension, the name of its set of keys."""
 
 
 class ProjectRow(Row, frozen=True):
@@ -262,6 +264,14 @@ class TimerRow(Row, frozen=True):
     ended_at: datetime | None
 
 
+class KeySetAssetRow(Row, frozen=True):
+    """An asset that has a dynamic dimension with this set of keys, or had one."""
+
+    keys: str
+    asset_id: str
+    dimensions: list[str]
+
+
 class DynamicKeyRow(Row, frozen=True):
     keys: str
     key: str
@@ -323,3 +333,4 @@ TIMERS = Table(
     history=History("ended_at", KEPT_HOT),
 )
 DYNAMIC_KEYS = Table("orchestration", "dynamic_keys", DynamicKeyRow, key=["keys", "key"])
+KEY_SET_ASSETS = Table("orchestration", "key_set_assets", KeySetAssetRow, key=["keys", "asset_id"])
