@@ -152,6 +152,8 @@ def shared() -> ForkServer:
 
 def _serve(channel: socket.socket) -> None:
     """Fork for each request, and tell of each child that ended, until the client is gone."""
+    import pyarrow
+
     import arco.cli
     from arco.cli.allocator import use_little_memory
 
@@ -160,6 +162,7 @@ def _serve(channel: socket.socket) -> None:
     for name in (*_PRELOADED, *(each for each in commands if not each.endswith("__main__"))):
         importlib.import_module(name)
     arco.cli.app.tree()
+    pyarrow.array([])  # it imports pandas
     gc.freeze()  # children need not look at what is here already
     atexit.register(gc.unfreeze)
     woken, wake = os.pipe()
