@@ -178,7 +178,7 @@ def test_batch_that_arrives_after_many_commits_by_a_new_process_is_recognised(si
     site.proxy.use()
     compactor = site.near()
     consume = consume_and_forget(compactor)
-    for _ in range(scaled(12, 30)):
+    for _ in range(scaled(20, 30)):
         consume()
     compactor.upkeep.merger.merge(everything=True)
     site.proxy.release()
