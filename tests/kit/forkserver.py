@@ -33,6 +33,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from arco.tasks import private
+from arco.worker import slot_host, slots
+
 _PRELOADED = (
     *("arco.app", "arco.engine", "arco.cli.app", "arco.storage.open"),
     *("pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "duckdb"),
@@ -152,6 +155,8 @@ def shared() -> ForkServer:
 
 def _serve(channel: socket.socket) -> None:
     """Fork for each request, and tell of each child that ended, until the client is gone."""
+    import pyarrow
+
     import arco.cli
     from arco.cli.allocator import use_little_memory
 
@@ -160,6 +165,7 @@ def _serve(channel: socket.socket) -> None:
     for name in (*_PRELOADED, *(each for each in commands if not each.endswith("__main__"))):
         importlib.import_module(name)
     arco.cli.app.tree()
+    pyarrow.array([])  # it imports pandas
     gc.freeze()  # children need not look at what is here already
     atexit.register(gc.unfreeze)
     woken, wake = os.pipe()
@@ -202,6 +208,38 @@ def _tell_ends(channel: socket.socket) -> None:
         channel.send(json.dumps({"ended": pid, "code": code}).encode())
 
 
+class _ForkedHost:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+def _fork_slot_host(descriptor: int) -> _ForkedHost:
+    """A slot host of a process that was forked here: what it imports is there already.
+
+    A command starts it before it does anything else, so that a fork loses nothing.
+    """
+    assert threading.active_count() == 1, "a fork would lose threads"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            with open(os.devnull, "r+b") as null:
+                os.dup2(null.fileno(), 0)
+                os.dup2(null.fileno(), 1)
+            os.closerange(3, descriptor)
+            os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+            own = private.of_host(os.environ)
+            os.environ.clear()
+            os.environ.update(own)
+            slot_host.main(descriptor)
+        finally:
+            os._exit(1)
+    return _ForkedHost(pid)
+
+
 def _become(request: Mapping[str, Any], streams: Sequence[int] | array[int]) -> None:
     """Be what `python -m module arguments` would be."""
     for number, stream in enumerate(streams):
@@ -213,6 +251,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int] | array[int]) -> 
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.argv = ["", *request["arguments"]]
+    slots.launch = _fork_slot_host
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 

@@ -39,8 +39,10 @@ pytestmark = pytest.mark.xdist_group("reads")  # which makes its fixtures once
 
 A_DAY = 4
 """Runs in a day."""
-FEW, MANY = 6, 48
-"""Days."""
+FEW, MANY = 6, scaled(20, 48)
+"""Days of runs."""
+DAYS = scaled(16, 40)
+"""Days of versions: enough of them for history."""
 
 
 class Diary:
@@ -263,7 +265,7 @@ class Town(Lake):
 
 @pytest.fixture(scope="module")
 def town() -> Town:
-    return Town().days(40)
+    return Town().days(DAYS)
 
 
 def asset_id(w: Workspace) -> str:
@@ -274,16 +276,16 @@ def test_superseded_versions_leave_and_are_found_in_history(town: Town) -> None:
     w, store = town.fresh()
     reader, id = w.read.execution(), asset_id(w)
     newest = reader.versions(id, limit=3)
-    assert [row.version for row in newest] == [40, 39, 38]
+    assert [row.version for row in newest] == [DAYS, DAYS - 1, DAYS - 2]
     assert not opened(store, "materializations/history/")
     everything = reader.versions(id)
-    assert [row.version for row in everything] == list(range(40, 0, -1))
+    assert [row.version for row in everything] == list(range(DAYS, 0, -1))
     assert reader.materialization(id, everything[-1].materialization_id) == everything[-1]
     assert len(w.read.snapshot().hot(MATERIALIZATIONS)) <= 10
 
 
 def test_versions_in_history_are_given_up_and_say_so() -> None:
-    town = Town().days(30)
+    town = Town().days(DAYS)
     town.settle()
     id = asset_id(town.w)
     before = town.w.read.execution().versions(id)
@@ -292,7 +294,7 @@ def test_versions_in_history_are_given_up_and_say_so() -> None:
         row.materialization_id for row in before[2:]
     }
     after = town.w.read.execution().versions(id)
-    assert [row.status for row in after] == ["GOOD"] * 2 + ["EXPIRED"] * 28
+    assert [row.status for row in after] == ["GOOD"] * 2 + ["EXPIRED"] * (DAYS - 2)
     assert after[-1].reason == "its asset keeps 2 versions"
     assert town.present() == {row.materialization_id for row in before[:2]}
     again = town.w.upkeep.collect_data(KEPT, dry_run=False)
@@ -306,10 +308,10 @@ def test_newest_results_and_executions_leave_earlier_days_closed(town: Town) -> 
     assert len(lineage_reader(snapshot).executions("city.source", limit=3)) == 3
     assert not opened(store, "check_results/history/") | opened(store, "executions/history/")
     everything = newest_rows(snapshot, EXECUTIONS, id)
-    assert len(everything) == 40
+    assert len(everything) == DAYS
     assert everything == sorted(everything, key=lambda row: row.recorded_at, reverse=True)
-    since = everything[20].recorded_at
-    assert newest_rows(snapshot, EXECUTIONS, id, since=since) == everything[:21]
+    since = everything[DAYS // 2].recorded_at
+    assert newest_rows(snapshot, EXECUTIONS, id, since=since) == everything[: DAYS // 2 + 1]
 
 
 def test_columns_of_an_old_version_are_read_from_its_day() -> None:
@@ -318,7 +320,7 @@ def test_columns_of_an_old_version_are_read_from_its_day() -> None:
     columns = (ColumnInfo(name="id", type="long"),)
     made = replace(town.write(run_id, "city.recent"), schema=columns)
     town.report(run_id, "city.recent", made)
-    town.days(20)
+    town.days(DAYS // 2)
     w, store = town.fresh()
     id = w.read.orchestration().deployed_assets()["city.recent"].asset_id
     assert w.read.execution().columns(id) == columns
@@ -333,7 +335,7 @@ def test_what_was_held_back_is_found_by_its_short_id() -> None:
     assert find_held(snapshot, held).materialization_id == held
     assert find_held(snapshot, held[:24] if held[:24] != other[:24] else held)
     town.w.commands.execution.decide(find_held(snapshot, held), approved=False)
-    town.days(40)
+    town.days(DAYS)
     w, _ = town.fresh()
     assert find_held(w.read.snapshot(), held).status == "REJECTED"
     with pytest.raises(NotFound, match="is not the id of a held output"):

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+import pyarrow as pa
+
 from arco.worker import slot_messages as messages
 from arco.worker.slot import serve
 from arco.worker.stopping import ignore_late_signals
@@ -50,6 +52,7 @@ class ForkServer:
             os.set_blocking(end, False)
 
     def serve(self) -> None:
+        pa.array([])  # it imports pandas, where that is installed: no slot has to
         gc.collect()
         gc.freeze()  # or the first collection in a slot would copy all of it
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)

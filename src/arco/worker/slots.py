@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from arco.clock import Clock
 from arco.tasks import private
@@ -46,6 +46,22 @@ _START = (
 )
 
 
+class HostProcess(Protocol):
+    def wait(self) -> int: ...
+
+
+def launch(descriptor: int) -> HostProcess:
+    """Start a host that serves the other end of this socket."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, str(descriptor), json.dumps(sys.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(descriptor,),
+        env=private.of_host(os.environ),
+        start_new_session=True,
+    )
+
+
 class SlotHost:
     """The process that forks slots. Started when it is needed, and again if it has ended."""
 
@@ -64,14 +80,7 @@ class SlotHost:
             return self._connection
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=private.of_host(os.environ),
-                start_new_session=True,
-            )
+            process = launch(theirs.fileno())
         self._connection = ours
         threading.Thread(
             target=self._listen, args=(ours, process), name="slot-host", daemon=True
@@ -108,7 +117,7 @@ class SlotHost:
                     messages.encode(messages.SignalSlot(number, number_of_signal))
                 )
 
-    def _listen(self, connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    def _listen(self, connection: socket.socket, process: HostProcess) -> None:
         with contextlib.suppress(OSError):
             while packet := connection.recv(_PACKET):
                 match messages.from_host(packet):
@@ -116,9 +125,9 @@ class SlotHost:
                         self._slots[number].pid = pid
                     case messages.Ended(number) as ended:
                         self._slots.pop(number).end(ended)
-        process.wait()
+        status = process.wait()
         with self._lock:
-            log.error("the slot host ended (%s); its slots with it", process.returncode)
+            log.error("the slot host ended (%s); its slots with it", status)
             self._connection = None
             lost, self._slots = self._slots, {}
             connection.close()
