@@ -15,6 +15,7 @@ from arco.lineage.reader import LineageReader
 from arco.notifications.reader import NotificationReader
 from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.reader import OrchestrationReader
+from arco.security.reader import SecurityReader
 from arco.state.core import Core
 from arco.state.diff import RowDiff, diff
 from arco.state.snapshot import At, Snapshot
@@ -54,6 +55,9 @@ class Reading:
 
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))
+
+    def security(self, at: At | None = None) -> SecurityReader:
+        return SecurityReader(self.snapshot(at))
 
     def lineage(self, at: At | None = None) -> LineageReader:
         return lineage_reader(self.snapshot(at))

@@ -13,9 +13,11 @@ from typing import Literal
 import msgspec
 
 from arco.errors import Invalid
+from arco.log.envelope import Origin
 from arco.security.permissions import PERMISSIONS, Permission, Role
 from arco.security.visibility import EVERYTHING, NOTHING, Visible
 
+MAX_USER_AGENT = 200
 CallerKind = Literal["user", "api_key", "service", "worker", "local"]
 
 
@@ -81,6 +83,20 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "local":
             return self.name or self.id
         return f"{self.kind}:{self.email or self.id}"
+
+    @property
+    def origin(self) -> Origin | None:
+        """What events that the caller causes say of the request; None for local ones."""
+        if self.kind == "local" and not self.request_id:
+            return None
+        return Origin(
+            kind=self.kind,
+            caller_id=self.id,
+            email=self.email,
+            request_id=self.request_id,
+            address=self.address,
+            user_agent=self.user_agent[:MAX_USER_AGENT],
+        )
 
     def may(self, permission: Permission, namespace: str | None = None) -> bool:
         """Whether the caller may do this in a namespace; None: in the whole workspace."""

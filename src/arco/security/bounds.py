@@ -1,0 +1,36 @@
+"""Nobody gives more than he has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from arco.errors import Denied
+from arco.security.caller import Caller
+from arco.security.permissions import PERMISSIONS, Permission, Role
+
+
+def check_gift(
+    caller: Caller,
+    needed: Permission,
+    role: Role,
+    namespaces: Iterable[str],
+    scopes: frozenset[Permission] | None = None,
+) -> None:
+    """Raise Denied unless the caller may give a role, narrowed to `scopes`, in all namespaces.
+
+    `needed` is what giving takes; an empty namespace is the whole workspace.
+    """
+    given = PERMISSIONS[role] if scopes is None else PERMISSIONS[role] & scopes
+    for namespace in namespaces:
+        where = f"the namespace {namespace}" if namespace else "the workspace"
+        own = caller.permissions(namespace or None)
+        if needed not in own:
+            raise Denied(
+                f"you may not give roles or keys in {where}",
+                hint=f"ask somebody who has {needed} there",
+            )
+        if missing := sorted(given - own):
+            raise Denied(
+                f"you may not give the role {role} in {where}: you do not have {missing[0]} there",
+                hint="give a role that you have yourself",
+            )
