@@ -49,6 +49,7 @@ def test_a_role_on_a_namespace_holds_there_alone() -> None:
 
 def test_files_of_metadata_need_a_role_on_the_workspace() -> None:
     assert not caller(Grant(Role.OWNER, SALES)).may(P.METADATA_READ_ALL)
+    assert not caller(Grant(Role.OWNER, SALES)).may(P.METADATA_READ_ALL, "sales")
     assert caller(Grant(Role.VIEWER, WORKSPACE)).may(P.METADATA_READ_ALL)
 
 

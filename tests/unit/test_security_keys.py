@@ -9,10 +9,10 @@ import pytest
 
 from arco.app import Workspace
 from arco.errors import Conflict, Denied, Invalid, NotFound, Refused, Unauthenticated
+from arco.security.api_keys import KeyText, parse_key, verify_key
 from arco.security.caller import Caller, Grant, Scope
 from arco.security.directory import TENANT_WORKSPACE, Directory
 from arco.security.key_usage import PRECISION, KeyUsage
-from arco.security.keys import KeyText, parse_key, verify_key
 from arco.security.permissions import Permission, Role
 from arco.security.tables import API_KEYS, ROLE_BINDINGS
 from arco.security.visibility import Visible

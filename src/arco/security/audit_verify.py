@@ -20,13 +20,14 @@ from arco.errors import Corrupt, Invalid
 from arco.log.envelope import EventTypes, Recorded
 from arco.security.audit import GENESIS, chained, hash_of, record, record_id, seal_of
 from arco.security.events import AccessDenied
+from arco.security.reader import records_in_order
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, AuditRow
 from arco.state.replay import Progress, read_log, segments, silent
 from arco.state.snapshot import Snapshot
 from arco.state.system import REMEMBERED
 
 MAX_PROBLEMS = 100
-_ROWS = 10_000
+_REMEMBERED_KEYS = 20_000
 
 replace = msgspec.structs.replace
 
@@ -92,7 +93,7 @@ class _Verification:
             raise _Stop
 
     def run(self, types: EventTypes, anchor: Anchor | None, progress: Progress) -> None:
-        rows = _records(self._snapshot)
+        rows = records_in_order(self._snapshot)
         row = next(rows, None)
         first = self._snapshot.position + 1 if row is None else row.position
         for recorded in read_log(self._snapshot, types, progress=progress):
@@ -144,7 +145,7 @@ class _Verification:
         if before is not None and before >= now - REMEMBERED:
             return False
         self._admitted[key] = now
-        if len(self._admitted) > 2 * _ROWS:
+        if len(self._admitted) > _REMEMBERED_KEYS:
             self._forget(now)
         return True
 
@@ -213,10 +214,3 @@ def verify_audit(
         rollbacks,
         tuple(verification.problems),
     )
-
-
-def _records(snapshot: Snapshot) -> Iterator[AuditRow]:
-    """All records, in their order."""
-    table = snapshot.scan(AUDIT).sort_by("record_id")
-    for start in range(0, table.num_rows, _ROWS):
-        yield from AUDIT.rows_of(table.slice(start, _ROWS))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from arco.security.api_keys import parse_key, verify_key
 from arco.security.caller import Caller, Grant
 from arco.security.directory import Directory
-from arco.security.keys import parse_key, verify_key
 from arco.security.oidc import TokenIdentity, TokenVerifier
 from arco.security.settings import AuthSettings
 from arco.security.tables import ApiKeyRow

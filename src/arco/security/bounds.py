@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from arco.errors import Denied
 from arco.security.caller import Caller
-from arco.security.permissions import PERMISSIONS, Permission, Role
+from arco.security.permissions import Permission, Role, permissions_of
 
 
 def check_gift(
@@ -20,8 +20,9 @@ def check_gift(
 
     `needed` is what giving takes; an empty namespace is the whole workspace.
     """
-    given = PERMISSIONS[role] if scopes is None else PERMISSIONS[role] & scopes
     for namespace in namespaces:
+        allowed = permissions_of(role, namespace)
+        given = allowed if scopes is None else allowed & scopes
         where = f"the namespace {namespace}" if namespace else "the workspace"
         own = caller.permissions(namespace or None)
         if needed not in own:

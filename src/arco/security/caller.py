@@ -14,7 +14,7 @@ import msgspec
 
 from arco.errors import Invalid
 from arco.log.envelope import Origin
-from arco.security.permissions import PERMISSIONS, Permission, Role
+from arco.security.permissions import Permission, Role, permissions_of
 from arco.security.visibility import EVERYTHING, NOTHING, Visible
 
 MAX_USER_AGENT = 200
@@ -118,7 +118,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if self.scopes is not None and not self.scopes:
             return NOTHING
         holding = [grant for grant in self.grants if grant.scope.within(tenant, workspace)]
-        return _namespaces(grant for grant in holding if self._effective(grant.role))
+        return _namespaces(grant for grant in holding if self._effective(grant))
 
     def permissions(self, namespace: str | None = None) -> frozenset[Permission]:
         """All that the caller may do in a namespace; None: in the whole workspace."""
@@ -130,12 +130,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return [
             grant
             for grant in self.grants
-            if permission in PERMISSIONS[grant.role]
+            if permission in permissions_of(grant.role, grant.scope.namespace)
             and grant.scope.within(self.tenant, self.workspace)
         ]
 
-    def _effective(self, role: Role) -> frozenset[Permission]:
-        allowed = PERMISSIONS[role]
+    def _effective(self, grant: Grant) -> frozenset[Permission]:
+        allowed = permissions_of(grant.role, grant.scope.namespace)
         return allowed if self.scopes is None else allowed & self.scopes
 
 

@@ -9,11 +9,11 @@ from datetime import datetime
 import msgspec
 
 from arco.errors import Conflict, Denied, Invalid, Refused
+from arco.security.api_keys import KeyText, new_key, secret_hash
 from arco.security.bounds import check_gift
 from arco.security.caller import Caller
 from arco.security.directory import TENANT_WORKSPACE, narrowed_to
 from arco.security.events import ApiKeyCreated, ApiKeyRevoked, RoleGranted, RoleRevoked
-from arco.security.keys import KeyText, new_key, secret_hash
 from arco.security.permissions import Permission, Role
 from arco.security.reader import SecurityReader
 from arco.security.subjects import parse_subject

@@ -116,6 +116,15 @@ PERMISSIONS: Final[Mapping[Role, frozenset[Permission]]] = MappingProxyType(_cum
 """All that each role may do."""
 
 
+OF_WORKSPACES: Final = frozenset({_P.METADATA_READ_ALL, _P.LIMITS_MANAGE, _P.WORKSPACE_MAINTAIN})
+"""What concerns all namespaces at once: a role in one of them does not give it."""
+
+
+def permissions_of(role: Role, namespace: str = "") -> frozenset[Permission]:
+    """What a role may do in a namespace that it was granted in; empty: in a whole workspace."""
+    return PERMISSIONS[role] - OF_WORKSPACES if namespace else PERMISSIONS[role]
+
+
 def lowest_role(permission: Permission) -> Role:
     """The least role that has a permission."""
     return next(role for role in Role if permission in PERMISSIONS[role])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 
 from arco.errors import NotFound
+from arco.security.audit import record_id
 from arco.security.directory import Directory
 from arco.security.tables import (
     API_KEYS,
@@ -24,6 +26,7 @@ from arco.state.days import newest_rows
 from arco.state.snapshot import Snapshot
 
 MIN_CHARS = 4
+_ROWS = 10_000
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +54,13 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.since is None or row.recorded_at >= self.since)
             and (self.until is None or row.recorded_at < self.until)
         )
+
+
+def records_in_order(snapshot: Snapshot) -> Iterator[AuditRow]:
+    """All records, the oldest first; rows are made of columns a few at a time."""
+    table = snapshot.scan(AUDIT).sort_by("record_id")
+    for start in range(0, table.num_rows, _ROWS):
+        yield from AUDIT.rows_of(table.slice(start, _ROWS))
 
 
 class SecurityReader:
@@ -122,6 +132,16 @@ class SecurityReader:
         return newest_rows(
             self.snapshot, AUDIT, matches=matches, limit=limit, since=conditions.since
         )
+
+    def audit_export(self, conditions: AuditFilter) -> Iterator[AuditRow]:
+        """Records that a filter lets through, the oldest first."""
+        return (row for row in records_in_order(self.snapshot) if conditions.matches(row))
+
+    def audit_record(self, position: int) -> AuditRow:
+        row = self.snapshot.get(AUDIT, record_id(position))
+        if row is None:
+            raise NotFound(f"the audit log has no record {position}", hint="see `servo audit list`")
+        return row
 
     def audit_head(self) -> AuditHeadRow | None:
         """The last record's position and hash: note them outside, and verify against them."""
