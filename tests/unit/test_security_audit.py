@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from arco.security.visibility import EVERYTHING, Visible
 from arco.state.replay import read_log
 from arco.state.snapshot import Snapshot
 from arco.state.table import Key, Table, Versioned
+from servo.contract import canonical
 from tests.kit.clocks import SimClock
 from tests.kit.runs import Folding
 from tests.kit.workspace import NAME, TENANT, make_workspace
@@ -402,3 +404,17 @@ def test_the_fold_gives_the_same_records_event_by_event(history: Workspace) -> N
     for event in events:
         apart.fold([event])
     assert together.all(AUDIT) == apart.all(AUDIT) == records(history)
+
+
+def test_a_hash_is_over_canonical_json(history: Workspace) -> None:
+    first, second, *_ = records(history)
+    event_fields = {
+        name: getattr(second, name)
+        for name in (
+            *("position", "event_id", "command", "outcome", "code", "actor", "actor_kind"),
+            *("actor_id", "email", "request_id", "address", "user_agent", "idempotency_key"),
+            "request",
+        )
+    }
+    event = canonical.encode({**event_fields, "recorded_at": second.recorded_at.isoformat()})
+    assert second.hash == hashlib.sha256(first.hash.encode() + event).hexdigest()

@@ -29,7 +29,6 @@ from arco.log.envelope import Origin, Payload
 from arco.security.actions import described
 from arco.security.events import AccessDenied
 from arco.security.tables import AuditRow
-from servo.contract import canonical
 
 GENESIS: Final = ""
 """What is before the first record."""
@@ -105,8 +104,11 @@ def record(
 
 def chained(row: AuditRow) -> AuditRow:
     """The row with the hash and the seal that its other fields demand."""
-    hashed = replace(row, hash=hash_of(row))
-    return replace(hashed, seal=seal_of(hashed))
+    return sealed(replace(row, hash=hash_of(row)))
+
+
+def sealed(row: AuditRow) -> AuditRow:
+    return replace(row, seal=seal_of(row))
 
 
 _HASHED: Final = (
@@ -130,14 +132,18 @@ _HASHED: Final = (
 def hash_of(row: AuditRow) -> str:
     event: dict[str, object] = {name: getattr(row, name) for name in _HASHED}
     event["recorded_at"] = row.recorded_at.isoformat()
-    return hashlib.sha256(row.prev_hash.encode() + canonical.encode(event)).hexdigest()
+    return hashlib.sha256(row.prev_hash.encode() + _canonical(event)).hexdigest()
 
 
 def seal_of(row: AuditRow) -> str:
     values: dict[str, object] = msgspec.structs.asdict(row)
     values["recorded_at"] = row.recorded_at.isoformat()
     del values["seal"]
-    return hashlib.sha256(row.hash.encode() + canonical.encode(values)).hexdigest()
+    return hashlib.sha256(row.hash.encode() + _canonical(values)).hexdigest()
+
+
+_canonical = _encoder.encode
+"""Of a flat object of texts and whole numbers, canonical JSON (`servo.contract.canonical`)."""
 
 
 # -- values -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from arco.log.envelope import Payload
-from arco.security.audit import GENESIS, bounded_text, chained, given, record, record_id
+from arco.security.audit import GENESIS, bounded_text, chained, given, record, record_id, sealed
 from arco.security.events import AccessDenied, RowsChanged
 from arco.security.tables import AUDIT, AUDIT_HEAD, CHAIN, AuditHeadRow, AuditRow
 from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
@@ -80,7 +80,7 @@ def _add_changes(rows: Rows, fact: Fact, e: RowsChanged) -> Iterator[Change]:
     if row is not None:
         changes = [*msgspec.json.decode(row.changes), *msgspec.json.decode(e.changes)]
         text = _encoder.encode(changes[:MAX_CHANGES]).decode()
-        yield Put(AUDIT, chained(replace(row, changes=text)))
+        yield Put(AUDIT, sealed(replace(row, changes=text)))
 
 
 def _decide(rows: Rows, fact: Fact, e: Decided) -> Iterator[Change]:
