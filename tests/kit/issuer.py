@@ -39,6 +39,7 @@ class Issuer:
             public_jwk(CURVE_KEY, kid="ec-1", use="sig", alg="ES256"),
         ]
         self.named = url
+        self.jwks_uri = f"{url}/jwks"
         self.fails = False
         self.fetches = 0
 
@@ -46,7 +47,7 @@ class Issuer:
         if self.fails:
             return 503, {}
         if path == "/.well-known/openid-configuration":
-            return 200, {"issuer": self.named, "jwks_uri": f"{self.url}/jwks"}
+            return 200, {"issuer": self.named, "jwks_uri": self.jwks_uri}
         if path == "/jwks":
             self.fetches += 1
             return 200, {"keys": self.keys}

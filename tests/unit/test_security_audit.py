@@ -12,7 +12,7 @@ import pytest
 from arco.app import EVENTS, Workspace
 from arco.app.domains import event_types
 from arco.catalog.events import NamespaceCreated
-from arco.errors import Refused
+from arco.errors import Refused, Unavailable
 from arco.log.envelope import Recorded
 from arco.security.actions import ACTIONS
 from arco.security.audit import GENESIS, chained, hash_of, request_text
@@ -202,6 +202,34 @@ def test_refused_calls_are_recorded_with_their_caller_and_counted(
     assert verify(w).intact
 
 
+def test_refusals_wait_while_the_store_is_away(w: Workspace, clock: SimClock) -> None:
+    class Away:
+        def append(self, events: object) -> None:
+            raise Unavailable("away")
+
+        def event(self, payload: Any) -> Any:
+            return payload
+
+        def acting(self, actor: str, origin: object) -> Away:
+            return self
+
+    ledgers: list[Any] = [Away(), w.ledger]
+
+    class Ledgers:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ledgers[0], name)
+
+    log = DenialLog(Ledgers(), clock.now)  # type: ignore[arg-type]
+    log.note(BOB, AccessDenied(operation="get_asset"))
+    with pytest.raises(Unavailable):
+        log.flush(everything=True)
+    log.note(BOB, AccessDenied(operation="get_asset"))
+    ledgers.pop(0)
+    assert log.flush(everything=True) == 1
+    w.writer.drain()
+    assert msgspec.json.decode(records(w)[0].request)["count"] == 2
+
+
 def test_a_flood_of_refusals_is_bounded(w: Workspace, clock: SimClock) -> None:
     log = DenialLog(w.ledger, clock.now)
     for i in range(10 * MAX_FACTS):
@@ -236,6 +264,19 @@ def test_old_records_leave_for_history_and_are_verified_there(
     assert verify(w).intact
     since = AuditFilter(since=clock.now() - timedelta(days=5))
     assert len(w.read.security().audit(since)) == 3
+
+
+def test_pages_of_records_make_up_the_whole(w: Workspace, clock: SimClock) -> None:
+    for day in range(9):
+        w.commands.catalog.create_namespace(f"n{day}")
+        clock.advance(timedelta(days=2))
+        if day == 5:
+            w.upkeep.merger.merge(everything=True)
+    reader = w.read.security()
+    whole, pages = reader.audit(), reader.audit(limit=2)
+    while page := reader.audit(limit=2, before=pages[-1].position):
+        pages += page
+    assert pages == whole and len(whole) == 9
 
 
 def test_filters_and_visibility(w: Workspace) -> None:

@@ -255,6 +255,7 @@ def test_keys_for_something_else_verify_nothing(
         verifier(issuer, clock).verify(issuer.token(claims_of(issuer, clock)))
 
 
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits")
 def test_short_keys_verify_nothing(issuer: Issuer, clock: SimClock) -> None:
     short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     issuer.keys = [public_jwk(short, kid="rsa-1")]
@@ -331,6 +332,12 @@ def test_a_discovery_document_of_somebody_else_is_not_believed(
     issuer: Issuer, clock: SimClock
 ) -> None:
     issuer.named = "https://evil.example"
+    with pytest.raises(Unavailable):
+        verifier(issuer, clock).verify(issuer.token(claims_of(issuer, clock)))
+
+
+def test_a_discovery_document_does_not_lead_elsewhere(issuer: Issuer, clock: SimClock) -> None:
+    issuer.jwks_uri = "file:///etc/passwd"
     with pytest.raises(Unavailable):
         verifier(issuer, clock).verify(issuer.token(claims_of(issuer, clock)))
 

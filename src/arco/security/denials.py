@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from arco.errors import Unavailable
 from arco.log.append import Ledger
 from arco.log.envelope import Event
 from arco.security.caller import Caller
@@ -59,7 +60,10 @@ class DenialLog:
                 self._overflow += fact.count
 
     def flush(self, *, everything: bool = False) -> int:
-        """Append the facts of a window that is over, as one batch; how many there were."""
+        """Append the facts of a window that is over, as one batch; how many there were.
+
+        Raises Unavailable while the store is away, and keeps them for the next flush.
+        """
         with self._lock:
             if not everything and self._now() - self._since < WINDOW:
                 return 0
@@ -72,7 +76,14 @@ class DenialLog:
             others = AccessDenied(operation="others", code="too_many", count=overflow)
             events.append(self._ledger.event(others))
         if events:
-            self._ledger.append(events)
+            try:
+                self._ledger.append(events)
+            except Unavailable:
+                for caller, fact in facts:
+                    self.note(caller, fact)
+                with self._lock:
+                    self._overflow += overflow
+                raise
         return len(events)
 
 

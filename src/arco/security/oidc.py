@@ -25,7 +25,7 @@ import msgspec
 from jwt.exceptions import PyJWTError
 
 from arco.clock import Clock
-from arco.errors import Unauthenticated, Unavailable
+from arco.errors import Invalid, Unauthenticated, Unavailable
 from arco.security.settings import AuthSettings, check_url
 
 MAX_TOKEN_BYTES: Final = 16 << 10
@@ -87,7 +87,10 @@ class HttpJwks:
         jwks = document.get("jwks_uri")
         if not isinstance(jwks, str):
             raise Unavailable(f"the discovery document of {self._issuer} has no jwks_uri")
-        check_url(jwks, "jwks_uri")
+        try:
+            check_url(jwks, "jwks_uri")
+        except Invalid as error:
+            raise Unavailable(f"the discovery document of {self._issuer}: {error}") from None
         return jwks
 
 
@@ -123,27 +126,35 @@ def _get(url: str) -> Mapping[str, Any]:
 
 
 class KeySet:
-    """The issuer's keys, by id; fetched when they are needed, by one thread at a time."""
+    """The issuer's keys, by id; fetched when they are needed, by one thread at a time.
+
+    Whoever has a key that holds does not wait for another thread's fetch.
+    """
 
     def __init__(self, source: JwksSource, clock: Clock, algorithms: tuple[str, ...]) -> None:
         self._source = source
         self._clock = clock
         self._algorithms = algorithms
-        self._lock = threading.Lock()
-        self._keys: dict[tuple[str, str], jwt.PyJWK] = {}
+        self._fetching = threading.Lock()
+        self._keys: Mapping[tuple[str, str], jwt.PyJWK] = {}
         self._fetched_at: float | None = None
         self._tried_at: float | None = None
 
     def key(self, kid: str, algorithm: str) -> jwt.PyJWK:
         """The key for a token's header. Raises Unauthenticated, or Unavailable without keys."""
-        with self._lock:
-            if self._age() > FRESH_S or (kid, algorithm) not in self._keys:
+        key = self._keys.get((kid, algorithm))
+        holds = key is not None and self._age() <= STALE_S
+        is_fresh = holds and self._age() <= FRESH_S
+        if not is_fresh and self._fetching.acquire(blocking=not holds):
+            try:
                 self._refetch()
-            if self._age() > STALE_S:
-                raise Unavailable(
-                    "the issuer's keys cannot be fetched", hint="look at the issuer, then retry"
-                )
+            finally:
+                self._fetching.release()
             key = self._keys.get((kid, algorithm))
+        if self._age() > STALE_S:
+            raise Unavailable(
+                "the issuer's keys cannot be fetched", hint="look at the issuer, then retry"
+            )
         if key is None:
             raise Unauthenticated("the token is signed with a key that the issuer does not have")
         return key

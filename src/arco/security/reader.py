@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from arco.errors import NotFound
 from arco.security.audit import record_id
@@ -22,11 +25,12 @@ from arco.security.tables import (
     RoleBindingRow,
 )
 from arco.security.visibility import EVERYTHING, Visible
-from arco.state.days import newest_rows
+from arco.state.days import newest_first
 from arco.state.snapshot import Snapshot
 
 MIN_CHARS = 4
 _ROWS = 10_000
+_PAGE = 500
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,20 @@ def records_in_order(snapshot: Snapshot) -> Iterator[AuditRow]:
     table = snapshot.scan(AUDIT).sort_by("record_id")
     for start in range(0, table.num_rows, _ROWS):
         yield from AUDIT.rows_of(table.slice(start, _ROWS))
+
+
+def _matching(
+    records: pa.Table, conditions: AuditFilter | None, before: int | None, visible: Visible
+) -> Iterator[AuditRow]:
+    """Those that match, the newest first. Rows are made of columns only as far as needed."""
+    if before is not None:
+        records = records.filter(pc.less(records.column("position"), before))
+    ordered = records.sort_by([("record_id", "descending")])
+    for start in range(0, ordered.num_rows, _PAGE):
+        for row in AUDIT.rows_of(ordered.slice(start, _PAGE)):
+            seen = visible.all or (row.namespace != "" and visible.sees(row.namespace))
+            if seen and (conditions is None or conditions.matches(row)):
+                yield row
 
 
 class SecurityReader:
@@ -116,22 +134,28 @@ class SecurityReader:
         conditions: AuditFilter | None = None,
         *,
         limit: int | None = None,
+        before: int | None = None,
         visible: Visible = EVERYTHING,
     ) -> list[AuditRow]:
         """Records that a filter lets through, the newest first.
 
-        Files of days before `since` are not opened, nor those of earlier days once there are
-        enough records. Who does not see all namespaces sees the records of those he sees.
+        `before`: only those before the record at this position; the next page begins there. Who
+        does not see all namespaces sees the records of those he sees. Files of days before
+        `since` are not opened, nor those of earlier days once there are enough records.
         """
-        conditions = conditions or AuditFilter()
-
-        def matches(row: AuditRow) -> bool:
-            seen = visible.all or (row.namespace != "" and visible.sees(row.namespace))
-            return seen and conditions.matches(row)
-
-        return newest_rows(
-            self.snapshot, AUDIT, matches=matches, limit=limit, since=conditions.since
-        )
+        chosen: list[AuditRow] = []
+        since = None if conditions is None else conditions.since
+        for rows, rest_before in newest_first(self.snapshot, AUDIT):
+            chosen += islice(_matching(rows, conditions, before, visible), limit)
+            chosen.sort(key=lambda row: row.record_id, reverse=True)
+            chosen = chosen[:limit]
+            if rest_before is None or (since is not None and rest_before <= since):
+                break
+            # Of the hot records some may be old enough to be in history, and are not yet.
+            is_full = limit is not None and len(chosen) == limit
+            if is_full and chosen and chosen[-1].recorded_at >= rest_before:
+                break
+        return chosen
 
     def audit_export(self, conditions: AuditFilter) -> Iterator[AuditRow]:
         """Records that a filter lets through, the oldest first."""
