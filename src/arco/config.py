@@ -19,6 +19,10 @@
     type = "slack"
     url = "env:OPS_URL"
 
+    [auth]                           # see `arco.security.settings`
+    issuer = "https://login.example.com"
+    audience = "arco"
+
 Each value of `[workspace]` is taken from the first of the three that has it. The others are
 in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
 
@@ -37,6 +41,7 @@ import msgspec
 
 from arco.errors import Invalid
 from arco.notifications.channels import NotificationSettings, parse_channels
+from arco.security.settings import AuthSettings, parse_auth
 from arco.spark.settings import SparkSettings
 from arco.spark.settings import parse as parse_spark
 from servo.contract.keys import check_name
@@ -101,6 +106,7 @@ class _ConfigFile(msgspec.Struct, frozen=True):
     spark: dict[str, Any] | None = None
     costs: _CostsSection | None = None
     notifications: dict[str, Any] | None = None
+    auth: dict[str, Any] | None = None
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -171,6 +177,12 @@ def resolve_channels(directory: Path) -> NotificationSettings:
     """The channels of the nearest file that has some. Raises Invalid for one that is wrong."""
     path, section = _nearest(directory, "notifications")
     return parse_channels(section or {}, f"[notifications] of {path}")
+
+
+def resolve_auth(directory: Path) -> AuthSettings:
+    """Who may call the API, by the nearest file that says so. Raises Invalid."""
+    path, section = _nearest(directory, "auth")
+    return parse_auth(section or {}, f"[auth] of {path}")
 
 
 def _nearest(directory: Path, section: str) -> tuple[Path | None, Any]:

@@ -4,6 +4,7 @@ Error
 ├── Invalid             the input is wrong; do not retry
 ├── NotFound            the thing named does not exist
 ├── Denied              not allowed; do not retry
+│   └── Unauthenticated it is not known who asks: no token, or one that does not hold
 ├── Conflict            somebody else was first; look again, then retry
 │   ├── AlreadyExists   create-if-absent found the object there
 │   └── Refused         the fold refused a command, with its reason
@@ -29,6 +30,10 @@ class NotFound(Error):
 
 class Denied(Error):
     kind = "denied"
+
+
+class Unauthenticated(Denied):
+    """A key or a token is missing, wrong, expired or revoked."""
 
 
 class Conflict(Error):

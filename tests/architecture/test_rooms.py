@@ -26,6 +26,7 @@ RULES = {
         "imports `orchestration`: what runs still need is given to it",
     ): LAYERS,
     ("`arco/quality`", "evaluates a check"): LAYERS,
+    ("`arco/security`", "knows another domain"): LAYERS,
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
     (
         "`arco/search`",

@@ -13,6 +13,7 @@ import arco.lineage
 import arco.notifications
 import arco.orchestration
 import arco.quality
+import arco.security
 import arco.state
 from arco.app import EVENTS, chain
 from arco.log.envelope import Payload
@@ -30,6 +31,7 @@ PACKAGES = (
     arco.notifications,
     arco.orchestration,
     arco.quality,
+    arco.security,
     arco.state,
 )
 

@@ -9,8 +9,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "golden" / "cli"
 
 _PATTERNS = [
+    (re.compile(r"arco_[0-9A-Z]{26}_[0-9a-f]{64}"), "arco_01KEY_00SECRET"),
+    (re.compile(r"arco_[0-9A-Z]{26}_"), "arco_01KEY_"),
     (re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"), "01ULID" + "0" * 20),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"), "2026-01-01T00:00:00.000000Z"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\b"), "2026-01-01T00:00:00.000000"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "2026-01-01 00:00:00Z"),
     (re.compile(r"col_[0-9a-f]{16}"), "col_" + "0" * 16),
     (re.compile(r"\b[0-9a-f]{64}\b"), "0" * 64),

@@ -104,6 +104,41 @@ servo admin compact --once
 servo admin fsck
 """
 
+SECURITY = r"""
+servo admin init --store lake --save
+servo auth keys list
+servo roles list
+servo roles grant user:Ann@example.com owner
+servo roles grant group:sales-team editor --namespace sales --reason 'their own'
+servo roles grant group:platform viewer --tenant-wide
+servo roles grant ann owner
+servo roles grant user:ann@example.com king
+servo roles revoke user:ann@example.com
+servo roles list
+servo roles show group:sales-team
+servo roles show group:platform --json
+servo roles show group:nobody
+servo auth keys create ci --role operator --namespace sales --expires never
+servo auth keys create workers --role admin --scope workers.work --kind worker --expires 2099-01-01
+servo auth keys create bad --role operator --scope runs.tigger
+servo auth keys create bad --role operator --expires 2001-01-01
+servo auth keys list --wide
+servo auth keys revoke ci --reason lost
+servo auth keys list --all
+servo auth keys revoke ci --json
+servo auth keys revoke nobody
+servo audit list --wide
+servo audit list --action UpdateRoles --namespace sales --json
+servo audit list --outcome denied
+servo audit show 2 --wide
+servo audit show 99
+servo audit verify
+servo audit verify --head 1:0000000000000000000000000000000000000000000000000000000000000000
+servo audit verify --head yesterday
+servo audit verify --generation 1 --json
+servo audit export --by ana --action CreateApiKey
+servo admin sql "SELECT action, count(*) AS records FROM security.audit GROUP BY ALL ORDER BY ALL"
+"""
 
 FLOW = r"""
 servo validate
@@ -174,6 +209,11 @@ def test_session_of_an_administrator(terminal: Terminal, monkeypatch: pytest.Mon
     prepare(Workspace.open("lake", "default", "main", actor="ana"))
     type_all(terminal, ADMIN)
     check_golden("session_admin.txt", terminal.text())
+
+
+def test_session_with_keys_roles_and_the_audit_log(terminal: Terminal) -> None:
+    type_all(terminal, SECURITY)
+    check_golden("session_security.txt", terminal.text())
 
 
 def test_session_with_a_project(terminal: Terminal) -> None:

@@ -47,6 +47,7 @@ GROUPS: Final = {
     "Answers": ("explain", "health", "recommend", "diff"),
     "The catalog": ("search", "catalog"),
     "Servers": ("orchestrator", "worker"),
+    "Security": ("auth", "roles", "audit"),
     "Upkeep": ("admin",),
     "This installation": ("doctor", "version"),
 }

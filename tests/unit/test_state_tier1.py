@@ -149,7 +149,7 @@ def broken(w: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
 
     on = [handler._replace(fold=defect) for handler in DIRECTORY.on.values()]
     defective = Stage(DIRECTORY.name, DIRECTORY.tables, on)
-    stages = [defective if stage is DIRECTORY else stage for stage in w.chain.stages]
+    stages = [defective if stage.name == DIRECTORY.name else stage for stage in w.chain.stages]
     monkeypatch.setattr(w.chain, "stages", tuple(stages))
 
 

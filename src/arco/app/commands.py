@@ -16,6 +16,8 @@ from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.commands import OrchestrationCommands
 from arco.orchestration.limit_commands import LimitCommands
 from arco.orchestration.reader import Library
+from arco.security.caller import Caller, local_caller
+from arco.security.commands import SecurityCommands
 from arco.state.core import Core
 from arco.state.fold import Chain
 from arco.state.snapshot import Snapshot
@@ -25,8 +27,18 @@ from arco.state.writer import LogWriter
 
 class Commands:
     def __init__(
-        self, core: Core, writer: LogWriter, chain: Chain, library: Library, actor: str = ""
+        self,
+        core: Core,
+        writer: LogWriter,
+        chain: Chain,
+        library: Library,
+        actor: str = "",
+        *,
+        caller: Caller | None = None,
     ) -> None:
+        """Those of one caller; None: of whoever has the credentials of the store."""
+        manifests = core.manifests
+        caller = caller or local_caller(actor, manifests.tenant, manifests.workspace)
         self.tier1 = Tier1(core, writer, chain)
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
         self.governance = GovernanceCommands(self.tier1, actor)
@@ -39,6 +51,7 @@ class Commands:
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
         self.lineage = LineageCommands(self.tier1, lineage_reader, _column_names, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)
+        self.security = SecurityCommands(core, self.tier1, caller)
 
 
 def _column_names(snapshot: Snapshot, asset: str) -> list[str]:

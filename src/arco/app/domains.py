@@ -23,6 +23,9 @@ from arco.orchestration import events as orchestration_events
 from arco.orchestration import fold as orchestration_fold
 from arco.quality import fold as quality_fold
 from arco.search import fold as search_fold
+from arco.security import audit_fold
+from arco.security import events as security_events
+from arco.security import fold as security_fold
 from arco.state import system
 from arco.state.fold import Chain
 from arco.state.rollback import RolledBack
@@ -39,6 +42,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *execution_events.EVENTS,
     *lineage_events.EVENTS,
     *notification_events.EVENTS,
+    *security_events.EVENTS,
     RolledBack,
 )
 """Every event type that this program knows."""
@@ -54,7 +58,6 @@ def chain() -> Chain:
     """The stages of all domains, in their order."""
     commands = [event for event in EVENTS if event.COMMAND]
     stages = (
-        system.admission(commands),
         *orchestration_fold.BEFORE_SENSORS,
         sensors.STAGE,
         *orchestration_fold.AFTER_SENSORS,
@@ -72,6 +75,8 @@ def chain() -> Chain:
         *catalog_fold.STAGES,
         *search_fold.STAGES,
         *notification_fold.AFTER_CATALOG,
-        system.OUTCOME_STAGE,
+        *security_fold.STAGES,
     )
-    return Chain([search_fold.WATCHED.get(stage, stage) for stage in stages], EVENTS)
+    watched = [audit_fold.watched(search_fold.WATCHED.get(stage, stage)) for stage in stages]
+    last = (system.OUTCOME_STAGE, audit_fold.audit_stage(commands))
+    return Chain([system.admission(commands), *watched, *last], EVENTS)

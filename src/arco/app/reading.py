@@ -15,6 +15,8 @@ from arco.lineage.reader import LineageReader
 from arco.notifications.reader import NotificationReader
 from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.reader import OrchestrationReader
+from arco.security.reader import SecurityReader
+from arco.security.tables import AUDIT, AUDIT_HEAD
 from arco.state.core import Core
 from arco.state.diff import RowDiff, diff
 from arco.state.snapshot import At, Snapshot
@@ -55,6 +57,9 @@ class Reading:
     def execution(self, at: At | None = None) -> ExecutionReader:
         return ExecutionReader(self.snapshot(at))
 
+    def security(self, at: At | None = None) -> SecurityReader:
+        return SecurityReader(self.snapshot(at))
+
     def lineage(self, at: At | None = None) -> LineageReader:
         return lineage_reader(self.snapshot(at))
 
@@ -63,6 +68,11 @@ class Reading:
         return SqlEngine(self._tables, limits, process)
 
     def diff(self, before: At, after: At | None = None) -> list[RowDiff]:
-        """What changed in the domains' tables between two generations; search's repeat others."""
-        tables = [table for table in self._tables if table.domain not in ("log", "search")]
+        """What changed in the domains' tables between two generations, without what repeats it."""
+        repeating = (AUDIT, AUDIT_HEAD)
+        tables = [
+            table
+            for table in self._tables
+            if table.domain not in ("log", "search") and table not in repeating
+        ]
         return diff(self.snapshot(before), self.snapshot(after), tables)

@@ -20,6 +20,7 @@ from arco.log.head import AGE_GATE, Manifests
 from arco.log.inbox import CommitLimits, Inbox
 from arco.log.publish import Publisher
 from arco.orchestration.reader import Library
+from arco.security.caller import Caller
 from arco.spark.settings import SparkSettings
 from arco.state.core import Core
 from arco.state.feed import CommitFeed
@@ -131,6 +132,12 @@ class Workspace:
         if isinstance(clock, MovedClock):
             store = MovedStore(store, clock)
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
+
+    def acting(self, caller: Caller) -> Commands:
+        """Commands in the name of a caller at this workspace. Cheap: make them for a request."""
+        writer = self.writer.acting(caller.actor, caller.origin)
+        at_home = caller.at(self.tenant, self.name)
+        return Commands(self.core, writer, self.chain, self.library, caller.actor, caller=at_home)
 
     def answers(self, at: At | None = None) -> Answers:
         """Health, causes and recommendations: now, or as of a generation and its time."""

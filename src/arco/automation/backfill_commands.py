@@ -26,7 +26,7 @@ from arco.orchestration.chunks import chunk_count, cut
 from arco.orchestration.partition_ranges import by_dimension
 from arco.orchestration.partition_space import Calendar, count
 from arco.orchestration.plan import MAX_TASKS_PER_RUN, Chunk, PlanRequest, PlanSpec, spans
-from arco.orchestration.planner import NoPartitions, Scope
+from arco.orchestration.planner import NoPartitions, PlanScope
 from arco.orchestration.planning import RunPlanner
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.run_requests import decode_request
@@ -94,7 +94,7 @@ class BackfillPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Definition(msgspec.Struct, frozen=True):
     event: BackfillCreated
-    scope: Scope
+    scope: PlanScope
     one_by_one: str
 
 
@@ -181,7 +181,7 @@ class BackfillCommands:
         Those of a deployment that is gone are left out. The assets of a backfill are looked up
         once.
         """
-        scopes: dict[str, Scope] = {}
+        scopes: dict[str, PlanScope] = {}
         texts: dict[str, tuple[str, ...]] = {}
         for row in rows:
             request: PlanRequest = decode_request(row.request)
@@ -318,7 +318,7 @@ def _spread(total: int, most: int) -> Iterable[int]:
     return [round(at * (total - 1) / (most - 1)) for at in range(most)]
 
 
-def _check_periods(scope: Scope, texts: Iterable[str]) -> None:
+def _check_periods(scope: PlanScope, texts: Iterable[str]) -> None:
     """Of a dimension of time the periods must be named: there is no end of them."""
     named = by_dimension(texts)
     for key in scope.chosen:

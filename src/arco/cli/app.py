@@ -27,6 +27,8 @@ from arco.cli import (
     admin_sql,
     admin_upkeep,
     asset_automation,
+    audit,
+    auth,
     backfill,
     catalog_asset,
     catalog_column,
@@ -49,6 +51,7 @@ from arco.cli import (
     quarantine,
     quarantine_by_hand,
     requests,
+    roles,
     run_outputs,
     runs,
     schedules,
@@ -116,6 +119,9 @@ snapshot_diff.register(app)
 data_gc.register(app)
 serve.register(app)
 doctor.register(app)
+app.add_typer(auth.app)
+app.add_typer(roles.app)
+app.add_typer(audit.app)
 app.add_typer(admin)
 app.add_typer(catalog)
 search.register(app)

@@ -12,6 +12,7 @@ Unappended may try again for as long as it likes, if it keeps the batch's name.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from arco.log.core import LogCore
 from arco.log.envelope import (
     Batch,
     Event,
+    Origin,
     Payload,
     encode_batch,
     make_event,
@@ -79,6 +81,7 @@ class Ledger:
         *,
         source: str = "arco",
         actor: str = "",
+        origin: Origin | None = None,
         signal: Signal | None = None,
         attempts: int = 4,
     ) -> None:
@@ -91,6 +94,7 @@ class Ledger:
         self._store_clock = core.store_clock
         self._source = source
         self._actor = actor
+        self._origin = origin
         self._signal = signal
         self._attempts = attempts
 
@@ -112,7 +116,14 @@ class Ledger:
             workspace=self._workspace,
             idempotency_key=idempotency_key,
             actor=actor or self._actor,
+            origin=self._origin,
         )
+
+    def acting(self, actor: str, origin: Origin | None) -> Ledger:
+        """The same log, for events of another actor."""
+        ledger = copy.copy(self)
+        ledger._actor, ledger._origin = actor, origin
+        return ledger
 
     def new_batch(self) -> str:
         """A name for a batch, for a caller that may have to append it more than once."""

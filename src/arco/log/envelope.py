@@ -53,6 +53,18 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.VERSION
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The request that an event comes from, as the API saw it; for the audit log alone."""
+
+    kind: str = ""
+    """Of its caller: user, api_key, service, worker."""
+    caller_id: str = ""
+    email: str = ""
+    request_id: str = ""
+    address: str = ""
+    user_agent: str = ""
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: str
     type: str
@@ -69,6 +81,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     actor: str = ""
     traceparent: str | None = None
     data: msgspec.Raw
+    origin: Origin | None = None
+    """None: a process with access to the store appended it by itself."""
 
     @property
     def key(self) -> str:
@@ -166,18 +180,27 @@ def _overlong(event: Event) -> str | None:
         f"{event.id}{event.type}{event.source}{event.idempotency_key}{event.correlation_id}"
         f"{event.causation_id}{event.actor}{event.traceparent}"
     )
+    if event.origin is not None:
+        origin = msgspec.structs.asdict(event.origin)
+        for field, value in origin.items():
+            if _is_overlong(value):
+                return f"origin.{field}"
     if len(texts) <= MAX_TEXT_BYTES and texts.isascii():  # all of them at once
         return None
     for field in _TEXT_FIELDS:
         value = getattr(event, field)
-        if value is None or (value.isascii() and len(value) <= MAX_TEXT_BYTES):
-            continue
-        try:
-            if len(value.encode()) > MAX_TEXT_BYTES:
-                return field
-        except UnicodeEncodeError:
+        if value is not None and _is_overlong(value):
             return field
     return None
+
+
+def _is_overlong(text: str) -> bool:
+    if text.isascii():
+        return len(text) > MAX_TEXT_BYTES
+    try:
+        return len(text.encode()) > MAX_TEXT_BYTES
+    except UnicodeEncodeError:
+        return True
 
 
 _TEXT_FIELDS = (
@@ -230,6 +253,7 @@ def make_event(
     workspace: str,
     idempotency_key: str = "",
     actor: str = "",
+    origin: Origin | None = None,
 ) -> Event:
     return Event(
         id=id,
@@ -242,6 +266,7 @@ def make_event(
         idempotency_key=idempotency_key,
         actor=actor,
         data=encode_payload(payload),
+        origin=origin,
     )
 
 

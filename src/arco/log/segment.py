@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.errors import Corrupt, NotFound
-from arco.log.envelope import Event, EventTypes, Recorded
+from arco.log.envelope import Event, EventTypes, Origin, Recorded
 from arco.log.manifest import SegmentRef, verified
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
@@ -37,9 +37,12 @@ SCHEMA = pa.schema(
         ("actor", pa.string()),
         ("traceparent", pa.string()),
         ("data", pa.string()),
+        ("origin", pa.string()),
     ]
 )
 
+
+_origins = msgspec.json.Decoder(Origin)
 
 FEW = 50
 """Of so few events only the data is worth making ready to compress for."""
@@ -53,6 +56,7 @@ def to_table(events: Sequence[Recorded]) -> pa.Table:
     columns["position"] = [recorded.position for recorded in events]
     columns["received_at"] = [recorded.received_at for recorded in events]
     columns["data"] = [bytes(data) for data in columns["data"]]
+    columns["origin"] = [_origin_text(origin) for origin in columns["origin"]]
     return pa.table([_array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
 
 
@@ -61,6 +65,10 @@ def _array(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     if values.count(values[0]) == len(values):
         return pa.repeat(pa.scalar(values[0], type), len(values))
     return pa.array(values, type)
+
+
+def _origin_text(origin: Origin | None) -> str | None:
+    return None if origin is None else msgspec.json.encode(origin).decode()
 
 
 def encode(events: Sequence[Recorded]) -> bytes:
@@ -116,6 +124,8 @@ def decode(table: pa.Table, types: EventTypes) -> Iterator[Recorded]:
             position, received_at = row.pop("position"), row.pop("received_at")
             row["time"] = row["time"].replace(tzinfo=UTC)
             row["data"] = msgspec.Raw(row["data"].encode())
+            if row["origin"] is not None:
+                row["origin"] = _origins.decode(row["origin"])
             event = Event(**row)
             payload = types.decode(event.type, event.version, event.data)
             yield Recorded(position, received_at, event, payload)

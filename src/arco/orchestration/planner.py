@@ -64,7 +64,7 @@ def plan(
     materialized.
     """
     request = normalised(request)
-    scope = Scope.of(manifest, request, lookups, until)
+    scope = PlanScope.of(manifest, request, lookups, until)
     graph, chosen, space = scope.graph, scope.chosen, scope.spaces.__getitem__
     order = ordered(graph, chosen)
     check_config(request.config, [graph.assets[key] for key in order], graph.assets.values())
@@ -88,7 +88,7 @@ def plan(
     )
 
 
-class Scope(NamedTuple):
+class PlanScope(NamedTuple):
     """The assets that a request means, with the keys of their dimensions."""
 
     graph: Graph
@@ -104,7 +104,7 @@ class Scope(NamedTuple):
         request: PlanRequest,
         lookups: PlannerLookups,
         until: datetime,
-    ) -> Scope:
+    ) -> PlanScope:
         graph = manifest if isinstance(manifest, Graph) else Graph(manifest)
 
         @cache

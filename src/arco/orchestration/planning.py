@@ -20,7 +20,7 @@ from arco.orchestration.limit_tables import (
 from arco.orchestration.plan import Plan, PlanRequest, PlanSpec, encode_plan, spec_fingerprint
 from arco.orchestration.plan_defaults import DefaultRange, default_ranges
 from arco.orchestration.plan_events import slices
-from arco.orchestration.planner import Scope
+from arco.orchestration.planner import PlanScope
 from arco.orchestration.planner import plan as make_spec
 from arco.orchestration.reader import Library, OrchestrationReader, SnapshotLookups
 from arco.orchestration.run_requests import request_fingerprint
@@ -118,11 +118,11 @@ class RunPlanner:
 
     def scope(
         self, snapshot: Snapshot, request: PlanRequest, until: datetime | None = None
-    ) -> Scope:
+    ) -> PlanScope:
         """The assets and keys that a request means."""
         graph = self.world(snapshot, request.deployments).graph
         until = until or self._clock.now()
-        return Scope.of(graph, request, _lookups(snapshot, request, until), until)
+        return PlanScope.of(graph, request, _lookups(snapshot, request, until), until)
 
     def run(
         self,

@@ -29,7 +29,7 @@ from arco.epoch import EPOCH
 from arco.errors import Invalid
 from arco.log import segment
 from arco.log.contents import TableFiles
-from arco.log.envelope import EventTypes
+from arco.log.envelope import EventTypes, Origin
 from arco.log.manifest import FileRef
 from arco.state.fold import Chain, Fact, FoldFailure, NoRows, Rows, Stage
 from arco.state.fold import fold_stage as fold_facts
@@ -62,6 +62,7 @@ SCHEMA = pa.schema(
         ("id", pa.string()),
         ("idem", pa.string()),
         ("actor", pa.string()),
+        ("origin", pa.string()),
         ("name", pa.string()),
         ("level", pa.string()),
         ("bucket", pa.int32()),
@@ -70,7 +71,7 @@ SCHEMA = pa.schema(
 )
 DDL = (
     "kind int, stage int, grp int, position long, ord string, received_us long, id string, "
-    "idem string, actor string, name string, level string, bucket int, data binary"
+    "idem string, actor string, origin string, name string, level string, bucket int, data binary"
 )
 
 
@@ -84,6 +85,7 @@ class Line(NamedTuple):
     id: str
     idem: str
     actor: str
+    origin: str
     name: str
     level: str
     bucket: int
@@ -306,14 +308,14 @@ class FoldGroup:
     def _facts(self, table: pa.Table) -> list[tuple[Any, Fact]]:
         decode = self._job.types().decode
         facts = []
-        columns = ("position", "ord", "received_us", "id", "idem", "actor", "name", "data")
-        for position, order, received, id_, idem, actor, name, data in zip(
+        columns = [c for c in SCHEMA.names if c not in ("kind", "stage", "grp", "level", "bucket")]
+        for position, order, received, id_, idem, actor, origin, name, data in zip(
             *(table.column(c).to_pylist() for c in columns), strict=True
         ):
             payload = decode(name, 1, data)
             assert payload is not None
             at = EPOCH + timedelta(microseconds=received)
-            fact = Fact(position, at, id_, idem, actor, payload)
+            fact = Fact(position, at, id_, idem, actor, payload, _origin(origin))
             facts.append((msgspec.json.decode(order) if order else [], fact))
         facts.sort(key=lambda item: (item[1].position, item[0]))
         return facts
@@ -364,6 +366,7 @@ def _fact_line(stage: Stage, number: int, fact: Fact, order: str, groups: int) -
         fact.id,
         fact.idempotency_key,
         fact.actor,
+        "" if fact.origin is None else msgspec.json.encode(fact.origin).decode(),
         fact.payload.TYPE,
         "",
         0,
@@ -371,17 +374,21 @@ def _fact_line(stage: Stage, number: int, fact: Fact, order: str, groups: int) -
     )
 
 
+def _origin(text: str) -> Origin | None:
+    return msgspec.json.decode(text, type=Origin) if text else None
+
+
 def _row_line(table: Table[Any], bucket: int, version: int, row: Row, log_time: datetime) -> Line:
     level = ""
     if table.history is not None and table.history.has_left(row, log_time):
         level = getattr(row, table.history.column).date().isoformat()
     data = msgspec.msgpack.encode(row)
-    return Line(ROW, -1, 0, version, "", 0, "", "", "", str(table), level, bucket, data)
+    return Line(ROW, -1, 0, version, "", 0, "", "", "", "", str(table), level, bucket, data)
 
 
 def _failure_line(failure: FoldFailure) -> Line:
     data = msgspec.msgpack.encode(failure)
-    return Line(FAILURE, -1, 0, failure.position, "", 0, "", "", "", "", "", 0, data)
+    return Line(FAILURE, -1, 0, failure.position, "", 0, "", "", "", "", "", "", 0, data)
 
 
 def _batch(lines: Sequence[Line]) -> pa.RecordBatch:

@@ -35,7 +35,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from arco.errors import Invalid
-from arco.log.envelope import Payload, Recorded
+from arco.log.envelope import Origin, Payload, Recorded
 from arco.state.table import Key, Row, Table, Versioned
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str
     actor: str
     payload: Payload
+    origin: Origin | None = None
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
@@ -255,7 +256,15 @@ class Chain:
         if payload is None or not stages:
             return ()
         key = event.idempotency_key or event.id
-        fact = Fact(recorded.position, recorded.received_at, event.id, key, event.actor, payload)
+        fact = Fact(
+            recorded.position,
+            recorded.received_at,
+            event.id,
+            key,
+            event.actor,
+            payload,
+            event.origin,
+        )
         if len(stages) == 1:  # of most events, and this is asked for each of them
             return ((stages[0], fact),)
         return [(i, fact) for i in stages]

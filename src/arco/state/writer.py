@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arco.log.append import Ledger, Signal
 from arco.log.commit import Committed, Committer
+from arco.log.envelope import Origin
 from arco.log.publish import Publisher
 from arco.state.feed import CommitFeed
 
@@ -18,6 +19,10 @@ class LogWriter:
     publisher: Publisher
     committer: Committer
     commits: CommitFeed
+
+    def acting(self, actor: str, origin: Origin | None) -> LogWriter:
+        """The same writer, for events of another actor."""
+        return replace(self, ledger=self.ledger.acting(actor, origin))
 
     def drain(self) -> None:
         """Commit until the inbox is empty."""

@@ -12,6 +12,7 @@ from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.deploying import declared, limited, notified
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
+from tests.golden.stories.security import guarded
 from tests.golden.stories.watching import aged, sensed
 from tests.kit.runs import Folding
 
@@ -36,4 +37,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "quarantine_by_hand": quarantined,
     "schemas": schemas,
     "removed_partition_keys": keys_removed,
+    "security": guarded,
 }

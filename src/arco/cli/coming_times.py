@@ -1,0 +1,24 @@
+"""Times to come: `90d` from now, or a date."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from arco.cli.times import utc
+from arco.errors import Invalid
+
+_FROM_NOW = re.compile(r"(\d{1,5})\s*([hdw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_coming_time(text: str, now: datetime) -> datetime:
+    """UTC without a zone. Raises Invalid for what is no time."""
+    if match := _FROM_NOW.fullmatch(text.strip()):
+        return now + timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        return utc(datetime.fromisoformat(text.strip()))
+    except ValueError:
+        raise Invalid(
+            f"{text!r} is not a time to come", hint="write 90d, 12h, 2027-01-31, or never"
+        ) from None

@@ -1,0 +1,123 @@
+"""From a bearer token to a caller: API keys of the log, and tokens of the issuer.
+
+Both look at directories of the workspaces that a server has, and at the tenant's own, so that
+a key or a role that was revoked stops counting with the next generation that the server sees.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from arco.security.api_keys import parse_key, verify_key
+from arco.security.caller import Caller, Grant
+from arco.security.directory import Directory
+from arco.security.oidc import TokenIdentity, TokenVerifier
+from arco.security.settings import AuthSettings
+from arco.security.tables import ApiKeyRow
+from arco.state.snapshot import Snapshot
+
+
+class DirectorySource(Protocol):
+    """A workspace, as far as authentication needs it."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def snapshot(self) -> Snapshot:
+        """The newest generation that is at hand; it need not ask the store each time."""
+
+
+class Directories:
+    """The directories of several workspaces, each read again only when it has changed."""
+
+    def __init__(self, sources: Sequence[DirectorySource]) -> None:
+        self.sources = tuple(sources)
+        self._lock = threading.Lock()
+        self._directories: dict[DirectorySource, Directory] = {}
+
+    def of(self, source: DirectorySource) -> Directory:
+        snapshot = source.snapshot()
+        with self._lock:
+            before = self._directories.get(source)
+        directory = Directory.read(snapshot, before)
+        with self._lock:
+            self._directories[source] = directory
+        return directory
+
+    def grants(self, subjects: Sequence[str]) -> tuple[Grant, ...]:
+        """What the bindings of all workspaces give to these subjects."""
+        return tuple(
+            grant
+            for source in self.sources
+            for grant in self.of(source).grants(subjects, source.tenant, source.name)
+        )
+
+
+OnUse = Callable[[DirectorySource, ApiKeyRow], None]
+
+
+class KeyAuthenticator:
+    def __init__(
+        self,
+        directories: Directories,
+        now: Callable[[], datetime],
+        used: OnUse = lambda source, row: None,
+    ) -> None:
+        """`used` is told of each use; it does no I/O (`KeyUsage.note`)."""
+        self._directories = directories
+        self._now = now
+        self._used = used
+
+    def caller(self, token: str) -> Caller | None:
+        """Who a key is; None for what is no key. Raises Unauthenticated for one that is wrong."""
+        key = parse_key(token)
+        if key is None:
+            return None
+        for source in self._directories.sources:
+            directory = self._directories.of(source)
+            row = directory.keys.get(key.key_id)
+            if row is not None:
+                verified = verify_key(key, row, self._now())
+                self._used(source, verified)
+                return directory.key_caller(verified, source.tenant, source.name)
+        verify_key(key, None, self._now())
+        return None
+
+
+class OidcAuthenticator:
+    def __init__(
+        self, verifier: TokenVerifier, settings: AuthSettings, directories: Directories
+    ) -> None:
+        self._verifier = verifier
+        self._settings = settings
+        self._directories = directories
+
+    def caller(self, token: str) -> Caller | None:
+        """Who a token is; None for what is none. Raises Unauthenticated for one that is wrong."""
+        if token.count(".") != 2:
+            return None
+        return self.identified(self._verifier.verify(token))
+
+    def identified(self, identity: TokenIdentity) -> Caller:
+        """The caller with all that is granted to him, to his groups, and by the settings."""
+        granted = [each.grant for each in self._settings.groups if each.group in identity.groups]
+        granted += self._directories.grants(identity.subjects)
+        return Caller(
+            kind="user",
+            id=identity.subject,
+            name=identity.name,
+            email=identity.email,
+            grants=tuple(
+                dict.fromkeys(
+                    grant
+                    for grant in granted
+                    if identity.tenant is None or grant.scope.tenant == identity.tenant
+                )
+            ),
+        )

@@ -1,0 +1,107 @@
+"""The tables of security: API keys, role bindings, and the audit log with its head."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from arco.security.permissions import Role
+from arco.state.table import History, Row, Table
+
+KeyKind = Literal["api_key", "service", "worker"]
+KEPT_HOT = timedelta(days=7)
+CHAIN = "workspace"
+"""The key of the one head."""
+
+
+class ApiKeyRow(Row, frozen=True):
+    key_id: str
+    name: str
+    kind: str
+    role: Role
+    namespaces: list[str]
+    scopes: list[str]
+    secret_hash: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None = None
+    revoked_by: str = ""
+    revoke_reason: str = ""
+    last_used_at: datetime | None = None
+    """Never too late, and up to an hour too early: not every use is recorded."""
+
+    @property
+    def prefix(self) -> str:
+        """How a key begins: what it is recognised by."""
+        return f"arco_{self.key_id}_"
+
+
+class RoleBindingRow(Row, frozen=True):
+    namespace: str
+    """Empty: the workspace."""
+    subject: str
+    """`user:` and an email address, `subject:` and an OIDC subject, `group:` or `key:`."""
+    role: Role
+    granted_at: datetime
+    granted_by: str
+    reason: str
+
+
+class AuditRow(Row, frozen=True):
+    """One command or one refusal. `arco.security.audit` says what the hashes are made of."""
+
+    record_id: str
+    """The position as text of 20 digits: records sort by it."""
+    position: int
+    recorded_at: datetime
+    event_id: str
+    action: str
+    command: str
+    """The type of the event."""
+    outcome: str
+    """applied, refused or denied; empty if the fold failed on the command."""
+    code: str
+    actor: str
+    actor_kind: str
+    actor_id: str
+    email: str
+    namespace: str
+    """Of the resource; empty for what belongs to the workspace."""
+    resource_type: str
+    resource_id: str
+    resource_name: str
+    request_id: str
+    address: str
+    user_agent: str
+    idempotency_key: str
+    request: str
+    """The command's fields, as JSON; large values are replaced by their digest."""
+    changes: str
+    """Rows before and after, as JSON."""
+    prev_hash: str
+    hash: str
+    seal: str
+    """Over the whole row."""
+
+
+class AuditHeadRow(Row, frozen=True):
+    chain: str
+    position: int
+    hash: str
+    records: int
+    first_position: int
+    """Of the first record. Commands before it were recorded by a program without audit."""
+
+
+API_KEYS = Table("security", "api_keys", ApiKeyRow, key=["key_id"])
+ROLE_BINDINGS = Table("security", "role_bindings", RoleBindingRow, key=["namespace", "subject"])
+AUDIT = Table(
+    "security",
+    "audit",
+    AuditRow,
+    key=["record_id"],
+    history=History("recorded_at", KEPT_HOT),
+)
+"""A new record sorts after all others: no file is read to see that it is new."""
+AUDIT_HEAD = Table("security", "audit_head", AuditHeadRow, key=["chain"])
