@@ -73,9 +73,7 @@ class SlaReader:
                 return None
             newest = f"the newest was made at {made_at:%Y-%m-%d %H:%M} UTC"
             return SlaBreach(due_at, f"{promised}; {newest}")
-        as_policy = replace(
-            policy, max_age_s=sla.max_age_s, cron=sla.cron, timezone=sla.timezone
-        )
+        as_policy = replace(policy, max_age_s=sla.max_age_s, cron=sla.cron, timezone=sla.timezone)
         due = [
             (each.due_at, each.series)
             for each in self._freshness.series_of(as_policy, now)

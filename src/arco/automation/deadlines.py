@@ -167,9 +167,7 @@ class DeadlineRule:
         return _tick_from(at, self._policy.cron, self._policy.timezone)
 
 
-def deadline_after(
-    made_at: datetime, max_age_s: int, cron: str, timezone: str
-) -> datetime | None:
+def deadline_after(made_at: datetime, max_age_s: int, cron: str, timezone: str) -> datetime | None:
     """When a version that was made then stops being fresh; None: never."""
     return _tick_from(made_at + timedelta(seconds=max_age_s), cron, timezone)
 
