@@ -178,6 +178,8 @@ def declare_notification(
         to=definition.to,
         select=tuple(keys.get(term, term) for term in definition.select),
         interval_s=interval_s,
+        run_cost=definition.run_cost,
+        day_cost=definition.day_cost,
         code=project.code(definition),
     )
     return notification, flaws

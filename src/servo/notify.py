@@ -8,6 +8,7 @@ What is told leads to the run or the asset; it holds no data, and no text that u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final
 
 from servo.asset import Declaration
@@ -16,6 +17,10 @@ from servo.duration import Duration
 from servo.registry import register
 from servo.schedule import selected
 from servo.source import code_of_caller, expect, expect_each, expect_one_of, misdeclared
+
+Amount = int | float | Decimal
+"""Of money, in units of a currency."""
+NANOS: Final = 10**9
 
 
 class NotificationDefinition:
@@ -28,12 +33,16 @@ class NotificationDefinition:
         to: Sequence[str],
         select: Sequence[str | Declaration],
         interval: Duration,
+        run_cost: int,
+        day_cost: int,
     ) -> None:
         self.name: Final = name
         self.on: Final = tuple(dict.fromkeys(on))
         self.to: Final = tuple(dict.fromkeys(to))
         self.select: Final = selected(select)
         self.interval: Final = interval
+        self.run_cost: Final = run_cost
+        self.day_cost: Final = day_cost
         self.code: Final[Code] = code_of_caller(name)
         register(self)
 
@@ -45,12 +54,16 @@ def notify(
     to: str | Sequence[str],
     select: str | Declaration | Sequence[str | Declaration] = (),
     interval: Duration = "1m",
+    max_run_cost: Amount | None = None,
+    max_day_cost: Amount | None = None,
 ) -> NotificationDefinition:
     """Tell channels, or the owners of assets, when something happens.
 
     `on` is one or more of `"asset_failed"`, `"quarantined"`, `"stale"` and `"recovered"`, which
     are about assets; `"run_failed"`, `"backfill_failed"`, `"backfill_finished"` and
-    `"automation_failed"` (a schedule or a sensor that cannot start its run).
+    `"automation_failed"` (a schedule or a sensor that cannot start its run); and `"cost"`: a run
+    that costs more than `max_run_cost`, or an asset whose attempts of one day (UTC) cost more than
+    `max_day_cost`, in units of the currency that workers have prices in.
 
     `to` is names of channels, which the `[notifications]` section of `arco.toml` has, and
     `"owners"`: the e-mail addresses among the `owners=` of an asset.
@@ -74,5 +87,20 @@ def notify(
     if not events or not targets:
         missing = "on" if not events else "to"
         misdeclared(f"{missing} is empty", hint="write on=[...] and to=[...], one item at least")
+    run_cost = _nanos(max_run_cost, "max_run_cost")
+    day_cost = _nanos(max_day_cost, "max_day_cost")
+    if ("cost" in events) != bool(run_cost or day_cost):
+        hint = 'write on="cost" with max_run_cost=20 or max_day_cost=5, or with both'
+        misdeclared("a cost is told of above an amount, and an amount is for costs", hint=hint)
     name = name or f"{targets[0]}_{events[0]}"
-    return NotificationDefinition(name, events, targets, terms, interval)
+    return NotificationDefinition(name, events, targets, terms, interval, run_cost, day_cost)
+
+
+def _nanos(amount: Amount | None, what: str) -> int:
+    if amount is None:
+        return 0
+    expect(amount, (int, float, Decimal), what)
+    nanos = Decimal(str(amount)) * NANOS if not isinstance(amount, bool) else Decimal("NaN")
+    if not nanos.is_finite() or not 1 <= nanos < 2**63:
+        misdeclared(f"{what} is {amount!r}", hint="a number above 0, as 20 or 0.5")
+    return int(nanos)

@@ -47,7 +47,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
 
 def test_automation_is_listed_explained_paused_and_resumed(servo: Servo) -> None:
     deploy(servo, FLOW, "flow.py")
-    rows = {row["asset_key"]: row for row in servo.json("automation", "list")["assets"]}
+    rows = {row["asset"]: row for row in servo.json("automation", "list")["assets"]}
     assert sorted(rows) == ["raw.bottom", "raw.later", "raw.left", "raw.right"]
     assert rows["raw.later"]["next_tick"] is not None
     assert "on_cron 0 6 * * * (Europe/Berlin)" in servo.text("automation", "list")

@@ -21,7 +21,7 @@ def test_namespace_lives_and_dies(servo: Servo) -> None:
     assert shown["tags"] == {}
     assert shown["properties"] == {"a": "b=c"}
     assert shown["description"] == "What we sold"
-    assert (shown["version"], shown["updated_by"]) == (2, "tester")
+    assert (shown["row_version"], shown["updated_by"]) == (2, "tester")
     assert shown["created_at"].endswith("Z")
     refused = servo.error(
         *("catalog", "namespace", "update", "sales", "--owner", "di", "--expected-version", "1"),

@@ -56,4 +56,4 @@ def test_an_output_that_is_not_as_declared_is_held(tmp_path: Path) -> None:
     assert by_name["shop.more", "columns"]["status"] == "passed"
     assert by_name["shop.more", "columns(extra)"]["severity"] == "warning"
     (held,) = servo.json("quarantine", "list")["outputs"]
-    assert held["asset_key"] == "shop.differs"
+    assert held["asset"] == "shop.differs"

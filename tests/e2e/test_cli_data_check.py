@@ -72,7 +72,7 @@ def test_lost_and_damaged_data_is_found_and_told(shop: Servo) -> None:
     assert any("files of its current version are missing or damaged" in each for each in reasons)
 
     run = shop.json("run", "shop.names", "--force", code=1)
-    errors = {task["partition_key"]: task for task in run["tasks"]}
+    errors = {task["partition"]: task for task in run["tasks"]}
     for region, code in (("north", "input.corrupt"), ("south", "input.missing")):
         task = errors[f"region=s:{region}"]
         assert task["error_code"] == code

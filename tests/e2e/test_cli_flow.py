@@ -152,7 +152,7 @@ def test_a_flaky_task_succeeds_on_its_third_attempt(servo: Servo) -> None:
     deploy(servo, FLAKY.replace('TRIES")', f'{tries}")'), "flaky.py")
     done = servo.json("run", "*")
     assert done["state"] == "SUCCEEDED"
-    assert [(t["asset_key"], t["attempt"]) for t in done["tasks"]] == [
+    assert [(t["asset"], t["attempt"]) for t in done["tasks"]] == [
         ("flaky.third_time", 3),
         ("flaky.after", 1),
     ]
@@ -457,7 +457,7 @@ def b() -> None:
     assert failed["tasks_failed"] == 1
     flag.unlink()
     done = servo.json("runs", "retry", failed["run_id"])
-    states = {task["asset_key"]: task["state"] for task in done["tasks"]}
+    states = {task["asset"]: task["state"] for task in done["tasks"]}
     assert states == {"x.a": "REUSED", "x.b": "SUCCEEDED"}
 
 

@@ -70,8 +70,8 @@ def test_a_bad_day_is_held_back_looked_at_and_decided(shop: Servo) -> None:
     assert (partition["current"]["version"], partition["current"]["rows"]) == (1, 2)
 
     shown = shop.json("quarantine", "show", second)
-    assert (shown["asset_key"], shown["rows"]) == ("shop.orders", 2)
-    assert shown["partition_key"] == "date=d:2025-01-01"
+    assert (shown["asset"], shown["rows"]) == ("shop.orders", 2)
+    assert shown["partition"] == "date=d:2025-01-01"
     assert [(c["check_name"], c["status"]) for c in shown["checks"]] == [
         ("in_range(amount)", "failed"),
         ("not_null(id)", "passed"),

@@ -83,9 +83,7 @@ def test_a_version_is_looked_into_compared_quarantined_and_released(shop: Servo)
     then = shop.json("show", "shop.orders", "--as-of-run", second[:12], "--columns", "id")
     assert (then["version"], then["total_rows"]) == (2, 3)
     outputs = shop.json("runs", "outputs", second)
-    assert [(o["asset_key"], o["version"]) for o in outputs["materializations"]] == [
-        ("shop.orders", 2)
-    ]
+    assert [(o["asset"], o["version"]) for o in outputs["materializations"]] == [("shop.orders", 2)]
     assert "v_00002" in shop.text("runs", "outputs", second)
     assert (
         "exclude"

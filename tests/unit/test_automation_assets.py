@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from arco.orchestration.tables import TASKS
+from arco.orchestration.tables import TASKS, TaskRow
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
 from tests.kit.automation import DIAMOND, Mill, declared, project, source
@@ -90,6 +90,28 @@ def test_a_run_that_fails_waits_for_the_next_version() -> None:
     mill.run("m.raw")
     assert mill.made() == {"total": 2}
     assert [run.state for run in mill.automated()] == ["FAILED", "SUCCEEDED"]
+
+
+def test_a_partition_whose_first_attempt_failed_says_so_while_its_run_tries_again() -> None:
+    retry = "Retry(max_attempts=2, retry_on=('user_code',))"
+    mill = Mill(project(source("raw"), declared("total", "raw", automation="eager()", retry=retry)))
+    mill.failing = {"m.total"}
+    mill.run("m.raw", settle=False)
+
+    def waits() -> list[TaskRow]:
+        rows = mill.fresh().read.snapshot().all(TASKS)
+        return [row for row in rows if row.state == "RETRY_WAIT"]
+
+    for _ in range(50):
+        mill.crowd.step()
+        mill.clock.sleep(2)
+        if waits():
+            break
+    (task,) = waits()
+    (each,) = mill.fresh().commands.asset_automation.explain("m.total").partitions
+    at = f"{task.retry_not_before:%Y-%m-%d %H:%M:%S}"
+    failed = f"attempt 1 of 2 failed in run {task.run_id}: {task.error_code}"
+    assert (each.outcome, each.reasons[-1]) == ("waits", f"{failed}; the next begins at {at} UTC")
 
 
 def test_a_reader_waits_while_what_it_reads_has_failed() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from arco import cli
 from arco.cli import lineage, render, sqltable
 from arco.cli.failures import failure_of, report, visible
 from arco.cli.log_entries import digest
@@ -91,6 +94,25 @@ def test_stored_text_cannot_drive_a_terminal() -> None:
 class Thing(msgspec.Struct):
     at: datetime
     raw: msgspec.Raw
+
+
+class HeldVersion(msgspec.Struct):
+    asset_key: str
+    partition_key: str
+
+
+def test_rows_have_the_names_of_documents_and_data_keeps_its_own() -> None:
+    row = HeldVersion(asset_key="shop.orders", partition_key="date=d:2026-01-05")
+    assert render.plain([row]) == [{"asset": "shop.orders", "partition": "date=d:2026-01-05"}]
+    assert render.plain({"asset_key": 1}) == {"asset_key": 1}, "it is somebody's data"
+
+
+def test_commands_write_no_second_name_for_a_concept() -> None:
+    sources = Path(cli.__file__).parent.glob("*.py")
+    written = re.compile(r"""["'](asset_key|partition_key)["']\s*:""")
+    assert [path.name for path in sources if written.search(path.read_text("utf-8"))] == [
+        "render.py"
+    ]
 
 
 def test_plain_values_are_what_json_knows() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -12,16 +13,25 @@ from arco.automation.freshness_tables import FreshnessStatus
 from arco.automation.sensor_events import EvaluationError, SensorEvaluated, cursor_digest
 from arco.catalog.events import AssetDeclared
 from arco.errors import Refused
-from arco.execution.events import OutputHeld, OutputMissed, QuarantineDecided
+from arco.execution.events import (
+    AttemptRecorded,
+    CostIncurred,
+    OutputHeld,
+    OutputMissed,
+    QuarantineDecided,
+)
 from arco.execution.states import HoldStatus
 from arco.log.envelope import Payload
 from arco.notifications.alerts import MAX_ATTEMPTS, retry_delay
+from arco.notifications.costs import ASSET_COSTS_STAGE
 from arco.notifications.message import message_of
 from arco.notifications.tables import (
     ALERTS,
+    ASSET_COSTS,
     FAILING_PARTITIONS,
     NOTIFICATION_QUEUES,
     NOTIFICATIONS,
+    AssetCostRow,
     NotificationState,
     decode_items,
     encode_items,
@@ -38,8 +48,9 @@ from arco.orchestration.derived import RunEnded, RunRequestDropped
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.states import RunState
 from arco.orchestration.tables import RUN_REQUESTS, RUNS
+from arco.state.fold import Fact, NoRows, Rows, fold_stage
 from servo.contract.sensing import SensorAnswer, SensorRun
-from servo.contract.task import Materialization
+from servo.contract.task import Cost, Materialization, Usage
 from tests.kit.flows import deploy, trigger
 from tests.kit.notifications import BROKEN, Watch, folded, project
 from tests.kit.sensors import POLL, SensorTown, evaluated_from
@@ -362,6 +373,76 @@ def test_a_stale_asset_is_told_and_recovers_when_all_of_it_is_fresh() -> None:
     ]
     assert message is not None
     assert message_of(message, "w").title == "[w] shop.orders is stale (2 series)"
+
+
+def cost(run: str, attempt: int, amount: str, asset: str = "A1") -> CostIncurred:
+    return CostIncurred(
+        asset_id=asset,
+        asset="shop.orders",
+        partition="",
+        run_id=run,
+        task_id="t",
+        attempt=attempt,
+        attempt_id=f"{run}-{asset}-{attempt}",
+        outcome="failed",
+        usage=Usage(),
+        cost=Cost(currency="EUR", cpu=int(Decimal(amount) * 10**9)),
+    )
+
+
+def test_costs_are_told_once_when_they_go_above_the_amount_of_a_rule() -> None:
+    def rule(name: str, **amounts: int) -> NotificationDeclared:
+        spec = DeployedNotification(name=name, on=("cost",), to=(name,), **amounts)
+        return NotificationDeclared(project="shop", deployment_id="D", declaration=spec)
+
+    def asset(id: str, name: str) -> AssetDeclared:
+        return AssetDeclared(asset_id=id, namespace="shop", name=name, project="shop")
+
+    declared = [
+        rule("runs", run_cost=10 * 10**9),
+        rule("days", day_cost=5_500_000_000),
+        asset("A1", "orders"),
+        asset("A2", "parts"),
+    ]
+
+    def told(*costs: CostIncurred) -> dict[str, list[tuple[str, str, str]]]:
+        rows = folded([*declared, *costs])
+        assert rows.changes.get(ALERTS, {}) == {}, "costs do not recover: nothing stays open"
+        messages = [row for _, row in rows.changes.get(NOTIFICATIONS, {}).values()]
+        return {
+            row.receiver: [(i.event, i.asset or i.subject, i.code) for i in decode_items(row.items)]
+            for row in messages
+            if row is not None
+        }
+
+    assert told(cost("R1", 1, "5.5")) == {}, "it is not more than the amount"
+    more = "more than 5.5 EUR on 2026-01-05"
+    orders = [("cost", "shop.orders", more)]
+    assert told(cost("R1", 1, "5.5"), cost("R1", 1, "5.5")) == {}, "an attempt counts once"
+    assert told(cost("R1", 1, "5.5"), cost("R2", 1, "0.01"), cost("R3", 1, "9")) == {"days": orders}
+    assert told(cost("R1", 1, "4"), cost("R1", 1, "5", "A2"), cost("R1", 2, "2")) == {
+        "days": orders,
+        "runs": [("cost", "run:R1", "more than 10 EUR")],
+    }
+
+
+def test_costs_of_another_day_or_currency_are_counted_anew() -> None:
+    def sums(*costs: tuple[datetime, int, str]) -> list[AssetCostRow]:
+        rows = Rows(NoRows())
+        for n, (at, amount, currency) in enumerate(costs):
+            recorded = AttemptRecorded(
+                asset_id="A1", attempt=n, wall_ms=1, run_id="R", cost=amount, currency=currency
+            )
+            facts = [Fact(n + 1, at, f"E{n}", "", "", recorded)]
+            list(fold_stage(ASSET_COSTS_STAGE, rows, facts, []))
+        return [row for _, row in rows.changes.get(ASSET_COSTS, {}).values() if row is not None]
+
+    noon = datetime(2026, 1, 5, 12)
+    assert sums((noon, 0, "USD")) == [], "without prices there is nothing to count"
+    assert sums((noon, 3, "USD"), (noon, 4, "USD")) == [AssetCostRow("A1", "2026-01-05", "USD", 7)]
+    later = noon + timedelta(hours=12)
+    assert sums((noon, 3, "USD"), (later, 4, "USD")) == [AssetCostRow("A1", "2026-01-06", "USD", 4)]
+    assert sums((noon, 3, "USD"), (noon, 4, "EUR")) == [AssetCostRow("A1", "2026-01-05", "EUR", 4)]
 
 
 def test_a_sensor_that_fails_is_told_once_to_the_rules_of_its_project() -> None:

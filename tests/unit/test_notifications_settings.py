@@ -143,6 +143,14 @@ def problems(folder: Path, *rules: str, owners: str = "['ana@example.org']") -> 
         ("on='run_failed', to='ops', select='orders'", "run_failed is not about assets"),
         ("on='stale', to='ops', interval='soon'", "'soon' is not a valid interval"),
         ("on='stale', to='ops', interval='2d'", "an interval of more than a day"),
+        ("on='cost', to='ops'", 'write on="cost" with max_run_cost=20'),
+        ("on='stale', to='ops', max_day_cost=5", "an amount is for costs"),
+        ("on='cost', to='ops', max_day_cost=0", "max_day_cost is 0"),
+        ("on='cost', to='ops', max_day_cost=float('nan')", "max_day_cost is nan"),
+        ("on='cost', to='ops', max_run_cost=-1.5", "a number above 0"),
+        ("on='cost', to='ops', max_run_cost='much'", "max_run_cost is 'much'"),
+        ("on='cost', to='ops', max_run_cost=True", "max_run_cost is True"),
+        ("on='cost', to='ops', max_run_cost=1, select='orders'", "is not about assets"),
         ("'Bad Name', on='stale', to='ops'", "is not a valid name of a notification"),
     ],
 )
@@ -193,5 +201,5 @@ def test_the_guide_has_a_project_and_channels_that_fit_together(tmp_path: Path) 
     (tmp_path / "flow.py").write_text(code)
     (tmp_path / "arco.toml").write_text(toml)
     manifest = build_manifest(discover(tmp_path))
-    assert len(manifest.notifications) == 2
+    assert len(manifest.notifications) == 3
     assert list(channel_problems(manifest.notifications, resolve_channels(tmp_path))) == []

@@ -22,8 +22,8 @@ from arco.orchestration.partition_space import count
 from arco.orchestration.planner import requested
 from arco.orchestration.planning import RunPlanner
 from arco.orchestration.reader import Library, OrchestrationReader
-from arco.orchestration.states import RequestState
-from arco.orchestration.tables import RUN_REQUESTS
+from arco.orchestration.states import RequestState, TaskState
+from arco.orchestration.tables import RUN_REQUESTS, TaskRow
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
@@ -94,11 +94,13 @@ class AssetAutomationCommands:
         conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
         points = list(space.points(ranges))
         failures = _failures(snapshot, row.asset_key, [space.text(point) for point in points])
+        asset_id = graph.ids[row.asset_key]
         explained = []
         for point in points:
             text = space.text(point)
             verdict = conditions.verdict(AutomatedPartition(row.asset_key, point))
-            reasons = (*verdict.reasons, *failures.get(text, ()))
+            retried = _retried(board, asset_id, text)
+            reasons = (*verdict.reasons, *(retried or failures.get(text, ())))
             explained.append(ExplainedPartition(text, verdict.outcome, reasons, verdict.cause))
         return ExplainedAsset(row, upcoming(row, now), explained)
 
@@ -117,6 +119,24 @@ def _failures(
         for row in rows.values()
         if row.status == PartitionStatus.FAILED
     }
+
+
+def _retried(board: Board, asset_id: str, partition: str) -> tuple[str, ...]:
+    """That attempts of an active run failed, and that it tries again."""
+    runs = board.making.get(asset_id, {}).get(partition, {})
+    tasks = [board.tasks.get(run_id, {}).get(task_id) for run_id, task_id in sorted(runs.items())]
+    return tuple([text for task in tasks if task is not None and (text := _attempts(task))])
+
+
+def _attempts(task: TaskRow) -> str:
+    waits = task.state == TaskState.RETRY_WAIT
+    failed = task.attempt if waits else task.attempt - 1
+    if failed < 1:
+        return ""
+    code = f": {task.error_code}" if task.error_code else ""
+    at = task.retry_not_before if waits else None
+    then = "" if at is None else f"; the next begins at {at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"attempt {failed} of {task.max_attempts} failed in run {task.run_id}{code}{then}"
 
 
 def upcoming(row: AutomationRow, now: datetime) -> datetime | None:

@@ -211,11 +211,15 @@ class AssetNotice(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "catalog.asset_notice"
     asset_id: str
-    topic: Literal["output", "freshness"] = "output"
-    """What may be bad, and recover, by itself."""
+    topic: Literal["output", "freshness", "cost"] = "output"
+    """What may be bad, and recover, by itself. Costs do not recover."""
     event: NotificationEvent
     run_id: str = ""
     code: str = ""
+    before: int = 0
+    """What the asset had cost on this day before, and what it has now, in 10⁻⁹ of the unit."""
+    after: int = 0
+    currency: str = ""
 
 
 class AddressedNotice(AssetNotice, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from arco.cli import deferral
 from arco.cli.options import argument, command
 
 if deferral.LOADED:
+    import msgspec
     from rich.text import Text
 
     from arco.cli import render
@@ -54,8 +55,8 @@ def _document(diff: RowDiff) -> dict[str, Any]:
         {
             "change": what,
             "key": key,
-            "before": _row(diff.before, key),
-            "after": _row(diff.after, key),
+            "before": _columns(diff.before, key),
+            "after": _columns(diff.after, key),
         }
         for what, key in _changes(diff)
     ]
@@ -64,6 +65,11 @@ def _document(diff: RowDiff) -> dict[str, Any]:
 
 def _row(rows: dict[Any, Any], key: Any) -> object:
     return rows[key][1] if key in rows else None
+
+
+def _columns(rows: dict[Any, Any], key: Any) -> dict[str, Any] | None:
+    """A row with the names of the table's columns."""
+    return msgspec.structs.asdict(rows[key][1]) if key in rows else None
 
 
 def _changes(diff: RowDiff) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -130,7 +130,8 @@ def list_(
         reader.namespace(namespace)
         rows = reader.assets(namespace)
     if session.json:
-        render.document({"generation": reader.snapshot.generation, "assets": rows})
+        assets = [_document(row) for row in rows]
+        render.document({"generation": reader.snapshot.generation, "assets": assets})
     elif not rows:
         render.say("there are no assets")
     else:
@@ -149,6 +150,10 @@ def _state(row: AssetRow) -> str | None:
     return (row.project or None) if row.active else f"removed from {row.project}"
 
 
+def _document(row: AssetRow) -> dict[str, Any]:
+    return {"asset": f"{row.namespace}.{row.name}", **render.plain(row)}
+
+
 @command(app, "show", example="servo catalog asset show sales.orders --as-of 1d", takes=["at"])
 def show(session: Session, key: catalog_options.AssetArgument) -> None:
     """Show one asset, with its columns and newest observation."""
@@ -157,8 +162,8 @@ def show(session: Session, key: catalog_options.AssetArgument) -> None:
     if session.json:
         generation = reader.snapshot.generation
         rest = {"columns": asset.columns, "stats": asset.stats}
-        head = {"generation": generation, "version": asset.version}
-        render.document(head | render.plain(asset.row) | rest)
+        head = {"generation": generation, "row_version": asset.version}
+        render.document(head | _document(asset.row) | rest)
     else:
         _show(asset)
 

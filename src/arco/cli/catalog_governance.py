@@ -82,8 +82,9 @@ def show(session: Session, subject: SubjectArgument) -> None:
     columns = _columns(reader, view)
     if session.json:
         document = render.plain(view) | {"effective": _decoded(view.effective)}
-        more = {"columns": columns} if view.kind == "asset" else {}
-        render.document({"generation": reader.snapshot.generation} | document | more)
+        more = {"columns": list(map(_with_row_version, columns))} if view.kind == "asset" else {}
+        head = {"generation": reader.snapshot.generation}
+        render.document(head | _with_row_version(document) | more)
         return
     fields: dict[str, object] = {view.kind: view.subject, "version": view.version}
     fields |= {field: _in_effect(view, field) for field in view.effective}
@@ -139,6 +140,12 @@ def _text(field: str, value: Any) -> str | None:
     if isinstance(value, list):
         return ", ".join(value) or None
     return _promise(value) if field == "sla" else value or None
+
+
+def _with_row_version(view: object) -> dict[str, Any]:
+    """A version is that of a partition: what changes are compared with is called otherwise."""
+    document = render.plain(view)
+    return {"row_version" if name == "version" else name: document[name] for name in document}
 
 
 def _promise(encoded: str) -> str | None:

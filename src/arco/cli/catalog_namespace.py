@@ -103,7 +103,7 @@ def show(session: Session, namespace: Name) -> None:
     version = reader.namespace_version(namespace)
     if session.json:
         generation = reader.snapshot.generation
-        render.document({"generation": generation, "version": version} | render.plain(row))
+        render.document({"generation": generation, "row_version": version} | render.plain(row))
         return
     fields = {"namespace": row.namespace} | catalog_options.described(row)
     render.show_fields(fields | {"assets": row.assets} | catalog_options.authorship(row, version))

@@ -92,7 +92,7 @@ def show(session: Session, term: Term) -> None:
     view = reader.term_view(term)
     row = view.row
     if session.json:
-        head = {"generation": reader.snapshot.generation, "version": view.version}
+        head = {"generation": reader.snapshot.generation, "row_version": view.version}
         render.document(head | render.plain(row) | {"used_by": view.used_by})
         return
     fields = {

@@ -181,7 +181,7 @@ class _Bill:
         return key
 
     def document(self) -> dict[str, Any]:
-        names = self.by.value.split(",")
+        names = ["run_id"] if self.by is GroupBy.run else self.by.value.split(",")
         lines = [dict(zip(names, key, strict=True)) | s.document() for key, s in self.lines]
         return {"by": self.by.value, "lines": lines, "total": self.total.document()}
 

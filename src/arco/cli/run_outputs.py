@@ -47,7 +47,7 @@ def outputs(
                 "generation": snapshot.generation,
                 "run_id": row.run_id,
                 "materializations": [
-                    {**render.plain(each.version), "asset_key": each.asset, "reused": each.reused}
+                    {**render.plain(each.version), "asset": each.asset, "reused": each.reused}
                     for each in listed.outputs
                 ],
                 "total": listed.total,

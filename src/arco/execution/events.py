@@ -143,6 +143,10 @@ class AttemptRecorded(Payload, frozen=True, kw_only=True):
     asset_id: str
     attempt: int
     wall_ms: int
+    run_id: str = ""
+    cost: int = 0
+    """In 10⁻⁹ of the currency's unit."""
+    currency: str = ""
 
 
 class QuarantineDecided(Payload, frozen=True, kw_only=True):

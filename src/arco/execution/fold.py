@@ -267,7 +267,16 @@ def _status(
 def _incur(rows: Rows, fact: Fact, e: CostIncurred) -> Iterator[Change]:
     if rows.get(TASK_COSTS, e.asset_id, e.attempt_id) is None:
         yield Put(TASK_COSTS, _cost(fact, e))
-        yield Emit(AttemptRecorded(asset_id=e.asset_id, attempt=e.attempt, wall_ms=e.usage.wall_ms))
+        yield Emit(
+            AttemptRecorded(
+                asset_id=e.asset_id,
+                attempt=e.attempt,
+                wall_ms=e.usage.wall_ms,
+                run_id=e.run_id,
+                cost=e.cost.total,
+                currency=e.cost.currency,
+            )
+        )
 
 
 def _cost(fact: Fact, e: CostIncurred) -> TaskCostRow:

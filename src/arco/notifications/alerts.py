@@ -75,6 +75,8 @@ def _declare(rows: Rows, fact: Fact, e: NotificationDeclared) -> Iterator[Change
             interval_s=rule.interval_s,
             active=True,
             deployment_id=e.deployment_id,
+            run_cost=rule.run_cost,
+            day_cost=rule.day_cost,
         ),
     )
 

@@ -25,6 +25,7 @@ WORDS: Final[dict[str, str]] = {
     "backfill_failed": "failed",
     "backfill_finished": "has finished",
     "automation_failed": "cannot start its run",
+    "cost": "costs more than it should",
 }
 COMMANDS: Final[dict[str, str]] = {
     "schedule": "servo schedules show",

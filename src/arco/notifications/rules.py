@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -19,9 +20,11 @@ from arco.automation.backfill_states import BackfillState
 from arco.automation.backfills import BackfillOver
 from arco.automation.freshness_fold import KIND as FRESHNESS
 from arco.catalog.events import AddressedNotice
+from arco.notifications.costs import RunCostAdded
 from arco.notifications.events import AlertCleared, AlertRaised
 from arco.notifications.tables import RULE_INDEX, RuleIndexRow, rule_id
 from arco.orchestration.declarations import (
+    DeployedNotification,
     NotificationDeclared,
     NotificationRemoved,
     ScheduleRemoved,
@@ -54,6 +57,8 @@ class _Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str
     on: tuple[NotificationEvent, ...]
     select: tuple[str, ...] = ()
+    run_cost: int = 0
+    day_cost: int = 0
 
     def is_about(self, e: AddressedNotice) -> bool:
         if self.project != e.project:
@@ -82,7 +87,11 @@ def _put(rules: _Rules) -> Put:
 def _declare(rows: Rows, fact: Fact, e: NotificationDeclared) -> Iterator[Change]:
     rule = e.declaration
     key = rule_id(e.project, rule.name)
-    yield _put(_rules(rows) | {key: _Rule(e.project, rule.on, rule.select)})
+    yield _put(_rules(rows) | {key: _rule(e.project, rule)})
+
+
+def _rule(project: str, rule: DeployedNotification) -> _Rule:
+    return _Rule(project, rule.on, rule.select, rule.run_cost, rule.day_cost)
 
 
 def _remove(rows: Rows, fact: Fact, e: NotificationRemoved) -> Iterator[Change]:
@@ -98,7 +107,9 @@ def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
     for key, rule in _rules(rows).items():
         if not rule.is_about(e):
             continue
-        if e.event == "recovered":
+        if e.event == "cost":
+            yield from _day_cost(key, rule, e, fact)
+        elif e.event == "recovered":
             if TOPICS[e.topic].intersection(rule.on):
                 yield Emit(
                     AlertCleared(
@@ -120,6 +131,49 @@ def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
                 code=e.code,
             )
             yield Emit(raised)
+
+
+# -- costs: what goes above an amount is told of then, and once ---------------------------
+
+
+def _day_cost(key: str, rule: _Rule, e: AddressedNotice, fact: Fact) -> Iterator[Change]:
+    if _is_above(rule.day_cost, e.before, e.after):
+        raised = AlertRaised(
+            rule_id=key,
+            subject=f"cost:{e.asset_id}@{fact.received_at:%Y-%m-%d}",
+            event="cost",
+            asset=e.asset,
+            owners=e.owners,
+            run_id=e.run_id,
+            code=f"more than {_money(rule.day_cost)} {e.currency} on {fact.received_at:%Y-%m-%d}",
+            opens=False,
+        )
+        yield Emit(raised)
+
+
+def _run_cost(rows: Rows, fact: Fact, e: RunCostAdded) -> Iterator[Change]:
+    for key, rule in _rules(rows).items():
+        if _is_above(rule.run_cost, e.before, e.after):
+            raised = AlertRaised(
+                rule_id=key,
+                subject=f"run:{e.run_id}",
+                event="cost",
+                run_id=e.run_id,
+                code=f"more than {_money(rule.run_cost)} {e.currency}",
+                opens=False,
+            )
+            yield Emit(raised)
+
+
+def _is_above(limit: int, before: int, after: int) -> bool:
+    return bool(limit) and before <= limit < after
+
+
+def _money(nanos: int) -> str:
+    return f"{Decimal(nanos).scaleb(-9).normalize():f}"
+
+
+# -- runs, and what starts them -----------------------------------------------------------
 
 
 def _run_ended(rows: Rows, fact: Fact, e: RunEnded) -> Iterator[Change]:
@@ -244,6 +298,7 @@ STAGE = Stage(
         On(NotificationDeclared, _one_key, _declare),
         On(NotificationRemoved, _one_key, _remove),
         On(AddressedNotice, _one_key, _notice),
+        On(RunCostAdded, _one_key, _run_cost),
         On(RunEnded, _one_key, _run_ended),
         On(RunRequestDropped, _one_key, _dropped),
         On(RunAdmitted, _one_key, _admitted),

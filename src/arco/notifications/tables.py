@@ -67,6 +67,25 @@ class FailingPartitionRow(Row, frozen=True):
     partition_key: str
 
 
+class AssetCostRow(Row, frozen=True):
+    """What the attempts of an asset have cost on the last day that it had any."""
+
+    asset_id: str
+    day: str
+    currency: str
+    cost: int
+    """In 10⁻⁹ of the currency's unit."""
+
+
+class RunCostRow(Row, frozen=True):
+    """What the attempts of a run have cost so far."""
+
+    run_id: str
+    currency: str
+    cost: int
+    updated_at: datetime
+
+
 class RuleIndexRow(Row, frozen=True):
     """All rules in one row: whatever happens is compared with each of them."""
 
@@ -87,6 +106,9 @@ class NotificationRuleRow(Row, frozen=True):
     active: bool
     deployment_id: str
     """The one that last changed it, or removed it."""
+    run_cost: int = 0
+    """In 10⁻⁹ of the currency's unit, as the next; 0: no cost of runs is told of."""
+    day_cost: int = 0
 
 
 class AlertRow(Row, frozen=True):
@@ -142,6 +164,14 @@ ASSET_FAILURES = Table("notifications", "asset_failures", AssetFailuresRow, key=
 KEYED_ASSETS = Table("notifications", "keyed_assets", KeyedAssetRow, key=["asset_id", "keys"])
 FAILING_PARTITIONS = Table(
     "notifications", "failing_partitions", FailingPartitionRow, key=["asset_id", "partition_key"]
+)
+ASSET_COSTS = Table("notifications", "asset_costs", AssetCostRow, key=["asset_id"])
+RUN_COSTS = Table(
+    "notifications",
+    "run_costs",
+    RunCostRow,
+    key=["run_id"],
+    history=History("updated_at", KEPT_HOT),
 )
 RULE_INDEX = Table("notifications", "rule_index", RuleIndexRow, key=["scope"])
 NOTIFICATION_RULES = Table("notifications", "rules", NotificationRuleRow, key=["rule_id"])

@@ -89,6 +89,8 @@ class DeployedNotification(DeclarationStruct, frozen=True, kw_only=True, tag="no
     to: tuple[str, ...]
     select: tuple[str, ...] = ()
     interval_s: int = 60
+    run_cost: int = 0
+    day_cost: int = 0
 
 
 class DeployedSensor(DeclarationStruct, frozen=True, kw_only=True, tag="sensor"):

@@ -21,7 +21,12 @@ from typing import ClassVar, Literal
 from msgspec import UNSET, Struct, UnsetType, field
 
 from arco.log.envelope import Payload
-from arco.orchestration.declarations import AcceptedBreak, Declaration, PlainSchedule
+from arco.orchestration.declarations import (
+    AcceptedBreak,
+    Declaration,
+    DeployedNotification,
+    PlainSchedule,
+)
 from arco.orchestration.limit_tables import Permit
 from arco.orchestration.plan import PlanRequest
 from servo.contract.manifest import DEFAULT_PROJECT, ColumnDef, SlaSpec
@@ -64,6 +69,10 @@ def _is_newer(asset: DeployedAsset) -> bool:
     return asset.inputs is not None
 
 
+def _is_of_6(declaration: Declaration) -> bool:
+    return isinstance(declaration, DeployedNotification) and "cost" in declaration.on
+
+
 class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_defaults=True):
     """A project's manifest becomes the one that runs are planned from.
 
@@ -72,7 +81,7 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
     Version 3 has schedules that changed, too; version 4 has all kinds of declarations; version 5
     has inputs, code and governance of assets, and schema changes that are accepted; version 6 has
-    the sets of keys of their dynamic dimensions.
+    the sets of keys of their dynamic dimensions, and notification rules about costs.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
@@ -108,7 +117,7 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
 
     @property
     def lowest_version(self) -> int:
-        if any(asset.key_sets for asset in self.assets):
+        if any(asset.key_sets for asset in self.assets) or any(map(_is_of_6, self.declarations)):
             return 6
         if self.accepted or any(map(_is_newer, self.assets)):
             return 5

@@ -453,6 +453,7 @@ NotificationEvent = Literal[
     "backfill_failed",
     "backfill_finished",
     "automation_failed",
+    "cost",
 ]
 """What somebody may be told of."""
 NOTIFICATION_EVENTS: Final[tuple[NotificationEvent, ...]] = get_args(NotificationEvent)
@@ -467,6 +468,10 @@ class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
     select: tuple[str, ...] = ()
     """Keys, `namespace.*` and `tag:...`; empty for all assets of the project."""
     interval_s: int = 60
+    run_cost: int = 0
+    """A run that costs more is told of, in 10⁻⁹ of the currency's unit; 0: none is."""
+    day_cost: int = 0
+    """Likewise an asset, for all its attempts of one day."""
     code: Code
 
 

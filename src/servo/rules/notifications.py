@@ -11,7 +11,7 @@ from servo.errors import Invalid
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
-ABOUT_ASSETS: Final = frozenset({"asset_failed", "quarantined", "stale", "recovered"})
+ABOUT_ASSETS: Final = frozenset({"asset_failed", "quarantined", "stale", "recovered", "cost"})
 MAX_INTERVAL_S: Final = 86_400
 
 
@@ -41,7 +41,8 @@ def notifications_are_sound(
 
 
 def _selection(rule: Notification, assets: Sequence[Asset]) -> Iterator[Problem]:
-    others = [event for event in rule.on if event not in ABOUT_ASSETS]
+    others: list[str] = [event for event in rule.on if event not in ABOUT_ASSETS]
+    others += ["the cost of runs"] if rule.run_cost else []
     if others and rule.select:
         message = f"{rule.name!r} selects assets, and {others[0]} is not about assets"
         yield Problem.at(rule.code, message, "use two notifications, one without select=")

@@ -39,8 +39,10 @@ from arco.orchestration.limit_tables import LimitName, Permit
 from servo.contract import canonical
 from servo.contract.identity import attempt_id
 from servo.contract.task import (
+    Cost,
     ErrorInfo,
     TaskResult,
+    Usage,
 )
 from tests.golden.stories.recorded_log import Log
 from tests.golden.stories.runs import deployed, ids_of_attempt
@@ -196,4 +198,47 @@ def notified() -> Log:
     log.do(NotificationRetried(**its))
     log.do(NotificationClaimed(**its, attempt=2, claimed_by="o2"), actor="")
     log.do(NotificationAttempted(**its, attempt=2, delivered=True, detail="200 OK"), actor="")
+    return log
+
+
+def billed() -> Log:
+    """Two attempts cost more than a rule allows for a run, and for an asset on one day."""
+    log = Log()
+    rule = DeployedNotification(
+        name="bills", on=("cost",), to=("ops",), run_cost=3 * 10**9, day_cost=2 * 10**9
+    )
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(deployed("raw.orders", "A1"),),
+            total=1,
+            declarations=(rule,),
+        )
+    )
+    log.do(
+        RunTriggered(
+            run_id="R1", plan_id="P1", plan_fingerprint="fp", deployment_id="D1", tasks_total=2
+        )
+    )
+    asset = RunAsset(key="raw.orders", asset_id="A1", max_attempts=1)
+    tasks = tuple([TaskPlan(task_id=id, asset=0, partition=f"p=s:{id}") for id in ("t1", "t2")])
+    log.do(TasksPlanned(run_id="R1", first=0, assets=(asset,), tasks=tasks), actor="")
+    error = ErrorInfo(category="user_code", code="user_code.ValueError", message="4711")
+    for id in ("t1", "t2"):
+        attempt = ids_of_attempt("R1", id)
+        log.do(DispatchEnqueued(**attempt, queue_name="d_x"), actor="")
+        log.do(TaskStarted(**attempt, worker_id="w1"), actor="")
+        result = TaskResult(
+            attempt=1,
+            outcome="failed",
+            worker_id="w1",
+            error=error,
+            usage=Usage(wall_ms=1_000),
+            cost=Cost(currency="EUR", cpu=2 * 10**9, memory=100),
+            **attempt,
+        )
+        log.do(TaskFinished(result=result), actor="")
     return log
