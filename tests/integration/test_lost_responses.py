@@ -237,7 +237,8 @@ def test_bad_read_of_a_batch_loses_and_rejects_nothing(site: Site, rule: Rule) -
 def test_flipped_bit_in_a_batch_is_noticed(site: Site) -> None:
     writer, compactor = site.near(), site.far()
     acknowledged: list[str] = []
-    descriptions = {f"n{n}": f"a text of some length, number {n}, " * 8 for n in range(scaled(6, 16))}
+    count = scaled(6, 16)
+    descriptions = {f"n{n}": f"a text of some length, number {n}, " * 8 for n in range(count)}
     for n, (namespace, text) in enumerate(descriptions.items()):
         payload = NamespaceCreated(namespace=namespace, description=text)
         acknowledged += writer.ledger.append([payload]).event_ids

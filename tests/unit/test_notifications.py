@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -391,7 +392,7 @@ def cost(run: str, attempt: int, amount: str, asset: str = "A1") -> CostIncurred
 
 
 def test_costs_are_told_once_when_they_go_above_the_amount_of_a_rule() -> None:
-    def rule(name: str, **amounts: int) -> NotificationDeclared:
+    def rule(name: str, **amounts: Any) -> NotificationDeclared:
         spec = DeployedNotification(name=name, on=("cost",), to=(name,), **amounts)
         return NotificationDeclared(project="shop", deployment_id="D", declaration=spec)
 
