@@ -70,7 +70,7 @@ def _check_us(at: Path, assets: int, rounds: int) -> float:
         workspace = open_workspace(at)
     workspace.commands.orchestration.deploy(project(assets), ARTIFACT)
     _put_outputs(workspace, project(assets))
-    changed = _with_column(project(assets))
+    changed = with_column(project(assets))
     seconds = []
     for _ in range(rounds):
         reader = OrchestrationReader(open_workspace(at).read.snapshot())
@@ -108,7 +108,7 @@ def _output(asset: Asset, row: DeployedAssetRow) -> Materialization:
     )
 
 
-def _with_column(manifest: Manifest) -> Manifest:
+def with_column(manifest: Manifest) -> Manifest:
     def more(asset: Asset) -> Asset:
         columns = (*asset.columns, ColumnDef(name="more", type="string"))
         return msgspec.structs.replace(asset, columns=columns)

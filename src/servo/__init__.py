@@ -28,6 +28,7 @@ from servo.check import (
     unique,
 )
 from servo.context import AssetContext, AssetIn, AssetOut, In
+from servo.data_contract import contract
 from servo.errors import Cancelled, Error, Invalid
 from servo.mapping import all_upstream, by_dimension, identity, latest, time_window, window
 from servo.namespaces import namespace
@@ -76,6 +77,7 @@ __all__ = [
     "by_dimension",
     "check",
     "column",
+    "contract",
     "daily",
     "dynamic",
     "eager",

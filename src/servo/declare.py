@@ -166,10 +166,7 @@ def declare_notification(
     definition: NotificationDefinition, project: Project
 ) -> tuple[Notification, list[Flaw]]:
     """Names without a namespace become keys where one asset alone has that name."""
-    by_name: dict[str, list[str]] = {}
-    for asset in project.assets:
-        by_name.setdefault(asset.key.partition(".")[2], []).append(asset.key)
-    keys = {name: same[0] for name, same in by_name.items() if len(same) == 1}
+    keys = project.keys_by_name()
     flaws: list[Flaw] = []
     interval_s = _Keeper(flaws)(partial(seconds, definition.interval, "interval"), 60)
     notification = Notification(

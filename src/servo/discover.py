@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from servo.asset import AssetDefinition, SqlAssetDefinition
 from servo.contract.manifest import DEFAULT_PROJECT, Manifest
+from servo.data_contract import ContractDefinition
 from servo.declare import declare, declare_notification, declare_schedule, declare_sensor
 from servo.errors import Invalid, Misdeclared
 from servo.ignore import IgnoredFiles
@@ -40,7 +41,7 @@ from servo.registry import definitions_of, name_by_key
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
 from servo.suggest import did_you_mean
-from servo.validate import namespaces_of, validate
+from servo.validate import contracts_of, namespaces_of, validate
 
 FILE: Final = "arco.toml"
 _SKIPPED: Final = frozenset({"tests", "test", "venv", "env", "node_modules", "__pycache__"})
@@ -51,6 +52,7 @@ _DEFINITIONS: Final = (
     SensorDefinition,
     NotificationDefinition,
     NamespaceDefinition,
+    ContractDefinition,
 )
 _OURS: Final = __name__.partition(".")[0]
 _lock = threading.Lock()  # one discovery at a time: it borrows the import system
@@ -81,10 +83,8 @@ def discover(root: Path, modules: Sequence[str] | None = None) -> Project:
         loaded += [module for module in _own_modules(base) if module not in loaded]
         definitions = _collect(loaded)
         _read_sources(definitions)
-    notes: list[Problem] = []
-    if modules is None:
-        imported = {*names, *(module.__name__ for module in loaded)}
-        notes = list(_left_out(candidates, imports, imported, root))
+    imported = {*names, *(module.__name__ for module in loaded)}
+    notes = list(_left_out(candidates, imports, imported, root)) if modules is None else []
     return _project(root, base, definitions, problems, notes)
 
 
@@ -106,6 +106,7 @@ def build_manifest(
         root=project.imports,
         project=name,
         namespaces=namespaces_of(project),
+        contracts=contracts_of(project),
     )
 
 
@@ -391,6 +392,7 @@ def _project(
         sensors=[v for v in values if isinstance(v, SensorDefinition)],
         notifications=[v for v in values if isinstance(v, NotificationDefinition)],
         namespaces=[v for v in values if isinstance(v, NamespaceDefinition)],
+        contracts=[v for v in values if isinstance(v, ContractDefinition)],
         problems=problems,
         notes=notes,
         places={id(each.value): (each.module, each.name) for each in definitions},

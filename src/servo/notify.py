@@ -59,14 +59,16 @@ def notify(
 ) -> NotificationDefinition:
     """Tell channels, or the owners of assets, when something happens.
 
-    `on` is one or more of `"asset_failed"`, `"quarantined"`, `"stale"` and `"recovered"`, which
-    are about assets; `"run_failed"`, `"backfill_failed"`, `"backfill_finished"` and
-    `"automation_failed"` (a schedule or a sensor that cannot start its run); and `"cost"`: a run
-    that costs more than `max_run_cost`, or an asset whose attempts of one day (UTC) cost more than
-    `max_day_cost`, in units of the currency that workers have prices in.
+    `on` is one or more of `"asset_failed"`, `"quarantined"`, `"stale"`, `"contract_breach"` and
+    `"recovered"`, which are about assets; `"run_failed"`, `"backfill_failed"`,
+    `"backfill_finished"` and `"automation_failed"` (a schedule or a sensor that cannot start its
+    run); and `"cost"`: a run that costs more than `max_run_cost`, or an asset whose attempts of one
+    day (UTC) cost more than `max_day_cost`, in units of the currency that workers have prices in.
 
     `to` is names of channels, which the `[notifications]` section of `arco.toml` has, and
-    `"owners"`: the e-mail addresses among the `owners=` of an asset.
+    `"owners"`: the e-mail addresses among the `owners=` of an asset. For `"contract_breach"` it
+    may be `"consumers"` too: the e-mail addresses among the `consumers=` of the contract. A broken
+    contract is told of the asset itself, and of the assets among its consumers.
 
     `select` is the assets of this project that the rule is about, all of them by default: assets,
     `sales.orders`, `sales.*`, `tag:tier=gold`.

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from servo.asset import AnyAsset
 from servo.contract.manifest import Code
+from servo.data_contract import ContractDefinition
 from servo.namespaces import NamespaceDefinition
 from servo.notify import NotificationDefinition
 from servo.schedule import ScheduleDefinition
@@ -50,6 +51,7 @@ class Project:
         sensors: Sequence[SensorDefinition] = (),
         notifications: Sequence[NotificationDefinition] = (),
         namespaces: Sequence[NamespaceDefinition] = (),
+        contracts: Sequence[ContractDefinition] = (),
         problems: Sequence[Problem] = (),
         notes: Sequence[Problem] = (),
         places: Mapping[int, tuple[str, str]] | None = None,
@@ -62,10 +64,18 @@ class Project:
         self.sensors = tuple(sensors)
         self.notifications = tuple(notifications)
         self.namespaces = tuple(namespaces)
+        self.contracts = tuple(contracts)
         self.problems = tuple(problems)
         self.notes = tuple(notes)
         """Worth a look, and no reason to refuse the project."""
         self._places = places or {}
+
+    def keys_by_name(self) -> dict[str, str]:
+        """The keys of assets by their names without a namespace, where one alone has the name."""
+        by_name: dict[str, list[str]] = {}
+        for asset in self.assets:
+            by_name.setdefault(asset.key.partition(".")[2], []).append(asset.key)
+        return {name: same[0] for name, same in by_name.items() if len(same) == 1}
 
     def code(self, definition: Any) -> Code:
         """Where a definition can be imported from, for the manifest."""

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from servo.contract.manifest import Asset, Namespace
+from servo.contract.manifest import Asset, Contract, Namespace
 from servo.declare import Declared, declare, declare_notification, declare_schedule, declare_sensor
 from servo.project import Problem as Problem
 from servo.project import Project
@@ -17,6 +17,7 @@ from servo.rules.columns import (
     lineage_leads_somewhere,
     renamed_columns_leave_their_names,
 )
+from servo.rules.contracts import contracts_are_sound
 from servo.rules.governance import governance_is_sound, namespaces_are_sound
 from servo.rules.graph import inputs_exist, no_cycles
 from servo.rules.mappings import mappings_fit
@@ -59,7 +60,8 @@ def validate(project: Project) -> list[Problem]:
     problems = {*project.problems, *_asset_problems(declared), *_timing_problems(project, declared)}
     problems.update(_notification_problems(project, declared))
     assets = [asset for asset, _ in declared]
-    return sorted(problems.union(namespaces_are_sound(namespaces_of(project), assets)))
+    problems.update(namespaces_are_sound(namespaces_of(project), assets))
+    return sorted(problems.union(contracts_are_sound(contracts_of(project), assets)))
 
 
 def namespaces_of(project: Project) -> tuple[Namespace, ...]:
@@ -68,6 +70,18 @@ def namespaces_of(project: Project) -> tuple[Namespace, ...]:
         msgspec.structs.replace(each.wire, code=project.code(each)) for each in project.namespaces
     ]
     return tuple(sorted(described, key=lambda each: each.name))
+
+
+def contracts_of(project: Project) -> tuple[Contract, ...]:
+    """What a project promises, by the keys of assets. A name alone is of the only such asset."""
+    keys = project.keys_by_name()
+    contracts = [
+        msgspec.structs.replace(
+            each.wire, name=keys.get(each.name, each.name), code=project.code(each)
+        )
+        for each in project.contracts
+    ]
+    return tuple(sorted(contracts, key=lambda each: each.name))
 
 
 def validate_across(assets: Sequence[Asset], foreign: Sequence[Asset]) -> list[Problem]:

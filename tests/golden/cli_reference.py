@@ -39,6 +39,7 @@ GROUPS: Final = {
         "checks",
         "quarantine",
         "schema",
+        "contracts",
         "lineage",
         "pii",
         "costs",

@@ -68,9 +68,9 @@ def read_history(path: Path) -> History:
     return msgspec.json.decode(path.read_bytes(), type=History)
 
 
-def folded(entries: Iterable[Entry]) -> Folded:
-    """The entries, decoded and folded by today's program, from nothing and in one batch."""
-    events = [
+def recorded_events(entries: Iterable[Entry]) -> list[Recorded]:
+    """The entries, decoded by today's program."""
+    return [
         Recorded(
             entry.position,
             entry.received_at,
@@ -79,7 +79,11 @@ def folded(entries: Iterable[Entry]) -> Folded:
         )
         for entry in entries
     ]
-    return fold(CHAIN, NoRows(), events)
+
+
+def folded(entries: Iterable[Entry]) -> Folded:
+    """The entries, decoded and folded by today's program, from nothing and in one batch."""
+    return fold(CHAIN, NoRows(), recorded_events(entries))
 
 
 def rows_of(result: Folded) -> dict[str, list[dict[str, Any]]]:

@@ -6,6 +6,8 @@ from typing import Any
 from unittest import mock
 
 from arco.app import Workspace, domains
+from arco.automation.freshness_events import FreshnessChanged
+from arco.catalog.contract_events import ContractEvaluated
 from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
 from arco.lineage.events import LineageRecorded
 from arco.log.envelope import EventTypes, Payload
@@ -18,6 +20,8 @@ DERIVED: tuple[type[Payload], ...] = (
     CostIncurred,
     ChecksEvaluated,
     LineageRecorded,
+    ContractEvaluated,
+    FreshnessChanged,
 )
 
 

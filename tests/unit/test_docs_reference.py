@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "docs" / "guides" / "testing.md",
+    ROOT / "docs" / "guides" / "contracts.md",
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
 ]
 BLOCKS = [

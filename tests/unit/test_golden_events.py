@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from arco.state.fold import Fact, FoldFailure, NoRows, Rows, fold_stage
 from tests.golden.recorded import (
     CHAIN,
     DIGESTS,
@@ -29,6 +30,7 @@ from tests.golden.recorded import (
     plain,
     read_event,
     read_history,
+    recorded_events,
     rows_of,
 )
 
@@ -123,3 +125,23 @@ def test_difference_to_a_golden_value_is_found() -> None:
     assert missing(old, old | {"new": 0}) == []
     assert missing(old, {"a": 1, "b": [{"c": 3}], "d": {}}) == [".b[0].c was 2, and is 3"]
     assert missing(old, {"a": 1, "b": []}) == [".b was [{'c': 2}], and is []", ".d is gone"]
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
+def test_derived_facts_mean_the_same_after_they_have_travelled(path: Path) -> None:
+    """As between stages on Spark: each as the JSON of its own type."""
+    entries = read_history(path).events
+    expected = folded(entries)
+    queues: list[list[Fact]] = [[] for _ in CHAIN.stages]
+    for recorded in recorded_events(entries):
+        for at, fact in CHAIN.entries(recorded):
+            queues[at].append(fact)
+    rows, failures = Rows(NoRows()), list[FoldFailure]()
+    for at, stage in enumerate(CHAIN.stages):
+        queues[at].sort(key=lambda fact: fact.position)
+        for fact in fold_stage(stage, rows, queues[at], failures):
+            text = msgspec.json.encode(fact.payload)
+            payload = msgspec.json.decode(text, type=type(fact.payload))
+            for taker in CHAIN.takers(fact.payload, at):
+                queues[taker].append(msgspec.structs.replace(fact, payload=payload))
+    assert (failures, rows.changes) == ([], expected.changes)

@@ -8,10 +8,10 @@ import servo
 PUBLIC = """
 AssetContext AssetDefinition AssetIn AssetOut AssetVersion Cancelled Compatibility Error Freshness
 Gating In Invalid Resources Retention Retry RunRequest SLA SensorContext SensorFile SensorResult
-SqlAssetDefinition accepted_values all_upstream asset asset_sensor by_dimension check column daily
-dynamic eager expression file_sensor freshness hourly identity in_range latest matches monthly
-namespace not_null notify on_cron on_missing references row_count row_count_change schedule
-schema_is sensor sql_asset static tenant time_window unique webhook_sensor weekly window
+SqlAssetDefinition accepted_values all_upstream asset asset_sensor by_dimension check column
+contract daily dynamic eager expression file_sensor freshness hourly identity in_range latest
+matches monthly namespace not_null notify on_cron on_missing references row_count row_count_change
+schedule schema_is sensor sql_asset static tenant time_window unique webhook_sensor weekly window
 """
 
 HEAVY = ["arco", "pyspark", "pandas", "pyarrow", "polars", "numpy", "duckdb", "http", "asyncio"]

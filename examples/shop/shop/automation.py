@@ -23,4 +23,8 @@ def corrections(ctx: SensorContext) -> SensorResult:
     return SensorResult(runs=[again])
 
 
-notify("trouble", on=["asset_failed", "quarantined", "stale", "recovered"], to="operators")
+notify(
+    "trouble",
+    on=["asset_failed", "quarantined", "stale", "contract_breach", "recovered"],
+    to="operators",
+)

@@ -13,6 +13,7 @@ from servo import (
     all_upstream,
     asset,
     column,
+    contract,
     eager,
     expression,
     in_range,
@@ -137,3 +138,20 @@ def monthly_revenue(days: AssetIn) -> DataFrame:
 def customer_value(sales: AssetIn, customers: AssetIn) -> DataFrame:
     """What each customer has been worth so far."""
     return totals.customer_value(sales.read(), customers.read())
+
+
+contract(
+    daily_revenue,
+    version="1.0.0",
+    description="Revenue of each day, for the reports of finance.",
+    consumers=[weekly_revenue, monthly_revenue, "controlling@example.com"],
+    columns=[
+        column("country", "string"),
+        column("category", "string"),
+        column("orders", "bigint"),
+        column("revenue", "decimal(18,2)", nullable=False, description="In euros."),
+    ],
+    key=["country", "category"],
+    checks=[in_range("orders", min=1)],
+    terms="Final after seven days: orders may be refunded until then.",
+)

@@ -7,6 +7,7 @@ from arco.automation.backfill_commands import BackfillCommands
 from arco.automation.commands import AutomationCommands
 from arco.automation.sensor_commands import SensorCommands
 from arco.catalog.commands import CatalogCommands
+from arco.catalog.contract_commands import ContractCommands
 from arco.catalog.governance_commands import GovernanceCommands
 from arco.execution.commands import ExecutionCommands
 from arco.lineage.commands import LineageCommands
@@ -42,6 +43,7 @@ class Commands:
         self.tier1 = Tier1(core, writer, chain)
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
         self.governance = GovernanceCommands(self.tier1, actor)
+        self.contracts = ContractCommands(self.tier1, library.declaration, actor)
         self.execution = ExecutionCommands(self.tier1, core.snapshot, actor)
         self.orchestration = OrchestrationCommands(core, writer, self.tier1, library, actor)
         self.limits = LimitCommands(core, self.tier1, library, actor)

@@ -8,9 +8,9 @@ from arco.answers import asset_states
 from arco.automation import asset_events, sensor_events, sensor_history, sensors
 from arco.automation import events as automation_events
 from arco.automation import fold as automation_fold
+from arco.catalog import contract_events, governance_events, schema_events
 from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
-from arco.catalog import governance_events, schema_events
 from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
 from arco.lineage import events as lineage_events
@@ -34,6 +34,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *catalog_events.EVENTS,
     *governance_events.COMMANDS,
     *schema_events.EVENTS,
+    *contract_events.EVENTS,
     *orchestration_events.EVENTS,
     *limit_events.EVENTS,
     *automation_events.EVENTS,

@@ -206,12 +206,19 @@ class AssetMoved(Payload, frozen=True, kw_only=True):
     name: str
 
 
+class AssetReleased(Payload, frozen=True, kw_only=True):
+    """Derived: an asset has lost its name, and goes."""
+
+    TYPE: ClassVar[str] = "catalog.asset_released"
+    asset_id: str
+
+
 class AssetNotice(Payload, frozen=True, kw_only=True):
     """Derived: something to tell of an asset. The catalog adds whose asset it is."""
 
     TYPE: ClassVar[str] = "catalog.asset_notice"
     asset_id: str
-    topic: Literal["output", "freshness", "cost"] = "output"
+    topic: Literal["output", "freshness", "cost", "contract"] = "output"
     """What may be bad, and recover, by itself. Costs do not recover."""
     event: NotificationEvent
     run_id: str = ""
@@ -220,6 +227,10 @@ class AssetNotice(Payload, frozen=True, kw_only=True):
     """What the asset had cost on this day before, and what it has now, in 10⁻⁹ of the unit."""
     after: int = 0
     currency: str = ""
+    consumers: tuple[str, ...] = ()
+    """E-mail addresses of those whom the asset's contract promises something."""
+    about: str = ""
+    """The key of the asset whose contract it is about, if that is one that this asset reads."""
 
 
 class AddressedNotice(AssetNotice, frozen=True, kw_only=True):

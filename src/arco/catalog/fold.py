@@ -1,7 +1,8 @@
-"""The catalog's fold, in two stages, and those of `governance_fold` after them.
+"""The catalog's fold, in three stages, and those of `governance_fold` after them.
 
     directory   one key for each namespace: who may have which name
-    assets      one key for each asset: everything about it
+    contracts   one key for each asset: what is promised of it (`contract_fold`)
+    assets      one key for each asset: everything else about it
 
 The directory decides races for names, and tells the assets' stage what became of
 them. A command is applied whole, or refused with a code that stays the same and
@@ -19,8 +20,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from arco.catalog import governance_fold
+from arco.catalog import contract_fold, governance_fold
 from arco.catalog.column_rows import column_id, new_column, put_column
+from arco.catalog.contract_events import (
+    ContractSet,
+    ContractSetAdmitted,
+    ContractWithdrawalAdmitted,
+    ContractWithdrawn,
+)
 from arco.catalog.events import (
     AssetCreated,
     AssetDeclared,
@@ -29,6 +36,7 @@ from arco.catalog.events import (
     AssetMoved,
     AssetNotice,
     AssetObserved,
+    AssetReleased,
     AssetRenamed,
     AssetReturned,
     AssetUpdated,
@@ -112,13 +120,6 @@ class AssetNameChanged(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_name_changed"
     asset_id: str
     name: str
-
-
-class AssetReleased(Payload, frozen=True, kw_only=True):
-    """Derived: an asset has lost its name, and goes."""
-
-    TYPE: ClassVar[str] = "catalog.asset_released"
-    asset_id: str
 
 
 class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
@@ -277,6 +278,28 @@ def _give_up(rows: Rows, fact: Fact, e: AssetMoved) -> Iterator[Change]:
     if namespace is not None and held is not None and held.asset_id == e.asset_id:
         yield Delete(ASSET_NAMES, (e.namespace, e.name))
         yield Put(NAMESPACES, replace(namespace, assets=namespace.assets - 1))
+
+
+def _admit_contract(rows: Rows, fact: Fact, e: ContractSet) -> Iterator[Change]:
+    """Whether it may be changed is decided where contracts are."""
+    if refusal := _unnamed(rows, fact, e):
+        yield refusal
+    else:
+        yield Emit(ContractSetAdmitted(asset_id=e.asset_id, command=e))
+
+
+def _admit_withdrawal(rows: Rows, fact: Fact, e: ContractWithdrawn) -> Iterator[Change]:
+    if refusal := _unnamed(rows, fact, e):
+        yield refusal
+    else:
+        yield Emit(ContractWithdrawalAdmitted(asset_id=e.asset_id, command=e))
+
+
+def _unnamed(rows: Rows, fact: Fact, e: ContractSet | ContractWithdrawn) -> Emit | None:
+    named = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if named is not None and named.asset_id == e.asset_id:
+        return None
+    return _not_its_name(fact, e.asset_id, f"{e.namespace}.{e.name}")
 
 
 def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
@@ -693,6 +716,8 @@ DIRECTORY = Stage(
         On(AssetDropped, _by_namespace, _release),
         On(AssetMoved, _by_namespace, _give_up),
         On(AssetDeclared, _by_namespace, _declare),
+        On(ContractSet, _by_namespace, _admit_contract),
+        On(ContractWithdrawn, _by_namespace, _admit_withdrawal),
     ),
 )
 ASSETS_STAGE = Stage(
@@ -719,4 +744,4 @@ ASSETS_STAGE = Stage(
         On(ColumnRenamed, _by_asset, _rename_column),
     ),
 )
-STAGES = (DIRECTORY, ASSETS_STAGE, *governance_fold.STAGES)
+STAGES = (DIRECTORY, contract_fold.STAGE, ASSETS_STAGE, *governance_fold.STAGES)

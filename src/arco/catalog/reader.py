@@ -18,6 +18,8 @@ class CodeDeclaration(NamedTuple):
 
     project: str
     columns: frozenset[str]
+    dimensions: frozenset[str] = frozenset()
+    """Of its partitions."""
 
 
 class AssetDetails(msgspec.Struct, frozen=True):

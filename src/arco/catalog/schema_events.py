@@ -72,4 +72,7 @@ class BreakAccepted(Payload, frozen=True, kw_only=True):
     deployment_id: str
 
 
+WHOLE = "*"
+"""In the place of a column: the asset's contract as a whole, which is removed."""
+
 EVENTS: tuple[type[Payload], ...] = (ColumnRenamed,)

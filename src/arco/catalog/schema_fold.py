@@ -42,6 +42,7 @@ from arco.catalog.column_rows import (
 from arco.catalog.events import AssetDeclared, Column
 from arco.catalog.governance_fold import AssetStatements
 from arco.catalog.schema_events import (
+    WHOLE,
     BreakAccepted,
     ColumnRenamed,
     HeldSchemaDecided,
@@ -500,8 +501,9 @@ def _join(
 
 
 def accept(rows: Rows, fact: Fact, e: BreakAccepted) -> Iterator[Change]:
-    registry = _registry(rows, e.asset_id)
-    yield _accepted(fact, registry, e.column, e.reason, "deploy", e.deployment_id)
+    if e.column != WHOLE:
+        registry = _registry(rows, e.asset_id)
+        yield _accepted(fact, registry, e.column, e.reason, "deploy", e.deployment_id)
 
 
 def _end_accepted(

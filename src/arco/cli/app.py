@@ -37,6 +37,8 @@ from arco.cli import (
     catalog_terms,
     checks,
     compare,
+    contract_exchange,
+    contracts,
     costs,
     data_gc,
     dispatch_limits,
@@ -112,6 +114,8 @@ app.add_typer(lineage.app)
 app.add_typer(personal.app)
 quarantine_by_hand.register(quarantine.app)
 app.add_typer(schemas.app)
+contract_exchange.register(contracts.app)
+app.add_typer(contracts.app)
 app.add_typer(quarantine.app)
 costs.register(app)
 explain.register(app)

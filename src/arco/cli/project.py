@@ -175,8 +175,9 @@ def deploy(
     `servo rollback` returns to one. Only the project named in `arco.toml` under [project]
     changes; other projects of the workspace do not.
 
-    A deployment whose columns would break readers of an asset is refused. What is accepted
-    with --accept-breaking is recorded, and holds for the asset's next output too.
+    A deployment whose columns would break readers of an asset, or a contract, is refused. What is
+    accepted with --accept-breaking is recorded, and holds for the asset's next output too;
+    NAMESPACE.ASSET.* accepts that a contract is removed.
     """
     workspace = workspace_if_there(session) if dry_run else session.open()
     package = packaged(session, project, workspace)

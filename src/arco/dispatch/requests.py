@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from arco.dispatch.sent_contracts import ContractLookup, Promise, SentContracts
 from arco.dispatch.sent_rules import RuleSource, SentRules
 from arco.dispatch.versions import ref_of
 from arco.errors import Corrupt, NotFound
@@ -36,6 +37,7 @@ from servo.contract.manifest import Asset, Manifest, Resources, reference_target
 from servo.contract.partition import PartitionKey, path_segment
 from servo.contract.task import (
     GUARDING,
+    PROMISING,
     CodeRef,
     InputRef,
     MaterializationRef,
@@ -50,7 +52,7 @@ TaskOf = Callable[[str, str], TaskRow | None]
 """(run id, task id) to the task as it is by now."""
 
 
-class Versions(RuleSource, Protocol):
+class Versions(RuleSource, ContractLookup, Protocol):
     """What has been put out, as of now."""
 
     def of(self, asset_id: str, materialization_id: str) -> MaterializationRef:
@@ -142,6 +144,7 @@ class Requests:
         self._personal: _Kept[tuple[PersonalInput, ...]] = _Kept()
         self._ids: _Kept[str] = _Kept()
         self._rules = SentRules(core.store)
+        self._contracts = SentContracts(core.store)
 
     def _read_assets(self, digest: str) -> tuple[Manifest, Mapping[str, Asset]]:
         return self._library.outline(digest), self._library.assets(digest)
@@ -189,8 +192,10 @@ class Requests:
         segment = path_segment(PartitionKey.parse(task.partition_key))
         config = dict(task_config(asset, plan.spec.request.config))
         rule = self._personal_rule(sources, asset)
+        promise = self._contracts.promise(run.run_id, task.asset_id, asset, versions, again)
+        needed = GUARDING if rule else needed_contract((*inputs, *references), config)
         return TaskRequest(
-            contract=GUARDING if rule else needed_contract((*inputs, *references), config),
+            contract=PROMISING if promise.rule else needed,
             tenant_id=self._tenant,
             workspace_id=self._workspace,
             run_id=run.run_id,
@@ -217,14 +222,15 @@ class Requests:
             inputs=inputs,
             output=paths.partition_folder(key.namespace, key.name, segment),
             fingerprint=_fingerprint(plan, planned, asset, inputs),
-            checks=asset.checks,
+            checks=promise.checks,
             gating=asset.gating,
             references=references,
-            previous=_previous(task, asset, versions),
+            previous=_previous(task, asset, promise, versions),
             columns=asset.columns,
             extra=asset.extra,
             personal=rule,
             schema=self._rules.rule(run.run_id, task.asset_id, asset, versions, again),
+            promise=promise.rule,
             io=asset.io,
             cpu=asset.resources.cpu,
             memory_mib=asset.resources.memory_mib,
@@ -339,8 +345,10 @@ def masked(ref: InputRef, assets: Mapping[str, Asset]) -> InputRef:
     return msgspec.structs.replace(ref, pii=personal(asset.columns))
 
 
-def _previous(task: TaskRow, asset: Asset, versions: Versions) -> MaterializationRef | None:
-    if not asset.checks and not asset.columns:
+def _previous(
+    task: TaskRow, asset: Asset, promise: Promise, versions: Versions
+) -> MaterializationRef | None:
+    if not promise.rule and not asset.checks and not asset.columns:
         return None
     return versions.current(task.asset_id, task.partition_key)
 

@@ -6,6 +6,7 @@ together share it: looking for the newest costs a round trip.
 
 from __future__ import annotations
 
+from arco.catalog.contract_tables import CONTRACTS, ContractRow
 from arco.catalog.schema_reader import SchemaReader, SchemaStamp
 from arco.columns.schema_rules import packed_schema
 from arco.errors import NotFound
@@ -79,6 +80,9 @@ class CommittedVersions:
 
     def schema_stamp(self, asset_id: str) -> SchemaStamp:
         return SchemaReader(self._snapshot).stamp(asset_id)
+
+    def contract(self, asset_id: str) -> ContractRow | None:
+        return self._snapshot.get(CONTRACTS, asset_id)
 
     def asset_id(self, asset_key: str) -> str:
         reader = DeploymentReader(self._snapshot)

@@ -12,7 +12,7 @@ Notifications for one receiver are sent in the order of their sequence numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -45,7 +45,7 @@ from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from arco.state.system import applied, refused
 from servo.contract import canonical
 from servo.contract.address import is_address
-from servo.contract.manifest import OWNERS
+from servo.contract.manifest import CONSUMERS, OWNERS
 
 replace = msgspec.structs.replace
 
@@ -117,7 +117,7 @@ def _raise(rows: Rows, fact: Fact, e: AlertRaised) -> Iterator[Change]:
             ),
         )
     item = NotificationItem(e.event, e.subject, e.asset, e.run_id, e.code, e.count)
-    for receiver in _receivers(rule, e.owners):
+    for receiver in _receivers(rule, e):
         yield from _add(rows, now, rule, receiver, item, repeats=is_open)
 
 
@@ -127,18 +127,19 @@ def _clear(rows: Rows, fact: Fact, e: AlertCleared) -> Iterator[Change]:
         return
     yield Delete(ALERTS, (e.rule_id, e.subject))
     item = NotificationItem("recovered", e.subject, e.asset, e.run_id)
-    for receiver in _receivers(rule, e.owners) if "recovered" in rule.events else ():
+    for receiver in _receivers(rule, e) if "recovered" in rule.events else ():
         yield from _add(rows, fact.received_at, rule, receiver, item, repeats=False)
 
 
-def _receivers(rule: NotificationRuleRow, owners: Sequence[str]) -> Iterator[str]:
+def _receivers(rule: NotificationRuleRow, e: AlertRaised | AlertCleared) -> Iterator[str]:
+    people = {OWNERS: e.owners, CONSUMERS: e.consumers}
     for channel in rule.channels:
-        if channel != OWNERS:
+        if channel not in people:
             yield channel
-    if OWNERS in rule.channels:
-        for owner in dict.fromkeys(owners):
-            if is_address(owner):
-                yield f"{OWNERS}:{owner}"
+    addresses = [each for name in people if name in rule.channels for each in people[name]]
+    for address in dict.fromkeys(addresses):
+        if is_address(address):
+            yield f"{OWNERS}:{address}"
 
 
 # -- the outbox ---------------------------------------------------------------------------

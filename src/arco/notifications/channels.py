@@ -37,7 +37,7 @@ from arco.errors import Invalid
 from arco.notifications.addresses import private_address
 from servo.contract.address import is_address
 from servo.contract.keys import check_name
-from servo.contract.manifest import OWNERS, Notification, SecretRef
+from servo.contract.manifest import CONSUMERS, OWNERS, Notification, SecretRef
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
@@ -167,8 +167,8 @@ def _check_keys(keys: Any, cls: type[Struct], where: str) -> None:
 
 def _check_channel(name: str, channel: Channel, where: str) -> None:
     check_name(name, "name of a channel")
-    if name == OWNERS:
-        raise Invalid(f"{where}: a channel cannot be called {OWNERS!r}", hint="rename it")
+    if name in (OWNERS, CONSUMERS):
+        raise Invalid(f"{where}: a channel cannot be called {name!r}", hint="rename it")
     if not 0 < channel.timeout_s <= MAX_TIMEOUT_S:
         raise Invalid(f"{where}: timeout_s is {channel.timeout_s}", hint=f"at most {MAX_TIMEOUT_S}")
     if isinstance(channel, SmtpChannel):
@@ -238,11 +238,11 @@ def channel_problems(
     """Of rules that name channels which are not there."""
     for rule in rules:
         for name in rule.to:
-            if name == OWNERS:
+            if name in (OWNERS, CONSUMERS):
                 if not settings.owners_channel:
                     yield Problem.at(
                         rule.code,
-                        f"{rule.name!r} tells owners, and no channel writes to them",
+                        f"{rule.name!r} tells {name}, and no channel writes to them",
                         'declare one with type = "smtp" in arco.toml, and name it in '
                         '[notifications] as owners = "…" if there are several',
                     )

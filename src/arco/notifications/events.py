@@ -67,6 +67,8 @@ class AlertRaised(Payload, frozen=True, kw_only=True):
     """How many tasks or partitions it is about."""
     opens: bool = True
     """It may recover, and nothing is told again until it has."""
+    consumers: tuple[str, ...] = ()
+    """E-mail addresses of those whom a contract promises something."""
 
 
 class AlertCleared(Payload, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ class AlertCleared(Payload, frozen=True, kw_only=True):
     asset: str = ""
     owners: tuple[str, ...] = ()
     run_id: str = ""
+    consumers: tuple[str, ...] = ()
 
 
 EVENTS: tuple[type[Payload], ...] = (

@@ -26,6 +26,7 @@ WORDS: Final[dict[str, str]] = {
     "backfill_finished": "has finished",
     "automation_failed": "cannot start its run",
     "cost": "costs more than it should",
+    "contract_breach": "breaks its contract",
 }
 COMMANDS: Final[dict[str, str]] = {
     "schedule": "servo schedules show",
@@ -33,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "webhook": "servo sensors show",
     "backfill": "servo backfill status",
     "freshness": "servo freshness",
+    "contract": "servo contracts show",
 }
 
 
@@ -102,11 +104,21 @@ def _words(item: NotificationItem) -> str:
     words = WORDS[item.event]
     if item.event == "run_failed" and _subject(item)[0] != "run":
         words = "had a run that failed"
+    kind, subject = _subject(item)
+    if kind == "contract":
+        words = _contract_words(item, subject)
     if item.count == 1:
         return words
     units = {"run_failed": "tasks", "stale": "series", "automation_failed": "times"}
     counted = units.get(item.event, "partitions")
     return f"{words} ({item.count:,} {counted})"
+
+
+def _contract_words(item: NotificationItem, subject: str) -> str:
+    """Of the asset itself, or of one that reads it."""
+    words = "keeps its contract again" if item.event == "recovered" else WORDS[item.event]
+    about, reads, _ = subject.partition(">")
+    return f"reads {plain(about)}, which {words}" if reads else words
 
 
 def _line(item: NotificationItem, base_url: str) -> str:
@@ -131,12 +143,12 @@ def _subject(item: NotificationItem) -> tuple[str, str]:
 
 def _where(item: NotificationItem, base_url: str) -> str:
     kind, name = _subject(item)
-    if kind == "freshness":
-        name = item.asset or name
-    if item.run_id:
+    if kind in ("freshness", "contract"):
+        name = name.partition(">")[0] if ">" in name else item.asset or name
+    if item.run_id and kind != "contract":
         kind, name = "run", item.run_id
     if base_url:
-        page = "assets" if kind == "freshness" else f"{kind}s"
+        page = "assets" if kind in ("freshness", "contract") else f"{kind}s"
         return f"{base_url.rstrip('/')}/{page}/{plain(name)}"
     command = "servo runs show" if kind == "run" else COMMANDS.get(kind, "servo requests list")
     return f"{command} {plain(name)}" if command.endswith(("show", "status", "ness")) else command

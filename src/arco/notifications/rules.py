@@ -45,6 +45,7 @@ SCOPE: Final = "all"
 TOPICS: Final[dict[str, frozenset[NotificationEvent]]] = {
     "output": frozenset({"asset_failed", "quarantined"}),
     "freshness": frozenset({"stale"}),
+    "contract": frozenset({"contract_breach"}),
 }
 """What may happen to an asset, by what recovers from it."""
 NO_FAILURE: Final = frozenset({"merged", "withdrawn", "partitions_gone", "backfill_cancelled"})
@@ -104,6 +105,8 @@ def _remove(rows: Rows, fact: Fact, e: NotificationRemoved) -> Iterator[Change]:
 
 def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
     subject = f"{'asset' if e.topic == 'output' else e.topic}:{e.asset_id}"
+    if e.about:  # an asset may read several whose contracts are broken
+        subject = f"{e.topic}:{e.about}>{e.asset_id}"
     for key, rule in _rules(rows).items():
         if not rule.is_about(e):
             continue
@@ -118,6 +121,7 @@ def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
                         asset=e.asset,
                         owners=e.owners,
                         run_id=e.run_id,
+                        consumers=e.consumers,
                     )
                 )
         elif e.event in rule.on:
@@ -129,6 +133,7 @@ def _notice(rows: Rows, fact: Fact, e: AddressedNotice) -> Iterator[Change]:
                 owners=e.owners,
                 run_id=e.run_id,
                 code=e.code,
+                consumers=e.consumers,
             )
             yield Emit(raised)
 

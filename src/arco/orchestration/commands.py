@@ -144,7 +144,8 @@ class OrchestrationCommands:
         namespace, if projects would read each other in a circle or by a mapping that does not
         fit, or, unless missing inputs are allowed, if an input from another project is not
         deployed, or another project reads what this one does not have any more. Raises
-        SchemaRefused if a change of a schema breaks readers and is not accepted.
+        SchemaRefused if a change of a schema breaks readers and is not accepted, and
+        ContractRefused if a contract is broken.
         """
         digest = hashlib.sha256(artifact).hexdigest()
         if manifest.artifact != digest:
@@ -270,7 +271,9 @@ class OrchestrationCommands:
         if not allow_missing:
             renamed = [asset.renamed_from for asset in change.assets if asset.renamed_from]
             check_readers(reader, manifest.project, [*change.removed, *renamed])
-        accepted = check_schemas(reader, manifest, change, draft.accepted)
+        accepted = check_schemas(
+            reader, manifest, change, draft.accepted, restores=bool(draft.rollback_of)
+        )
         return change._replace(reshaped=list(shapes), accepted=accepted)
 
     def _install(

@@ -9,12 +9,13 @@ To add a kind: a struct in `Declaration`, a line in `declarations_of`, and its f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from arco.catalog.contract_events import ContractDeclared, ContractUndeclared
 from arco.catalog.governance_events import (
     NamespaceDeclared,
     NamespaceStatement,
@@ -23,10 +24,10 @@ from arco.catalog.governance_events import (
 from arco.log.envelope import Payload
 from servo.contract import canonical
 from servo.contract.manifest import (
-    Asset,
     AutomationKind,
     Catchup,
     Code,
+    ContractStatement,
     Dimension,
     Manifest,
     NotificationEvent,
@@ -119,6 +120,10 @@ class DeployedNamespace(NamespaceStatement, frozen=True, tag_field="kind", tag="
     pass
 
 
+class DeployedContract(ContractStatement, frozen=True, tag_field="kind", tag="contract"):
+    pass
+
+
 Declaration: TypeAlias = (
     DeployedSchedule
     | DeployedAutomation
@@ -126,6 +131,7 @@ Declaration: TypeAlias = (
     | DeployedNotification
     | DeployedSensor
     | DeployedNamespace
+    | DeployedContract
 )
 
 
@@ -215,6 +221,7 @@ FACTS: dict[str, Facts] = {
     "notification": Facts(NotificationDeclared, NotificationRemoved),
     "sensor": Facts(SensorDeclared, SensorRemoved),
     "namespace": Facts(NamespaceDeclared, NamespaceUndeclared),
+    "contract": Facts(ContractDeclared, ContractUndeclared),
 }
 """Of each kind."""
 
@@ -233,6 +240,15 @@ def declaration_id(declaration: Declaration) -> str:
     return f"{kind_of(declaration)}/{declaration.name}"
 
 
+def speaks_of_contracts(declarations: Iterable[Declaration], removed: Iterable[str]) -> bool:
+    """Whether programs from before there were contracts cannot read them."""
+    return any(each.startswith("contract/") for each in removed) or any(
+        isinstance(each, DeployedContract)
+        or (isinstance(each, DeployedNotification) and "contract_breach" in each.on)
+        for each in declarations
+    )
+
+
 def declaration_changes(manifest: Manifest, declared: Mapping[str, str]) -> DeclarationChanges:
     """What differs from `declared`: the fingerprints of what the project has, by id."""
     new = {declaration_id(each): each for each in declarations_of(manifest)}
@@ -244,24 +260,29 @@ def declarations_of(manifest: Manifest) -> list[Declaration]:
     return [
         *(_deployed_schedule(schedule) for schedule in manifest.schedules),
         *_deployed_automations(manifest),
-        *(_deployed_freshness(asset) for asset in manifest.assets if asset.freshness is not None),
+        *_deployed_freshness(manifest),
         *(
             DeployedNotification(**_shared(rule, DeployedNotification))
             for rule in manifest.notifications
         ),
         *(deployed_sensor(sensor, manifest.root) for sensor in manifest.sensors),
         *(DeployedNamespace(**_shared(each, DeployedNamespace)) for each in manifest.namespaces),
+        *(DeployedContract(**_shared(each, DeployedContract)) for each in manifest.contracts),
     ]
 
 
-def _deployed_freshness(asset: Asset) -> DeployedFreshness:
-    assert asset.freshness is not None
-    return DeployedFreshness(
-        name=asset.key,
-        partitions=asset.partitions,
-        upstream=tuple(sorted({each.asset for each in asset.inputs})),
-        **msgspec.structs.asdict(asset.freshness),
-    )
+def _deployed_freshness(manifest: Manifest) -> Iterator[DeployedFreshness]:
+    """Of an asset itself, or else what its contract promises."""
+    promised = {each.name: each.freshness for each in manifest.contracts}
+    for asset in manifest.assets:
+        freshness = asset.freshness or promised.get(asset.key)
+        if freshness is not None:
+            yield DeployedFreshness(
+                name=asset.key,
+                partitions=asset.partitions,
+                upstream=tuple(sorted({each.asset for each in asset.inputs})),
+                **msgspec.structs.asdict(freshness),
+            )
 
 
 def deployed_sensor(sensor: Sensor, root: str) -> DeployedSensor:

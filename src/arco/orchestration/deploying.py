@@ -24,6 +24,7 @@ from arco.orchestration.declarations import (
     Declaration,
     DeclarationChanges,
     declaration_id,
+    speaks_of_contracts,
 )
 from arco.orchestration.deployments import inputs_fingerprint, namespace_of, packed, taken
 from arco.orchestration.events import (
@@ -249,7 +250,8 @@ def parts_of(change: Change, of: DeploymentPart) -> list[DeploymentPart]:
     groups += [replace(of, removed=keys) for keys in _keys_in_parts(change.removed)]
     groups += [replace(of, reads=keys) for keys in _keys_in_parts(change.reads)]
     groups += [
-        replace(of, removed_declarations=ids) for ids in _keys_in_parts(change.declared.removed)
+        replace(of, removed_declarations=ids, has_contracts=speaks_of_contracts((), ids))
+        for ids in _keys_in_parts(change.declared.removed)
     ]
     groups += _packed_declarations(change.declared.changed, of)
     return [replace(part, number=number) for number, part in enumerate(groups)]
@@ -299,7 +301,8 @@ def _packed_declarations(
         yield from _packed_declarations(declarations[:half], of)
         yield from _packed_declarations(declarations[half:], of)
     elif declarations:
-        yield replace(of, declarations=text)
+        newer = speaks_of_contracts(declarations, ())
+        yield replace(of, declarations=text, has_contracts=newer)
 
 
 def _keys_in_parts(keys: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -47,6 +47,7 @@ from arco.lineage.events import DeclaredInput, InputsDeclared
 from arco.orchestration.declarations import (
     FACTS,
     Declaration,
+    DeployedContract,
     Facts,
     PlainSchedule,
     ScheduleDeclared,
@@ -367,11 +368,13 @@ def _install_parts(rows: Rows, fact: Fact, e: DeploymentInstalled) -> Iterator[C
     removed = [key for part in parts for key in part.removed]
     assets = list(joined(pieces))
     yield from _install(rows, e, assets, removed)
+    declarations: list[Declaration] = []
     for part in parts:
         schedules = _schedules.decode(_inflated(part.schedules))
         yield from _tell_schedules(e, schedules, part.removed_schedules)
-        declarations = _declarations.decode(_inflated(part.declarations))
-        yield from _declare(rows, e, declarations, part.removed_declarations, assets)
+        declarations += _declarations.decode(_inflated(part.declarations))
+    left = [each for part in parts for each in part.removed_declarations]
+    yield from _declare(rows, e, declarations, left, assets)
 
 
 def _install(
@@ -440,11 +443,14 @@ def _declare(
     e: DeploymentCreated | DeploymentInstalled,
     changed: Iterable[Declaration],
     removed: Iterable[str],
-    assets: Iterable[DeployedAsset],
+    assets: Sequence[DeployedAsset],
 ) -> Iterator[Change]:
     """`assets` are those that this deployment changes: their rows are still as they were."""
     project, deployment_id = e.project, e.deployment_id
     ids = {asset.key: asset.asset_id for asset in assets}
+    changed = list(changed)
+    promised = {each.name for each in changed if isinstance(each, DeployedContract)}
+    moved = {asset.renamed_from for asset in assets if asset.key in promised}
 
     def deployed_id(name: str) -> str:
         row = rows.get(DEPLOYED_ASSETS, project, name)
@@ -453,6 +459,8 @@ def _declare(
     for each in removed:
         kind, _, name = each.partition("/")
         yield Delete(DECLARATIONS, (project, kind, name))
+        if kind == "contract" and name in moved:  # the asset has it under its new name
+            continue
         yield Emit(
             _facts(each).removed(
                 project=project,
@@ -464,6 +472,9 @@ def _declare(
     for declaration in changed:
         kind, name = kind_of(declaration), declaration.name
         fingerprint = canonical.fingerprint(declaration)
+        more = {}
+        if isinstance(declaration, DeployedContract):
+            more["consumer_ids"] = _consumer_ids(rows, declaration, ids)
         yield Put(DECLARATIONS, DeclarationRow(project, kind, name, fingerprint, deployment_id))
         yield Emit(
             FACTS[kind].declared(
@@ -471,8 +482,18 @@ def _declare(
                 deployment_id=deployment_id,
                 asset_id=ids.get(name) or deployed_id(name),
                 declaration=declaration,
+                **more,
             )
         )
+
+
+def _consumer_ids(
+    rows: Rows, contract: DeployedContract, changed: Mapping[str, str]
+) -> dict[str, str]:
+    """Who the consumers are that are assets, as far as they are deployed."""
+    keys = [each for each in contract.consumers if "." in each and "@" not in each]
+    ids = {key: changed.get(key) or _deployed_id(rows, key) for key in keys}
+    return {key: asset_id for key, asset_id in ids.items() if asset_id != key}
 
 
 def _facts(declaration_id: str) -> Facts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.schema_events import HeldSchemaDecided, SchemaObserved, SchemaWithdrawn
 from arco.execution.events import CostIncurred, HoldEnded, OutputRecorded, VersionWithdrawn
 from arco.lineage.events import HeldLineageDecided, LineageRecorded
@@ -23,6 +24,8 @@ from servo.contract.task import Lineage, Materialization, TaskResult
 
 FROM_NOTHING = Lineage(coverage_percent=100, reason="Its newest output reads no asset.")
 """Said too: an asset may have been made from others before."""
+CONTRACT = "contract"
+"""The kind of the check that compares columns with what a contract promises."""
 
 
 class PartitionKeysFound(Payload, frozen=True, kw_only=True):
@@ -137,6 +140,29 @@ def checks(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
             attempt_id=result.attempt_id if output is None else output.attempt_id,
             results=result.checks,
         )
+
+
+def contract(task: TaskRow, result: TaskResult) -> Iterator[Payload]:
+    """How an output compares with what the contract of its asset promises, if it has one."""
+    output = result.materialization
+    promised = [check for check in result.checks if check.contract]
+    if output is None or not promised:
+        return
+    broken = [check for check in promised if check.status != "passed"]
+    texts = [f"{check.name}: {check.message}" if check.message else check.name for check in broken]
+    columns = (column for check in broken for column in check.columns)
+    yield ContractEvaluated(
+        asset_id=task.asset_id,
+        materialization_id=output.materialization_id,
+        partition=task.partition_key,
+        run_id=task.run_id,
+        version=promised[0].contract,
+        kind="schema" if any(check.kind == CONTRACT for check in broken) else "checks",
+        action=result.gate if broken else "continue",
+        message="; ".join(texts),
+        checks=tuple(check.name for check in broken),
+        columns=tuple(dict.fromkeys(columns)),
+    )
 
 
 def lineage(

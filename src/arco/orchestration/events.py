@@ -26,6 +26,7 @@ from arco.orchestration.declarations import (
     Declaration,
     DeployedNotification,
     PlainSchedule,
+    speaks_of_contracts,
 )
 from arco.orchestration.limit_tables import Permit
 from arco.orchestration.plan import PlanRequest
@@ -81,11 +82,12 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
     before this command. It takes effect with the `DeploymentInstalled` in the same batch.
     Version 3 has schedules that changed, too; version 4 has all kinds of declarations; version 5
     has inputs, code and governance of assets, and schema changes that are accepted; version 6 has
-    the sets of keys of their dynamic dimensions, and notification rules about costs.
+    the sets of keys of their dynamic dimensions, and notification rules about costs; version 7 has
+    contracts.
     """
 
     TYPE: ClassVar[str] = "orchestration.deployment_created"
-    VERSION: ClassVar[int] = 6
+    VERSION: ClassVar[int] = 7
     deployment_id: str
     parent: str = ""
     """The project's deployment that this was built on; refused if another has come in between."""
@@ -117,6 +119,8 @@ class DeploymentCreated(OrchestrationCommand, frozen=True, kw_only=True, omit_de
 
     @property
     def lowest_version(self) -> int:
+        if speaks_of_contracts(self.declarations, self.removed_declarations):
+            return 7
         if any(asset.key_sets for asset in self.assets) or any(map(_is_of_6, self.declarations)):
             return 6
         if self.accepted or any(map(_is_newer, self.assets)):
@@ -132,7 +136,7 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """Some of the assets of a deployment that is yet to be created. Without effect by itself."""
 
     TYPE: ClassVar[str] = "orchestration.deployment_part"
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
     project: str = DEFAULT_PROJECT
     deployment_id: str
     parent: str = ""
@@ -154,9 +158,13 @@ class DeploymentPart(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """`Declaration`s, likewise."""
     removed_declarations: tuple[str, ...] = ()
     """Ids."""
+    has_contracts: bool = False
+    """Whether some of the declarations speak of contracts."""
 
     @property
     def lowest_version(self) -> int:
+        if self.has_contracts:
+            return 6
         if self.packed:  # with what version 6 of DeploymentCreated has of assets
             return 5
         if self.declarations or self.removed_declarations:

@@ -355,8 +355,13 @@ class Library:
             return None
         current = reader.current_deployment(row.project)
         asset = None if current is None else self.assets(current.manifest).get(key)
-        columns = () if asset is None else asset.columns
-        return CodeDeclaration(row.project, frozenset(column.name for column in columns))
+        if asset is None:
+            return CodeDeclaration(row.project, frozenset())
+        return CodeDeclaration(
+            row.project,
+            frozenset(column.name for column in asset.columns),
+            frozenset(dimension.name for dimension in asset.partitions),
+        )
 
     def _encoded(self, digest: str) -> bytes:
         raw = self._store.get(paths.manifest(digest)).data

@@ -1,15 +1,15 @@
-"""Large rules of schemas: an object beside the lists of inputs, which requests refer to.
+"""Large rules of schemas and contracts: objects beside the lists of inputs.
 
 Up to `INLINE_CHARS` of a packed rule are in the request. A longer one is put once for all tasks
-of a run, as `inputs/{run}/{sha256}.zlib`, and read only by a worker whose output has another
-schema than the current one.
+of a run, as `inputs/{run}/{sha256}.zlib`. That of a schema is read only by a worker whose output
+has another schema than the current one.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,12 +18,14 @@ from arco.storage import paths
 from arco.storage.own import put_own
 from arco.storage.port import Mode, Store
 from arco.storage.seal import read_checked
-from servo.contract.task import ObjectRef, SchemaRule
+from servo.contract.task import ContractRule, ObjectRef, SchemaRule
 
 INLINE_CHARS: Final = 64 * 1024
 
+R = TypeVar("R", bound=SchemaRule | ContractRule)
 
-def put_rule(store: Store, run_id: str, rule: SchemaRule, *, again: bool = False) -> SchemaRule:
+
+def put_rule(store: Store, run_id: str, rule: R, *, again: bool = False) -> R:
     """The rule as it travels. `again` puts it over what is there, which may be damaged."""
     if len(rule.packed) <= INLINE_CHARS:
         return rule
@@ -38,7 +40,7 @@ def put_rule(store: Store, run_id: str, rule: SchemaRule, *, again: bool = False
     return msgspec.structs.replace(rule, packed="", stored_in=ref)
 
 
-def whole_rule(store: Store, rule: SchemaRule) -> SchemaRule:
+def whole_rule(store: Store, rule: R) -> R:
     """The rule with all of it. NotFound or Corrupt if its object is not there."""
     ref = rule.stored_in
     if ref is None:

@@ -243,6 +243,8 @@ class _Run:
         self._emitted.extend(derived.checks(task, result))
         task = task_rows.with_usage(task, result)
         cancelling = self.row.state == RunState.CANCELLING
+        if result.outcome != "cancelled" and not cancelling:
+            self._emitted.extend(derived.contract(task, result))
         if result.outcome == "succeeded" and result.materialization is not None and not cancelling:
             self._record_output(task_rows.with_output(task, result), result, result.materialization)
         elif result.outcome != "cancelled" and not cancelling:

@@ -2,6 +2,7 @@
 
 Compared are the columns that code declares, with what it declared before and with what came
 out last; and the columns of a query, as far as its text tells them, with what came out last.
+Contracts are judged by the same columns (`contract_deploy`).
 Columns that are not declared are judged when they come out. An asset without an output has no
 readers: its columns may change.
 """
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from arco.catalog.schema_events import WHOLE
 from arco.catalog.schema_tables import (
     ACCEPTED_BREAKS,
     SCHEMA_REGISTRY,
@@ -27,6 +29,7 @@ from arco.catalog.tables import COLUMNS
 from arco.columns.schema_columns import SchemaColumn, declared_columns, hash_of
 from arco.columns.schema_rules import KnownSchema, KnownVersion, SchemaBreak, breaks_of
 from arco.errors import Invalid
+from arco.orchestration.contract_deploy import ExpectedColumns, check_contracts
 from arco.orchestration.declarations import AcceptedBreak
 from arco.orchestration.deploying import Change
 from arco.orchestration.inferred_schemas import inferred_columns
@@ -88,9 +91,18 @@ class BreakAcceptance(msgspec.Struct, frozen=True):
 
 
 def check_schemas(
-    reader: DeploymentReader, manifest: Manifest, change: Change, acceptance: BreakAcceptance
+    reader: DeploymentReader,
+    manifest: Manifest,
+    change: Change,
+    acceptance: BreakAcceptance,
+    *,
+    restores: bool = False,
 ) -> tuple[AcceptedBreak, ...]:
-    """What is accepted, as the event has it. Raises SchemaRefused for what is not."""
+    """What is accepted, as the event has it. Raises SchemaRefused for what is not, and
+    ContractRefused for what a contract promises.
+
+    `restores`: an older deployment is deployed again.
+    """
     assets = {asset.key: asset for asset in manifest.assets}
     ids = {each.key: each.asset_id for each in change.assets}
     rows = _RegistryRows(reader.snapshot, len(ids))
@@ -103,13 +115,18 @@ def check_schemas(
         for key, asset_id in sorted(ids.items())
         for each in check.breaks(assets[key], asset_id)
     ]
-    columns = {(each.asset, each.column) for each in accepted}
+    columns = frozenset((each.asset, each.column) for each in accepted)
+    promised = check_contracts(reader, manifest, change, columns, check.expected, restores=restores)
     breaks = [each for each in everything if (each.asset, each.column) not in columns]
     if breaks:
         raise _refused(manifest, breaks)
     # Of an asset whose columns nobody knows before it runs, what breaks comes out later.
-    judged = {pair for pair in columns if assets[pair[0]].columns or assets[pair[0]].sql}
-    unneeded = judged - {(each.asset, each.column) for each in everything}
+    judged = {
+        (key, column)
+        for key, column in columns
+        if column == WHOLE or assets[key].columns or assets[key].sql
+    }
+    unneeded = judged - promised - {(each.asset, each.column) for each in everything}
     if unneeded:
         names = ", ".join(sorted(".".join(pair) for pair in unneeded))
         verb = "breaks" if len(unneeded) == 1 else "break"
@@ -153,7 +170,7 @@ def _accepted(
         asset_id = ids.get(key) or ("" if row is None else row.asset_id)
         rows = reader.snapshot.rows(COLUMNS, asset_id)
         names = {row.name for row in rows} | {c.name for c in assets[key].columns}
-        if column not in names:
+        if column not in names and column != WHOLE:
             raise Invalid(
                 f"{ACCEPT} {each}: {key} has no column {column}",
                 hint=did_you_mean(column, names) or f"see `servo schema show {key}`",
@@ -265,6 +282,25 @@ class _DeployCheck:
         if asset.kind != "sql":
             return None
         return inferred_columns(asset, self._input_columns)
+
+    def expected(self, asset: Asset, asset_id: str) -> ExpectedColumns | None:
+        """What code says of the columns that an asset will have."""
+        declared = declared_columns(asset.columns)
+        if not declared:
+            inferred = self._inferred(asset)
+            return None if inferred is None else ExpectedColumns(inferred)
+        if asset.extra == "refuse":
+            return ExpectedColumns(declared)
+        registry = self._rows.registry(asset_id)
+        if registry is None:
+            return ExpectedColumns(declared, frozenset())
+        versions = [
+            self._rows.version(asset_id, number) for number in (registry.declared, registry.current)
+        ]
+        before, actual = (() if row is None else row.decoded_columns() for row in versions)
+        gone = {each.name for each in before} - {each.name for each in declared}
+        rest = [each for each in actual if each.name not in gone]
+        return ExpectedColumns(_expected(asset, declared, rest), frozenset(gone))
 
     def _read_input_columns(self, key: str) -> Sequence[SchemaColumn] | None:
         """What an input has, or will have: what came out, what code declares, its dimensions."""

@@ -8,6 +8,7 @@ Spark starts when something asks for it: the function, a query, or a check that 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from arco.storage.port import Store
 from arco.tasks.failure import SparkUnavailable, UserCodeRaised, as_user_code
 from arco.worker.attempt_spark import AttemptSpark, Process
 from arco.worker.commit import commit_output
+from arco.worker.contract_check import compared
 from arco.worker.failures import TaskTimeout, classify, encodable, failed
 from arco.worker.frames import is_frame
 from arco.worker.inputs import asset_in, read_input
@@ -334,8 +336,11 @@ class Attempt:
         self._meter.bytes_written = written.bytes
         output = materialization(request, id, written, recorded)
         self._stopping.check()
-        self._checks.extend(inspection.after(_ref(output), written.footers))
         store = self._shared.store
+        promised = compared(request, written.schema, self._redact, store)
+        inspection = dataclasses.replace(inspection, request=promised.request)
+        self._checks.extend(inspection.after(_ref(output), written.footers))
+        self._checks.extend(promised.results)
         self._checks.extend(schema_results(request, written.schema, self._redact, store))
         lineage = self._tracing.lineage(written.schema)
         self._checks.extend(personal_data_check(request, lineage))

@@ -21,7 +21,7 @@ from arco.errors import Corrupt, NotFound
 from arco.orchestration.rule_objects import whole_rule
 from arco.storage.port import Store
 from arco.worker.failures import failed
-from servo.contract.task import CheckResult, ColumnInfo, SchemaRule, TaskRequest
+from servo.contract.task import CheckResult, ColumnInfo, ContractRule, SchemaRule, TaskRequest
 
 NAME: Final = "compatibility"
 MAX_TEXT: Final = 1_000
@@ -43,7 +43,7 @@ def schema_results(
     columns = actual_columns(output)
     if hash_of(columns) == rule.schema_hash:
         return []
-    baseline = unpacked_schema(_packed(store, rule))
+    baseline = unpacked_schema(packed_rule(store, rule))
     current = baseline.versions[0]
     required = required_names(current.columns) | required_names(request.columns)
     columns = with_known_nulls(columns, output, required)
@@ -54,7 +54,8 @@ def schema_results(
     return [_result(request, changes, breaks, current.version, redact)]
 
 
-def _packed(store: Store, rule: SchemaRule) -> str:
+def packed_rule(store: Store, rule: SchemaRule | ContractRule) -> str:
+    """Raises TaskFailed if it is in an object that cannot be read."""
     try:
         return whole_rule(store, rule).packed
     except (NotFound, Corrupt) as error:

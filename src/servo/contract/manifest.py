@@ -47,6 +47,8 @@ CompatibilityPolicy = Literal["all", "consumers"]
 Action = Literal["continue", "warn", "quarantine", "block", "fail_task", "fail_run"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 """What follows from a failed check, from nothing to the worst."""
+HOLDING: Final[Action] = "quarantine"
+"""From here on nobody reads an output."""
 Preset = Literal["strict", "lenient", "quarantine"]
 Category = Literal[
     "transient", "infrastructure", "user_code", "input", "configuration", "timeout", "cancelled"
@@ -199,9 +201,11 @@ class Gating(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     error: Action | None = None
     critical: Action | None = None
 
-    def action(self, severity: Severity) -> Action:
+    def action(self, severity: Severity, *, promised: bool = False) -> Action:
+        """`promised` by a contract: the output is held back, at the least."""
         exception: Action | None = getattr(self, severity)
-        return exception or PRESETS[self.preset][severity]
+        action = exception or PRESETS[self.preset][severity]
+        return max(action, HOLDING, key=ACTIONS.index) if promised else action
 
 
 class Retention(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -290,6 +294,8 @@ class Check(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Of a Python check."""
     timeout_s: int = 0
     """0: the worker's own limit."""
+    contract: str = ""
+    """The version of the contract that promises it; set where a task is sent."""
 
 
 class ColumnDef(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -454,11 +460,14 @@ NotificationEvent = Literal[
     "backfill_finished",
     "automation_failed",
     "cost",
+    "contract_breach",
 ]
 """What somebody may be told of."""
 NOTIFICATION_EVENTS: Final[tuple[NotificationEvent, ...]] = get_args(NotificationEvent)
 OWNERS: Final = "owners"
 """In the place of a channel: the e-mail addresses of an asset's owners."""
+CONSUMERS: Final = "consumers"
+"""The same of those whom a contract promises something: for `contract_breach` alone."""
 
 
 class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -498,6 +507,36 @@ class Namespace(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code
 
 
+class ContractStatement(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What the owner of an asset promises to those who read it."""
+
+    name: str
+    """The asset's key: an asset has one contract."""
+    version: str
+    """`1.2.0`: what breaks a consumer needs a higher first number."""
+    description: str = ""
+    terms: str = ""
+    """How the data may be used, in words."""
+    owner: str = ""
+    """Who promises; empty for the asset's owners."""
+    consumers: tuple[str, ...] = ()
+    """Keys of assets, e-mail addresses, names of teams."""
+    columns: tuple[ColumnDef, ...] = ()
+    """Others may be there too."""
+    key: tuple[str, ...] = ()
+    """Columns that are never null, and of which no two rows have the same values."""
+    checks: tuple[Check, ...] = ()
+    freshness: FreshnessSpec | None = None
+    retention: Retention = Retention()
+    """How long versions are kept at least."""
+
+
+class Contract(ContractStatement, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A contract in the code of a project."""
+
+    code: Code
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One deployable version of a project."""
 
@@ -513,6 +552,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What import paths are relative to inside the zip, such as `src`; empty for its top."""
     project: str = DEFAULT_PROJECT
     namespaces: tuple[Namespace, ...] = ()
+    contracts: tuple[Contract, ...] = ()
 
     def asset(self, key: str) -> Asset | None:
         return next((asset for asset in self.assets if asset.key == key), None)

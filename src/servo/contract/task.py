@@ -26,12 +26,14 @@ from servo.contract.manifest import (
 )
 from servo.contract.sensing import SensorCall
 
-CONTRACT: Final = 5
+CONTRACT: Final = 6
 """The greatest that this program reads. 2: an input may be listed in an object. 3: a value of the
 configuration may be a list or an object. 4: it may be the evaluation of a sensor.
-5: the output is compared with what is personal in its inputs."""
+5: the output is compared with what is personal in its inputs. 6: it is compared with what a
+contract promises."""
 SENSING: Final = 4
 GUARDING: Final = 5
+PROMISING: Final = 6
 NOT_PERSONAL: Final = "none"
 """In the place of a kind of personal data: the column holds none, whatever flows into it."""
 
@@ -135,6 +137,19 @@ class SchemaRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where that is, not in base64, if it is long."""
 
 
+class ContractRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a contract promises of the output's columns; its checks are among the others."""
+
+    version: str
+    consumers: tuple[str, ...] = ()
+    """The first few."""
+    more_consumers: int = 0
+    packed: str = ""
+    """`arco.columns.promises.PromisedColumns`, as base64 of deflated JSON."""
+    stored_in: ObjectRef | None = None
+    """Where that is, not in base64, if it is long."""
+
+
 class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The signed part of an envelope."""
 
@@ -175,6 +190,8 @@ class TaskRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     personal: PersonalRule | None = None
     schema: SchemaRule | None = None
     """What the output's schema is compared with; None where there is nothing yet."""
+    promise: ContractRule | None = None
+    """Of the contract of the asset, if it has one."""
     io: dict[str, str] = {}
     cpu: int = 1
     """Slots of a worker that it takes."""
@@ -312,6 +329,8 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sample: tuple[str, ...] = ()
     """A few failing rows, each as JSON; personal columns are masked."""
     wall_ms: int = 0
+    contract: str = ""
+    """The version of the contract that promises it: if it failed, the contract is broken."""
 
 
 # -- lineage ------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ from typing import Final
 
 from servo.contract.address import is_address
 from servo.contract.keys import check_name
-from servo.contract.manifest import OWNERS, Asset, Notification, selects
+from servo.contract.manifest import CONSUMERS, OWNERS, Asset, Notification, selects
 from servo.errors import Invalid
 from servo.project import Problem
 from servo.suggest import did_you_mean
 
-ABOUT_ASSETS: Final = frozenset({"asset_failed", "quarantined", "stale", "recovered", "cost"})
+ABOUT_ASSETS: Final = frozenset(
+    {"asset_failed", "quarantined", "stale", "contract_breach", "recovered", "cost"}
+)
 MAX_INTERVAL_S: Final = 86_400
 
 
@@ -35,6 +37,11 @@ def notifications_are_sound(
             )
         if rule.interval_s > MAX_INTERVAL_S:
             yield at(f"{rule.name!r} has an interval of more than a day", "at most 24h")
+        if CONSUMERS in rule.to and "contract_breach" not in rule.on:
+            yield at(
+                f"{rule.name!r} tells consumers, and is not about contracts",
+                'add "contract_breach" to on=, or tell "owners"',
+            )
         yield from _selection(rule, assets)
         if OWNERS in rule.to:
             yield from _owners(rule, assets)

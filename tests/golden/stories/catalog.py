@@ -33,6 +33,7 @@ from arco.orchestration.events import (
 )
 from servo.contract.manifest import ColumnDef, SlaSpec
 from servo.contract.task import (
+    CheckResult,
     ColumnInfo,
     Materialization,
     TaskResult,
@@ -169,20 +170,8 @@ def schemas() -> Log:
     id, note = ColumnInfo(name="id", type="bigint"), ColumnInfo(name="note", type="string")
     amount = ColumnInfo(name="amt", type="double", field_id=3)
     for run in ("R1", "R2", "R3"):
-        log.do(
-            RunTriggered(
-                run_id=run,
-                plan_id=f"P{run}",
-                plan_fingerprint="fp",
-                deployment_id="D1",
-                tasks_total=1,
-            )
-        )
-        tasks = (TaskPlan(task_id="t1", asset=0),)
-        log.do(TasksPlanned(run_id=run, first=0, assets=ASSETS[1:], tasks=tasks), actor="")
-        log.do(DispatchEnqueued(**ids_of_attempt(run, "t1"), queue_name="d_x"), actor="")
-        log.do(TaskStarted(**ids_of_attempt(run, "t1"), worker_id="w1"), actor="")
-    log.do(_output("R1", "M1", replace(id, nulls=0), note, amount), actor="")
+        start_task(log, run)
+    log.do(reported_output("R1", "M1", replace(id, nulls=0), note, amount), actor="")
     renamed = (columns[0], ColumnDef(name="remark", renamed_from="note"))
     log.do(
         DeploymentCreated(
@@ -209,12 +198,39 @@ def schemas() -> Log:
             reason="a word",
         )
     )
-    log.do(_output("R2", "M2", id, replace(note, name="remark"), replace(amount, name="amount")))
-    log.do(_output("R3", "M3", id, gate="block"), actor="")
+    log.do(
+        reported_output(
+            "R2", "M2", id, replace(note, name="remark"), replace(amount, name="amount")
+        )
+    )
+    log.do(reported_output("R3", "M3", id, gate="block"), actor="")
     return log
 
 
-def _output(run: str, id: str, *columns: ColumnInfo, gate: Any = "continue") -> TaskFinished:
+def start_task(log: Log, run: str) -> None:
+    """One task of `mart.held` has started."""
+    log.do(
+        RunTriggered(
+            run_id=run,
+            plan_id=f"P{run}",
+            plan_fingerprint="fp",
+            deployment_id="D1",
+            tasks_total=1,
+        )
+    )
+    tasks = (TaskPlan(task_id="t1", asset=0),)
+    log.do(TasksPlanned(run_id=run, first=0, assets=ASSETS[1:], tasks=tasks), actor="")
+    log.do(DispatchEnqueued(**ids_of_attempt(run, "t1"), queue_name="d_x"), actor="")
+    log.do(TaskStarted(**ids_of_attempt(run, "t1"), worker_id="w1"), actor="")
+
+
+def reported_output(
+    run: str,
+    id: str,
+    *columns: ColumnInfo,
+    gate: Any = "continue",
+    checks: tuple[CheckResult, ...] = (),
+) -> TaskFinished:
     version = Materialization(
         materialization_id=id,
         asset="mart.held",
@@ -230,6 +246,7 @@ def _output(run: str, id: str, *columns: ColumnInfo, gate: Any = "continue") -> 
         worker_id="w1",
         materialization=version,
         gate=gate,
+        checks=checks,
         **ids_of_attempt(run, "t1"),
     )
     return TaskFinished(result=result)

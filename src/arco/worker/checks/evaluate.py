@@ -349,6 +349,7 @@ def _result(
     check: Check, finding: Finding, rows: int, subject: Subject, around: CheckContext
 ) -> CheckResult:
     passed = finding.status == "passed"
+    promised = bool(check.contract)
     return CheckResult(
         name=check.name,
         passed=passed,
@@ -360,7 +361,7 @@ def _result(
         parameter=subject.ref.parameter if check.phase == "before" else "",
         columns=check.columns,
         status=finding.status,
-        action="continue" if passed else around.gating.action(check.severity),
+        action="continue" if passed else around.gating.action(check.severity, promised=promised),
         expected=_bounded(finding.expected, around),
         actual=_bounded(finding.actual, around),
         rows=rows,
@@ -368,6 +369,7 @@ def _result(
         method=finding.method,
         sample=finding.sample,
         wall_ms=finding.wall_ms,
+        contract=check.contract,
     )
 
 

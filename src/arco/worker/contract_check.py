@@ -1,0 +1,88 @@
+"""Whether the columns of an output are what its asset's contract promises: a check like the others.
+
+It is always an error, and holds the output back, whatever the asset's gating makes of errors. What
+the contract promises of values is among the checks of the request. Those of a column that is
+missing, or of another type, cannot be evaluated: this check tells of it in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from arco.columns.compatibility import SchemaChange
+from arco.columns.promises import broken, consumer_names, unpacked_promise, with_dimensions
+from arco.columns.schema_columns import actual_columns
+from arco.orchestration.derived import CONTRACT
+from arco.storage.port import Store
+from arco.worker.schema_check import packed_rule
+from servo.contract.manifest import Check, Gating
+from servo.contract.partition import PartitionKey
+from servo.contract.task import CheckResult, ColumnInfo, ContractRule, TaskRequest
+
+MAX_TEXT: Final = 1_000
+
+
+class PromisedOutput(NamedTuple):
+    request: TaskRequest
+    """With the checks that this output can be asked."""
+    results: list[CheckResult]
+
+
+def compared(
+    request: TaskRequest,
+    output: Sequence[ColumnInfo],
+    redact: Callable[[str], str],
+    store: Store,
+) -> PromisedOutput:
+    """Raises TaskFailed if what is promised is in an object that cannot be read."""
+    rule = request.promise
+    if rule is None:
+        return PromisedOutput(request, [])
+    promised = unpacked_promise(packed_rule(store, rule))
+    dimensions = dict(PartitionKey.parse(request.partition).dimensions)
+    columns = with_dimensions(actual_columns(output), dimensions)
+    every = broken(msgspec.structs.replace(promised, excused=()), columns)
+    checks = evaluable(request.checks, every)
+    breaks = [each for each in every if each.column not in promised.excused]
+    result = _result(rule, breaks, request.gating, redact)
+    return PromisedOutput(msgspec.structs.replace(request, checks=checks), [result])
+
+
+def evaluable(checks: Sequence[Check], breaks: Sequence[SchemaChange]) -> tuple[Check, ...]:
+    """The checks, without those of a contract that need columns which are not as promised."""
+    unfit = {each.column.lower() for each in breaks if each.path == each.column}
+    return tuple(check for check in checks if not _is_unfit(check, unfit))
+
+
+def _is_unfit(check: Check, unfit: Collection[str]) -> bool:
+    if not unfit or not check.contract:
+        return False
+    if check.kind in ("expression", "schema_is"):  # which columns it needs is not known
+        return True
+    return any(column.partition(".")[0].lower() in unfit for column in check.columns)
+
+
+def _result(
+    rule: ContractRule,
+    breaks: Sequence[SchemaChange],
+    gating: Gating,
+    redact: Callable[[str], str],
+) -> CheckResult:
+    names = consumer_names(rule.consumers, rule.more_consumers)
+    promise = f" (promised by version {rule.version}{f' to {names}' if names else ''})"
+    message = redact("; ".join(map(str, breaks)) + promise)[:MAX_TEXT] if breaks else ""
+    return CheckResult(
+        name=CONTRACT,
+        kind=CONTRACT,
+        passed=not breaks,
+        status="failed" if breaks else "passed",
+        action=gating.action("error", promised=True) if breaks else "continue",
+        columns=tuple(dict.fromkeys(each.column for each in breaks)),
+        message=message,
+        expected=f"the columns that version {rule.version} of its contract promises",
+        method="catalog",
+        contract=rule.version,
+    )
