@@ -45,6 +45,7 @@ _AUTOMATION = ("asset", "", "asset", "asset")
 _VERSION = ("version", "materialization_id", "asset_id")
 _VERSIONS = ("asset", "asset_id")
 _NAMESPACE = ("namespace", "namespace", "namespace", "namespace")
+_CONTRACT = ("contract", "asset_id", "name", "namespace")
 _TERM = ("term", "term", "term")
 _KEY = ("api_key", "key_id", "name")
 _BINDING = ("role_binding", "subject", "subject", "namespace")
@@ -59,6 +60,8 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "catalog.asset_renamed": Action("RenameAsset", "asset", "asset_id", "name", "namespace"),
     "catalog.asset_dropped": Action("DropAsset", "asset", "asset_id", "name", "namespace"),
     "catalog.asset_governed": Action("GovernAsset", *_ASSET),
+    "catalog.contract_set": Action("UpdateContract", *_CONTRACT),
+    "catalog.contract_withdrawn": Action("RemoveContract", *_CONTRACT),
     "catalog.column_added": Action("AddColumn", *_ASSET),
     "catalog.column_updated": Action("UpdateColumn", *_COLUMN),
     "catalog.column_dropped": Action("DropColumn", *_COLUMN),
