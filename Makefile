@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java test test-deep archive lint format bench peers overhead checks cli demo clean
+.PHONY: setup java test test-deep archive compiled lint format bench peers overhead checks cli demo clean
 
 setup: .venv/.installed java
 
@@ -38,8 +38,10 @@ java:
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
 # Lint runs beside the tests: many of them wait for processes, and leave a core free.
-# Spark starts in half the time with an archive of its classes, which comes first.
-test: archive
+# What all workers of the tests need comes first: Spark starts in half the time with an archive
+# of its classes, and tests are compiled once.
+test: setup
+	@$(MAKE) --no-print-directory -j2 archive compiled
 	@$(MAKE) --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \
@@ -49,6 +51,9 @@ test: archive
 # and examples, and a second Spark cluster. It takes about an hour.
 test-deep: archive
 	ARCO_TEST_DEEP=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup --timeout 1800
+
+compiled: setup
+	@compgen -G "tests/unit/__pycache__/*-pytest-*" > /dev/null || $(PY) -m pytest --collect-only -qq > /dev/null
 
 archive: setup
 	@$(PY) -m arco.spark.archive > /dev/null

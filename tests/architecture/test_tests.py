@@ -103,7 +103,7 @@ def test_a_missing_dependency_fails_the_tests_that_need_it() -> None:
 
 FOREIGN = {"_replace", "_asdict", "_exit", "_jdf", "_jsc", "_jsparkSession"}
 """Of named tuples, of `os`, and of PySpark, which has no other way to its JVM."""
-PRIVATE_REACHES = 26
+PRIVATE_REACHES = 25
 """It may only become smaller: give the class a seam instead."""
 
 

@@ -43,7 +43,7 @@ ALL: Final = [
     *CASES,
     *(Case(f"more {at}: {sql[:60]}", sql=sql, columns={}) for at, sql in enumerate(QUERIES)),
 ]
-CHOSEN: Final = ALL if DEEP else random.Random(ORACLE_SEED).sample(ALL, 14)
+CHOSEN: Final = ALL if DEEP else random.Random(ORACLE_SEED).sample(ALL, 7)
 """`make test` takes a sample, `make test-deep` all."""
 
 

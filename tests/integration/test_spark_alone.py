@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark_alone")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "name",

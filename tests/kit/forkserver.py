@@ -216,12 +216,17 @@ class _ForkedHost:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
-def _fork_slot_host(descriptor: int) -> _ForkedHost:
+_launch = slots.launch
+
+
+def _fork_slot_host(descriptor: int) -> slots.HostProcess:
     """A slot host of a process that was forked here: what it imports is there already.
 
-    A command starts it before it does anything else, so that a fork loses nothing.
+    A command starts it before it does anything else, when a fork loses nothing. One that comes
+    later, because the first has ended, starts as usual.
     """
-    assert threading.active_count() == 1, "a fork would lose threads"
+    if threading.active_count() > 1:
+        return _launch(descriptor)
     pid = os.fork()
     if pid == 0:
         try:

@@ -71,7 +71,8 @@ def seaweedfs() -> Iterator[Backend]:
         ports = dict(zip(names, _free_ports(4), strict=True))
         grpc = dict(zip(names, _free_ports(4), strict=True))
         command = [
-            str(weed), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}",
+            str(weed), f"-logdir={folder}", "server",
+            "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}",
             "-s3", f"-s3.config={config}", "-master.telemetry=false",
             "-s3.port.iceberg=0", "-s3.port.lance=0",  # on fixed ports otherwise
             "-master.volumeSizeLimitMB=64", "-volume.max=20",

@@ -18,7 +18,7 @@ from arco.storage import paths
 from arco.storage.local import LocalStore
 from arco.storage.scoped import ScopedStore
 from tests.kit.clocks import SimClock
-from tests.kit.depth import seeds
+from tests.kit.depth import deep_only, seeds
 from tests.kit.histories import History, random_draw
 from tests.kit.model import check_against_model, state_of
 from tests.kit.runs import ANYTHING, Node, World
@@ -63,7 +63,7 @@ class Story:
             os.utime(self.folder / TENANT / NAME / meta.path, (now, now))
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_spark_rebuild_of_a_random_history_finds_no_difference(
     tmp_path: Path, session: Any, seed: int
 ) -> None:
@@ -71,16 +71,18 @@ def test_spark_rebuild_of_a_random_history_finds_no_difference(
 
     story = Story(tmp_path, seed)
     story.go_on(8)
-    if seed == 1:
+    if seed % 2 == 0:
         story.w.upkeep.rollback(5, reason="test")
         story.go_on(3)
     rebuilt = story.w.upkeep.rebuild(SparkRebuildEngine(chain, session), publish=False)
-    assert rebuilt.events > 90 or seed == 1
+    assert rebuilt.events > 60
     assert rebuilt.same, [d for d in rebuilt.differences if not d.same]
     assert not rebuilt.failures
 
 
-@pytest.mark.parametrize(("seed", "fates"), [(0, ("succeed",)), (1, ANYTHING)])
+@pytest.mark.parametrize(
+    ("seed", "fates"), [pytest.param(0, ("succeed",), marks=deep_only), (1, ANYTHING)]
+)
 def test_spark_folds_a_run_as_it_was_folded(
     tmp_path: Path, session: Any, seed: int, fates: tuple[str, ...]
 ) -> None:

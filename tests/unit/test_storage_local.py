@@ -308,8 +308,8 @@ def test_file_that_is_replaced_while_it_is_opened_is_opened_again(
     store = LocalStore(tmp_path)
     store.put("a/x", b"bytes")
     places = iter([f"{tmp_path}/a/.nfs0001", f"{tmp_path}/a/.nfs0002"])
-    real = localfiles._place_of
+    real = localfiles.place_of
     monkeypatch.setattr(
-        localfiles, "_place_of", lambda fd, place: next(places, None) or real(fd, place)
+        localfiles, "place_of", lambda fd, place: next(places, None) or real(fd, place)
     )
     assert store.get("a/x").data == b"bytes"

@@ -36,7 +36,7 @@ def open_here(place: str, flags: int) -> int:
     for _ in range(_OPENINGS):
         fd = os.open(place, flags)
         try:
-            actual = _place_of(fd, place)
+            actual = place_of(fd, place)
         except BaseException:
             os.close(fd)
             raise
@@ -48,7 +48,7 @@ def open_here(place: str, flags: int) -> int:
     raise NotADirectoryError(errno.ENOTDIR, "the path contains a symbolic link", place)
 
 
-def _place_of(fd: int, place: str) -> str:
+def place_of(fd: int, place: str) -> str:
     """Where an open file lies, without links; `place` is the path that it was opened by."""
     try:
         actual = os.readlink(f"/proc/self/fd/{fd}")
