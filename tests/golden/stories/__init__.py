@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.golden.stories.automation import automated, backfilled, scheduled
+from tests.golden.stories.automation import automated, backfilled, held, scheduled
 from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.deploying import billed, declared, limited, notified
 from tests.golden.stories.partition_keys import keys_removed
@@ -37,4 +37,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "schemas": schemas,
     "removed_partition_keys": keys_removed,
     "costs": billed,
+    "held_partitions": held,
 }

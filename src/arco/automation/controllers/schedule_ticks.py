@@ -60,7 +60,10 @@ def _ticks(row: ScheduleRow, active: str | None, now: datetime) -> Iterator[Sche
         outcome: TickOutcome = "fired"
         reason = ""
         if policy == "none" and now - tick.at > LATE:
-            outcome, reason = "missed", "it was due while no orchestrator could fire it, or dispatch was paused"
+            outcome, reason = (
+                "missed",
+                "it was due while no orchestrator could fire it, or dispatch was paused",
+            )
         elif row.overlap == "skip" and active is not None:
             outcome, reason = "skipped", f"{active} is still active"
         else:
