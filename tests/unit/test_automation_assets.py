@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from arco.automation.asset_tables import AUTOMATION_CURSOR, AUTOMATION_HOLDS, SCOPE
 from arco.orchestration.tables import TASKS, TaskRow
 from arco.worker.supervise import Control
 from servo.contract.task import TaskRequest
@@ -189,6 +190,51 @@ def test_a_window_runs_all_days_that_read_the_new_one_in_one_request() -> None:
     assert mill.made() == {f"week[2026-01-0{day}]": 1 for day in range(3, 8)}
     (run,) = mill.automated()
     assert run.partitions == ["date=2026-01-03..2026-01-07"]
+
+
+def test_a_partition_that_waits_keeps_no_cursor_back_and_is_not_lost() -> None:
+    mill = Mill(
+        project(
+            source("raw", partitions="day"),
+            source("rates"),
+            declared("days", "raw", "rates", partitions="day", automation="eager()"),
+            source("other"),
+            declared("copy", "other", automation="eager()"),
+        )
+    )
+
+    def holds() -> list[str]:
+        rows = mill.fresh().read.snapshot().all(AUTOMATION_HOLDS)
+        return [f"{row.asset_key} {row.partition_key}" for row in rows]
+
+    mill.run("m.raw", partitions=("date=2026-01-04",))
+    waiting = mill.fresh().read.snapshot().position
+    assert mill.made() == {}, "days reads rates, which have no data"
+    mill.run("m.other")
+    cursor = mill.fresh().read.snapshot().get(AUTOMATION_CURSOR, SCOPE)
+    assert cursor is not None and cursor.position > waiting
+    assert holds() == ["m.days date=d:2026-01-04"]
+    mill.crowd.orchestrators.clear()
+    mill.crowd.orchestrator()
+    mill.settle()
+    mill.run("m.rates")
+    assert mill.made() == {"copy": 1, "days[2026-01-04]": 1}
+    assert holds() == []
+    mill.run("m.rates")
+    assert mill.made()["days[2026-01-04]"] == 2
+
+
+def test_a_partition_that_waits_in_an_asset_that_is_removed_is_forgotten() -> None:
+    waits = declared("days", "raw", "rates", partitions="day", automation="eager()")
+    copies = source("other") + declared("copy", "other", automation="eager()")
+    sources = source("raw", partitions="day") + source("rates") + copies
+    mill = Mill(project(sources, waits))
+    mill.run("m.raw", partitions=("date=2026-01-04",))
+    mill.run("m.other")
+    assert len(mill.fresh().read.snapshot().all(AUTOMATION_HOLDS)) == 1
+    mill.deploy(project(sources))
+    mill.run("m.other")
+    assert mill.fresh().read.snapshot().all(AUTOMATION_HOLDS) == []
 
 
 def test_what_all_days_read_alike_makes_only_days_again_that_were_made() -> None:

@@ -515,12 +515,36 @@ def test_a_large_request_is_kept_whole() -> None:
     assert [run.tasks_total for run in town.runs()] == [3_000]
 
 
-@pytest.mark.parametrize(("overlap", "waiting"), [("skip", 1), ("allow", 3), ("queue", 3)])
-def test_ticks_of_a_paused_workspace_wait_as_their_overlap_says(overlap: str, waiting: int) -> None:
-    town = Town(project(overlap=overlap))
+@pytest.mark.parametrize(
+    ("catchup", "overlap", "waiting", "states"),
+    [
+        ("latest", "allow", 0, fired("08:30")),
+        ("latest", "queue", 0, fired("08:30")),
+        ("none", "allow", 0, [("08:30", TickState.MISSED)]),
+        ("all", "allow", 3, fired("08:10", "08:20", "08:30")),
+        ("all", "queue", 3, fired("08:10", "08:20", "08:30")),
+        (
+            "all",
+            "skip",
+            1,
+            [("08:10", TickState.FIRED), *[(t, TickState.SKIPPED) for t in ("08:20", "08:30")]],
+        ),
+    ],
+)
+def test_ticks_are_held_while_dispatch_is_paused_unless_each_of_them_counts(
+    catchup: str, overlap: str, waiting: int, states: list[tuple[str, TickState]]
+) -> None:
+    town = Town(project(catchup=catchup, overlap=overlap))
     town.crowd.orchestrator()
+    town.crowd.worker()
     town.fresh().commands.limits.pause(reason="an upgrade")
-    while town.clock.now() < START + timedelta(minutes=33):
+    while town.clock.now() < START + timedelta(minutes=36):
         town.crowd.step()
         town.clock.sleep(60)
     assert len(town.pending()) == waiting
+    town.fresh().commands.limits.resume()
+    town.settle()
+    assert town.states() == states
+    assert len(town.runs()) == sum(state == TickState.FIRED for _, state in states)
+    town.until(at(8, 41))
+    assert town.states()[len(states) :] == fired("08:40"), "it goes on as before"

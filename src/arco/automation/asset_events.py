@@ -44,6 +44,13 @@ class AutomationRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The version, or what else caused it, for people."""
 
 
+class HeldPartition(Struct, frozen=True, order=True):
+    """A partition that waits for what partitions of all times read alike."""
+
+    asset: str
+    partition: str
+
+
 class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True):
     """What changed in the log was looked through: these partitions are to be made.
 
@@ -52,6 +59,7 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     TYPE: ClassVar[str] = "automation.automation_advanced"
+    VERSION: ClassVar[int] = 2
     proposal: str = ""
     """The same in all events of one proposal."""
     part: int = 0
@@ -69,6 +77,14 @@ class AutomationAdvanced(Payload, frozen=True, kw_only=True, omit_defaults=True)
     """What changed up to there belongs to those ticks."""
     has_more: bool = False
     """Not all was looked at, or asked for, yet: the cursor stays."""
+    held: tuple[HeldPartition, ...] = ()
+    """What waits, and no later change leads to: it is kept, so that the cursor can move on."""
+    released: tuple[HeldPartition, ...] = ()
+    """What was kept, and waits no more."""
+
+    @property
+    def lowest_version(self) -> int:
+        return 2 if self.held or self.released else 1
 
 
 EVENTS: tuple[type[Payload], ...] = (AutomationPaused, AutomationResumed, AutomationAdvanced)

@@ -21,9 +21,11 @@ from arco.automation.asset_events import (
 )
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
+    AUTOMATION_HOLDS,
     AUTOMATIONS,
     SCOPE,
     AutomationCursorRow,
+    AutomationHoldRow,
     AutomationRow,
     AutomationState,
 )
@@ -31,7 +33,7 @@ from arco.orchestration.declarations import AutomationDeclared, AutomationRemove
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import RunAsked, packed_request, request_fingerprint
 from arco.state.copied_rows import row_from
-from arco.state.fold import Change, Emit, Fact, On, Put, Rows, Stage, always
+from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, always
 from arco.state.system import applied, refused
 
 replace = msgspec.structs.replace
@@ -151,6 +153,10 @@ def _advance(rows: Rows, fact: Fact, e: AutomationAdvanced) -> Iterator[Change]:
     cursor = replace(cursor, step=e.step + 1, proposal=e.proposal)
     if not e.has_more:
         cursor = replace(cursor, position=e.position, until=max(cursor.until, e.until))
+        for held in e.held:
+            yield Put(AUTOMATION_HOLDS, AutomationHoldRow(SCOPE, held.asset, held.partition))
+        for released in e.released:
+            yield Delete(AUTOMATION_HOLDS, (SCOPE, released.asset, released.partition))
     yield Put(AUTOMATION_CURSOR, cursor)
     changed: dict[str, AutomationRow] = {}
     for key in e.ticked:
@@ -192,7 +198,7 @@ def _asked(request_key: str, asked: AutomationRequest, e: AutomationAdvanced) ->
 _one_key = always(SCOPE)
 STAGE = Stage(
     "automations",
-    (AUTOMATIONS, AUTOMATION_CURSOR),
+    (AUTOMATIONS, AUTOMATION_CURSOR, AUTOMATION_HOLDS),
     (
         On(AutomationDeclared, _one_key, _declare),
         On(AutomationRemoved, _one_key, _remove),

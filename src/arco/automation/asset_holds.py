@@ -1,18 +1,36 @@
-"""Partitions that wait for what partitions of all times read alike: no change leads to them."""
+"""Partitions that wait for what partitions of all times read alike: no change leads to them.
+
+They are rows, so that the cursor of automation can go on: a proposal that moves it stores what is
+held by then, and removes what is not held any more. What is not stored yet keeps the cursor at the
+position from which on a process that starts finds it again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from arco.automation.asset_graph import AssetGraph, AutomatedPartition
+from arco.automation.asset_events import HeldPartition
+from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
+
+STORED_AT_ONCE: Final = 1_000
+"""So many are stored, or removed, with one proposal."""
+
+
+class HoldChange(NamedTuple):
+    """What a proposal says of held partitions."""
+
+    held: tuple[HeldPartition, ...]
+    released: tuple[HeldPartition, ...]
+    position: int
+    """How far the cursor may move with it."""
 
 
 class HeldPartitions:
-    """Each with a position from which on a process that starts finds it again: the cursor of
-    automation stays there."""
-
     def __init__(self) -> None:
         self._by_asset: dict[str, dict[AutomatedPartition, int]] = {}
+        self._stored: dict[HeldPartition, AutomatedPartition | None] = {}
+        """What has a row; None until it was looked at by this process."""
 
     def of(self, asset: str) -> Iterable[AutomatedPartition]:
         return self._by_asset.get(asset, ())
@@ -33,6 +51,39 @@ class HeldPartitions:
             for node in [node for node in held if not graph.fits(node)]:
                 del held[node]
 
-    def reachable(self, position: int) -> int:
-        """How far the cursor may move, at most to a position."""
-        return min([position, *(at for held in self._by_asset.values() for at in held.values())])
+    # -- rows ----------------------------------------------------------------------------
+
+    def stored(self, rows: Iterable[HeldPartition]) -> None:
+        for row in rows:
+            self._stored.setdefault(row, None)
+
+    def removed(self, rows: Iterable[HeldPartition]) -> None:
+        for row in rows:
+            self._stored.pop(row, None)
+
+    def recover(self, periods: Periods, position: int) -> None:
+        """Hold what has a row and was not looked at by this process."""
+        for row in [row for row, node in self._stored.items() if node is None]:
+            if row.asset not in periods.graph.automated:
+                continue
+            point = periods.space(row.asset).point(row.partition)
+            if point is not None:
+                node = self._stored[row] = AutomatedPartition(row.asset, point)
+                self.add(node, position)
+
+    def change(self, periods: Periods, position: int) -> HoldChange:
+        """What a proposal at a position has to say."""
+        current: dict[HeldPartition, int] = {}
+        for asset, nodes in self._by_asset.items():
+            space = periods.space(asset) if nodes else None
+            for node, at in nodes.items():
+                assert space is not None
+                current[HeldPartition(asset, space.text(node.point))] = at
+        new = sorted(current.keys() - self._stored.keys(), key=lambda each: current[each])
+        gone = sorted(self._stored.keys() - current.keys())
+        left = new[STORED_AT_ONCE:]
+        return HoldChange(
+            tuple(new[:STORED_AT_ONCE]),
+            tuple(gone[:STORED_AT_ONCE]),
+            min([position, *(current[each] for each in left[:1])]),
+        )

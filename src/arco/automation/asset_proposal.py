@@ -30,6 +30,10 @@ class AssetProposal(NamedTuple):
         """Whether all of it counted, or the rest of it cannot count any more."""
         return cursor.step > self.events[-1 if self._is_last(cursor) else 0].step
 
+    def is_whole(self, cursor: AutomationCursorRow) -> bool:
+        """Whether all of it counted."""
+        return self._is_last(cursor) and cursor.step > self.events[-1].step
+
     def is_lost(self, cursor: AutomationCursorRow) -> bool:
         """Whether another one counted instead, which had seen less."""
         own = self.events[-1]

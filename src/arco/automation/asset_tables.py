@@ -75,7 +75,23 @@ class AutomationCursorRow(Row, frozen=True):
     """The last that counted, in part or as a whole."""
 
 
+class AutomationHoldRow(Row, frozen=True):
+    """A partition that waits, and that no change leads to by itself: it is looked at whenever
+    something that its asset reads has changed."""
+
+    scope: str
+    asset_key: str
+    partition_key: str
+
+
 AUTOMATIONS = Table(
     "automation", "automations", AutomationRow, key=["scope", "asset_key"], spread=32
 )
 AUTOMATION_CURSOR = Table("automation", "automation_cursor", AutomationCursorRow, key=["scope"])
+AUTOMATION_HOLDS = Table(
+    "automation",
+    "automation_holds",
+    AutomationHoldRow,
+    key=["scope", "asset_key", "partition_key"],
+    spread=32,
+)

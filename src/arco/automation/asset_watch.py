@@ -17,16 +17,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from arco.automation.asset_events import AutomationAdvanced
+from arco.automation.asset_events import AutomationAdvanced, HeldPartition
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
 from arco.automation.asset_holds import HeldPartitions
 from arco.automation.asset_proposal import AssetProposal
 from arco.automation.asset_reads import AutomationReads, RequestedPlaces
 from arco.automation.asset_tables import (
     AUTOMATION_CURSOR,
+    AUTOMATION_HOLDS,
     AUTOMATIONS,
     SCOPE,
     AutomationCursorRow,
+    AutomationHoldRow,
     AutomationRow,
 )
 from arco.automation.changed_rows import TableRows, places
@@ -47,6 +49,10 @@ BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
+
+
+def _held(rows: Iterable[AutomationHoldRow]) -> Iterator[HeldPartition]:
+    return (HeldPartition(row.asset_key, row.partition_key) for row in rows)
 
 
 class AssetWatch:
@@ -92,6 +98,7 @@ class AssetWatch:
         cursor = self.cursor = snapshot.get(AUTOMATION_CURSOR, SCOPE)
         if cursor is None:
             return
+        self.held.stored(_held(snapshot.hot(AUTOMATION_HOLDS)))
         position = self._position = cursor.position
         if not self._has_active:
             return
@@ -115,6 +122,7 @@ class AssetWatch:
         self.cursor = cursors[-1] if cursors else self.cursor
         for row in rows_of(AUTOMATIONS):
             self._put(row)
+        self.held.stored(_held(rows_of(AUTOMATION_HOLDS)))
         for cursor in cursors:
             self._settle(cursor)
         if any(True for _ in rows_of(PROJECTS)):
@@ -144,6 +152,8 @@ class AssetWatch:
         if proposal is None or not proposal.is_over(cursor):
             return
         self._proposal = None
+        if proposal.is_whole(cursor):
+            self.held.removed(proposal.events[-1].released)
         if proposal.is_lost(cursor):
             self._nodes |= set(proposal.nodes)
             for key in [key for key, at in self._ended.items() if at > cursor.until]:
@@ -223,7 +233,7 @@ class AssetWatch:
             or self._earlier
             or self._proposal is not None
             or (at is not None and at <= now)
-            or self.held.reachable(position) - cursor.position > CHECKPOINT
+            or position - cursor.position > CHECKPOINT
         )
 
     def decide(
@@ -246,6 +256,7 @@ class AssetWatch:
             self._nodes |= set(self._proposal.nodes)
             self._proposal = None
         periods = reads.periods(self.graph, now)
+        self.held.recover(periods, self._position)
         self._collect(periods, snapshot, now)
         causes: Mapping[AutomatedPartition, str] = {}
         is_complete = True
@@ -256,7 +267,8 @@ class AssetWatch:
             causes, is_complete = self._look(conditions, periods)
         if is_complete:
             self._position = snapshot.position
-        position = max(cursor.position, self.held.reachable(self._position))
+        holds = self.held.change(periods, self._position)
+        position = max(cursor.position, holds.position)
         spaces = {node.asset: periods.space(node.asset) for node in causes}
         asked = coalesced(causes, spaces)
         ticked = self._ticked if is_complete else {}
@@ -270,6 +282,8 @@ class AssetWatch:
             ticked=tuple(sorted(ticked)),
             ticked_position=min(ticked.values(), default=0),
             has_more=not is_complete,
+            held=holds.held if is_complete else (),
+            released=holds.released if is_complete else (),
         )
         events = in_events(last, asked)
         if is_complete:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from rich.cells import cell_len
@@ -97,6 +97,15 @@ def picked(value: object, *names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
+DOCUMENT_NAMES: Final = {"asset_key": "asset", "partition_key": "partition"}
+"""What fields of rows are called in documents: one name for each concept, whatever says it
+(docs/reference/json.md). SQL and `servo admin diff` show tables, with their columns' names."""
+
+
+def document_name(field: str) -> str:
+    return DOCUMENT_NAMES.get(field, field)
+
+
 def plain(value: object) -> Any:
     """`value` as JSON knows it. Times are UTC, with a Z."""
     match value:
@@ -117,7 +126,8 @@ def plain(value: object) -> Any:
         case msgspec.Raw():
             return json.loads(bytes(value))
         case msgspec.Struct():
-            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+            names = value.__struct_fields__
+            return {document_name(name): plain(getattr(value, name)) for name in names}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():

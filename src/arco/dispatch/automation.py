@@ -139,7 +139,9 @@ class Automation:
         active = active_by_schedule(turn.runs, turn.requests) if due else {}
         return [
             tick
-            for tick in schedule_ticks(due, active, turn.now)
+            for tick in schedule_ticks(
+                due, active, turn.now, is_paused=turn.board.declared.is_paused
+            )
             if self._is_first_report(f"{tick.schedule_id}@{tick.tick}")
         ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.golden.stories.automation import automated, backfilled, scheduled
+from tests.golden.stories.automation import automated, backfilled, held, scheduled
 from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.contracts import promised
 from tests.golden.stories.deploying import billed, declared, limited, notified
@@ -41,4 +41,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "security": guarded,
     "costs": billed,
     "contracts": promised,
+    "held_partitions": held,
 }

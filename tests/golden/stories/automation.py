@@ -11,6 +11,7 @@ from arco.automation.asset_events import (
     AutomationPaused,
     AutomationRequest,
     AutomationResumed,
+    HeldPartition,
 )
 from arco.automation.backfill_states import BackfillCause
 from arco.automation.events import (
@@ -277,4 +278,27 @@ def automated() -> Log:
             removed_declarations=("automation/raw.report",),
         )
     )
+    return log
+
+
+def held() -> Log:
+    """Partitions that wait are kept with the cursor, and one of them is released."""
+    log = Log()
+    eager = DeployedAutomation(name="raw.totals", when="eager")
+    log.do(
+        DeploymentCreated(
+            deployment_id="D1",
+            manifest="m1",
+            artifact="z1",
+            project="shop",
+            assets=(deployed("raw.totals", "A1"),),
+            total=1,
+            declarations=(eager,),
+        )
+    )
+    days = [HeldPartition("raw.totals", f"date=d:2026-01-0{n}") for n in (1, 2)]
+    advanced = AutomationAdvanced(proposal="P1", step=0, position=1, until=log.now)
+    log.do(replace(advanced, held=tuple(days)), actor="")
+    log.do(replace(advanced, proposal="P2", held=tuple(days)), actor="")  # it comes too late
+    log.do(replace(advanced, proposal="P3", step=1, released=(days[0],)), actor="")
     return log

@@ -7,6 +7,10 @@
 | `all` | each fires, the newest `catchup_limit` of them |
 
 What is left out is counted in the first tick that is recorded.
+
+While dispatch is paused nothing would come of a tick but one more request that waits. So ticks are
+held, and what is due when the pause ends follows `catchup`, as after a time without orchestrators.
+Only with `all`, where each tick counts, they fire during the pause too.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from datetime import datetime, timedelta
 from arco.automation.events import ScheduleTicked, TickOutcome
 from arco.automation.tables import ScheduleRow
 from arco.automation.ticks import due
+from servo.contract.manifest import Catchup
 
 LATE = timedelta(minutes=5)
 """With `catchup="none"`, a tick that is later than this is missed."""
@@ -24,14 +29,28 @@ CATCHUP_LIMIT = 100
 
 
 def schedule_ticks(
-    schedules: Iterable[ScheduleRow], active: Mapping[str, str], now: datetime
+    schedules: Iterable[ScheduleRow],
+    active: Mapping[str, str],
+    now: datetime,
+    *,
+    is_paused: bool = False,
 ) -> list[ScheduleTicked]:
-    """`active` tells, by schedule, which run or request of an earlier tick is not over."""
-    return [tick for row in schedules for tick in _ticks(row, active.get(row.schedule_id), now)]
+    """`active` tells, by schedule, which run or request of an earlier tick is not over;
+    `is_paused`, whether dispatch is."""
+    return [
+        tick
+        for row in schedules
+        if not is_paused or _catchup(row) == "all"
+        for tick in _ticks(row, active.get(row.schedule_id), now)
+    ]
+
+
+def _catchup(row: ScheduleRow) -> Catchup:
+    return row.catchup_once or row.catchup
 
 
 def _ticks(row: ScheduleRow, active: str | None, now: datetime) -> Iterator[ScheduleTicked]:
-    policy = row.catchup_once or row.catchup
+    policy = _catchup(row)
     limit = (row.catchup_limit or CATCHUP_LIMIT) if policy == "all" else 1
     these = due(row.cron, row.timezone, row.done_until, now, limit)
     missed, at_least = these.earlier, not these.is_exact
@@ -41,7 +60,10 @@ def _ticks(row: ScheduleRow, active: str | None, now: datetime) -> Iterator[Sche
         outcome: TickOutcome = "fired"
         reason = ""
         if policy == "none" and now - tick.at > LATE:
-            outcome, reason = "missed", "it was due while no orchestrator could fire it"
+            outcome, reason = (
+                "missed",
+                "it was due while no orchestrator could fire it, or dispatch was paused",
+            )
         elif row.overlap == "skip" and active is not None:
             outcome, reason = "skipped", f"{active} is still active"
         else:
