@@ -76,7 +76,7 @@ def test_missing_store_says_what_to_do(tmp_path: Path) -> None:
         (
             'store = "x"',
             "unknown key 'store'",
-            "known: workspace, project, spark, costs, notifications",
+            "known: workspace, project, spark, costs, notifications, auth",
         ),
         ("[workspace]\nstore = 3", "Expected `str | null`, got `int`", ""),
         ("workspace = 3", "Expected `object | null`, got `int`", ""),
