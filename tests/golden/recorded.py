@@ -35,8 +35,7 @@ STORED: tuple[type[Payload], ...] = (*EVENTS, LineageRecorded)
 """`LineageRecorded` is derived, and kept as JSON in rows of `lineage.held`."""
 TYPES = EventTypes(STORED)
 CHAIN = chain()
-PROSE = frozenset({"message", "reason", "error_message", "error_hint", "cancel_reason", "seal"})
-"""A seal of the audit log covers rows with such sentences."""
+PROSE = frozenset({"message", "reason", "error_message", "error_hint", "cancel_reason"})
 
 
 class Entry(msgspec.Struct, frozen=True):
