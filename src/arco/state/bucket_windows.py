@@ -17,7 +17,7 @@ from arco.log.manifest import FileRef
 from arco.state.file_encoder import ROWS_PER_GROUP
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import Table
+from arco.state.table import BUCKETS, Table
 
 GROUPS = 2
 """So many row groups of rows make a window, of a table with small row groups: its rows are wide."""
@@ -85,3 +85,34 @@ class RecentRows:
             high += 1
             rows += self.counts[high]
         return low, high
+
+
+def pieces(
+    base: Sequence[FileRef], touched: set[int], most_rows: int
+) -> Iterator[tuple[int, int, list[FileRef]]]:
+    """Ranges of buckets to rewrite, each with the base files in it; together they cover
+    every touched bucket, and never reach into a file that stays.
+
+    Neighbours that fit into one file become one: rows that are deleted, or leave for
+    history, would otherwise shatter a table into files of a few rows.
+    """
+    low = 0
+    for group in _neighbours(base, most_rows):
+        first, last = group[0].buckets[0], group[-1].buckets[1]
+        if len(group) > 1 or any(first <= bucket <= last for bucket in touched):
+            yield low, last, group
+        elif any(low <= bucket < first for bucket in touched):
+            yield low, first - 1, []
+        low = last + 1
+    if any(low <= bucket for bucket in touched):
+        yield low, BUCKETS - 1, []
+
+
+def _neighbours(base: Sequence[FileRef], most_rows: int) -> list[list[FileRef]]:
+    groups: list[list[FileRef]] = []
+    for ref in sorted(base, key=lambda ref: ref.buckets):
+        if groups and sum(r.rows for r in groups[-1]) + ref.rows <= most_rows:
+            groups[-1].append(ref)
+        else:
+            groups.append([ref])
+    return groups
