@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from arco.cli.allocator import use_little_memory
+from arco.cli.allocator import CACHED_BYTES, use_little_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = datetime(2000, 1, 1)
@@ -102,7 +102,8 @@ def run(partitions: int, at: Path) -> Cost:
     last = FIRST + timedelta(hours=partitions - 1)
     hours = f"hour={FIRST:%Y-%m-%dT%H}..{last:%Y-%m-%dT%H}"
     request = PlanRequest(selection=("flow.hours",), partitions=(hours,))
-    with engine(at, SOURCE) as running:
+    # As `servo orchestrator` has it, whose memory this is about.
+    with engine(at, SOURCE, cache_budget_bytes=CACHED_BYTES) as running:
         workspace = running.workspace
         began, used = time.perf_counter(), time.process_time()
         id = workspace.commands.backfills.create(BackfillDraft(request=request)).row.backfill_id

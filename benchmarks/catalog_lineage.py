@@ -1,9 +1,8 @@
-"""Lineage and personal data: what a look downstream costs, and what a policy adds to a task.
+"""Lineage and personal data: what a look downstream costs, and one upstream.
 
 `impact_100k_over_1k`: the impact of one column that reaches 110 others, in a workspace of 100,000
 assets over one of 1,000, by a reader that has looked at nothing yet. `pii_explain_100k_over_1k`:
-why the last of them is personal. `task_overhead_pii_over_without`: runs of small tasks whose asset
-has a policy for personal data, over the same tasks without one.
+why the last of them is personal.
 """
 
 from __future__ import annotations
@@ -18,35 +17,16 @@ if __package__ in (None, ""):
 
 from arco.app import Workspace
 from arco.catalog.events import AssetCreated, Column
-from arco.engine import LocalEngine
 from arco.lineage.events import EdgeAdded
 from arco.log.envelope import Event
 from arco.orchestration.personal_data import PersonalDataReader
-from arco.orchestration.plan import PlanRequest
 from arco.storage.local import LocalStore
 from arco.storage.scoped import ScopedStore
-from benchmarks.flows import project
 from benchmarks.workload import arguments, folder, progress, report, timed
 
 FANOUT, GROUP = 10, 111
 """Of a group of assets: a root, ten that read it, and ten that read each of those."""
 BATCH = 2_000
-SOURCE = """
-import pyarrow as pa
-from servo import asset, AssetIn, column, static
-
-NAMESPACE = "shop"
-KEYS = static("key", [f"k{{n}}" for n in range({tasks})])
-COLUMNS = [column("email", "string", pii="email")]
-
-@asset(partitions=KEYS, columns=COLUMNS)
-def people() -> pa.Table:
-    return pa.table({{"email": ["a@x.org"]}})
-
-@asset(partitions=KEYS, columns=COLUMNS, personal_data="{policy}")
-def mails(people: AssetIn) -> pa.Table:
-    return people.arrow()
-"""
 
 
 def opened(at: Path) -> Workspace:
@@ -114,26 +94,6 @@ def explained(workspace: Workspace, group: int) -> float:
     return seconds
 
 
-def task_seconds(at: Path, tasks: int, rounds: int) -> dict[str, list[float]]:
-    """Of one task, with and without a policy, in turns."""
-    sites = {}
-    for policy in ("allow", "warn"):
-        workspace = opened(at / policy)
-        workspace.commands.orchestration.deploy(*project(SOURCE.format(tasks=tasks, policy=policy)))
-        sites[policy] = workspace
-    seconds: dict[str, list[float]] = {policy: [] for policy in sites}
-    for round in range(rounds + 1):
-        for policy, workspace in sites.items():
-            with LocalEngine(workspace, slots=1).running() as engine:
-                request = PlanRequest(selection=("*",), force=True)
-                run = workspace.commands.orchestration.trigger(request).run_id
-                wall, row = timed(engine.wait, run)
-            assert row.state == "SUCCEEDED", row
-            if round:  # the first one starts processes
-                seconds[policy].append(wall / (2 * tasks))
-    return seconds
-
-
 def measure(at: Path, quick: bool) -> dict[str, object]:
     small, large = (1_000, 5_000) if quick else (1_000, 100_000)
     sites = {}
@@ -151,12 +111,6 @@ def measure(at: Path, quick: bool) -> dict[str, object]:
         figures[f"{name}_1k_ms"] = round(of[small] * 1e3, 2)
         figures[f"{name}_100k_ms"] = round(of[large] * 1e3, 2)
         figures[f"{name}_100k_over_1k"] = round(of[large] / of[small], 3)
-    tasks, rounds = (10, 3) if quick else (40, 5)
-    seconds = task_seconds(at / "tasks", tasks, rounds)
-    without, guarded = (statistics.median(seconds[policy]) for policy in ("allow", "warn"))
-    figures["task_without_pii_ms"] = round(without * 1e3, 2)
-    figures["task_with_pii_ms"] = round(guarded * 1e3, 2)
-    figures["task_overhead_pii_over_without"] = round(guarded / without, 3)
     return figures
 
 

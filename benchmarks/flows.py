@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from arco.app import Workspace
 from arco.engine import LocalEngine
@@ -100,9 +100,9 @@ def run(engine: LocalEngine, mark: Path | None = None, selection: str = "*") -> 
 
 
 @contextlib.contextmanager
-def engine(folder: Path, text: str, *, slots: int = 4) -> Iterator[LocalEngine]:
+def engine(folder: Path, text: str, *, slots: int = 4, **settings: Any) -> Iterator[LocalEngine]:
     """A running engine on a local disk, with a project deployed."""
-    workspace = Workspace.open(f"file://{folder}/store", "bench", "main")
+    workspace = Workspace.open(f"file://{folder}/store", "bench", "main", **settings)
     workspace.commands.orchestration.deploy(*project(text))
     with LocalEngine(workspace, slots=slots).running() as made:
         yield made

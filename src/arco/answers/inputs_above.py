@@ -101,7 +101,7 @@ class InputReader:
     def upstream(self, asset: str) -> list[str]:
         """The assets that it reads: by lineage, or, in a log from before lineage had the inputs of
         code, of one that never ran by its declaration."""
-        sources = sorted({edge.source for edge in self.lineage.edges(asset)})
+        sources = self.lineage.inputs(asset)
         row = self.deployed(asset)
         if sources or row is None or not row.active:
             return [source for source in sources if source != asset]

@@ -16,6 +16,7 @@ import msgspec
 
 from arco.answers.shapes import Cause, FactValue, place, remedy
 from arco.execution.tables import (
+    CURRENT_VERSIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
@@ -173,7 +174,7 @@ class ObservationReader:
             if before is not None:
                 yield before, "the version that it replaced"
         for key in periods_before(version.partition_key):
-            current = self.snapshot.get(PARTITIONS, asset_id, key)
+            current = self.snapshot.get(CURRENT_VERSIONS, asset_id, key)
             if current is not None:
                 row_ = self.snapshot.get(MATERIALIZATIONS, asset_id, current.materialization_id)
                 if row_ is not None:

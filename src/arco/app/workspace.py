@@ -65,7 +65,7 @@ class Workspace:
         source: str = "arco",
         actor: str = "",
         warm_budget_bytes: int = 192 << 20,
-        cache_budget_bytes: int = 16 << 20,
+        cache_budget_bytes: int = 32 << 20,
         spark: SparkSettings | None = None,
         pricing: Pricing | None = None,
     ) -> None:

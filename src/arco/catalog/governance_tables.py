@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from arco.state.table import Row, Table
+from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 
 class AssetStatementRow(Row, frozen=True):
@@ -68,7 +68,11 @@ class TermUseRow(Row, frozen=True):
 
 
 ASSET_STATEMENTS = Table(
-    "catalog", "asset_statements", AssetStatementRow, key=["asset_id", "source"]
+    "catalog",
+    "asset_statements",
+    AssetStatementRow,
+    key=["asset_id", "source"],
+    group_rows=LOOKED_UP_GROUP,
 )
 NAMESPACE_STATEMENTS = Table(
     "catalog", "namespace_statements", NamespaceStatementRow, key=["namespace", "source"]

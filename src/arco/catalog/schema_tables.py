@@ -15,7 +15,7 @@ import msgspec
 
 from arco.columns.compatibility import RenameKind, SchemaChange
 from arco.columns.schema_columns import SchemaColumn
-from arco.state.table import Row, Table
+from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 VERSIONS_KEPT = 100
 """Of an asset, besides the current and the declared one."""
@@ -129,13 +129,25 @@ def accepted_versions(rows: Iterable[AcceptedBreakRow]) -> dict[str, int]:
 _columns = msgspec.json.Decoder(tuple[SchemaColumn, ...])
 _changes = msgspec.json.Decoder(tuple[SchemaChange, ...])
 
-SCHEMA_REGISTRY = Table("catalog", "schema_registry", SchemaRegistryRow, key=["asset_id"])
-SCHEMA_VERSIONS = Table("catalog", "schema_versions", SchemaVersionRow, key=["asset_id", "version"])
+SCHEMA_REGISTRY = Table(
+    "catalog", "schema_registry", SchemaRegistryRow, key=["asset_id"], group_rows=LOOKED_UP_GROUP
+)
+SCHEMA_VERSIONS = Table(
+    "catalog",
+    "schema_versions",
+    SchemaVersionRow,
+    key=["asset_id", "version"],
+    group_rows=LOOKED_UP_GROUP,
+)
 HELD_SCHEMAS = Table(
     "catalog", "held_schemas", HeldSchemaRow, key=["asset_id", "materialization_id"]
 )
 COLUMN_RENAMES = Table(
-    "catalog", "column_renames", ColumnRenameRow, key=["asset_id", "column_id", "number"]
+    "catalog",
+    "column_renames",
+    ColumnRenameRow,
+    key=["asset_id", "column_id", "number"],
+    group_rows=LOOKED_UP_GROUP,
 )
 ACCEPTED_BREAKS = Table(
     "catalog", "accepted_breaks", AcceptedBreakRow, key=["asset_id", "column", "position"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from arco.state.table import Row, Table
+from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 ColumnStatus = Literal["Active", "Inactive"]
 DeclaredBy = Literal["code", "person", ""]
@@ -65,6 +65,15 @@ class AssetRow(Row, frozen=True):
     links: dict[str, str] = {}
     deprecated: str = ""
     """What to use instead, or why; empty for an asset that is not deprecated."""
+
+
+class AssetIdentityRow(Row, frozen=True):
+    """What an asset is and was called."""
+
+    asset_id: str
+    namespace: str
+    name: str
+    previous_names: list[str]
 
 
 class ColumnRow(Row, frozen=True):
@@ -123,8 +132,13 @@ class AssetStatsRow(Row, frozen=True):
 
 
 NAMESPACES = Table("catalog", "namespaces", NamespaceRow, key=["namespace"])
-ASSET_NAMES = Table("catalog", "asset_names", AssetNameRow, key=["namespace", "name"])
-ASSETS = Table("catalog", "assets", AssetRow, key=["asset_id"])
-COLUMNS = Table("catalog", "columns", ColumnRow, key=["asset_id", "column_id"])
+ASSET_NAMES = Table(
+    "catalog", "asset_names", AssetNameRow, key=["namespace", "name"], group_rows=LOOKED_UP_GROUP
+)
+ASSETS = Table("catalog", "assets", AssetRow, key=["asset_id"], group_rows=LOOKED_UP_GROUP)
+ASSET_IDENTITIES = ASSETS.view(AssetIdentityRow)
+COLUMNS = Table(
+    "catalog", "columns", ColumnRow, key=["asset_id", "column_id"], group_rows=LOOKED_UP_GROUP
+)
 ASSET_CODE = Table("catalog", "asset_code", AssetCodeRow, key=["asset_id"])
 ASSET_STATS = Table("catalog", "asset_stats", AssetStatsRow, key=["asset_id"])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.allocator import use_little_memory
+from arco.cli.allocator import CACHED_BYTES, use_little_memory
 from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
@@ -39,7 +39,7 @@ def compact(
     was appended before, and exits. Any number of these processes may run on one
     workspace; each may be killed at any time.
     """
-    workspace = session.open()
+    workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     stop = threading.Event()
     compactor = workspace.upkeep.compactor(
         stop,

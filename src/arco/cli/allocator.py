@@ -15,6 +15,9 @@ import os
 ARENAS = 2
 MAPPED_BYTES = 128 << 10
 """What is larger is mapped, and given back when it is freed. Set, it does not grow by itself."""
+CACHED_BYTES = 6 << 20
+"""What such a process keeps of the files that it has read, decoded: a fifth of what a
+command may."""
 
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8

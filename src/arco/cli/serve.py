@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.allocator import use_little_memory
+from arco.cli.allocator import CACHED_BYTES, use_little_memory
 from arco.cli.options import command, option
 from arco.cli.slots import start_slot_host
 from arco.cli.stop_signal import stop_on_signal
@@ -68,7 +68,7 @@ def orchestrator(
     orchestrators and workers may run on one workspace; each may be killed at any time.
     All of them keep the limits of `servo limits`.
     """
-    workspace = session.open()
+    workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = stop_on_signal()
     reports = workspace.runtime.reports(timing)
@@ -117,7 +117,7 @@ def worker(
     A task needs the slots and memory of its Resources. A task that is too large for this
     worker is left to others.
     """
-    workspace = session.open()
+    workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = stop_on_signal()
     worker_id = name or _identity()

@@ -6,6 +6,7 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from arco.app import Workspace
 from arco.cli.times import parse_time
@@ -37,8 +38,8 @@ class Session:
         options = ConfigSource(self.store, self.tenant, self.workspace)
         return resolve(options, os.environ, Path.cwd())
 
-    def open(self, *, create: bool = False) -> Workspace:
-        """The workspace. A local store must exist, unless `create`."""
+    def open(self, *, create: bool = False, **settings: Any) -> Workspace:
+        """The workspace, with settings of its own. A local store must exist, unless `create`."""
         config = self.config()
         if not create:
             require_directory(config)
@@ -52,6 +53,7 @@ class Session:
             actor=self.who(),
             spark=running.spark,
             pricing=None if running.pricing is None else Pricing.read(running.pricing),
+            **settings,
         )
         workspace.writer.publisher.cleanup.start()
         _opened.append(workspace)

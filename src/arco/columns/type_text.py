@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -74,6 +75,7 @@ def map_of(key: ColumnType, value: ColumnType, contains_null: bool = True) -> di
     }
 
 
+@functools.lru_cache(maxsize=256)
 def _simple(text: str) -> str | None:
     match = _SIMPLE.fullmatch(text)
     if match is None:

@@ -99,6 +99,14 @@ class PartitionRow(Row, frozen=True):
     """How many good ones there have been: the greatest version's number."""
 
 
+class CurrentVersionRow(Row, frozen=True):
+    """Which version of a partition is current."""
+
+    asset_id: str
+    partition_key: str
+    materialization_id: str
+
+
 class PartitionStatusRow(Row, frozen=True):
     """How a partition is doing: what is current, and what was last tried."""
 
@@ -216,6 +224,7 @@ PARTITIONS = Table(
     spread=SPREAD,
     group_rows=LOOKED_UP_GROUP,
 )
+CURRENT_VERSIONS = PARTITIONS.view(CurrentVersionRow)
 PARTITION_STATUS = Table(
     "execution",
     "partition_status",

@@ -119,6 +119,11 @@ class LineageReader:
         """What an asset reads or comes after: as its code says, and people."""
         return self._of_target(tables.EDGES, target)
 
+    def inputs(self, target: str) -> list[str]:
+        """The assets that an asset reads or comes after."""
+        rows = self.snapshot.rows(tables.EDGE_SOURCES, self.names.id(target))
+        return sorted({self.names.key(row.source) for row in rows})
+
     def edge_metadata(self, target: str) -> dict[str, tables.EdgeMetadataRow]:
         """When each edge was seen, by its id; also of edges that are no more."""
         return {row.edge_id: row for row in self._of_target(tables.EDGE_METADATA, target)}

@@ -38,6 +38,14 @@ class EdgeRow(Row, frozen=True):
     """Of a manual edge: who has added it."""
 
 
+class EdgeSourceRow(Row, frozen=True):
+    """An edge without what else is said of it."""
+
+    target: str
+    edge_id: str
+    source: str
+
+
 class TopologyRow(Row, frozen=True):
     """That code has declared the inputs of an asset: no output changes its edges."""
 
@@ -149,7 +157,8 @@ class DependentRow(Row, frozen=True):
 EDGES = Table(
     "lineage", "asset_edges", EdgeRow, key=["target", "edge_id"], group_rows=LOOKED_UP_GROUP
 )
-TOPOLOGIES = Table("lineage", "topologies", TopologyRow, key=["target"])
+EDGE_SOURCES = EDGES.view(EdgeSourceRow)
+TOPOLOGIES = Table("lineage", "topologies", TopologyRow, key=["target"], group_rows=LOOKED_UP_GROUP)
 EDGE_METADATA = Table("lineage", "asset_edge_metadata", EdgeMetadataRow, key=["target", "edge_id"])
 EXECUTIONS = Table(
     "lineage",
@@ -165,14 +174,18 @@ COLUMNS = Table(
     "column_edges",
     ColumnEdgeRow,
     key=["target", "target_column", "source", "source_column", "kind"],
+    group_rows=LOOKED_UP_GROUP,
 )
-COVERAGE = Table("lineage", "column_coverage", CoverageRow, key=["target"])
+COVERAGE = Table(
+    "lineage", "column_coverage", CoverageRow, key=["target"], group_rows=LOOKED_UP_GROUP
+)
 HELD = Table("lineage", "held_outputs", HeldRow, key=["target", "materialization_id"])
 USES = Table(
     "lineage",
     "column_uses",
     UseRow,
     key=["source", "source_column", "target", "target_column", "kind"],
+    group_rows=LOOKED_UP_GROUP,
 )
 DEPENDENTS = Table(
     "lineage",

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from arco.state.table import History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.manifest import NotificationEvent
 
 KEPT_HOT = timedelta(days=7)
@@ -160,7 +160,13 @@ class NotificationRow(Row, frozen=True):
     finished_at: datetime | None
 
 
-ASSET_FAILURES = Table("notifications", "asset_failures", AssetFailuresRow, key=["asset_id"])
+ASSET_FAILURES = Table(
+    "notifications",
+    "asset_failures",
+    AssetFailuresRow,
+    key=["asset_id"],
+    group_rows=LOOKED_UP_GROUP,
+)
 KEYED_ASSETS = Table("notifications", "keyed_assets", KeyedAssetRow, key=["asset_id", "keys"])
 FAILING_PARTITIONS = Table(
     "notifications", "failing_partitions", FailingPartitionRow, key=["asset_id", "partition_key"]

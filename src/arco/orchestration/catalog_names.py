@@ -18,7 +18,7 @@ class CatalogNames:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._row = functools.cache(lambda id: snapshot.get(tables.ASSETS, id))
+        self._row = functools.cache(lambda id: snapshot.get(tables.ASSET_IDENTITIES, id))
         self._columns = functools.cache(self._read_columns)
         self.id = functools.cache(self._read_id)
 

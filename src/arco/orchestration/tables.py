@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from arco.orchestration.states import Gate, RequestState, RunState, TaskState, TimerKind, TimerState
-from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
+from arco.state.table import LOOKED_UP_GROUP, WIDE_GROUP, History, Row, Table
 from servo.contract.manifest import Category
 
 KEPT_HOT = timedelta(days=2)
@@ -324,6 +324,7 @@ TASKS = Table(
     TaskRow,
     key=["run_id", "task_id"],
     history=History("finished_at", KEPT_HOT),
+    group_rows=WIDE_GROUP,
 )
 TIMERS = Table(
     "orchestration",

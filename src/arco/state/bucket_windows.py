@@ -17,10 +17,12 @@ from arco.log.manifest import FileRef
 from arco.state.file_encoder import ROWS_PER_GROUP
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import Table
+from arco.state.table import BUCKETS, Table
 
-REDUCED_ROWS = 4 * ROWS_PER_GROUP
-"""So many rows of a window are read before they are reduced to the newest of each key."""
+GROUPS = 2
+"""So many row groups of rows make a window, of a table with small row groups: its rows are wide."""
+REDUCED_WINDOWS = 4
+"""So many windows' rows are read before they are reduced to the newest of each key."""
 Window = tuple[int, int]
 """The first and the last bucket."""
 
@@ -30,6 +32,7 @@ class RecentRows:
 
     def __init__(self, files: Files, table: Table[Any], refs: Sequence[FileRef]) -> None:
         self._key = table.key
+        self._window_rows = min(GROUPS * table.group_rows, ROWS_PER_GROUP) or ROWS_PER_GROUP
         self._files = [files.opened(table, ref) for ref in refs]
         self.schema = pa.unify_schemas([file.schema for file in self._files])
         self.counts: Counter[int] = Counter()
@@ -40,11 +43,11 @@ class RecentRows:
         self._rows = self.schema.empty_table()
 
     def windows(self, low: int, high: int, borders: Sequence[int] = ()) -> Iterator[Window]:
-        """Parts of a range of buckets, of a row group's size; some start at given buckets."""
+        """Parts of a range of buckets, of a few rows each; some start at given buckets."""
         starts, first, rows = set(borders), low, 0
         for bucket in range(low, high + 1):
             count = self.counts[bucket]
-            if bucket > first and (bucket in starts or rows + count > ROWS_PER_GROUP):
+            if bucket > first and (bucket in starts or rows + count > self._window_rows):
                 yield first, bucket - 1
                 first, rows = bucket, 0
             rows += count
@@ -56,6 +59,8 @@ class RecentRows:
         if not self._window[0] <= low <= high <= self._window[1]:
             self._window = self._large_window(low, high)
             self._rows = self._read()
+        if window == self._window:
+            return self._rows
         bucket = self._rows.column("_bucket")
         inside = pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high))
         return self._rows.filter(inside)
@@ -64,18 +69,50 @@ class RecentRows:
         """Rows that came again and again, in a bucket, are not all in memory at once: what was
         read is reduced when it is twice as much as was left the last time."""
         self._rows = self.schema.empty_table()  # what was there may go before
-        parts, limit = [self._rows], REDUCED_ROWS
+        least = REDUCED_WINDOWS * self._window_rows
+        parts, limit = [self._rows], least
         for file in self._files:
             parts.append(file.between(*self._window))
             if sum(part.num_rows for part in parts) > limit:
                 parts = [self.schema.empty_table(), latest(parts, self._key, keep_deleted=True)]
-                limit = max(REDUCED_ROWS, 2 * parts[1].num_rows)
+                limit = max(least, 2 * parts[1].num_rows)
         return latest(parts, self._key, keep_deleted=True)
 
     def _large_window(self, low: int, high: int) -> Window:
         rows = sum(self.counts[bucket] for bucket in range(low, high + 1))
         last = max(self.counts, default=high)
-        while high < last and rows + self.counts[high + 1] <= ROWS_PER_GROUP:
+        while high < last and rows + self.counts[high + 1] <= self._window_rows:
             high += 1
             rows += self.counts[high]
         return low, high
+
+
+def pieces(
+    base: Sequence[FileRef], touched: set[int], most_rows: int
+) -> Iterator[tuple[int, int, list[FileRef]]]:
+    """Ranges of buckets to rewrite, each with the base files in it; together they cover
+    every touched bucket, and never reach into a file that stays.
+
+    Neighbours that fit into one file become one: rows that are deleted, or leave for
+    history, would otherwise shatter a table into files of a few rows.
+    """
+    low = 0
+    for group in _neighbours(base, most_rows):
+        first, last = group[0].buckets[0], group[-1].buckets[1]
+        if len(group) > 1 or any(first <= bucket <= last for bucket in touched):
+            yield low, last, group
+        elif any(low <= bucket < first for bucket in touched):
+            yield low, first - 1, []
+        low = last + 1
+    if any(low <= bucket for bucket in touched):
+        yield low, BUCKETS - 1, []
+
+
+def _neighbours(base: Sequence[FileRef], most_rows: int) -> list[list[FileRef]]:
+    groups: list[list[FileRef]] = []
+    for ref in sorted(base, key=lambda ref: ref.buckets):
+        if groups and sum(r.rows for r in groups[-1]) + ref.rows <= most_rows:
+            groups[-1].append(ref)
+        else:
+            groups.append([ref])
+    return groups

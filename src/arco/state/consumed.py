@@ -9,7 +9,7 @@ batch that arrives late costs a look into the files of its own time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from arco.log.contents import TableFiles
 from arco.log.manifest import FileRef
@@ -31,6 +31,7 @@ class ConsumedBatches:
         consumed: set[str] = set()
         if candidates:
             old = batches.history_with(candidates[0], candidates[-1])
+            self._forget_all_but({ref.path for ref in (*batches.recent(), *old)})
             for ref in (*batches.recent(), *old):
                 low, high = ref.shard
                 if low <= candidates[-1] and candidates[0] <= high:
@@ -42,6 +43,11 @@ class ConsumedBatches:
         self._names[path] = frozenset(names)
         while len(self._names) > CACHED_FILES:
             self._names.popitem(last=False)
+
+    def _forget_all_but(self, paths: Collection[str]) -> None:
+        """Files that were merged hold names that are in others by now."""
+        for path in [path for path in self._names if path not in paths]:
+            del self._names[path]
 
     def _in_file(self, ref: FileRef, names: list[str]) -> set[str]:
         if ref.table or ref.bytes <= WHOLE_FILE_BYTES:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +57,9 @@ class FileEncoder:
         self._days = days
         self._expected_rows = expected_rows
         self._group_rows = group_rows or ROWS_PER_GROUP
-        self._sink = pa.BufferOutputStream()
+        # Of a large file there is one copy: Arrow's own sink doubles, and is copied at the end.
+        is_large = expected_rows > ROWS_PER_GROUP
+        self._sink: Any = io.BytesIO() if is_large else pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
         self.rows = 0
         self._buckets: list[int] = []
@@ -90,7 +94,8 @@ class FileEncoder:
     def finish(self) -> tuple[bytes, FileRef]:
         assert self._writer is not None
         self._writer.close()
-        raw = self._sink.getvalue().to_pybytes()
+        sink = self._sink
+        raw = sink.getvalue() if isinstance(sink, io.BytesIO) else sink.getvalue().to_pybytes()
         footer = int.from_bytes(raw[-8:-4], "little") + 8
         ref = FileRef(
             path=self._path,

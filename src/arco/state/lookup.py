@@ -100,8 +100,7 @@ def _of_spread_shard(
     files: Files, ref: FileRef, table: Table[Any], shard: Key, buckets: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a shard key in a file, and no others, in file order."""
-    groups = {id(b): b for bucket in buckets for b in files.batches(table, ref, bucket, shard)}
-    for batch in groups.values():
+    for batch in files.shard_batches(table, ref, shard, buckets):
         # Comparing a whole column takes less than a search in each of the buckets.
         for name, value in zip(table.key, shard, strict=False):
             batch = batch.filter(pc.equal(batch.column(name), value))

@@ -197,6 +197,8 @@ class Merger:
         swaps = []
         for table, plan in due:
             keep()
+            # What commits, and the table before, have left free between other things goes back.
+            pa.default_memory_pool().release_unused()
             if plan.into_base:
                 files = contents.table(str(table), table.manifest())
                 log_time = contents.head.manifest.log_time

@@ -8,10 +8,14 @@ question needs are fetched; their pages carry checksums, which are verified too.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import threading
+from array import array
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +25,8 @@ from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import ChangesRef, FileRef, verified
 from arco.state import changes
 from arco.state.key_hashes import KeyHashes
-from arco.state.table import Key, Table, Versioned
-from arco.storage.partial_file import PartialFile
+from arco.state.row_groups import FetchedRange, Group, RowGroupIndex, row_groups, runs
+from arco.state.table import LOOKED_UP_GROUP, Key, Table, Versioned
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
 
@@ -33,34 +37,17 @@ _MANY_BYTES = 1 << 20
 COLUMN_BYTES = 1_500
 """What a column of a batch costs in memory besides its values, as measured: its field, its
 array, its buffers and what they waste by alignment."""
-FOOTERS = 1_024
-"""How many footers of large files are kept."""
+FOOTER_SHARE = 8
+"""Footers are kept as long as their bytes are less than this part of the budget: in memory they
+take about as much more."""
 HASHED_ROWS = 4 << 20
 """The hashes of so many keys are kept, of four bytes each."""
 WHOLE_FILE_BYTES = 256 << 10
 """Up to this size one request for the whole file is cheaper than two for parts of it."""
-
-
-class Group(NamedTuple):
-    """One row group: which rows it may hold, and where its bytes are."""
-
-    buckets: tuple[int, int]
-    keys: tuple[tuple[Any, Any], ...]
-    start: int
-    length: int
-
-    def may_hold(self, bucket: int, key: Key | None) -> bool:
-        if not self.buckets[0] <= bucket <= self.buckets[1]:
-            return False
-        if key is None or self.buckets[0] != self.buckets[1]:
-            return True
-        # zip stops at the shorter one: a prefix of the key will do
-        return all(low <= v <= high for v, (low, high) in zip(key, self.keys, strict=False))
-
-
-class _Footer(NamedTuple):
-    metadata: pq.FileMetaData
-    groups: tuple[Group, ...]
+WHOLE_FILE_ROWS = 2 * LOOKED_UP_GROUP
+"""Up to so many rows, all of a file that was fetched whole are decoded for one of them."""
+_ALL, _BYTES = -1, -2
+"""In the place of a row group's number: all rows of a file, and its bytes."""
 
 
 class Files:
@@ -70,8 +57,9 @@ class Files:
         self.store = store
         self._budget = budget_bytes
         self._used = 0
-        self._batches: OrderedDict[tuple[str, int], pa.RecordBatch] = OrderedDict()
-        self._footers: OrderedDict[str, _Footer] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], pa.RecordBatch | bytes] = OrderedDict()
+        self._footers: OrderedDict[str, RowGroupIndex] = OrderedDict()
+        self._footer_bytes = 0
         self._hashes: OrderedDict[str, KeyHashes] = OrderedDict()
         self._hashed_rows = 0
         self._lock = threading.Lock()
@@ -84,17 +72,67 @@ class Files:
             if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
                 return []
             return [self._changed(table, ref)]
-        if ref.bytes <= WHOLE_FILE_BYTES:
-            if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
-                return []
-            return [self._cached((ref.path, -1), lambda: decode(self.raw(ref), ref))]
+        if bucket is not None and not ref.buckets[0] <= bucket <= ref.buckets[1]:
+            return []
+        if ref.bytes <= WHOLE_FILE_BYTES and (bucket is None or ref.rows <= WHOLE_FILE_ROWS):
+            return [self._cached((ref.path, _ALL), lambda: decode(self.raw(ref), ref))]
         footer = self._footer(ref)
-        groups = [
-            i
-            for i, group in enumerate(footer.groups)
-            if bucket is None or group.may_hold(bucket, key)
-        ]
-        return [self._group(ref, footer, i) for i in groups]
+        every = range(len(footer.groups))
+        groups = every if bucket is None else footer.may_hold(bucket, key)
+        return [self._group(table, ref, footer, i) for i in groups]
+
+    def shard_batches(
+        self, table: Table[Any], ref: FileRef, shard: Key, buckets: Sequence[int]
+    ) -> list[pa.RecordBatch]:
+        """The row groups that may hold rows of a shard key that is spread over buckets.
+
+        Few of the groups of so many buckets do: the columns of the shard key alone are read first.
+        """
+        if ref.table or (ref.bytes <= WHOLE_FILE_BYTES and ref.rows <= WHOLE_FILE_ROWS):
+            return self.batches(table, ref, buckets[0])
+        footer = self._footer(ref)
+        candidates = sorted({i for bucket in buckets for i in footer.may_hold(bucket, shard)})
+        if len(candidates) > 1:
+            at = (f"{ref.path}#{table.shard_text(shard)}", _ALL)
+            columns = dict(zip(table.key, shard, strict=False))
+            find = functools.partial(self._holding, table, ref, footer, candidates, columns)
+            holding = self._kept_or(at, lambda: self._twice(find))
+            candidates = list(memoryview(holding).cast("I"))
+        return [self._group(table, ref, footer, i) for i in candidates]
+
+    def _holding(
+        self,
+        table: Table[Any],
+        ref: FileRef,
+        footer: RowGroupIndex,
+        candidates: Sequence[int],
+        columns: Mapping[str, Any],
+    ) -> bytes:
+        """Those of some row groups, by their numbers, that have rows with these values.
+
+        Groups that follow each other are fetched by one request, and those with such rows kept.
+        """
+        holding = array("I")
+        for run in runs(candidates):
+            source = self._fetched(ref, footer.groups[run[0]], footer.groups[run[-1]])
+            keys = _read(source(), ref, footer.metadata, run, tuple(columns))
+            matches = [pc.equal(keys.column(name), value) for name, value in columns.items()]
+            places = pc.indices_nonzero(functools.reduce(pc.and_, matches)).to_pylist()
+            ends = itertools.accumulate(footer.metadata.row_group(i).num_rows for i in run)
+            numbers = list(ends)
+            for i in sorted({run[bisect_right(numbers, place)] for place in places}):
+                holding.append(i)
+                self._group(table, ref, footer, i, source)
+        return holding.tobytes()
+
+    def _fetched(self, ref: FileRef, first: Group, last: Group) -> Callable[[], Any]:
+        """The bytes from one row group to another, as a file that can be opened."""
+        if ref.bytes <= WHOLE_FILE_BYTES:
+            raw = self._bytes(ref)
+            return lambda: pa.BufferReader(raw)
+        length = last.start + last.length - first.start
+        part = self._range(ref, first.start, length)
+        return lambda: pa.PythonFile(FetchedRange(ref.bytes, first.start, part), mode="r")
 
     def spans_groups(self, ref: FileRef, bucket: int) -> bool:
         """Whether one bucket of a file takes more than one row group."""
@@ -104,8 +142,7 @@ class Files:
             or not ref.buckets[0] <= bucket <= ref.buckets[1]
         ):
             return False
-        groups = self._footer(ref).groups
-        return sum(group.may_hold(bucket, None) for group in groups) > 1
+        return len(list(self._footer(ref).may_hold(bucket))) > 1
 
     def table(self, table: Table[Any], ref: FileRef) -> pa.Table:
         """All rows of a table in a file, verified, without filling the cache."""
@@ -147,27 +184,24 @@ class Files:
 
     def written(self, ref: ChangesRef, raw: bytes) -> None:
         """Keep a change file that this process has just written."""
-        self._keep((ref.path, -1), pa.Table.from_batches([changes.parse(raw, ref.path)]))
+        self._keep((ref.path, _ALL), changes.parse(raw, ref.path))
 
-    def forget(self, paths: Collection[str]) -> None:
+    def forget(self, paths: Set[str]) -> None:
         """Drop what is kept of files, because others have taken their place."""
         with self._lock:
-            for at in [at for at in self._batches if at[0].partition("#")[0] in paths]:
-                self._used -= real_bytes(self._batches.pop(at))
+            for at in [at for at in self._kept if at[0].partition("#")[0] in paths]:
+                self._used -= real_bytes(self._kept.pop(at))
             for key in [key for key in self._hashes if key.partition("#")[0] in paths]:
                 self._hashed_rows -= len(self._hashes.pop(key))
-            for path in paths:
-                self._footers.pop(path, None)
+            for path in paths & self._footers.keys():
+                self._footer_bytes -= self._footers.pop(path).metadata.serialized_size
 
     def _changes(self, ref: FileRef) -> pa.RecordBatch:
-        def read() -> pa.Table:
-            return pa.Table.from_batches([changes.parse(self.raw(ref), ref.path)])
-
-        return self._cached((ref.path, -1), read)
+        return self._kept_or((ref.path, _ALL), lambda: changes.parse(self.raw(ref), ref.path))
 
     def _changed(self, table: Table[Any], ref: FileRef) -> pa.RecordBatch:
         """The rows of one table in a change file."""
-        at = (f"{ref.path}#{ref.table}", -1)
+        at = (f"{ref.path}#{ref.table}#{table.row.__name__}", _ALL)
         return self._cached(at, lambda: changes.rows_of(self._changes(ref), table, ref))
 
     def raw(self, ref: FileRef) -> bytes:
@@ -179,32 +213,55 @@ class Files:
         except NotFound:
             raise _missing(ref) from None
 
-    def _group(self, ref: FileRef, footer: _Footer, i: int) -> pa.RecordBatch:
-        def read() -> pa.Table:
-            group = footer.groups[i]
-            raw = self._range(ref, group.start, group.length)
-            source = pa.PythonFile(_FetchedRange(ref.bytes, group.start, raw), mode="r")
-            return _read(source, ref, footer.metadata, [i])
+    def _bytes(self, ref: FileRef) -> bytes:
+        """The bytes of a small file."""
+        return self._kept_or((ref.path, _BYTES), lambda: self.raw(ref))
 
-        return self._cached((ref.path, i), lambda: self._twice(read))
+    def _group(
+        self,
+        table: Table[Any],
+        ref: FileRef,
+        footer: RowGroupIndex,
+        i: int,
+        source: Callable[[], Any] | None = None,
+    ) -> pa.RecordBatch:
+        """One row group; of a view the columns that it has."""
+        at, columns = (ref.path, i), None
+        if (whole := self._get(at)) is not None:
+            return whole
+        if table.is_view:
+            at, columns = (f"{ref.path}#{table.row.__name__}", i), table.schema.names
+
+        def read() -> pa.Table:
+            file = source or self._fetched(ref, footer.groups[i], footer.groups[i])
+            return _read(file(), ref, footer.metadata, [i], columns)
+
+        return self._cached(at, lambda: self._twice(read))
 
     def _cached(self, at: tuple[str, int], read: Callable[[], pa.Table]) -> pa.RecordBatch:
-        with self._lock:
-            if (batch := self._batches.get(at)) is not None:
-                self._batches.move_to_end(at)
-                return batch
-        return self._keep(at, read())
+        return self._kept_or(at, lambda: one_batch(read()))
 
-    def _keep(self, at: tuple[str, int], table: pa.Table) -> pa.RecordBatch:
-        batch = one_batch(table)
+    def _kept_or(self, at: tuple[str, int], read: Callable[[], T]) -> T:
+        if (kept := self._get(at)) is not None:
+            return kept  # type: ignore[no-any-return]
+        value = read()
+        self._keep(at, value)
+        return value
+
+    def _get(self, at: tuple[str, int]) -> Any:
         with self._lock:
-            if at not in self._batches:
-                self._batches[at] = batch
-                self._used += real_bytes(batch)
-            while self._used > self._budget and len(self._batches) > 1:
-                _, dropped = self._batches.popitem(last=False)
+            if (kept := self._kept.get(at)) is not None:
+                self._kept.move_to_end(at)
+            return kept
+
+    def _keep(self, at: tuple[str, int], value: Any) -> None:
+        with self._lock:
+            if at not in self._kept:
+                self._kept[at] = value
+                self._used += real_bytes(value)
+            while self._used > self._budget and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
                 self._used -= real_bytes(dropped)
-        return batch
 
     def _range(self, ref: FileRef, start: int, length: int) -> bytes:
         try:
@@ -225,19 +282,24 @@ class Files:
         except Corrupt:
             return read()
 
-    def _footer(self, ref: FileRef) -> _Footer:
+    def _footer(self, ref: FileRef) -> RowGroupIndex:
         with self._lock:
-            cached = self._footers.get(ref.path)
-        if cached is not None:
-            return cached
-        raw = self._twice(lambda: self._read_footer(ref))
+            if (kept := self._footers.get(ref.path)) is not None:
+                self._footers.move_to_end(ref.path)
+                return kept
+        if ref.bytes <= WHOLE_FILE_BYTES:
+            raw = self._bytes(ref)
+        else:
+            raw = self._twice(lambda: self._read_footer(ref))
         # A footer alone will do: nothing else is looked at before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))
-        footer = _Footer(metadata, _groups(metadata))
+        footer = RowGroupIndex(metadata, row_groups(metadata))
         with self._lock:
-            self._footers[ref.path] = footer
-            while len(self._footers) > FOOTERS:
-                self._footers.popitem(last=False)
+            if ref.path not in self._footers:
+                self._footers[ref.path] = footer
+                self._footer_bytes += metadata.serialized_size
+            while self._footer_bytes > self._budget // FOOTER_SHARE and len(self._footers) > 1:
+                self._footer_bytes -= self._footers.popitem(last=False)[1].metadata.serialized_size
         return footer
 
 
@@ -252,7 +314,7 @@ class OpenedFile:
                     pa.BufferReader(content), page_checksum_verification=True
                 )
             self._rows: pa.Table | None = None
-            self.groups = _groups(self._file.metadata)
+            self.groups = row_groups(self._file.metadata)
             self.schema = self._file.schema_arrow
         else:
             self._file, self._rows, self.groups, self.schema = None, content, (), content.schema
@@ -269,6 +331,10 @@ class OpenedFile:
             if low <= group.buckets[1] and group.buckets[0] <= high
         ]
         rows = self._read(within)
+        if self.groups and all(
+            low <= self.groups[i].buckets[0] and self.groups[i].buckets[1] <= high for i in within
+        ):
+            return rows  # as they are: a filter copies
         bucket = rows.column("_bucket")
         return rows.filter(pc.and_(pc.greater_equal(bucket, low), pc.less_equal(bucket, high)))
 
@@ -276,7 +342,9 @@ class OpenedFile:
         if self._file is None:
             return self._rows
         with _corrupt_if_unreadable(self._ref):
-            return self._file.read_row_groups(list(groups), columns)
+            return self._file.read_row_groups(
+                list(groups), columns, use_threads=self._ref.bytes > _MANY_BYTES
+            )
 
 
 def decode(raw: bytes, ref: FileRef) -> pa.Table:
@@ -291,8 +359,10 @@ def _missing(ref: FileRef) -> Corrupt:
     )
 
 
-def real_bytes(batch: pa.RecordBatch) -> int:
+def real_bytes(batch: pa.RecordBatch | bytes) -> int:
     """What a batch costs in memory: for the small files of single commits more than its values."""
+    if isinstance(batch, bytes):
+        return len(batch)
     return int(batch.nbytes + COLUMN_BYTES * batch.num_columns)
 
 
@@ -317,7 +387,7 @@ def _read(
         threads = ref.bytes > _MANY_BYTES
         if groups is None:
             return file.read(columns, use_threads=threads)
-        return file.read_row_groups(groups, use_threads=threads)
+        return file.read_row_groups(groups, columns, use_threads=threads)
 
 
 @contextlib.contextmanager
@@ -326,39 +396,3 @@ def _corrupt_if_unreadable(ref: FileRef) -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, OSError) as error:
         raise Corrupt(f"{ref.path} cannot be read: {error}", hint="run fsck") from None
-
-
-def _groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
-    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    bucket = names.index("_bucket")
-    groups = []
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        columns = [group.column(c) for c in range(group.num_columns)]
-        starts = [c.dictionary_page_offset or c.data_page_offset for c in columns]
-        start = min(starts)
-        end = max(s + c.total_compressed_size for s, c in zip(starts, columns, strict=True))
-        stats = [c.statistics for c in columns]
-        keys = []
-        for s in stats[:bucket]:
-            if s is None or not s.has_min_max:
-                break  # statistics are written for the key alone, and the key comes first
-            keys.append((s.min, s.max))
-        low, high = stats[bucket].min, stats[bucket].max
-        groups.append(Group((low, high), tuple(keys), start, end - start))
-    return tuple(groups)
-
-
-class _FetchedRange(PartialFile):
-    """A file of which only one range of bytes is at hand."""
-
-    def __init__(self, size: int, start: int, data: bytes) -> None:
-        super().__init__(size)
-        self._start = start
-        self._data = data
-
-    def bytes_between(self, start: int, end: int) -> bytes:
-        first, last = start - self._start, end - self._start
-        if first < 0 or last > len(self._data):
-            raise OSError(f"bytes {start}..{end} were not fetched")
-        return self._data[first:last]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from arco.log.contents import GenerationTables, TableFiles
 from arco.log.manifest import ChangesRef, FileRef
 from arco.state import changes, file_encoder
-from arco.state.bucket_windows import RecentRows, Window
+from arco.state.bucket_windows import RecentRows, Window, pieces
 from arco.state.core import Core
 from arco.state.file_encoder import FileEncoder
 from arco.state.parquet import Files
 from arco.state.sorted_rows import latest
-from arco.state.table import BUCKETS, Key, Table, Versioned, keep_newest
+from arco.state.table import BUCKETS, WIDE_GROUP, Key, Table, Versioned, keep_newest
 from arco.storage import paths
 from arco.storage.own import put_own
 
@@ -184,7 +184,7 @@ class Rewriter:
         removed = {ref.path for ref in l0}
         base: list[FileRef] = []
         leaving: list[pa.Table] = []
-        for low, high, old in _pieces(files.base, set(recent.counts)):
+        for low, high, old in pieces(files.base, set(recent.counts), rows_per_file(table)):
             base += self._piece(table, old, recent, (low, high), log_time, leaving)
             removed |= {ref.path for ref in old}
         removed_history: set[str] = set()
@@ -214,7 +214,8 @@ class Rewriter:
         schema = pa.unify_schemas([*(file.schema for file in opened), recent.schema])
         rows = sum(ref.rows for ref in old)
         rows += sum(recent.counts[bucket] for bucket in range(piece[0], piece[1] + 1))
-        most = rows if rows <= ROWS_PER_FILE * 3 // 2 else ROWS_PER_FILE
+        usual = rows_per_file(table)
+        most = rows if rows <= usual * 3 // 2 else usual
         borders = [group.buckets[0] for file in opened for group in file.groups]
         written: list[FileRef] = []
         encoder = None
@@ -229,7 +230,7 @@ class Rewriter:
             stays = self._split_history(table, merged, log_time, leaving)
             if not stays.num_rows:
                 continue
-            for part in file_encoder.whole_buckets(stays, ROWS_PER_FILE):
+            for part in file_encoder.whole_buckets(stays, usual):
                 if encoder is not None and encoder.rows + part.num_rows > most:
                     written.append(self._put(encoder))
                     encoder = None
@@ -371,30 +372,6 @@ def write_file(
     return ref
 
 
-def _pieces(base: Sequence[FileRef], touched: set[int]) -> Iterator[tuple[int, int, list[FileRef]]]:
-    """Ranges of buckets to rewrite, each with the base files in it; together they cover
-    every touched bucket, and never reach into a file that stays.
-
-    Neighbours that fit into one file become one: rows that are deleted, or leave for
-    history, would otherwise shatter a table into files of a few rows.
-    """
-    low = 0
-    for group in _neighbours(base):
-        first, last = group[0].buckets[0], group[-1].buckets[1]
-        if len(group) > 1 or any(first <= bucket <= last for bucket in touched):
-            yield low, last, group
-        elif any(low <= bucket < first for bucket in touched):
-            yield low, first - 1, []
-        low = last + 1
-    if any(low <= bucket for bucket in touched):
-        yield low, BUCKETS - 1, []
-
-
-def _neighbours(base: Sequence[FileRef]) -> list[list[FileRef]]:
-    groups: list[list[FileRef]] = []
-    for ref in sorted(base, key=lambda ref: ref.buckets):
-        if groups and sum(r.rows for r in groups[-1]) + ref.rows <= ROWS_PER_FILE:
-            groups[-1].append(ref)
-        else:
-            groups.append([ref])
-    return groups
+def rows_per_file(table: Table[Any]) -> int:
+    """Half as many of a wide table: a merge has the file that it writes in memory."""
+    return ROWS_PER_FILE // 2 if table.group_rows == WIDE_GROUP else ROWS_PER_FILE

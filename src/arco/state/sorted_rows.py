@@ -13,52 +13,40 @@ from arco.state.arrow_columns import values_of
 from arco.state.table import Key
 
 
-def lower_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int) -> int:
-    """The first index in low..high whose leading columns are not below `key`."""
-    if len(columns) == 1:
-        return bisect.bisect_left(columns[0], key[0], low, high)
-    while low < high:
-        middle = (low + high) // 2
-        if tuple([column[middle] for column in columns]) < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def upper_bound(columns: Sequence[Sequence[Any]], key: Key, low: int, high: int) -> int:
-    """The first index in low..high whose leading columns are above `key`."""
-    while low < high:
-        middle = (low + high) // 2
-        if tuple([column[middle] for column in columns]) <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def bucket_slice(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
     """The rows of one bucket, without copying."""
-    buckets = [values_of(batch.column("_bucket"))]
-    start = lower_bound(buckets, (bucket,), 0, batch.num_rows)
-    end = lower_bound(buckets, (bucket + 1,), start, batch.num_rows)
+    buckets = values_of(batch.column("_bucket"))
+    start = bisect.bisect_left(buckets, bucket)
+    end = bisect.bisect_right(buckets, bucket, start)
     return batch.slice(start, end - start)
 
 
 def find(batch: pa.RecordBatch, key_columns: Sequence[str], key: Key) -> int:
     """The index of a key in a slice of one bucket, or -1."""
-    columns = [values_of(batch.column(c)) for c in key_columns]
-    at = lower_bound(columns, key, 0, batch.num_rows)
-    if at < batch.num_rows and tuple([column[at] for column in columns]) == key:
-        return at
-    return -1
+    start, end = prefix_range(batch, key_columns, key)
+    return start if start < end else -1
 
 
 def prefix_range(batch: pa.RecordBatch, key_columns: Sequence[str], prefix: Key) -> tuple[int, int]:
     """The rows of a slice of one bucket whose key starts with `prefix`."""
-    columns = [values_of(batch.column(c)) for c in key_columns[: len(prefix)]]
-    start = lower_bound(columns, prefix, 0, batch.num_rows)
-    return start, upper_bound(columns, prefix, start, batch.num_rows)
+    start, end = 0, batch.num_rows
+    for name, value in zip(key_columns, prefix, strict=False):
+        column = values_of(batch.column(name))
+        start = bisect.bisect_left(column, value, start, end)
+        end = _end_of(value, column, start, end)
+    return start, end
+
+
+def _end_of(value: Any, column: Sequence[Any], start: int, end: int) -> int:
+    """Where the run of a value that begins at `start`, if there is one, ends.
+
+    Most runs are short: it is looked for near its beginning first.
+    """
+    step = 1
+    while start + step <= end and column[start + step - 1] == value:
+        start += step
+        step *= 2
+    return bisect.bisect_right(column, value, start, min(start + step - 1, end))
 
 
 def latest(

@@ -38,6 +38,8 @@ from arco.state.arrow_columns import values_of
 LOOKED_UP_GROUP = 1_024
 """Rows of a row group, for tables of which single rows are looked up in commands: a look-up decodes
 whole row groups."""
+WIDE_GROUP = 2_048
+"""The same for tables with many columns, of which a merge holds a few row groups in memory."""
 BUCKETS = 256
 
 Key = tuple[Any, ...]
@@ -48,6 +50,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 R = TypeVar("R", bound=Row)
+V = TypeVar("V", bound=Row)
 Versioned = tuple[int, R | None]
 """The position that last changed a row, and the row; None if that deleted it."""
 
@@ -94,6 +97,7 @@ class Table(Generic[R]):
         self.spread = spread
         self.history = history
         self.group_rows = group_rows
+        self.is_view = False
         self.columns = tuple(row.__struct_fields__)
         hints = typing.get_type_hints(row)
         self._types = {column: _arrow_type(hints[column]) for column in self.columns}
@@ -127,6 +131,21 @@ class Table(Generic[R]):
         allowed = (pa.string(), pa.int64())
         if any(self._types[c] not in allowed for c in self.key):
             raise Invalid(f"{self}: key columns are text or integers")
+
+    def view(self, row: type[V]) -> Table[V]:
+        """Some columns of this table, to read: a look-up decodes no others."""
+        view = Table(
+            self.domain,
+            self.name,
+            row,
+            key=self.key,
+            shard=self.shard,
+            spread=self.spread,
+            history=self.history,
+            group_rows=self.group_rows,
+        )
+        view.is_view = True
+        return view
 
     def __str__(self) -> str:
         return f"{self.domain}.{self.name}"

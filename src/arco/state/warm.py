@@ -41,7 +41,7 @@ LOOKS = 128
 """So many rows of a large bucket are looked up one by one before it is loaded."""
 FOUND = 8
 """So many rows of a bucket of hashes are looked up one by one before it is loaded again."""
-SWEEP = 48
+SWEEP = 24
 """After so many commits what was not looked at is dropped."""
 LARGE = 1_024
 """From so many rows of a table on, buckets are worth reducing to the hashes of their keys."""

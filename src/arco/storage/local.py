@@ -54,7 +54,7 @@ from arco.storage.port import Mode, Object, ObjectMeta
 from arco.storage.signing import Signer
 
 _NO_O_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
-_REMEMBERED_DIRECTORIES = 100_000
+_REMEMBERED_DIRECTORIES = 10_000
 _PUT_ATTEMPTS = 5
 
 

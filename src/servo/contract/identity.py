@@ -70,7 +70,7 @@ def timer_key(kind: str, run: str, task: str, attempt: int, due_s: int) -> str:
     )
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=1024)
 def attempt_id(run: str, task: str, attempt: int) -> AttemptId:
     """The same for every dispatcher and every redelivery of an attempt (from 1)."""
     return AttemptId(f"att_{_sha256(dispatch_key(run, task, attempt)).hex()[:32]}")
@@ -90,7 +90,7 @@ def version_label(number: int) -> str:
     return f"v_{_count(number, 'version', 1):05d}"
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=1024)
 def _queue_digits(key: str, redelivery: int) -> str:
     """Lower-case RFC 4648 base32 of SHA-256(`{key}:{redelivery}`), its first 26 digits."""
     digest = _sha256(f"{key}:{_count(redelivery, 'redelivery', 0)}")

@@ -1,0 +1,98 @@
+"""The row groups of a table file: which rows they may hold, and reading single ones of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from arco.state.table import Key
+from arco.storage.partial_file import PartialFile
+
+
+class Group(NamedTuple):
+    """One row group: which rows it may hold, and where its bytes are."""
+
+    buckets: tuple[int, int]
+    keys: tuple[tuple[Any, Any], ...]
+    """The least and the greatest value of key columns, if it holds one bucket alone."""
+    start: int
+    length: int
+
+    def may_hold(self, bucket: int, key: Key | None) -> bool:
+        if not self.buckets[0] <= bucket <= self.buckets[1]:
+            return False
+        if key is None or self.buckets[0] != self.buckets[1]:
+            return True
+        # zip stops at the shorter one: a prefix of the key will do
+        return all(low <= v <= high for v, (low, high) in zip(key, self.keys, strict=False))
+
+
+class RowGroupIndex(NamedTuple):
+    metadata: pq.FileMetaData
+    groups: tuple[Group, ...]
+    """In the order of their buckets."""
+
+    def may_hold(self, bucket: int, key: Key | None = None) -> Iterator[int]:
+        """The numbers of the groups that may hold a bucket, and a key in it."""
+        for i in range(bisect_left(self.groups, bucket, key=_last_bucket), len(self.groups)):
+            if self.groups[i].buckets[0] > bucket:
+                return
+            if self.groups[i].may_hold(bucket, key):
+                yield i
+
+
+def _last_bucket(group: Group) -> int:
+    return group.buckets[1]
+
+
+def row_groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    bucket = names.index("_bucket")
+    groups = []
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        buckets = group.column(bucket).statistics
+        keys = []
+        for c in range(bucket if buckets.min == buckets.max else 0):
+            stats = group.column(c).statistics
+            if stats is None or not stats.has_min_max:
+                break  # statistics are written for the key alone, and the key comes first
+            keys.append((stats.min, stats.max))
+        # The columns of a group lie one after the other.
+        start, last = _start(group.column(0)), group.column(group.num_columns - 1)
+        length = _start(last) + last.total_compressed_size - start
+        groups.append(Group((buckets.min, buckets.max), tuple(keys), start, length))
+    return tuple(groups)
+
+
+def runs(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Ascending numbers, in parts without a gap."""
+    run: list[int] = []
+    for number in numbers:
+        if run and number != run[-1] + 1:
+            yield run
+            run = []
+        run.append(number)
+    yield run
+
+
+def _start(column: pq.ColumnChunkMetaData) -> int:
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+class FetchedRange(PartialFile):
+    """A file of which only one range of bytes is at hand."""
+
+    def __init__(self, size: int, start: int, data: bytes) -> None:
+        super().__init__(size)
+        self._start = start
+        self._data = data
+
+    def bytes_between(self, start: int, end: int) -> bytes:
+        first, last = start - self._start, end - self._start
+        if first < 0 or last > len(self._data):
+            raise OSError(f"bytes {start}..{end} were not fetched")
+        return self._data[first:last]
