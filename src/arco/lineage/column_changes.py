@@ -43,14 +43,21 @@ def uses_changed(
     old, new = _by_source(existing), _by_source(columns)
     for source in sorted({*old, *new, *before, *now}):
         if (source in before) != (source in now) or old.get(source) != new.get(source):
+            uses, used = new.get(source, set()), old.get(source, set())
+            there = {_place(use) for use in uses}
             yield Emit(
                 UsesChanged(
                     source=source,
                     target=target,
-                    uses=tuple(sorted(new.get(source, ()))),
+                    uses=tuple(sorted(uses)),
+                    left=tuple(sorted(use for use in used if _place(use) not in there)),
                     ended=source not in now and source not in new,
                 )
             )
+
+
+def _place(use: Use) -> tuple[str, str, str]:
+    return use.column, use.target_column, use.kind
 
 
 def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:

@@ -19,7 +19,7 @@ SPREAD = 32
 """Of the outputs of an asset over buckets; see `arco.state.table`."""
 
 
-EdgeOrigin = Literal["code", "output", "manual"]
+EdgeOrigin = Literal["code", "output", "manual", "dbt"]
 
 
 class EdgeRow(Row, frozen=True):
@@ -30,7 +30,8 @@ class EdgeRow(Row, frozen=True):
     source: str
     parameter: str
     origin: EdgeOrigin = "output"
-    """Who says so: deployed code; an output, where no code has declared its inputs; a person."""
+    """Who says so: deployed code; an output, where no code has declared its inputs; a person;
+    an import from dbt."""
     since: datetime | None = None
     owner: str = ""
     description: str = ""

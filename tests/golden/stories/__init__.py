@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tests.golden.stories.automation import automated, backfilled, scheduled
 from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.deploying import billed, declared, limited, notified
+from tests.golden.stories.imports import imported
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
 from tests.golden.stories.security import guarded
@@ -39,4 +40,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "removed_partition_keys": keys_removed,
     "security": guarded,
     "costs": billed,
+    "imports": imported,
 }
