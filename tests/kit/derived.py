@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 from arco.app import Workspace, domains
+from arco.catalog.schema_events import SchemaObserved
 from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
 from arco.lineage.events import LineageRecorded
 from arco.log.envelope import EventTypes, Payload
@@ -18,6 +19,7 @@ DERIVED: tuple[type[Payload], ...] = (
     CostIncurred,
     ChecksEvaluated,
     LineageRecorded,
+    SchemaObserved,
 )
 
 

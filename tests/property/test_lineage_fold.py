@@ -15,6 +15,7 @@ from arco.lineage.events import (
     EdgeRemoved,
     HeldLineageDecided,
     InputsDeclared,
+    LineageImported,
     LineageRecorded,
 )
 from arco.lineage.fold import STAGES
@@ -36,6 +37,7 @@ TYPES: list[type[Payload]] = [
     InputsDeclared,
     EdgeAdded,
     EdgeRemoved,
+    LineageImported,
 ]
 CHAIN = Chain(STAGES, TYPES)
 START = datetime(2026, 1, 1)

@@ -167,4 +167,6 @@ def column_type(text: str | None, dialect: str) -> str:
     except Exception:  # types of databases are without end
         return text.lower()
     parsed = declared_type(spelled)
-    return type_text(parsed) if not isinstance(parsed, str) or parsed != spelled else spelled.lower()
+    return (
+        type_text(parsed) if not isinstance(parsed, str) or parsed != spelled else spelled.lower()
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from arco.lineage.events import Use, UsesChanged
 from arco.lineage.tables import COLUMNS, ColumnEdgeRow
 from arco.state.fold import Change, Delete, Emit, Put
@@ -20,7 +22,7 @@ def unchanged(
     now = {COLUMNS.key_of(row): row for row in columns}
     for key in now.keys() & old.keys():
         if all(getattr(old[key], name) == getattr(now[key], name) for name in _KEPT):
-            now[key] = old[key]
+            now[key] = msgspec.structs.replace(old[key], said_at=None)
     return now
 
 
@@ -71,6 +73,7 @@ def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
             method=row.method,
             confidence=row.confidence,
             since=row.since,
+            said_at=row.said_at,
         )
         grouped.setdefault(row.source, set()).add(use)
     return grouped

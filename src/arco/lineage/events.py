@@ -116,6 +116,7 @@ class Use(Struct, frozen=True, order=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime
+    said_at: datetime | None = None
 
 
 class UsesChanged(Payload, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ days, later than the run's own, so that no report comes that late.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -119,7 +120,9 @@ def _depend(
                 yield Put(EDGES, row)
     sources = {edge.source for edge in edges.values()}
     columns = unchanged(existing, _columns(fact, recorded))
-    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads})
+    newest = rows.get(COVERAGE, target)
+    said_at = None if newest is None else newest.observed_at
+    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads}, said_at)
     for column in kept:
         if column.method != "dbt" or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
@@ -131,15 +134,22 @@ def _depend(
 
 
 def _staying(
-    existing: Iterable[ColumnEdgeRow], recorded: LineageRecorded, unread: set[str]
+    existing: Iterable[ColumnEdgeRow],
+    recorded: LineageRecorded,
+    unread: set[str],
+    said_at: datetime | None,
 ) -> Iterator[ColumnEdgeRow]:
-    """What people and dbt have said, and what is known of inputs that this output did not read."""
+    """What people and dbt have said, and what is known of inputs that this output did not read.
+
+    `said_at` is the time of the output before this one."""
     lineage = recorded.lineage
     there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
     for row in existing:
         is_there = len(there) == 1 or row.target_column in there
-        if row.method in ("manual", "dbt") or (row.source in unread and is_there):
+        if row.method in ("manual", "dbt"):
             yield row
+        elif row.source in unread and is_there:
+            yield msgspec.structs.replace(row, said_at=row.said_at or said_at)
 
 
 def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Change]:
@@ -323,11 +333,13 @@ def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: b
         columns=[each.column for each in lineage.columns],
         since=fact.received_at,
         position=fact.position,
+        observed_at=fact.received_at,
     )
     if coverage is None:
         return row
     since = msgspec.structs.replace(row, since=coverage.since)
-    return since if since == msgspec.structs.replace(coverage, position=row.position) else row
+    same = msgspec.structs.replace(coverage, position=row.position, observed_at=row.observed_at)
+    return since if since == same else row
 
 
 # -- by source ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Lineage's tables: three layers of edges between assets, and edges between columns.
 
-Assets go by their ids; columns by the names that outputs have them under. What looks
+Assets go by their ids; columns by the names that outputs have them under, and the time of that
+output, which tells which column had the name then. What looks
 up-stream is sharded by the target, what looks down-stream by the source. Edges are those of the
 code that is deployed, and of people; what was seen of others stays as metadata. Executions leave
 for history.
@@ -96,6 +97,8 @@ class ColumnEdgeRow(Row, frozen=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime
+    said_at: datetime | None = None
+    """When an output said it last, where the newest does not: the time of the names in it."""
 
 
 class CoverageRow(Row, frozen=True):
@@ -112,6 +115,9 @@ class CoverageRow(Row, frozen=True):
     since: datetime
     position: int = 0
     """Of the report of that output: what newest means."""
+    observed_at: datetime | None = None
+    """When that output was reported: the time of the names in it. Unlike `since`, it moves with
+    outputs that say what was known."""
 
 
 class HeldRow(Row, frozen=True):
@@ -137,6 +143,7 @@ class UseRow(Row, frozen=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime | None = None
+    said_at: datetime | None = None
 
 
 class DependentRow(Row, frozen=True):
