@@ -283,6 +283,18 @@ def origins(stage: Stage) -> None:
     stage.servo("lineage", "impact", "raw.customers.email")
 
 
+def answers(stage: Stage) -> None:
+    stage.act(
+        "What is there, and what is the matter?",
+        "The catalog knows names, columns, schemas, personal data, and why it is all like that.",
+    )
+    stage.servo("search", "revnue", "tag:tier=gold")
+    stage.servo("explain", "clean.orders", "-p", f"date={BAD_DAY}")
+    stage.servo("pii", "list")
+    stage.servo("pii", "explain", "clean.sessions.visitor")
+    stage.servo("schema", "history", "clean.orders")
+
+
 def quality(stage: Stage) -> None:
     stage.act("Is it right, and what did it cost?", "Checks and costs are rows like all others.")
     stage.servo("checks", "list", "clean.orders", "-p", f"date={BAD_DAY}")
@@ -486,6 +498,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = good_days(stage)
     by_itself(stage)
     origins(stage)
+    answers(stage)
     quality(stage)
     travel(stage, before)
     asset_id = race(stage)

@@ -35,7 +35,7 @@ from servo.mapping import MAPPINGS, ByDimension, PartitionMapping, identity
 from servo.source import misdeclared
 from servo.suggest import did_you_mean
 
-Shape: TypeAlias = Literal["spark", "arrow", "pandas", "polars"]
+Shape: TypeAlias = Literal["spark", "arrow", "pandas", "polars", "lazy"]
 Reader: TypeAlias = Callable[..., Any]
 """Is called with the AssetIn and the shape; where only some columns are wanted, with those too."""
 Metadata: TypeAlias = dict[str, str | int | bool | None]
@@ -116,6 +116,13 @@ class AssetIn:
     def polars(self, columns: Sequence[str] = ()) -> Any:
         """A `polars.DataFrame` of all the partitions: all columns, or these, in this order."""
         return self._read("polars", columns)
+
+    def lazy(self, columns: Sequence[str] = ()) -> Any:
+        """A `polars.LazyFrame` of all the partitions. What its plan does not need is not read.
+
+        The lineage of an asset that returns a LazyFrame of such inputs is that of its plan.
+        """
+        return self._read("lazy", columns)
 
     def __repr__(self) -> str:
         return f"AssetIn({self.asset!r}, mapping={self.mapping!r})"

@@ -27,6 +27,7 @@ RULES = {
     ): LAYERS,
     ("`arco/quality`", "evaluates a check"): LAYERS,
     ("`arco/security`", "knows another domain"): LAYERS,
+    ("`arco/imports`", "reads what a worker wrote"): LAYERS,
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
     (
         "`arco/search`",

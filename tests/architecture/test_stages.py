@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import arco.automation
 import arco.catalog
 import arco.execution
+import arco.imports
 import arco.lineage
 import arco.notifications
 import arco.orchestration
@@ -27,6 +28,7 @@ PACKAGES = (
     arco.automation,
     arco.catalog,
     arco.execution,
+    arco.imports,
     arco.lineage,
     arco.notifications,
     arco.orchestration,

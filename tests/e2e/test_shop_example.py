@@ -15,6 +15,7 @@ import pytest
 from arco.app import Workspace
 from arco.engine import LocalEngine
 from arco.execution.tables import QUARANTINE, QuarantineRow
+from arco.orchestration.personal_data import PersonalDataReader
 from arco.orchestration.plan import PlanRequest
 from arco.spark.settings import SparkSettings
 from arco.worker.artifact import digest
@@ -58,12 +59,26 @@ def test_every_kind_of_check_phase_and_severity_is_there() -> None:
     assert {check.severity for check in checks} == {"info", "warning", "error", "critical"}
 
 
-def test_personal_columns_end_in_the_raw_layer() -> None:
+def test_personal_columns_are_declared_where_they_come_in() -> None:
     assets = manifest()[0].assets
     personal = {
         (asset.key, column.name) for asset in assets for column in asset.columns if column.pii
     }
-    assert personal == {("raw.customers", "name"), ("raw.customers", "email"), ("raw.clicks", "ip")}
+    assert personal == {
+        ("raw.customers", "name"),
+        ("raw.customers", "email"),
+        ("raw.clicks", "ip"),
+        ("raw.clicks", "visitor"),
+    }
+
+
+def test_a_deprecation_and_a_rename_are_there() -> None:
+    assets = {asset.key: asset for asset in manifest()[0].assets}
+    assert assets["clean.sessions"].renamed_from == "clean.visits"
+    deprecated = {key: asset.deprecated for key, asset in assets.items() if asset.deprecated}
+    assert deprecated == {
+        "marts.weekly_revenue": "sum up marts.daily_revenue over the days that you need"
+    }
 
 
 def test_a_new_day_puts_its_own_month_out_of_date_and_no_other() -> None:
@@ -298,3 +313,16 @@ def _visits(moments: list[datetime]) -> list[list[datetime]]:
             found.append([])
         found[-1].append(moment)
     return found
+
+
+def test_cookies_flow_into_visits_and_hashed_addresses_end(shop: Ran) -> None:
+    reader = PersonalDataReader(shop.workspace.read.snapshot())
+    holding = {f"{each.asset}.{each.column}": each.pii for each in reader.everything() if each.pii}
+    assert holding == {
+        "raw.customers.name": ("name",),
+        "raw.customers.email": ("email",),
+        "raw.clicks.ip": ("ip_address",),
+        "raw.clicks.visitor": ("custom:cookie",),
+        "clean.clicks.visitor": ("custom:cookie",),
+        "clean.sessions.visitor": ("custom:cookie",),
+    }

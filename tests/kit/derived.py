@@ -8,6 +8,7 @@ from unittest import mock
 from arco.app import Workspace, domains
 from arco.automation.freshness_events import FreshnessChanged
 from arco.catalog.contract_events import ContractEvaluated
+from arco.catalog.schema_events import SchemaObserved
 from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
 from arco.lineage.events import LineageRecorded
 from arco.log.envelope import EventTypes, Payload
@@ -22,6 +23,7 @@ DERIVED: tuple[type[Payload], ...] = (
     LineageRecorded,
     ContractEvaluated,
     FreshnessChanged,
+    SchemaObserved,
 )
 
 

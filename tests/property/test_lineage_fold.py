@@ -15,10 +15,11 @@ from arco.lineage.events import (
     EdgeRemoved,
     HeldLineageDecided,
     InputsDeclared,
+    LineageImported,
     LineageRecorded,
 )
 from arco.lineage.fold import STAGES
-from arco.lineage.tables import COLUMNS, COVERAGE, DEPENDENTS, EDGES, EXECUTIONS, USES
+from arco.lineage.tables import COLUMNS, COVERAGE, DEPENDENTS, EDGES, EXECUTIONS, USES, UseRow
 from arco.log.envelope import Payload, Recorded, make_event
 from arco.state.fold import Chain, fold
 from arco.state.table import Key, Table, Versioned
@@ -36,6 +37,7 @@ TYPES: list[type[Payload]] = [
     InputsDeclared,
     EdgeAdded,
     EdgeRemoved,
+    LineageImported,
 ]
 CHAIN = Chain(STAGES, TYPES)
 START = datetime(2026, 1, 1)
@@ -118,8 +120,24 @@ def said(type: Any, source: str, target: str, pair: tuple[str, str]) -> Any:
 
 
 manual = st.builds(said, st.sampled_from([EdgeAdded, EdgeRemoved]), assets, assets, column_pairs)
-Event = LineageRecorded | HeldLineageDecided | InputsDeclared | EdgeAdded | EdgeRemoved
+imported = st.builds(
+    LineageImported,
+    asset_id=assets,
+    inputs=st.lists(assets, max_size=2, unique=True).map(tuple),
+    lineage=st.none() | lineages,
+)
+Event = (
+    LineageRecorded
+    | HeldLineageDecided
+    | InputsDeclared
+    | EdgeAdded
+    | EdgeRemoved
+    | LineageImported
+)
 events = st.lists(st.one_of(recorded, recorded, decided, declared, manual), max_size=16)
+with_imports = st.lists(
+    st.one_of(recorded, recorded, decided, declared, manual, imported), max_size=16
+)
 
 
 class Kept:
@@ -159,24 +177,21 @@ def folded(given: Sequence[Event], size: int) -> Kept:
     return kept
 
 
-@given(events, st.integers(1, 5))
+@given(with_imports, st.integers(1, 5))
 def test_any_batches_give_the_same_rows(given: list[Event], size: int) -> None:
     whole, parts = folded(given, 1000), folded(given, size)
     for table in CHAIN.tables:
         assert whole.tables.get(table, {}) == parts.tables.get(table, {})
 
 
-@given(events)
+@given(with_imports)
 def test_column_edges_are_the_same_from_both_ends(given: list[Event]) -> None:
     kept = folded(given, 1000)
-    forwards = {
-        (r.target, r.target_column, r.source, r.source_column, r.kind, r.masked, r.confidence)
-        for r in kept.rows(COLUMNS)
-    }
-    backwards = {
-        (r.target, r.target_column, r.source, r.source_column, r.kind, r.masked, r.confidence)
-        for r in kept.rows(USES)
-    }
+    names = UseRow.__struct_fields__
+    forwards, backwards = (
+        {tuple(getattr(row, name) for name in names) for row in kept.rows(table)}
+        for table in (COLUMNS, USES)
+    )
     assert forwards == backwards
     edges = {(r.source, r.target) for r in kept.rows(EDGES)}
     columns = {(r.source, r.target) for r in kept.rows(COLUMNS)}

@@ -38,7 +38,11 @@ EVENT_FILES = event_files()
 HISTORIES = sorted(FOLDS.glob("*.json"))
 
 
-RICHER = {"catalog.columns": ("asset_id", "column_id")}
+RICHER = {
+    "catalog.columns": ("asset_id", "column_id"),
+    "catalog.column_renames": ("asset_id", "column_id", "number"),
+    "lineage.column_coverage": ("target",),
+}
 """Tables, with their keys, in which a rebuild knows more than a program did that kept no schemas:
 columns that are in the data alone, and what of a declared column is in the data."""
 LATER = {
@@ -52,6 +56,12 @@ DESCRIBED = {
     }
 }
 """What a later program may tell in more detail of the same record (ADR 37). Its hash stays."""
+MARKS = {
+    "catalog.columns": "declared_by",
+    "catalog.column_renames": "in_data_at",
+    "lineage.column_coverage": "observed_at",
+}
+"""Fields that rows have which were recorded since."""
 
 
 def without_what_is_new(
@@ -60,11 +70,11 @@ def without_what_is_new(
     """Of rows that a rebuild adds to, the part that an older program knew."""
     if described := DESCRIBED.get(table):
         return [{name: v for name, v in row.items() if name not in described} for row in rows]
-    if table not in RICHER or all("declared_by" in row for row in recorded):
+    if table not in RICHER or all(MARKS[table] in row for row in recorded):
         return rows
     keys = [tuple(row[name] for name in RICHER[table]) for row in recorded]
     return [
-        {name: value for name, value in row.items() if name not in LATER}
+        {name: value for name, value in row.items() if name not in {*LATER, MARKS[table]}}
         for row in rows
         if tuple(row[name] for name in RICHER[table]) in keys
     ]

@@ -171,7 +171,8 @@ def test_the_next_output_is_counted_and_changes_no_column() -> None:
         assert before.all(table) == after.all(table)
     (was,), (now,) = before.all(COVERAGE), after.all(COVERAGE)
     assert (was.position, now.position) == (1, 2)
-    assert msgspec.structs.replace(was, position=2) == now
+    assert now.observed_at is not None
+    assert msgspec.structs.replace(was, position=2, observed_at=now.observed_at) == now
 
 
 def test_a_newer_output_replaces_columns_on_both_ends() -> None:

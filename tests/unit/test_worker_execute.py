@@ -28,6 +28,7 @@ from arco.worker.stopping import CANCEL, TIME_OUT
 from servo.contract.manifest import SecretRef
 from servo.contract.task import (
     CodeRef,
+    ColumnSource,
     InputRef,
     MaterializationRef,
     OutputCommit,
@@ -108,6 +109,34 @@ def test_inputs_context_config_and_partition_reach_the_function(bench: Bench) ->
         "region=s:eu",
     )
     assert result.usage.bytes_read == up.bytes
+
+
+def test_a_lazy_frame_is_collected_and_its_plan_says_where_columns_come_from(
+    bench: Bench,
+) -> None:
+    bench.deploy("""
+        @asset
+        def up(): return pa.table({"id": [1, 2, 3], "amount": [10, 20, 30], "note": ["a"] * 3})
+        @asset
+        def f(orders: AssetIn["sales.up"]):
+            import polars as pl
+            kept = orders.lazy().filter(pl.col("id") > 1)
+            return kept.select("id", total=pl.col("amount") * 2)
+    """)
+    up = version(bench.run("up", task_id="t0"))
+    ref = MaterializationRef(partition="", materialization_id=up.materialization_id, path=up.path)
+    read = InputRef(asset="sales.up", parameter="orders", materializations=(ref,))
+    result = bench.run(inputs=(read,))
+    assert version(result).rows == 2
+    lineage = result.lineage
+    assert lineage is not None
+    assert (lineage.method, lineage.confidence, lineage.coverage_percent) == ("plan", "high", 100)
+    assert [(each.column, each.sources) for each in lineage.columns] == [
+        ("id", (ColumnSource("sales.up", "id"),)),
+        ("total", (ColumnSource("sales.up", "amount", "transformation"),)),
+    ]
+    assert lineage.influences == (ColumnSource("sales.up", "id", "filter"),)
+    assert result.usage.bytes_read > 0
 
 
 def test_a_generator_of_batches_is_written_as_it_comes(tmp_path: Path) -> None:

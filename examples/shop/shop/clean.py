@@ -113,6 +113,7 @@ def clicks(clicks: AssetIn) -> DataFrame:
 
 
 @asset(
+    renamed_from="clean.visits",
     partitions=DAYS,
     group="web",
     owners=["web@example.com"],

@@ -91,6 +91,7 @@ conversion = sql_asset(
     group="sales",
     owners=["finance@example.com"],
     checks=[in_range("days", min=1, max=7), not_null("revenue")],
+    deprecated="sum up marts.daily_revenue over the days that you need",
     automation=eager(),
 )
 def weekly_revenue(days: AssetIn) -> DataFrame:

@@ -112,7 +112,14 @@ def orders(ctx: AssetContext) -> AssetOut:
     columns=[
         column("click_id", "bigint", nullable=False),
         column("clicked_at", "timestamp_ntz"),
-        column("visitor", "string", sensitivity="internal", description="A cookie."),
+        # It flows on into visits: `servo pii list` says where it is, `servo pii explain` why.
+        column(
+            "visitor",
+            "string",
+            pii="custom:cookie",
+            sensitivity="internal",
+            description="A cookie.",
+        ),
         column("customer_id", "bigint", description="Null as long as nobody has logged in."),
         column("url", "string"),
         column("ip", "string", pii="ip_address"),

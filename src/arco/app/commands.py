@@ -10,6 +10,7 @@ from arco.catalog.commands import CatalogCommands
 from arco.catalog.contract_commands import ContractCommands
 from arco.catalog.governance_commands import GovernanceCommands
 from arco.execution.commands import ExecutionCommands
+from arco.imports.commands import ImportCommands
 from arco.lineage.commands import LineageCommands
 from arco.notifications.commands import NotificationCommands
 from arco.orchestration.asset_columns import columns_of
@@ -52,6 +53,7 @@ class Commands:
         self.asset_automation = AssetAutomationCommands(core, self.tier1, library, actor)
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
         self.lineage = LineageCommands(self.tier1, lineage_reader, _column_names, actor)
+        self.imports = ImportCommands(core, writer, self.tier1, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)
         self.security = SecurityCommands(core, self.tier1, caller)
 

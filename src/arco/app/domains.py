@@ -13,6 +13,8 @@ from arco.catalog import events as catalog_events
 from arco.catalog import fold as catalog_fold
 from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
+from arco.imports import events as import_events
+from arco.imports import fold as import_fold
 from arco.lineage import events as lineage_events
 from arco.lineage import fold as lineage_fold
 from arco.log.envelope import EventTypes, Payload
@@ -42,6 +44,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *asset_events.EVENTS,
     *execution_events.EVENTS,
     *lineage_events.EVENTS,
+    *import_events.EVENTS,
     *notification_events.EVENTS,
     *security_events.EVENTS,
     RolledBack,
@@ -71,6 +74,7 @@ def chain() -> Chain:
         derived.DECISIONS,
         *quality_fold.STAGES,
         asset_states.STAGE,
+        import_fold.STAGE,
         *lineage_fold.STAGES,
         *notification_fold.BEFORE_CATALOG,
         *catalog_fold.STAGES,

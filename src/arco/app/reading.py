@@ -11,6 +11,7 @@ from arco.catalog.governance_reader import GovernanceReader
 from arco.catalog.reader import CatalogReader
 from arco.catalog.schema_reader import SchemaReader
 from arco.execution.reader import ExecutionReader
+from arco.imports.reader import ImportReader
 from arco.lineage.reader import LineageReader
 from arco.notifications.reader import NotificationReader
 from arco.orchestration.catalog_names import lineage_reader
@@ -62,6 +63,9 @@ class Reading:
 
     def lineage(self, at: At | None = None) -> LineageReader:
         return lineage_reader(self.snapshot(at))
+
+    def imports(self, at: At | None = None) -> ImportReader:
+        return ImportReader(self.snapshot(at))
 
     def sql(self, limits: SqlLimits | None = None, process: SqlProcess | None = None) -> SqlEngine:
         """An engine for SQL over snapshots of this workspace; close it after use."""

@@ -97,20 +97,22 @@ def rename_rows(
         earlier = renames_of(rows, asset_id, rename.column_id)
         last = earlier[-1] if earlier else None
         if last is not None and last.new_name == rename.new and not last.changed_in_version:
-            yield replace(last, changed_in_version=version)  # somebody had said so
+            # Somebody had said so.
+            yield replace(last, changed_in_version=version, in_data_at=fact.received_at)
         elif last is None or (last.old_name, last.new_name) != (rename.old, rename.new):
-            yield rename_row(fact, asset_id, rename, len(earlier), version)
+            row = rename_row(fact, asset_id, rename, len(earlier), version)
+            yield replace(row, in_data_at=fact.received_at)
 
 
 def renames_out(
-    rows: Rows, asset_id: str, columns: Sequence[SchemaColumn], version: int
+    rows: Rows, fact: Fact, asset_id: str, columns: Sequence[SchemaColumn], version: int
 ) -> Iterator[ColumnRenameRow]:
     """The renames that waited for an output with a version that was declared before."""
     newest = {row.column_id: row for row in rows.scan(COLUMN_RENAMES, asset_id)}
     for column in columns:
         row = newest.get(column.column_id)
         if row is not None and row.new_name == column.name and not row.changed_in_version:
-            yield replace(row, changed_in_version=version)
+            yield replace(row, changed_in_version=version, in_data_at=fact.received_at)
 
 
 def renames_of(rows: Rows, asset_id: str, column: str) -> list[ColumnRenameRow]:

@@ -111,6 +111,8 @@ def _difference(row: ColumnRow) -> str:
         return "undeclared"
     if row.lacking_version:
         return "missing"
+    if row.declared_by == "dbt":
+        return ""  # types of another engine are not compared
     if row.actual_type and row.type and text(declared_type(row.type)) != row.actual_type:
         return "type"
     return ""

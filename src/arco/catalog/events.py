@@ -213,6 +213,30 @@ class AssetReleased(Payload, frozen=True, kw_only=True):
     asset_id: str
 
 
+class AssetImported(Payload, frozen=True, kw_only=True):
+    """Derived from an import: another tool knows this asset, and this is what it says of it."""
+
+    TYPE: ClassVar[str] = "catalog.asset_imported"
+    asset_id: str
+    namespace: str
+    name: str
+    source: str
+    """`dbt/jaffle_shop`."""
+    kind: str = "table"
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    columns: tuple[Column, ...] = ()
+
+
+class AssetImportEnded(Payload, frozen=True, kw_only=True):
+    """Derived from an import: the tool does not know this asset any more."""
+
+    TYPE: ClassVar[str] = "catalog.asset_import_ended"
+    asset_id: str
+    source: str
+
+
 class AssetNotice(Payload, frozen=True, kw_only=True):
     """Derived: something to tell of an asset. The catalog adds whose asset it is."""
 

@@ -32,6 +32,8 @@ from arco.catalog.events import (
     AssetCreated,
     AssetDeclared,
     AssetDropped,
+    AssetImported,
+    AssetImportEnded,
     AssetLeft,
     AssetMoved,
     AssetNotice,
@@ -63,6 +65,7 @@ from arco.catalog.governance_tables import (
     NAMESPACE_STATEMENTS,
     DeprecationRow,
 )
+from arco.catalog.import_fold import end_import, import_columns
 from arco.catalog.names import check_asset, check_column_name
 from arco.catalog.schema_events import (
     BreakAccepted,
@@ -120,6 +123,12 @@ class AssetNameChanged(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "catalog.asset_name_changed"
     asset_id: str
     name: str
+
+
+class ImportedAssetDescribed(AssetImported, frozen=True, kw_only=True):
+    """Derived: an imported asset has its name; this is what the tool says of it."""
+
+    TYPE: ClassVar[str] = "catalog.imported_asset_described"
 
 
 class AssetDescribed(AssetDeclared, frozen=True, kw_only=True):
@@ -312,13 +321,29 @@ def _declare(rows: Rows, fact: Fact, e: AssetDeclared) -> Iterator[Change]:
     check_asset(e.namespace, e.name)
     held = rows.get(ASSET_NAMES, e.namespace, e.name)
     if held is None:
-        new = NamespaceCreated(namespace=e.namespace)
-        namespace = rows.get(NAMESPACES, e.namespace) or _new_namespace(fact, new)
-        yield Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
+        yield _with_one_more(rows, fact, e.namespace)
     elif held.asset_id != e.asset_id:
         yield Emit(AssetReleased(asset_id=held.asset_id))
     yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.name, e.asset_id))
     yield Emit(AssetDescribed(**msgspec.structs.asdict(e)))
+
+
+def _with_one_more(rows: Rows, fact: Fact, name: str) -> Put:
+    """A namespace, which may be new, with another asset."""
+    new = NamespaceCreated(namespace=name)
+    namespace = rows.get(NAMESPACES, name) or _new_namespace(fact, new)
+    return Put(NAMESPACES, replace(namespace, assets=namespace.assets + 1))
+
+
+def _import(rows: Rows, fact: Fact, e: AssetImported) -> Iterator[Change]:
+    """Who got the name since the import looked keeps it: the next import finds that one."""
+    check_asset(e.namespace, e.name)
+    held = rows.get(ASSET_NAMES, e.namespace, e.name)
+    if held is None:
+        yield _with_one_more(rows, fact, e.namespace)
+        yield Put(ASSET_NAMES, AssetNameRow(e.namespace, e.name, e.asset_id))
+    if held is None or held.asset_id == e.asset_id:
+        yield Emit(ImportedAssetDescribed(**msgspec.structs.asdict(e)))
 
 
 # -- assets -------------------------------------------------------------------------------
@@ -376,18 +401,52 @@ def _describe(rows: Rows, fact: Fact, e: AssetDescribed) -> Iterator[Change]:
     statements = AssetStatements(rows, fact, e.asset_id)
     statements.say_fields("code", {field: getattr(e, field) for field in FIELDS_OF["asset"]})
     columns = declare_columns(rows, fact, e, statements)
-    moved = (row.namespace, row.name) != (e.namespace, e.name)
-    last = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
-    change = {
-        "namespace": e.namespace,
-        "name": e.name,
-        "previous_names": [*row.previous_names, last] if moved else row.previous_names,
-        "project": e.project,
-        "active": True,
-        **statements.effective(),
-    }
+    change = _names(row, e) | {"project": e.project, "active": True} | statements.effective()
     if before is None or any(getattr(row, name) != value for name, value in change.items()):
         yield from _put_asset(before, _touched(fact, row, change))
+    yield from columns
+    yield from statements.changes()
+
+
+def _names(row: AssetRow, e: AssetDescribed | ImportedAssetDescribed) -> dict[str, Any]:
+    """The name that it has now; the one before it is among the previous ones."""
+    moved = (row.namespace, row.name) != (e.namespace, e.name)
+    last = row.name if row.namespace == e.namespace else f"{row.namespace}.{row.name}"
+    names = [*row.previous_names, last] if moved else row.previous_names
+    return {"namespace": e.namespace, "name": e.name, "previous_names": names}
+
+
+def _describe_imported(rows: Rows, fact: Fact, e: ImportedAssetDescribed) -> Iterator[Change]:
+    row = before = rows.get(ASSETS, e.asset_id)
+    if row is None:
+        new = AssetCreated(namespace=e.namespace, name=e.name, kind=e.kind, format="")
+        row = row_from(AssetRow, new, asset_id=e.asset_id, previous_names=[], **_created(fact))
+    statements = AssetStatements(rows, fact, e.asset_id)
+    fields = {"description": e.description, "owners": e.owners, "tags": e.tags}
+    statements.say_fields("dbt", fields)
+    columns = import_columns(rows, fact, e.asset_id, e.columns, statements)
+    change = _names(row, e) | {"imported_from": e.source, "active": True}
+    if row.imported_from and not row.project:
+        change["kind"] = e.kind
+    if not row.active:
+        change["project"] = ""  # code does not have it any more: the import brings it back
+    change |= statements.effective()
+    if before is None or any(getattr(row, name) != value for name, value in change.items()):
+        yield from _put_asset(before, _touched(fact, row, change))
+    yield from columns
+    yield from statements.changes()
+
+
+def _end_import(rows: Rows, fact: Fact, e: AssetImportEnded) -> Iterator[Change]:
+    row = rows.get(ASSETS, e.asset_id)
+    if row is None or row.imported_from != e.source:
+        return
+    statements = AssetStatements(rows, fact, e.asset_id)
+    columns = end_import(rows, fact, e.asset_id, statements)
+    change = statements.effective() | {"imported_from": ""}
+    if not row.project:
+        change["active"] = False
+    yield from _put_asset(row, _touched(fact, row, change))
     yield from columns
     yield from statements.changes()
 
@@ -718,6 +777,7 @@ DIRECTORY = Stage(
         On(AssetDeclared, _by_namespace, _declare),
         On(ContractSet, _by_namespace, _admit_contract),
         On(ContractWithdrawn, _by_namespace, _admit_withdrawal),
+        On(AssetImported, _by_namespace, _import),
     ),
 )
 ASSETS_STAGE = Stage(
@@ -728,6 +788,8 @@ ASSETS_STAGE = Stage(
         On(AssetNameChanged, _by_asset, _change_name),
         On(AssetReleased, _by_asset, _remove),
         On(AssetDescribed, _by_asset, _describe),
+        On(ImportedAssetDescribed, _by_asset, _describe_imported),
+        On(AssetImportEnded, _by_asset, _end_import),
         On(AssetLeft, _by_asset, _leave),
         On(AssetReturned, _by_asset, _return),
         On(AssetUpdated, _by_asset, _update_asset),

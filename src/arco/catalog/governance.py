@@ -1,4 +1,4 @@
-"""What code and people say of namespaces, assets and columns, and which of it is in effect.
+"""What code, people and dbt say of namespaces, assets and columns, and which of it is in effect.
 
 A *statement* is all that one source says. It consists of values, each at a path:
 
@@ -7,12 +7,12 @@ A *statement* is all that one source says. It consists of values, each at a path
     tags:tier            an entry of a map
     col_12/pii           the same for a column, by its id
 
-Deployments replace the statement of code, people change theirs value by value. Neither changes
-the other's. In effect is, for each field:
+Deployments replace the statement of code, imports that of dbt, people change theirs value by
+value. None changes another's. In effect is, for each field:
 
-    text    what people say, or else what code says
-    set     the members of both, those of code first
-    map     the entries of both; of the same entry, what people say
+    text    what people say, or else what code says, or else what dbt says
+    set     the members of all, those of code first, those of dbt last
+    map     the entries of all; of the same entry, what people say, then code, then dbt
 
 People may say that a column holds no personal data (`none`), whatever code says.
 """
@@ -33,7 +33,11 @@ from servo.contract.manifest import SlaSpec
 from servo.duration import duration_text
 from servo.suggest import did_you_mean
 
-Source = Literal["code", "people"]
+Source = Literal["code", "people", "dbt"]
+SOURCES: Final[tuple[Source, ...]] = ("code", "people", "dbt")
+"""In the order of members of sets."""
+PRECEDENCE: Final[tuple[Source, ...]] = ("people", "code", "dbt")
+"""Of values at the same path the first is in effect."""
 FieldKind = Literal["text", "set", "map"]
 SubjectKind = Literal["namespace", "asset", "column"]
 FIELDS: Final[Mapping[str, FieldKind]] = {
@@ -189,15 +193,20 @@ def by_column(values: Values) -> dict[str, Values]:
     return dict(columns)
 
 
-def effective(subject: SubjectKind, code: Values, people: Values) -> dict[str, Any]:
+def effective(
+    subject: SubjectKind, code: Values, people: Values, dbt: Values | None = None
+) -> dict[str, Any]:
     """The fields of a subject as its row has them. Paths are below the subject."""
+    imported = dbt or {}
     fields: dict[str, Any] = {
-        field: people.get(field) or code.get(field, "") for field in _TEXTS_OF[subject]
+        field: people.get(field) or code.get(field) or imported.get(field, "")
+        for field in _TEXTS_OF[subject]
     }
     for field in _MEMBERS_OF[subject]:
+        sets = FIELDS[field] == "set"
         members = [
             (values, member)
-            for values in (code, people)
+            for values in ((code, people, imported) if sets else (imported, code, people))
             if values
             for member in _members(values, field, "")
         ]
@@ -217,9 +226,10 @@ def inherited(own: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str,
     }
 
 
-def term_uses(code: Values, people: Values) -> set[tuple[str, str]]:
-    """The terms that a statement names, with the columns that they are for."""
-    paths = (ValuePath.parse(path) for path in {*code, *people} if "terms:" in path)
+def term_uses(*statements: Values) -> set[tuple[str, str]]:
+    """The terms that statements name, with the columns that they are for."""
+    every = {path for values in statements for path in values if "terms:" in path}
+    paths = (ValuePath.parse(path) for path in every)
     return {(path.entry, path.column_id) for path in paths if path.field == "terms"}
 
 

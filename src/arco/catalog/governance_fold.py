@@ -17,7 +17,15 @@ import msgspec
 
 from arco.catalog import governance
 from arco.catalog.events import AddressedNotice, Column
-from arco.catalog.governance import NOTHING, Source, Statement, SubjectKind, ValuePath, Values
+from arco.catalog.governance import (
+    NOTHING,
+    SOURCES,
+    Source,
+    Statement,
+    SubjectKind,
+    ValuePath,
+    Values,
+)
 from arco.catalog.governance_events import (
     AssetNoticeAddressed,
     GovernedValue,
@@ -46,13 +54,12 @@ from arco.state.table import Table
 from servo.contract.keys import check_name
 
 COLUMN_FIELDS = governance.FIELDS_OF["column"]
-SOURCES: tuple[Source, ...] = ("code", "people")
 
 replace = msgspec.structs.replace
 
 
 class Statements(ABC):
-    """What code and people say of one namespace or asset, while a fact is folded.
+    """What code, people and dbt say of one namespace or asset, while a fact is folded.
 
     `say` and `patch` change it; `changes` are then the rows and facts that follow.
     """
@@ -125,8 +132,11 @@ class Statements(ABC):
             members = governance.without(values, column_id, [ref.field])
             paths = [each for each in values if each not in members]
         if not paths:
-            in_code = str(path) in self.values("code")
-            hint = self._code_hint(column_id) if in_code else "see `servo catalog show`"
+            hint = "see `servo catalog show`"
+            if str(path) in self.values("code"):
+                hint = self._code_hint(column_id)
+            elif str(path) in self.values("dbt"):
+                hint = "dbt says it: change it there and import it, or set another value"
             raise Invalid(f"people have not set {path.names()}", hint=hint)
         return paths
 
@@ -143,8 +153,8 @@ class Statements(ABC):
     def effective(self, column_id: str = "") -> dict[str, Any]:
         """The fields of the row of the subject, or of one of its columns."""
         subject: SubjectKind = "column" if column_id else self.subject
-        code, people = (self._of_column(source, column_id) for source in SOURCES)
-        return governance.effective(subject, code, people)
+        code, people, dbt = (self._of_column(source, column_id) for source in SOURCES)
+        return governance.effective(subject, code, people, dbt)
 
     def _of_column(self, source: Source, column_id: str) -> Values:
         if source not in self._split:
@@ -169,7 +179,7 @@ class Statements(ABC):
 
 
 def _term_uses(statements: Mapping[Source, Statement]) -> set[tuple[str, str]]:
-    return governance.term_uses(statements["code"].values, statements["people"].values)
+    return governance.term_uses(*(statement.values for statement in statements.values()))
 
 
 class AssetStatements(Statements):

@@ -1,4 +1,4 @@
-"""Reading at one generation what code and people say, and which of it is in effect."""
+"""Reading at one generation what code, people and dbt say, and which of it is in effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from servo.suggest import did_you_mean
 
 
 class SourcedValue(msgspec.Struct, frozen=True):
-    """One value that code or people have set."""
+    """One value that code, people or dbt have set."""
 
     field: str
     entry: str
@@ -147,7 +147,10 @@ class GovernanceReader:
         column_id: str,
         inherited_from: str = "",
     ) -> Iterator[SourcedValue]:
-        by_people = {p for row in statements if row.source == "people" for p in row.values}
+        order = governance.PRECEDENCE.index
+        holders: dict[str, Source] = {}
+        for row in sorted(statements, key=lambda row: order(_source(row)), reverse=True):
+            holders |= dict.fromkeys(row.values, _source(row))
         for row in statements:
             for text, value in row.values.items():
                 path = ValuePath.parse(text)
@@ -159,9 +162,9 @@ class GovernanceReader:
                     field=path.field,
                     entry=path.entry,
                     value="" if kind == "set" else value,
-                    source="people" if row.source == "people" else "code",
+                    source=_source(row),
                     inherited_from=inherited_from,
-                    in_effect=row.source == "people" or kind == "set" or text not in by_people,
+                    in_effect=kind == "set" or holders[text] == row.source,
                     set_by=row.authors[position],
                     set_at=row.times[position],
                     position=position,
@@ -218,6 +221,10 @@ class GovernanceReader:
                 key = f"{key}.{use.column_id if column is None else column.name}"
             names.append(key)
         return sorted(names)
+
+
+def _source(row: AssetStatementRow | NamespaceStatementRow) -> Source:
+    return next(source for source in governance.SOURCES if source == row.source)
 
 
 def _fields(kind: SubjectKind, row: Row) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class AssetStatementRow(Row, frozen=True):
 
     asset_id: str
     source: str
-    """code or people."""
+    """code, people or dbt."""
     values: dict[str, str]
     """By path: `description`, `tags:tier`, `col_…/pii`."""
     positions: dict[str, int]

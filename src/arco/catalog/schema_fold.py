@@ -167,7 +167,7 @@ def _register(
         registry = replace(registry, versions=number, hashes={**registry.hashes, digest: number})
     else:
         version = kept
-        renames = list(renames_out(rows, e.asset_id, kept.decoded_columns(), number))
+        renames = list(renames_out(rows, fact, e.asset_id, kept.decoded_columns(), number))
     first = not version.run_id
     version = replace(
         version,

@@ -95,6 +95,8 @@ class ColumnRenameRow(Row, frozen=True):
     reason: str
     renamed_by: str
     renamed_at: datetime
+    in_data_at: datetime | None = None
+    """When an output had the new name first: until then outputs have the old one."""
 
 
 class AcceptedBreakRow(Row, frozen=True):

@@ -1,7 +1,7 @@
 """The catalog's tables.
 
-Descriptions, owners, tags, and what else code and people say, are in effect as the rows have
-them (`governance`); who said what is in `governance_tables`. What an asset has from its
+Descriptions, owners, tags, and what else code, people and imports say, are in effect as the rows
+have them (`governance`); who said what is in `governance_tables`. What an asset has from its
 namespace is not in its row.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal
 from arco.state.table import LOOKED_UP_GROUP, Row, Table
 
 ColumnStatus = Literal["Active", "Inactive"]
-DeclaredBy = Literal["code", "person", ""]
+DeclaredBy = Literal["code", "person", "dbt", ""]
 
 
 class NamespaceRow(Row, frozen=True):
@@ -57,14 +57,17 @@ class AssetRow(Row, frozen=True):
     updated_at: datetime
     updated_by: str
     project: str = ""
-    """The project whose code declares it, or declared it last; empty if none ever did."""
+    """The project whose code declares it, or declared it last; empty if none did, or an import has
+    brought it back since."""
     active: bool = True
-    """False: the code of its project does not have it any more."""
+    """False: the code of its project does not have it any more, or what it was imported from."""
     sla: str = ""
     terms: list[str] = []
     links: dict[str, str] = {}
     deprecated: str = ""
     """What to use instead, or why; empty for an asset that is not deprecated."""
+    imported_from: str = ""
+    """`dbt/jaffle_shop`: the tool and project whose newest import has it; empty if none has."""
 
 
 class AssetIdentityRow(Row, frozen=True):

@@ -46,6 +46,7 @@ from arco.cli import (
     explain,
     freshness,
     lineage,
+    lineage_imports,
     notifications,
     partitions,
     personal,
@@ -111,6 +112,7 @@ show.register(app)
 compare.register(app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
+lineage_imports.register(lineage.app)
 app.add_typer(personal.app)
 quarantine_by_hand.register(quarantine.app)
 app.add_typer(schemas.app)

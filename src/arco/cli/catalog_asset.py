@@ -146,8 +146,10 @@ def _summary(row: AssetRow) -> tuple[object, ...]:
 
 
 def _state(row: AssetRow) -> str | None:
-    """The project that declares the asset, or that it was removed from one."""
-    return (row.project or None) if row.active else f"removed from {row.project}"
+    """The project or import that has the asset, or that it was removed from one."""
+    if row.active:
+        return row.project or row.imported_from or None
+    return f"removed from {row.project}" if row.project else "removed"
 
 
 def _document(row: AssetRow) -> dict[str, Any]:

@@ -260,7 +260,8 @@ def _node(session: Session, reader: LineageReader, target: str) -> Node:
         CatalogReader(reader.snapshot).asset_id(AssetKey.parse(node.asset))  # raises NotFound
         raise NotFound(
             f"{node.asset} has no recorded lineage",
-            hint="lineage is recorded when a task writes an output: servo run",
+            hint="lineage is recorded when a task writes an output (servo run), and imported from "
+            "dbt with `servo lineage import-dbt`",
         )
     if node.column:
         check_column(reader.snapshot, node.asset, node.column)
@@ -296,6 +297,8 @@ def _show_seen(reader: LineageReader, asset: str) -> None:
     for edge in sorted(reader.edges(asset), key=lambda edge: (edge.source, edge.parameter)):
         if edge.origin == "manual":
             render.say(f"{edge.source}: {_added(edge)}", "dim")
+        elif edge.origin == "dbt":
+            render.say(f"{edge.source}: imported from dbt", "dim")
         elif (row := seen.get(edge.edge_id)) is None:
             render.say(f"{edge.source}: in the code, not read yet", "dim")
         else:

@@ -9,13 +9,17 @@ from rich.text import Text
 from rich.tree import Tree
 
 from arco.catalog.governance_reader import GovernanceReader
+from arco.catalog.tables import ASSETS
 from arco.cli.failures import visible
 from arco.lineage.reader import LineageReader, Link, Node
 from arco.orchestration.reader import OrchestrationReader
 
 
 def absence(reader: LineageReader, asset: str) -> str:
-    """For an asset that is not deployed: whether it ever was."""
+    """For an asset that is not deployed: what it is imported from, or whether it ever was."""
+    imported = reader.snapshot.get(ASSETS, reader.names.id(asset))
+    if imported is not None and imported.imported_from:
+        return f"({imported.imported_from})"
     row = OrchestrationReader(reader.snapshot).deployed_asset(asset)
     return "(not deployed)" if row is None else "(no longer deployed)"
 

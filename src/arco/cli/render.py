@@ -339,7 +339,7 @@ def show_title(text: str) -> None:
 
 
 def pairs(values: Mapping[str, str]) -> str | None:
-    return ", ".join(f"{key}={value}" for key, value in values.items()) or None
+    return ", ".join(f"{key}={value}" if value else key for key, value in values.items()) or None
 
 
 def size(count: int) -> str:

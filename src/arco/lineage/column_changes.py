@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from arco.lineage.events import Use, UsesChanged
 from arco.lineage.tables import COLUMNS, ColumnEdgeRow
 from arco.state.fold import Change, Delete, Emit, Put
@@ -20,7 +22,7 @@ def unchanged(
     now = {COLUMNS.key_of(row): row for row in columns}
     for key in now.keys() & old.keys():
         if all(getattr(old[key], name) == getattr(now[key], name) for name in _KEPT):
-            now[key] = old[key]
+            now[key] = msgspec.structs.replace(old[key], said_at=None)
     return now
 
 
@@ -43,14 +45,21 @@ def uses_changed(
     old, new = _by_source(existing), _by_source(columns)
     for source in sorted({*old, *new, *before, *now}):
         if (source in before) != (source in now) or old.get(source) != new.get(source):
+            uses, used = new.get(source, set()), old.get(source, set())
+            there = {_place(use) for use in uses}
             yield Emit(
                 UsesChanged(
                     source=source,
                     target=target,
-                    uses=tuple(sorted(new.get(source, ()))),
+                    uses=tuple(sorted(uses)),
+                    left=tuple(sorted(use for use in used if _place(use) not in there)),
                     ended=source not in now and source not in new,
                 )
             )
+
+
+def _place(use: Use) -> tuple[str, str, str]:
+    return use.column, use.target_column, use.kind
 
 
 def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
@@ -64,6 +73,7 @@ def _by_source(rows: Iterable[ColumnEdgeRow]) -> dict[str, set[Use]]:
             method=row.method,
             confidence=row.confidence,
             since=row.since,
+            said_at=row.said_at,
         )
         grouped.setdefault(row.source, set()).add(use)
     return grouped

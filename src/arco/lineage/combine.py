@@ -32,9 +32,11 @@ Schemas = Mapping[str, Sequence[ColumnInfo]]
 """The columns of each input, by the asset's key."""
 _REASONS: Final[Mapping[LineageMethod, str]] = {
     "annotation": "Annotations name the sources of every column.",
-    "plan": "Spark's analyzed plan names the sources of every column.",
+    "plan": "The plan names the sources of every column.",
     "sql": "The query names the sources of every column.",
     "schema": "Columns were matched to inputs by name and type only.",
+    "manual": "People have named the sources.",
+    "dbt": "The SQL that dbt has compiled names the sources of every column.",
     "mixed": "Columns were traced by several methods.",
     "none": "The sources of the columns are unknown.",
 }

@@ -94,6 +94,17 @@ class EdgeRemoved(LineageCommand, frozen=True, kw_only=True):
 EVENTS: tuple[type[LineageCommand], ...] = (EdgeAdded, EdgeRemoved)
 
 
+class LineageImported(Payload, frozen=True, kw_only=True):
+    """Derived from an import: what dbt makes an asset of; nothing, if it does not any more."""
+
+    TYPE: ClassVar[str] = "lineage.imported"
+    asset_id: str
+    inputs: tuple[str, ...] = ()
+    """Ids of assets."""
+    lineage: Lineage | None = None
+    """Of the columns; assets in it are ids."""
+
+
 class Use(Struct, frozen=True, order=True):
     """One column of an asset, as another asset uses it."""
 
@@ -105,6 +116,7 @@ class Use(Struct, frozen=True, order=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime
+    said_at: datetime | None = None
 
 
 class UsesChanged(Payload, frozen=True, kw_only=True):
@@ -114,5 +126,7 @@ class UsesChanged(Payload, frozen=True, kw_only=True):
     source: str
     target: str
     uses: tuple[Use, ...] = ()
+    left: tuple[Use, ...] = ()
+    """What it used before and does not now. With it nobody looks at what others use."""
     ended: bool = False
     """Whether the target does not depend on it any more."""

@@ -6,8 +6,8 @@ deployed before deployments said this, edges are all that its outputs have read.
 of the newest output, and of an input that it did not read those of an earlier one; one that says
 what was known changes nothing. Newest is by the position of the report, so that one which was held
 back, and is approved late, is counted and replaces nothing. What people have added stays until
-people remove it. What an asset uses of another goes to the stage of sources, whenever it changes,
-as a whole.
+people remove it, and what was imported until an import does not have it any more. What an asset
+uses of another goes to the stage of sources, whenever it changes, as a whole.
 
 An output is counted once: the execution's row says that it was. Such rows leave after
 days, later than the run's own, so that no report comes that late.
@@ -16,6 +16,7 @@ days, later than the run's own, so that no report comes that late.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -25,9 +26,11 @@ from arco.lineage.events import (
     EdgeRemoved,
     HeldLineageDecided,
     InputsDeclared,
+    LineageImported,
     LineageRecorded,
     UsesChanged,
 )
+from arco.lineage.imported_edges import import_lineage
 from arco.lineage.manual_edges import add_edge, remove_edge
 from arco.lineage.tables import (
     COLUMNS,
@@ -117,8 +120,12 @@ def _depend(
                 yield Put(EDGES, row)
     sources = {edge.source for edge in edges.values()}
     columns = unchanged(existing, _columns(fact, recorded))
-    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads})
-    columns |= {COLUMNS.key_of(row): row for row in kept}
+    newest = rows.get(COVERAGE, target)
+    said_at = None if newest is None else newest.observed_at
+    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads}, said_at)
+    for column in kept:
+        if column.method != "dbt" or COLUMNS.key_of(column) not in columns:
+            columns[COLUMNS.key_of(column)] = column
     yield from replaced(existing, columns)
     yield Put(COVERAGE, _coverage(rows, fact, recorded, is_silent=bool(sources and not reads)))
     yield from uses_changed(
@@ -127,15 +134,22 @@ def _depend(
 
 
 def _staying(
-    existing: Iterable[ColumnEdgeRow], recorded: LineageRecorded, unread: set[str]
+    existing: Iterable[ColumnEdgeRow],
+    recorded: LineageRecorded,
+    unread: set[str],
+    said_at: datetime | None,
 ) -> Iterator[ColumnEdgeRow]:
-    """What people have said, and what is known of inputs that this output did not read."""
+    """What people and dbt have said, and what is known of inputs that this output did not read.
+
+    `said_at` is the time of the output before this one."""
     lineage = recorded.lineage
     there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
     for row in existing:
         is_there = len(there) == 1 or row.target_column in there
-        if row.method == "manual" or (row.source in unread and is_there):
+        if row.method in ("manual", "dbt"):
             yield row
+        elif row.source in unread and is_there:
+            yield msgspec.structs.replace(row, said_at=row.said_at or said_at)
 
 
 def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Change]:
@@ -145,7 +159,7 @@ def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Chang
     """
     target, now = declared.asset_id, fact.received_at
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
-    edges = {EDGES.key_of(row): row for row in before if row.origin == "manual"}
+    edges = {EDGES.key_of(row): row for row in before if row.origin in ("manual", "dbt")}
     since = {EDGES.key_of(row): row.since for row in before}
     ids = {each.key: each.source for each in declared.inputs if each.key not in ("", each.source)}
     for each in declared.inputs:
@@ -319,11 +333,13 @@ def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: b
         columns=[each.column for each in lineage.columns],
         since=fact.received_at,
         position=fact.position,
+        observed_at=fact.received_at,
     )
     if coverage is None:
         return row
     since = msgspec.structs.replace(row, since=coverage.since)
-    return since if since == msgspec.structs.replace(coverage, position=row.position) else row
+    same = msgspec.structs.replace(coverage, position=row.position, observed_at=row.observed_at)
+    return since if since == same else row
 
 
 # -- by source ----------------------------------------------------------------------------
@@ -331,17 +347,12 @@ def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: b
 
 def _use(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
     yield from _dependent(rows, fact, changed)
-    source, target = changed.source, changed.target
-    used = [
-        row_from(UseRow, use, source=source, source_column=use.column, target=target)
-        for use in changed.uses
-    ]
-    new_rows = {USES.key_of(row): row for row in used}
-    for row in rows.scan(USES, source):
-        if row.target == target and USES.key_of(row) not in new_rows:
-            yield Delete(USES, USES.key_of(row))
-    for row in new_rows.values():
-        yield Put(USES, row)
+    ends = {"source": changed.source, "target": changed.target}
+    for use in changed.left:
+        left = row_from(UseRow, use, source_column=use.column, **ends)
+        yield Delete(USES, USES.key_of(left))
+    for use in changed.uses:
+        yield Put(USES, row_from(UseRow, use, source_column=use.column, **ends))
 
 
 def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]:
@@ -362,6 +373,7 @@ TARGETS = Stage(
         On(InputsDeclared, _by_target, _declare),
         On(EdgeAdded, by("target_id"), add_edge),
         On(EdgeRemoved, by("target_id"), remove_edge),
+        On(LineageImported, _by_target, import_lineage),
     ),
 )
 SOURCES = Stage("lineage_sources", (USES, DEPENDENTS), [On(UsesChanged, by("source"), _use)])

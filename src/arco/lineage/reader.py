@@ -1,7 +1,11 @@
 """Reading lineage at one generation.
 
 Who asks, asks by names, and is answered with names: those of that generation. Rows have ids, and a
-`LineageNames` says which belong together; columns have the names that outputs had them under.
+`LineageNames` says which belong together. Columns have the names that outputs had them under, and
+an output's time tells which column that was: rows have no column ids, since the fold of a target
+does not know the columns of its sources. One case is told wrongly: a task that reads an old
+version, pinned by hand, in which a name meant a column that has another name now, while another
+column has that name.
 
 A graph is walked breadth first, each node once, so cycles (an asset that reads its own
 past) end. A node is a column, or with an empty column the rows of an asset as a whole.
@@ -9,6 +13,7 @@ past) end. A node is a column, or with an empty column the rows of an asset as a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -41,6 +46,9 @@ class LineageNames(Protocol):
     def former_keys(self, id: str) -> Sequence[str]:
         """All names that stand for an asset where a row has no id: today's, and earlier ones."""
 
+    def has_renames(self, id: str) -> bool:
+        """Whether a column of the asset was ever renamed: otherwise no time matters."""
+
     def column(self, id: str, name: str, at: datetime | None) -> str:
         """Today's name of the column that had this name then."""
 
@@ -59,6 +67,9 @@ class NamesAsIds:
 
     def former_keys(self, id: str) -> Sequence[str]:
         return ()
+
+    def has_renames(self, id: str) -> bool:
+        return False
 
     def column(self, id: str, name: str, at: datetime | None) -> str:
         return name
@@ -112,6 +123,7 @@ class LineageReader:
     def __init__(self, snapshot: Snapshot, names: LineageNames) -> None:
         self.snapshot = snapshot
         self.names = names
+        self._observed_at = functools.cache(self._read_observed_at)
 
     # -- one asset --------------------------------------------------------------------
 
@@ -169,9 +181,8 @@ class LineageReader:
         row = self.snapshot.get(tables.COVERAGE, id)
         if row is None:
             return None
-        today = {
-            name: self.names.column(id, name, row.since) for name in (*row.columns, *row.unmapped)
-        }
+        at = row.observed_at or row.since
+        today = {name: self.names.column(id, name, at) for name in (*row.columns, *row.unmapped)}
         return msgspec.structs.replace(
             row,
             target=self.names.key(id),
@@ -206,9 +217,24 @@ class LineageReader:
         changes = {end: self.names.key(id) for end, id in ids.items()}
         for end, id in ids.items():
             if name := getattr(row, f"{end}_column", ""):
-                at = getattr(row, "since", None)
-                changes[f"{end}_column"] = self.names.column(id, name, at)
+                changes[f"{end}_column"] = self._column(row, id, name)
         return msgspec.structs.replace(row, **changes)
+
+    def _column(self, row: tables.ColumnEdgeRow | tables.UseRow, id: str, name: str) -> str:
+        """Today's name of a column at one end of a row, the asset `id`."""
+        if not self.names.has_renames(id):
+            return name
+        return self.names.column(id, name, self._said_at(row))
+
+    def _said_at(self, row: tables.ColumnEdgeRow | tables.UseRow) -> datetime | None:
+        """When the output was made whose names a row has; `since` is when it was said first."""
+        if row.said_at is not None or row.method in ("manual", "dbt"):
+            return row.said_at or row.since
+        return self._observed_at(row.target) or row.since
+
+    def _read_observed_at(self, target: str) -> datetime | None:
+        coverage = self.snapshot.get(tables.COVERAGE, target)
+        return None if coverage is None else coverage.observed_at
 
     # -- walks ------------------------------------------------------------------------
 
@@ -251,8 +277,8 @@ class LineageReader:
             return
         for name in self.names.column_names(node.asset, node.column):
             for row in self.snapshot.rows(tables.COLUMNS, node.asset, name):
-                if self.names.column(node.asset, name, row.since) == node.column:
-                    source = self._node(row.source, row.source_column, row.since)
+                if self._column(row, node.asset, name) == node.column:
+                    source = self._node(row, row.source, row.source_column)
                     yield _link(distance, source, node, row)
 
     def targets(self, node: Node, distance: int = 1) -> Iterator[Link]:
@@ -264,13 +290,13 @@ class LineageReader:
                 continue
             for name in self.names.column_names(node.asset, node.column):
                 for use in self.snapshot.rows(tables.USES, source, name):
-                    if self.names.column(node.asset, name, use.since) == node.column:
-                        target = self._node(use.target, use.target_column, use.since)
+                    if self._column(use, node.asset, name) == node.column:
+                        target = self._node(use, use.target, use.target_column)
                         yield _link(distance, node, target, use)
 
-    def _node(self, id: str, column: str, at: datetime | None) -> Node:
+    def _node(self, row: tables.ColumnEdgeRow | tables.UseRow, id: str, column: str) -> Node:
         id = self._today(id)
-        return Node(id, self.names.column(id, column, at) if column else "")
+        return Node(id, self._column(row, id, column) if column else "")
 
     def _today(self, id: str) -> str:
         """The id of a source, of which a row may have the name alone."""

@@ -7,10 +7,12 @@ answer has the same form as that of the analyzed plan, and should be the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import sqlglot
 from msgspec import structs
+from sqlglot import exp
 
 from arco.lineage.flow import KNOWN, column
 from arco.lineage.sql_query import Queries
@@ -43,6 +45,45 @@ def analyze(
         result: SqlRelation([(name, column(key, name)) for name in inputs.get(key, ())], {})
         for result, key in names.items()
     }
+    return _traced(tree, tables)
+
+
+class SqlTable(NamedTuple):
+    """What a table in a query is: an asset, with those of its columns that are known."""
+
+    asset: str
+    columns: Sequence[str]
+    whole: bool = True
+    """Whether these are all of its columns."""
+
+
+def analyze_tables(
+    sql: str, dialect: str, table_of: Callable[[str, str, str], SqlTable | None]
+) -> TracedColumns:
+    """What a query says about its columns whose tables have the names of a database.
+
+    `table_of` knows a table by its database, schema and name, as far as the query has them.
+    Raises what sqlglot raises for a query that it cannot parse.
+    """
+    tree = sqlglot.parse_one(sql, dialect=dialect)
+    tables: dict[str, SqlRelation] = {}
+    for each in list(tree.find_all(exp.Table)):
+        table = table_of(each.catalog, each.db, each.name) if each.db else None
+        if table is None:
+            continue
+        name = f"__table_{len(tables)}"
+        outputs = [(name, column(table.asset, name)) for name in table.columns]
+        tables[name] = SqlRelation(outputs, {}, partial=not table.whole)
+        if not each.alias:
+            alias = exp.TableAlias(this=exp.to_identifier(each.name, quoted=True))
+            each.set("alias", alias)
+        each.set("this", exp.to_identifier(name))
+        each.set("db", None)
+        each.set("catalog", None)
+    return _traced(tree, tables)
+
+
+def _traced(tree: exp.Expr, tables: Mapping[str, SqlRelation]) -> TracedColumns:
     queries = Queries()
     relation = queries.query(tree, tables)
     certain = not queries.gaps and all(flow.doubt == KNOWN for _, flow in relation.outputs)

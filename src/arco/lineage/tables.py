@@ -1,6 +1,7 @@
 """Lineage's tables: three layers of edges between assets, and edges between columns.
 
-Assets go by their ids; columns by the names that outputs have them under. What looks
+Assets go by their ids; columns by the names that outputs have them under, and the time of that
+output, which tells which column had the name then. What looks
 up-stream is sharded by the target, what looks down-stream by the source. Edges are those of the
 code that is deployed, and of people; what was seen of others stays as metadata. Executions leave
 for history.
@@ -19,7 +20,7 @@ SPREAD = 32
 """Of the outputs of an asset over buckets; see `arco.state.table`."""
 
 
-EdgeOrigin = Literal["code", "output", "manual"]
+EdgeOrigin = Literal["code", "output", "manual", "dbt"]
 
 
 class EdgeRow(Row, frozen=True):
@@ -30,7 +31,8 @@ class EdgeRow(Row, frozen=True):
     source: str
     parameter: str
     origin: EdgeOrigin = "output"
-    """Who says so: deployed code; an output, where no code has declared its inputs; a person."""
+    """Who says so: deployed code; an output, where no code has declared its inputs; a person;
+    an import from dbt."""
     since: datetime | None = None
     owner: str = ""
     description: str = ""
@@ -103,6 +105,8 @@ class ColumnEdgeRow(Row, frozen=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime
+    said_at: datetime | None = None
+    """When an output said it last, where the newest does not: the time of the names in it."""
 
 
 class CoverageRow(Row, frozen=True):
@@ -119,6 +123,9 @@ class CoverageRow(Row, frozen=True):
     since: datetime
     position: int = 0
     """Of the report of that output: what newest means."""
+    observed_at: datetime | None = None
+    """When that output was reported: the time of the names in it. Unlike `since`, it moves with
+    outputs that say what was known."""
 
 
 class HeldRow(Row, frozen=True):
@@ -144,6 +151,7 @@ class UseRow(Row, frozen=True):
     method: LineageMethod
     confidence: Confidence
     since: datetime | None = None
+    said_at: datetime | None = None
 
 
 class DependentRow(Row, frozen=True):

@@ -38,11 +38,14 @@ class CatalogNames:
         names = (row.name, *row.previous_names)
         return [name if "." in name else f"{row.namespace}.{name}" for name in names]
 
+    def has_renames(self, id: str) -> bool:
+        return bool(self._columns(id)[0])
+
     def column(self, id: str, name: str, at: datetime | None) -> str:
         """A column that was renamed later; else the one that has the name; else one that had it."""
         renames, names = self._columns(id)
         had = [row for row in renames if row.old_name == name]
-        later = next((row for row in had if at is not None and row.renamed_at > at), None)
+        later = next((row for row in had if at is not None and self._renamed_at(row) > at), None)
         if later is None and (name in names.values() or not had):
             return name
         rename = later or had[-1]
@@ -56,13 +59,22 @@ class CatalogNames:
         ]
         return tuple(dict.fromkeys((name, *others)))
 
+    def _renamed_at(self, row: ColumnRenameRow) -> datetime:
+        """When data had the new name first: a rename that waits for an output is yet to come."""
+        if row.in_data_at is not None:
+            return row.in_data_at
+        column = self._snapshot.get(tables.COLUMNS, row.asset_id, row.column_id)
+        is_waiting = not row.changed_in_version and column is not None and column.actual_type
+        return datetime.max if is_waiting else row.renamed_at
+
     def _read_columns(self, id: str) -> tuple[Sequence[ColumnRenameRow], dict[str, str]]:
         """The renames of an asset's columns, the oldest first, and its columns by their ids."""
         renames = self._snapshot.rows(COLUMN_RENAMES, id)
         if not renames:
             return (), {}
         names = {row.column_id: row.name for row in self._snapshot.rows(tables.COLUMNS, id)}
-        return sorted(renames, key=attrgetter("renamed_at", "number")), names
+        ordered = sorted(renames, key=attrgetter("renamed_at", "number"))
+        return sorted(ordered, key=self._renamed_at), names
 
 
 def lineage_reader(snapshot: Snapshot) -> LineageReader:

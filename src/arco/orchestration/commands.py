@@ -25,7 +25,6 @@ from arco.orchestration.deploying import (
     AssetIds,
     Change,
     Deployed,
-    Staging,
     change_of,
     check_namespaces,
     deployed,
@@ -64,6 +63,7 @@ from arco.orchestration.tables import RUN_KEYS, DeploymentRow, RunRow, TaskRow
 from arco.state.core import Core
 from arco.state.replay import Progress, silent
 from arco.state.snapshot import Snapshot
+from arco.state.staging import Staging
 from arco.state.tier1 import Acknowledged, Tier1
 from arco.state.writer import LogWriter
 from arco.storage import paths
@@ -286,7 +286,7 @@ class OrchestrationCommands:
         """Commit a deployment; the generation that has it."""
         if not parts:
             return self._tier1.execute(event, actor=self._actor).generation
-        Staging(self._writer, self._actor).put(parts, generation, draft.progress)
+        Staging(self._writer, self._actor, "deploying").put(parts, generation, draft.progress)
         installed = DeploymentInstalled(
             project=event.project, deployment_id=event.deployment_id, parent=event.parent
         )

@@ -18,7 +18,7 @@ import msgspec
 
 from arco.catalog.tables import ASSET_NAMES
 from arco.errors import Invalid
-from arco.log.envelope import MAX_BATCH_BYTES, MAX_EVENT_BYTES
+from arco.log.envelope import MAX_EVENT_BYTES
 from arco.orchestration.declarations import (
     AcceptedBreak,
     Declaration,
@@ -39,8 +39,6 @@ from arco.orchestration.tables import (
     DeploymentRow,
     ProjectNamespaceRow,
 )
-from arco.state.replay import Progress
-from arco.state.writer import LogWriter
 from servo.contract.manifest import (
     SOURCE_CHARS,
     Asset,
@@ -58,7 +56,6 @@ PART_BYTES = MAX_EVENT_BYTES * 3 // 4
 """Of what is packed in a part, which was up to RAW_BYTES; one that is larger is divided."""
 NAMES_BYTES = MAX_EVENT_BYTES // 4
 """Of the keys and ids in a part, which are not packed."""
-BATCH_BYTES = MAX_BATCH_BYTES * 3 // 4
 
 replace = msgspec.structs.replace
 _sorted = msgspec.json.Encoder(order="sorted")
@@ -336,40 +333,6 @@ def _pieces(asset: DeployedAsset) -> Iterator[tuple[DeployedAsset, int]]:
         columns.append(column)
         size += more
     yield replace(piece, columns=tuple(columns)), size
-
-
-class Staging:
-    """Puts parts into the log ahead of the command that makes them take effect."""
-
-    def __init__(self, writer: LogWriter, actor: str) -> None:
-        self._ledger = writer.ledger
-        self._committer = writer.committer
-        self._actor = actor
-
-    def put(self, parts: list[DeploymentPart], generation: int, progress: Progress) -> None:
-        """Commit parts, in batches. `generation` is one from before."""
-        done = 0
-        for batch in _batches(parts):
-            progress("deploying", done, len(parts) + 1)
-            events = [self._ledger.event(part, actor=self._actor) for part in batch]
-            receipt = self._ledger.append(events)
-            self._committer.commit_batch(receipt.batch, generation)
-            done += len(batch)
-        progress("deploying", done, len(parts) + 1)
-
-
-def _batches(parts: Iterable[DeploymentPart]) -> Iterator[list[DeploymentPart]]:
-    batch: list[DeploymentPart] = []
-    size = 0
-    for part in parts:
-        more = len(msgspec.json.encode(part))
-        if batch and size + more > BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(part)
-        size += more
-    if batch:
-        yield batch
 
 
 # -- what is said of it -------------------------------------------------------------------

@@ -104,6 +104,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "execution.versions_damaged": Action("MarkVersionsDamaged", *_VERSIONS),
     "lineage.edge_added": Action("AddLineageEdge", *_EDGE),
     "lineage.edge_removed": Action("RemoveLineageEdge", *_EDGE),
+    "imports.created": Action("ImportLineage", "import", "source", "source"),
     "notifications.retried": Action(
         "RetryNotification", "notification", "notification_id", "rule_id"
     ),

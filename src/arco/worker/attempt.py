@@ -35,6 +35,7 @@ from arco.worker.failures import TaskTimeout, classify, encodable, failed
 from arco.worker.frames import is_frame
 from arco.worker.inputs import asset_in, read_input
 from arco.worker.inspection import STOPPING, Inspection, SparkHooks, refusal, strongest
+from arco.worker.lazy_frames import LazyInputs, is_lazy_frame, lazy_tables
 from arco.worker.loader import Loaded, Loader
 from arco.worker.output import (
     Written,
@@ -117,6 +118,7 @@ class Attempt:
         self._spark = AttemptSpark(given.shared.spark, given.request, given.stopping, process)
         self._checks: list[CheckResult] = []
         self._tracing = Tracing(given.request)
+        self._lazy = LazyInputs(given.shared.store, self._count_read)
         self._sql: TaskQuery | None = None
         self._silent = False
 
@@ -237,8 +239,11 @@ class Attempt:
 
     def _read(self, ref: InputRef, kind: str, columns: Sequence[str] = ()) -> Any:
         with self._stopping.shielded():
-            data = self._data(ref, kind, columns, on_bytes=self._count_read)
-            self._tracing.read(ref, data)
+            if kind == "lazy":
+                data, header = self._lazy.scan(ref, columns)
+            else:
+                data = header = self._data(ref, kind, columns, on_bytes=self._count_read)
+            self._tracing.read(ref, header)
             return data
 
     def _data(
@@ -363,10 +368,15 @@ class Attempt:
         store, target = self._shared.store, folder(self._request, id)
         if is_frame(data, "pyspark.sql"):
             return self._write_frame(target, data)
+        if is_lazy_frame(data):
+            self._tracing.lazy_plan(data, self._lazy.asset_of)
+            tables = lazy_tables(data, self._lazy)
+        else:
+            tables = tables_of(data)
         return write(
             store,
             target,
-            self._pulled(tables_of(data)),
+            self._pulled(tables),
             redact=self._redact,
             io=self._request.io,
             target_bytes=self._shared.target_file_bytes,

@@ -60,10 +60,7 @@ def read_input(
     only the bytes of those are fetched, and they are in that order; case does not matter, as
     in Spark. `on_bytes` is told how much was read.
     """
-    listed = parallel.each(store, lambda version: _files(store, ref, version), ref.materializations)
-    files = [file for version in listed for file in version]
-    if not files:
-        raise input_missing(ref, "the plan has no version of it to read")
+    files = _planned_files(store, ref)
     read = _read(store, ref, files, columns)
     if on_bytes is not None:
         on_bytes(sum(each.size for each in read))
@@ -79,6 +76,25 @@ def read_input(
                 raise _no_column(ref, files[-1].version, read[-1].schema, name)
         table = table.select([own[name.lower()] for name in columns])
     return _converted(table, kind)
+
+
+def input_schema(store: Store, ref: InputRef) -> pa.Schema:
+    """The columns that `read_input` would give, from the footers of the files."""
+    files = _planned_files(store, ref)
+    read = _read(store, ref, files, (), footers=True)
+    tables = [
+        with_dimensions(each.schema.empty_table(), PartitionKey.parse(file.version.partition))
+        for file, each in zip(files, read, strict=True)
+    ]
+    return _joined(ref, tables).schema
+
+
+def _planned_files(store: Store, ref: InputRef) -> list[_InputFile]:
+    listed = parallel.each(store, lambda version: _files(store, ref, version), ref.materializations)
+    files = [file for version in listed for file in version]
+    if not files:
+        raise input_missing(ref, "the plan has no version of it to read")
+    return files
 
 
 def _no_column(
@@ -119,11 +135,16 @@ def _files(store: Store, ref: InputRef, version: MaterializationRef) -> list[_In
 
 
 def _read(
-    store: Store, ref: InputRef, files: Sequence[_InputFile], columns: Sequence[str]
+    store: Store,
+    ref: InputRef,
+    files: Sequence[_InputFile],
+    columns: Sequence[str],
+    *,
+    footers: bool = False,
 ) -> list[ColumnsRead]:
     metas = [file.meta for file in files]
     try:
-        if columns:
+        if columns or footers:
             return read_columns(store, metas, columns)
         return parallel.each(store, lambda meta: _read_whole(store, meta), metas)
     except (NotFound, Corrupt) as error:
@@ -156,22 +177,27 @@ def _converted(table: pa.Table, kind: str) -> Any:
         case "arrow":
             return table
         case "pandas":
-            _library(kind)
+            library(kind)
             return table.to_pandas()
         case "polars":
-            return _library(kind).from_arrow(table)
+            return library(kind).from_arrow(table)
     raise failed(
-        "user_code", "input.kind", f"{kind!r} is not a way to read", "arrow, pandas or polars"
+        "user_code",
+        "input.kind",
+        f"{kind!r} is not a way to read",
+        "arrow, pandas, polars or lazy",
     )
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """A module that only the code of assets needs. Raises TaskFailed where it is missing."""
+    package = name.partition(".")[0]
     try:
         return importlib.import_module(name)
     except ImportError:
         raise failed(
             "configuration",
             "import.missing",
-            f"reading as {name} needs the package {name!r}",
-            f"install the package {name!r} for the workers",
+            f"reading as {name} needs the package {package!r}",
+            f"install the package {package!r} for the workers",
         ) from None

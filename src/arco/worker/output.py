@@ -1,7 +1,8 @@
 """From what an asset's function returned to Parquet files and a materialization.
 
 A function may return nothing, an Arrow table, batch or reader, a pandas or polars
-frame, or an iterable of any of these or of rows (dicts), each of them plain or inside
+frame, a polars LazyFrame (`lazy_frames`), or an iterable of any of these or of rows
+(dicts), each of them plain or inside
 of an `AssetOut`. A generator is such an iterable: what it yields is written as it
 comes, so that an output need not fit in memory. Files are cut at a target size. Rows,
 sizes and statistics are those that the Parquet writer put into the footers. Times are
@@ -45,8 +46,8 @@ MAX_METADATA_BYTES: Final = 128 << 10
 
 _ALLOWED = (
     "return a Spark DataFrame, a pyarrow Table, RecordBatch or reader, a pandas or polars "
-    "DataFrame, an iterable of those (not of Spark frames) or of rows as dicts, or an AssetOut "
-    "with one of them"
+    "DataFrame, a polars LazyFrame, an iterable of those (not of Spark frames or LazyFrames) or of "
+    "rows as dicts, or an AssetOut with one of them"
 )
 
 

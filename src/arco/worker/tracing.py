@@ -10,6 +10,7 @@ import pyarrow as pa
 from arco.columns import types
 from arco.columns.arrow import arrow_fields
 from arco.lineage.combine import lineage_of
+from arco.lineage.polars_plan import AssetOf, trace
 from arco.lineage.traced import TracedColumns
 from arco.orchestration.input_refs import recorded
 from arco.spark.lineage.capture import observe
@@ -30,6 +31,10 @@ class Tracing:
         """An input was read, as a table or frame of some kind."""
         self._read[ref.parameter or ref.asset] = recorded(ref)
         self._data[ref.asset] = header_of(data)
+
+    def lazy_plan(self, frame: Any, asset_of: AssetOf) -> None:
+        """A polars LazyFrame was made, and has not been collected yet."""
+        self._plan = trace(frame, asset_of)
 
     def plan(self, frame: Any) -> None:
         """A Spark DataFrame was made, and has not been written yet."""

@@ -18,6 +18,7 @@ from arco.tasks.failure import TaskFailed
 from arco.worker.frames import is_frame
 from arco.worker.inputs import asset_in, read_input
 from arco.worker.inspection import STOPPING, Inspection, strongest
+from arco.worker.lazy_frames import LazyInputs, is_lazy_frame, lazy_tables
 from arco.worker.loader import Loader
 from arco.worker.output import Written, metadata_of, tables_of, write
 from arco.worker.secrets import NO_REDACTION, Redactor
@@ -114,6 +115,7 @@ class _Trial:
         self._previous_rows = previous_rows
         self._spark = spark
         self._store: Store = MemoryStore(SystemClock())
+        self._lazy = LazyInputs(self._store, lambda size: None)
         self._config = _configuration(asset, config)
         self._frames: dict[str, Any] = {}
 
@@ -202,6 +204,8 @@ class _Trial:
 
     def _reader(self, ref: InputRef) -> Any:
         def read(_: AssetIn, shape: str, columns: Sequence[str] = ()) -> Any:
+            if shape == "lazy":
+                return self._lazy.scan(ref, columns)[0]
             if shape != "spark":
                 return read_input(self._store, ref, shape, columns=columns)
             if ref.parameter in self._frames:
@@ -260,9 +264,9 @@ class _Trial:
         if is_frame(data, "pyspark.sql"):
             data = data.toPandas()
         io = {k: v for k, v in self._asset.io.items() if k not in ("files", "sort_by")}
-        return write(
-            self._store, folder, tables_of(data), redact=self._redact, io=io, pii=tuple(pii)
-        )
+        lazy = is_lazy_frame(data)
+        tables = lazy_tables(data, self._lazy) if lazy else tables_of(data)
+        return write(self._store, folder, tables, redact=self._redact, io=io, pii=tuple(pii))
 
     def _ref(self, folder: str, written: Written, partition: str) -> MaterializationRef:
         return MaterializationRef(

@@ -1,0 +1,212 @@
+"""Column edges have names, and the time of the output that said them: renames in every order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from arco.app import Workspace
+from arco.catalog.schema_events import SchemaObserved
+from arco.lineage.events import LineageRecorded
+from arco.log.envelope import Payload
+from arco.state.snapshot import Generation
+from servo.contract.manifest import Input
+from servo.contract.task import ColumnInfo, ColumnLineage, ColumnSource, InputRef, Lineage
+from tests.kit import planning
+from tests.kit.clocks import SimClock
+from tests.kit.deploying import put
+from tests.kit.derived import derived_workspace
+
+UP, DOWN = "raw.up", "mart.down"
+
+
+class Story:
+    """An asset and its reader: outputs, renames, and what lineage says then."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.w: Workspace = derived_workspace(clock=self.clock)
+        put(
+            self.w,
+            planning.asset(UP),
+            planning.asset("raw.other"),
+            planning.asset(
+                DOWN,
+                Input(asset=UP, parameter="up"),
+                Input(asset="raw.other", parameter="other"),
+            ),
+        )
+        self._numbers = count()
+
+    def _fact(self, payload: Payload) -> None:
+        self.clock.advance(timedelta(minutes=1))
+        self.w.ledger.append([self.w.ledger.event(payload)])
+        self.w.committer.commit()
+
+    def _id(self, key: str) -> str:
+        return self.w.read.lineage().names.id(key)
+
+    def output(self, **columns: str) -> None:
+        """The upper asset puts out columns with these types: another type is another column."""
+        infos = tuple(ColumnInfo(name=name, type=type) for name, type in columns.items())
+        version = f"U{next(self._numbers)}"
+        self._fact(
+            SchemaObserved(
+                asset_id=self._id(UP), materialization_id=version, run_id="R", columns=infos
+            )
+        )
+
+    def read(self, column: str, *, unread: bool = False) -> None:
+        """The reader puts out `out`, made of a column; or it does not read the asset this time."""
+        asset = "raw.other" if unread else UP
+        sources = (ColumnSource(asset, column),)
+        lineage = Lineage(
+            read=(
+                InputRef(
+                    asset=asset,
+                    asset_id=self._id(asset),
+                    parameter="other" if unread else "up",
+                ),
+            ),
+            columns=(ColumnLineage(column="out", sources=sources),),
+            method="plan",
+            confidence="high",
+        )
+        self._fact(
+            LineageRecorded(
+                asset=DOWN,
+                asset_id=self._id(DOWN),
+                materialization_id=f"D{next(self._numbers)}",
+                run_id="R",
+                task_id="t",
+                lineage=lineage,
+            )
+        )
+
+    def rename(self, old: str, new: str) -> None:
+        self.clock.advance(timedelta(minutes=1))
+        self.w.commands.catalog.rename_column(UP, old, new)
+
+    def says(self, at: Generation | None = None) -> set[str]:
+        """The columns of the upper asset that `out` comes from; the same from both ends."""
+        reader = self.w.read.lineage(at)
+        above = {
+            link.source.column for link in reader.upstream(DOWN, "out") if link.source.asset == UP
+        }
+        below = {
+            name
+            for name in ("a", "b", "c", "tmp")
+            if any(str(link.target) == f"{DOWN}.out" for link in reader.downstream(UP, name))
+        }
+        assert above == below
+        rows = {row.source_column for row in reader.columns(DOWN) if row.source == UP}
+        assert above == rows
+        return above
+
+
+def renamed(s: Story) -> str:
+    s.output(a="bigint")
+    s.read("a")
+    s.rename("a", "b")
+    s.output(b="bigint")
+    return "b"
+
+
+def read_before_the_rename_is_in_the_data(s: Story) -> str:
+    s.output(a="bigint")
+    s.rename("a", "b")
+    s.read("a")
+    s.output(b="bigint")
+    return "b"
+
+
+def another_column_takes_the_name(s: Story) -> str:
+    s.output(a="bigint")
+    s.read("a")
+    s.rename("a", "b")
+    s.output(b="bigint")
+    s.output(b="bigint", a="string")
+    return "b"
+
+
+def another_takes_it_while_the_rename_waits(s: Story) -> str:
+    s.output(a="bigint")
+    s.rename("a", "b")
+    s.read("a")
+    s.output(b="bigint")
+    s.output(b="bigint", a="string")
+    return "b"
+
+
+def the_reader_reads_the_new_column_of_the_old_name(s: Story) -> str:
+    s.output(a="bigint")
+    s.read("a")
+    s.rename("a", "b")
+    s.output(b="bigint")
+    s.output(b="bigint", a="string")
+    s.read("a")  # says what it said, and means another column
+    return "a"
+
+
+def two_swap_their_names(s: Story) -> str:
+    s.output(a="bigint", b="string")
+    s.read("a")
+    s.rename("a", "tmp")
+    s.output(tmp="bigint", b="string")
+    s.rename("b", "a")
+    s.output(tmp="bigint", a="string")
+    s.rename("tmp", "b")
+    s.output(b="bigint", a="string")
+    return "b"
+
+
+def two_swap_and_the_reader_follows(s: Story) -> str:
+    two_swap_their_names(s)
+    s.read("a")
+    return "a"
+
+
+def an_input_that_is_not_read_any_more(s: Story) -> str:
+    s.output(a="bigint")
+    s.read("a")
+    s.rename("a", "b")
+    s.output(b="bigint")
+    s.output(b="bigint", a="string")
+    s.read("x", unread=True)
+    s.read("y", unread=True)
+    return "b"
+
+
+def a_column_that_comes_back(s: Story) -> str:
+    s.output(a="bigint", c="double")
+    s.read("a")
+    s.output(c="double")
+    s.output(a="bigint", c="double")
+    return "a"
+
+
+STORIES: tuple[Callable[[Story], str], ...] = (
+    renamed,
+    read_before_the_rename_is_in_the_data,
+    another_column_takes_the_name,
+    another_takes_it_while_the_rename_waits,
+    the_reader_reads_the_new_column_of_the_old_name,
+    two_swap_their_names,
+    two_swap_and_the_reader_follows,
+    an_input_that_is_not_read_any_more,
+    a_column_that_comes_back,
+)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_an_edge_follows_its_column(story: Callable[[Story], str]) -> None:
+    s = Story()
+    expected = {story(s)}
+    assert s.says() == expected
+    generation = Generation(s.w.read.snapshot().generation)
+    s.output(z="date")
+    assert s.says(generation) == expected
+    assert s.w.upkeep.rebuild(publish=False).same
