@@ -6,6 +6,7 @@ from tests.architecture.source import modules
 
 MOST_LINES = 400
 REASONS = {
+    "arco.automation.asset_watch": "one reaction to a commit: what changed, and what waits for it",
     "arco.automation.conditions": "one verdict: what is read, why it would run, what keeps it",
     "arco.catalog.fold": "the fold of one domain: an event, its key and its handler together",
     "arco.catalog.schema_fold": "one fold: outputs, declarations, and what people decide",

@@ -58,6 +58,11 @@ def test_every_command_is_found_at_once_and_not_before(w: Workspace) -> None:
     assert w.read.snapshot().all(DOCUMENTS) == []
 
 
+def test_nothing_is_found_where_there_is_nothing() -> None:
+    empty = make_workspace()
+    assert found(empty, "orders") == found(empty, "tag:tier=gold") == []
+
+
 def test_code_of_a_deployment_is_searched(w: Workspace) -> None:
     columns = (ColumnDef(name="total", description="without tax"),)
     put(w, sql_asset("mart.revenue", "SELECT vat FROM x " + "y" * SOURCE_CHARS, columns=columns))

@@ -145,7 +145,7 @@ def _broken_promise(health: AssetHealth) -> Iterator[Cause]:
         yield Cause(
             kind="stale",
             asset=health.asset,
-            text=f"{health.asset} is outside its SLA: {health.reasons[0]}",
+            text=f"{health.asset} is {health.reasons[0]}",
             at=health.freshness.last_materialized_at,
             remedies=(remedy("make it again", f"servo run {health.asset}"),),
         )

@@ -66,13 +66,13 @@ class SlaReader:
         """How an asset whose newest version was made then breaks its SLA, if it does."""
         if not sla.max_age_s or made_at is None:
             return None
-        promised = f"its SLA promises data {sla_text(sla)}"
+        promised = f"outside its SLA ({sla_text(sla)})"
         if policy is None:
             due_at = deadline_after(made_at, sla.max_age_s, sla.cron, sla.timezone)
             if due_at is None or due_at > now:
                 return None
-            newest = f"the newest was made at {made_at:%Y-%m-%d %H:%M} UTC"
-            return SlaBreach(due_at, f"{promised}; {newest}")
+            newest = f"the newest version was made at {made_at:%Y-%m-%d %H:%M} UTC"
+            return SlaBreach(due_at, f"{promised}: {newest}")
         as_policy = replace(policy, max_age_s=sla.max_age_s, cron=sla.cron, timezone=sla.timezone)
         due = [
             (each.due_at, each.series)
@@ -82,4 +82,4 @@ class SlaReader:
         if not due:
             return None
         due_at, _ = min(due)
-        return SlaBreach(due_at, f"{promised}; newer was due at {due_at:%Y-%m-%d %H:%M} UTC")
+        return SlaBreach(due_at, f"{promised}: newer data was due at {due_at:%Y-%m-%d %H:%M} UTC")

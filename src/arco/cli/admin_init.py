@@ -94,5 +94,6 @@ def _create(directory: Path) -> None:
 def _file_to_save() -> Path:
     path = Path.cwd() / FILE
     if path.exists():
-        raise AlreadyExists(f"{path} already exists", hint="edit it, or delete it first")
+        hint = "write `store = ...` under [workspace] in it, or delete it first"
+        raise AlreadyExists(f"{path} already exists", hint=hint)
     return path

@@ -18,7 +18,6 @@ if deferral.LOADED:
     from arco.app.comparing import VersionComparison
     from arco.app.comparing import compare as compare_versions
     from arco.cli import render
-    from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.version_history import hidden_columns
     from arco.errors import Invalid
@@ -109,7 +108,7 @@ def _document(asset: str, generation: int, comparison: VersionComparison) -> dic
     return {
         "generation": generation,
         "asset": asset,
-        "partition": partition_text(comparison.before.partition_key),
+        "partition": comparison.before.partition_key,
         "before": render.picked(comparison.before, *fields),
         "after": render.picked(comparison.after, *fields),
         "schema_changed": comparison.before.schema_hash != comparison.after.schema_hash,

@@ -13,7 +13,6 @@ from arco.cli.version_history import Reveal, Version
 if deferral.LOADED:
     from arco.app.version_data import first_rows
     from arco.cli import render, sqltable
-    from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.version_history import hidden_columns
     from arco.execution.states import VersionStatus
@@ -61,7 +60,7 @@ def show(
             {
                 "generation": snapshot.generation,
                 "asset": asset,
-                "partition": partition_text(row.partition_key),
+                "partition": row.partition_key,
                 "version": row.version,
                 "materialization_id": row.materialization_id,
                 "status": row.status,

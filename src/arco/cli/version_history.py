@@ -201,7 +201,7 @@ def files(
             {
                 "generation": snapshot.generation,
                 "asset": asset,
-                "partition": partition_text(row.partition_key),
+                "partition": row.partition_key,
                 "version": row.version,
                 "materialization_id": row.materialization_id,
                 "path": row.path,

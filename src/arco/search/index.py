@@ -174,7 +174,8 @@ def _searchable(documents: pa.Table) -> pa.Table:
         joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "")
         columns[name] = _normal(joined)
     columns["row"] = pa.array(range(documents.num_rows), pa.int64())
-    return pa.Table.from_batches(pa.table(columns).combine_chunks().to_batches(CHUNK_ROWS))
+    table = pa.table(columns).combine_chunks()
+    return pa.Table.from_batches(table.to_batches(CHUNK_ROWS), table.schema)
 
 
 def _normal(texts: pa.ChunkedArray | pa.Array) -> pa.Array:

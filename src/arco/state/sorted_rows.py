@@ -84,4 +84,6 @@ def _newest(merged: pa.Table, key_columns: Sequence[str], keep_deleted: bool) ->
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
+    if not column.num_chunks:  # of a table without rows
+        return pa.array([], column.type)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

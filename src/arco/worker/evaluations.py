@@ -6,6 +6,7 @@ say costs one message of the queue.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 import msgspec
@@ -20,6 +21,9 @@ from arco.worker.capture import LogCapture
 from servo.contract.sensing import SensorAnswer, SensorCall
 from servo.contract.task import ErrorInfo, TaskRequest
 from servo.errors import Invalid
+
+process_log = logging.getLogger(__name__)
+
 
 SILENT_S: Final = 1e9
 """The log of an evaluation is stored at its end, if it is at all."""
@@ -47,6 +51,7 @@ def evaluated(
     if answer is not None and error is None:
         if not has_effect(call, answer):
             log.discard()
+            process_log.info("sensor %s had nothing new, in %d ms", call.sensor_id, wall_ms)
             return None
         try:
             event = with_answer(event, answer)
