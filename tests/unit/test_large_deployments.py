@@ -30,6 +30,7 @@ from arco.orchestration.tables import (
     PROJECT_NAMESPACES,
     PROJECTS,
 )
+from arco.state import staging
 from arco.state.replay import read_log
 from arco.state.system import OUTCOMES
 from arco.state.table import Table
@@ -50,7 +51,7 @@ from tests.kit.workspace import clone, make_workspace
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of a few assets, a few parts to a batch."""
     cut_small(monkeypatch)
-    monkeypatch.setattr(deploying, "BATCH_BYTES", 1_200)
+    monkeypatch.setattr(staging, "BATCH_BYTES", 1_200)
 
 
 def project(count: int, text: str = "x") -> list[Asset]:
