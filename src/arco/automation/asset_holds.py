@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from arco.automation.asset_events import HeldPartition
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
+from arco.automation.asset_tables import AutomationHoldRow
 
 STORED_AT_ONCE: Final = 1_000
 """So many are stored, or removed, with one proposal."""
@@ -53,9 +54,9 @@ class HeldPartitions:
 
     # -- rows ----------------------------------------------------------------------------
 
-    def stored(self, rows: Iterable[HeldPartition]) -> None:
+    def stored(self, rows: Iterable[AutomationHoldRow]) -> None:
         for row in rows:
-            self._stored.setdefault(row, None)
+            self._stored.setdefault(HeldPartition(row.asset_key, row.partition_key), None)
 
     def removed(self, rows: Iterable[HeldPartition]) -> None:
         for row in rows:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from arco.automation.asset_events import AutomationAdvanced, HeldPartition
+from arco.automation.asset_events import AutomationAdvanced
 from arco.automation.asset_graph import AssetGraph, AutomatedPartition, Periods
 from arco.automation.asset_holds import HeldPartitions
 from arco.automation.asset_proposal import AssetProposal
@@ -28,7 +28,6 @@ from arco.automation.asset_tables import (
     AUTOMATIONS,
     SCOPE,
     AutomationCursorRow,
-    AutomationHoldRow,
     AutomationRow,
 )
 from arco.automation.changed_rows import TableRows, places
@@ -49,10 +48,6 @@ BUDGET = 5_000
 """So many partitions are looked at in one round; others are served in between."""
 
 R = TypeVar("R", bound=Row)
-
-
-def _held(rows: Iterable[AutomationHoldRow]) -> Iterator[HeldPartition]:
-    return (HeldPartition(row.asset_key, row.partition_key) for row in rows)
 
 
 class AssetWatch:
@@ -98,7 +93,7 @@ class AssetWatch:
         cursor = self.cursor = snapshot.get(AUTOMATION_CURSOR, SCOPE)
         if cursor is None:
             return
-        self.held.stored(_held(snapshot.hot(AUTOMATION_HOLDS)))
+        self.held.stored(snapshot.hot(AUTOMATION_HOLDS))
         position = self._position = cursor.position
         if not self._has_active:
             return
@@ -122,7 +117,7 @@ class AssetWatch:
         self.cursor = cursors[-1] if cursors else self.cursor
         for row in rows_of(AUTOMATIONS):
             self._put(row)
-        self.held.stored(_held(rows_of(AUTOMATION_HOLDS)))
+        self.held.stored(rows_of(AUTOMATION_HOLDS))
         for cursor in cursors:
             self._settle(cursor)
         if any(True for _ in rows_of(PROJECTS)):
