@@ -82,7 +82,7 @@ class AssetBody(AssetRow, frozen=True, kw_only=True):
     stats: AssetStatsRow | None
 
 
-class AssetNames:
+class SortedAssetNames:
     """The keys of all assets in their order, with their ids: made once for a generation."""
 
     def __init__(self, view: View) -> None:
@@ -103,8 +103,8 @@ class AssetNames:
                 yield from range(max(start, first), end)
 
 
-def asset_names(view: View) -> AssetNames:
-    return view.derived("asset names", lambda: AssetNames(view))
+def asset_names(view: View) -> SortedAssetNames:
+    return view.derived("asset names", lambda: SortedAssetNames(view))
 
 
 def list_assets(
