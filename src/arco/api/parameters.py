@@ -25,7 +25,7 @@ MAX_FIELDS = 100
 def parse(kind: type[S], path: Mapping[str, str], query: bytes) -> S:
     values: dict[str, Any] = {}
     lists = list_fields(kind)
-    names = [field.name for field in msgspec.structs.fields(kind)]
+    names = kind.__struct_fields__
     for name, value in _pairs(query):
         if name not in names or name in path:
             hint = did_you_mean(name, [each for each in names if each not in path])
