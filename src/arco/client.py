@@ -32,7 +32,6 @@ from arco.answers.shapes import AssetExplanation, RunExplanation, place
 from arco.app.version_data import personal_columns
 from arco.app.workspace import Workspace
 from arco.cli.session import require_directory
-from arco.cli.times import parse_time, utc
 from arco.clock import SystemClock
 from arco.config import ConfigSource, resolve
 from arco.dispatch.versions import ref_of
@@ -48,6 +47,7 @@ from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.projects import DeploymentReader
 from arco.search.reader import LIMIT, SearchReader
 from arco.state.snapshot import AsOf, At, Generation, Snapshot
+from arco.times import parse_time, utc
 from servo.contract.partition import PartitionKey, Scalar
 from servo.contract.task import InputRef
 from servo.suggest import did_you_mean

@@ -49,6 +49,10 @@ RULES = {
         "`arco/spark`",
         "imports PySpark before a task asks for Spark",
     ): "test_nothing_imports_pyspark_before_a_task_asks_for_it",
+    (
+        "`arco/api`",
+        "reaches an appender from a read; keeps state of its own",
+    ): "reads of the API cannot append",
     ("`arco/app`, `arco/cli`", "are imported by anything else"): LAYERS,
 }
 

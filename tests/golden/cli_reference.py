@@ -47,7 +47,7 @@ GROUPS: Final = {
     ),
     "Answers": ("explain", "health", "recommend", "diff"),
     "The catalog": ("search", "catalog"),
-    "Servers": ("orchestrator", "worker"),
+    "Servers": ("orchestrator", "worker", "serve"),
     "Security": ("auth", "roles", "audit"),
     "Upkeep": ("admin",),
     "This installation": ("doctor", "version"),

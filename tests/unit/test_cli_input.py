@@ -10,8 +10,8 @@ import pytest
 from arco.catalog.events import Column
 from arco.cli.catalog_options import ClearableField, DetailOptions, column, entries
 from arco.cli.run_options import PlanOptions
-from arco.cli.times import iso, parse_time
 from arco.errors import Invalid
+from arco.times import iso, parse_time
 
 NOW = datetime(2026, 1, 31, 12)
 

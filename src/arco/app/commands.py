@@ -37,11 +37,15 @@ class Commands:
         actor: str = "",
         *,
         caller: Caller | None = None,
+        idempotency_key: str = "",
     ) -> None:
-        """Those of one caller; None: of whoever has the credentials of the store."""
+        """Those of one caller; None: of whoever has the credentials of the store.
+
+        `idempotency_key` is for commands of one request: its first one has it.
+        """
         manifests = core.manifests
         caller = caller or local_caller(actor, manifests.tenant, manifests.workspace)
-        self.tier1 = Tier1(core, writer, chain)
+        self.tier1 = Tier1(core, writer, chain, idempotency_key=idempotency_key)
         self.catalog = CatalogCommands(self.tier1, library.declaration, actor)
         self.governance = GovernanceCommands(self.tier1, actor)
         self.contracts = ContractCommands(self.tier1, library.declaration, actor)

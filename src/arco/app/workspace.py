@@ -133,11 +133,17 @@ class Workspace:
             store = MovedStore(store, clock)
         return cls(ScopedStore(store, tenant, name), tenant, name, clock=clock, **settings)
 
-    def acting(self, caller: Caller) -> Commands:
+    def acting(self, caller: Caller, *, idempotency_key: str = "") -> Commands:
         """Commands in the name of a caller at this workspace. Cheap: make them for a request."""
-        writer = self.writer.acting(caller.actor, caller.origin)
-        at_home = caller.at(self.tenant, self.name)
-        return Commands(self.core, writer, self.chain, self.library, caller.actor, caller=at_home)
+        return Commands(
+            self.core,
+            self.writer.acting(caller.actor, caller.origin),
+            self.chain,
+            self.library,
+            caller.actor,
+            caller=caller.at(self.tenant, self.name),
+            idempotency_key=idempotency_key,
+        )
 
     def answers(self, at: At | None = None) -> Answers:
         """Health, causes and recommendations: now, or as of a generation and its time."""

@@ -105,13 +105,16 @@ class BackfillCommands:
         self._planner = RunPlanner(core, library, actor)
         self._actor = actor
 
-    def create(self, draft: BackfillDraft) -> Backfill:
-        """Start a backfill, which orchestrators carry out.
+    def create(self, draft: BackfillDraft, *, backfill_id: str = "") -> Backfill:
+        """Start a backfill, which orchestrators carry out. `backfill_id` is for who may ask twice:
+        of one that is there already nothing is changed.
 
         Raises Invalid for one that has nothing to do, or whose first chunk cannot be planned.
         """
         snapshot = self._core.snapshot()
         event = self._define(snapshot, draft).event
+        if backfill_id:
+            event = msgspec.structs.replace(event, backfill_id=backfill_id)
         with contextlib.suppress(NoPartitions):  # the keys of another chunk are there
             self._chunk(snapshot, event, 0)
         self._tier1.execute(event, actor=self._actor)

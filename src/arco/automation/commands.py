@@ -37,7 +37,7 @@ class AutomationCommands:
         event = ScheduleResumed(schedule_id=key, catchup=catchup)
         return self._tier1.execute(event, actor=self._actor)
 
-    def tick(self, schedule: str, *, at: datetime | None = None) -> Requested:
+    def tick(self, schedule: str, *, at: datetime | None = None, run_key: str = "") -> Requested:
         """Ask for the run that a tick would ask for, now or at a time (UTC).
 
         The schedule's own ticks are not touched by it.
@@ -46,7 +46,11 @@ class AutomationCommands:
         at = at or self._core.clock.now()
         tick = name_of(at, ZoneInfo(row.timezone))
         return self._orchestration.request(
-            request_of(row), kind=KIND, reference=f"{row.schedule_id}@{tick}", until=at
+            request_of(row),
+            run_key=run_key,
+            kind=KIND,
+            reference=f"{row.schedule_id}@{tick}",
+            until=at,
         )
 
     def preview(self, schedule: ScheduleRow, at: datetime) -> PlanSpec:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfoNotFoundError
 
 import pyarrow.compute as pc
 
@@ -22,6 +24,7 @@ from arco.automation.tables import (
     ScheduleTickRow,
     TickState,
 )
+from arco.automation.ticks import next_tick
 from arco.errors import NotFound
 from arco.orchestration.reader import MIN_CHARS
 from arco.orchestration.states import RequestState
@@ -95,6 +98,17 @@ class Backfill(NamedTuple):
         skipped = 0 if self.progress is None else self.progress.skipped
         ended = self.completed + self.failed + self.cancelled + skipped
         return max(0, self.row.total_partitions - ended)
+
+
+def next_tick_text(row: ScheduleRow, now: datetime) -> str | None:
+    """The name of a schedule's next tick; None if there is none."""
+    if row.state != ScheduleState.ACTIVE:
+        return None
+    try:
+        coming = next_tick(row.cron, row.timezone, max(now, row.done_until))
+    except ZoneInfoNotFoundError:
+        return f"unknown here: no zone data of {row.timezone}"
+    return None if coming is None else coming.name
 
 
 class AutomationReader:

@@ -45,6 +45,7 @@ from arco.cli import (
     doctor,
     explain,
     freshness,
+    http_server,
     lineage,
     lineage_imports,
     notifications,
@@ -124,6 +125,7 @@ explain.register(app)
 snapshot_diff.register(app)
 data_gc.register(app)
 serve.register(app)
+http_server.register(app)
 doctor.register(app)
 app.add_typer(auth.app)
 app.add_typer(roles.app)

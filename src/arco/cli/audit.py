@@ -17,10 +17,10 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.session import Session
-    from arco.cli.times import parse_time
     from arco.security.audit_verify import Anchor, verify_audit
     from arco.security.reader import AuditFilter
     from arco.security.tables import AuditRow
+    from arco.times import parse_time
 
 app = group("audit", "List, verify and export records of who did what.")
 

@@ -14,11 +14,11 @@ if deferral.LOADED:
     from arco.cli import render
     from arco.cli.live import is_partition, partition_text
     from arco.cli.session import Session
-    from arco.cli.times import parse_time
     from arco.errors import NotFound
     from arco.orchestration.reader import OrchestrationReader
     from arco.quality.reader import QualityReader
     from arco.quality.tables import CheckResultRow, CheckStatusRow
+    from arco.times import parse_time
 
 app = group("checks", "Show the results of checks.")
 

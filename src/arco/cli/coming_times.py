@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from arco.cli.times import utc
 from arco.errors import Invalid
+from arco.times import utc
 
 _FROM_NOW = re.compile(r"(\d{1,5})\s*([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}

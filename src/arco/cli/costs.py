@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,12 +16,11 @@ from arco.cli.options import command, option
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.answers.cost_report import CostReport, CostSum, first_day
     from arco.cli import render
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
-    from arco.execution.tables import TaskCostRow
     from arco.worker.pricing import Pricing
-    from servo.contract.task import Cost, Usage
 
 BAR = 12
 WIDE = 100
@@ -73,7 +69,7 @@ def costs(
     now = workspace.clock.now() if at is None else reader.snapshot.published_at
     since = first_day(now, days)
     rows = [row for row in reader.costs(since) if fnmatchcase(row.asset_key, asset)]
-    bill = _Bill.of(by, rows, prices, workspace.tenant)
+    bill = CostReport.of(by.value, rows, prices, workspace.tenant)
     if session.json:
         render.document(
             {"generation": reader.snapshot.generation, "since": since, **bill.document()}
@@ -85,118 +81,11 @@ def costs(
         _show(bill)
 
 
-def first_day(now: datetime, days: int) -> datetime:
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    return today - timedelta(days=days - 1)
-
-
-# -- sums -----------------------------------------------------------------------------------
-
-
-@dataclass
-class CostSum:
-    """Whole numbers only, so that the lines add up to the total."""
-
-    tasks: set[tuple[str, str]] = field(default_factory=set)
-    attempts: int = 0
-    failed: int = 0
-    cpu_ms: int = 0
-    executor_cpu_ms: int = 0
-    memory_kib_ms: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    nanos: dict[str, int] = field(default_factory=dict)
-    """By currency; what had no prices is not in it."""
-    unpriced: int = 0
-
-    def add(self, row: TaskCostRow, currency: str, nanos: int) -> None:
-        self.tasks.add((row.run_id, row.task_id))
-        self.attempts += 1
-        self.failed += row.outcome == "failed"
-        self.cpu_ms += row.cpu_ms
-        self.executor_cpu_ms += row.executor_cpu_ms
-        self.memory_kib_ms += row.peak_memory_kib * row.wall_ms
-        self.bytes_read += row.bytes_read
-        self.bytes_written += row.bytes_written
-        if currency:
-            self.nanos[currency] = self.nanos.get(currency, 0) + nanos
-        else:
-            self.unpriced += 1
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "tasks": len(self.tasks),
-            "attempts": self.attempts,
-            "failed_attempts": self.failed,
-            **render.picked(self, "cpu_ms", "executor_cpu_ms", "memory_kib_ms"),
-            **render.picked(self, "bytes_read", "bytes_written"),
-            "cost_nanos": self.nanos,
-            "unpriced_attempts": self.unpriced,
-        }
-
-
-_KEYS: dict[GroupBy, Callable[[TaskCostRow], tuple[str, ...]]] = {
-    GroupBy.asset: lambda row: (row.asset_key,),
-    GroupBy.day: lambda row: (f"{row.finished_at:%Y-%m-%d}",),
-    GroupBy.both: lambda row: (row.asset_key, f"{row.finished_at:%Y-%m-%d}"),
-    GroupBy.run: lambda row: (row.run_id,),
-}
-
-
-class _Bill:
-    def __init__(self, by: GroupBy, lines: dict[tuple[str, ...], CostSum], total: CostSum) -> None:
-        self.by = by
-        self.total = total
-        self.currency = next(iter(total.nanos)) if len(total.nanos) == 1 else ""
-        """If all that has a price has it in one currency."""
-        self.lines = sorted(lines.items(), key=self._order)
-
-    @classmethod
-    def of(
-        cls, by: GroupBy, rows: Sequence[TaskCostRow], prices: Pricing | None, tenant: str
-    ) -> _Bill:
-        lines: dict[tuple[str, ...], CostSum] = {}
-        total = CostSum()
-        for row in rows:
-            currency, nanos = row.currency, row.total_cost
-            if prices is not None:
-                cost = reckoned(row, prices, tenant)
-                currency, nanos = cost.currency, cost.total
-            for each in (lines.setdefault(_KEYS[by](row), CostSum()), total):
-                each.add(row, currency, nanos)
-        return cls(by, lines, total)
-
-    def weight(self, line: CostSum) -> int:
-        """What shares are shares of: money, or else CPU."""
-        if any(self.total.nanos.values()):
-            return line.nanos.get(self.currency, 0)
-        return line.cpu_ms + line.executor_cpu_ms
-
-    def _order(self, line: tuple[tuple[str, ...], CostSum]) -> tuple[Any, ...]:
-        key, sums = line
-        if self.by is GroupBy.asset:
-            return (-self.weight(sums), key)
-        if self.by is GroupBy.both:
-            return (key[1], -self.weight(sums), key)
-        return key
-
-    def document(self) -> dict[str, Any]:
-        names = ["run_id"] if self.by is GroupBy.run else self.by.value.split(",")
-        lines = [dict(zip(names, key, strict=True)) | s.document() for key, s in self.lines]
-        return {"by": self.by.value, "lines": lines, "total": self.total.document()}
-
-
-def reckoned(row: TaskCostRow, prices: Pricing, tenant: str) -> Cost:
-    """What an attempt would cost at these prices."""
-    names = (name for name in Usage.__struct_fields__ if hasattr(row, name))
-    return prices.cost(Usage(**{name: getattr(row, name) for name in names}), tenant)
-
-
 # -- showing --------------------------------------------------------------------------------
 
 
-def _show(bill: _Bill) -> None:
-    names = tuple(bill.by.value.split(","))
+def _show(bill: CostReport) -> None:
+    names = tuple(bill.by.split(","))
     wide = render.width() >= WIDE
     measures = ("tasks", "CPU", "GiB·h", "read", "written", bill.currency or "cost")
     digits = _digits(max(bill.total.nanos.values(), default=0))
@@ -204,7 +93,7 @@ def _show(bill: _Bill) -> None:
     def cells(sums: CostSum) -> tuple[object, ...]:
         return (*_usage(sums), _money(sums, bill.currency, digits), _share(sums, bill, wide))
 
-    runs = shorts(key[0] for key, _ in bill.lines) if bill.by is GroupBy.run else {}
+    runs = shorts(key[0] for key, _ in bill.lines) if bill.by == "run" else {}
     lines = [(*((runs[key[0]],) if runs else key), *cells(sums)) for key, sums in bill.lines]
     total = ("total", *[""] * (len(names) - 1), *cells(bill.total))
     headers = (*names, *measures, "share")
@@ -213,7 +102,7 @@ def _show(bill: _Bill) -> None:
     _say_more(bill)
 
 
-def _say_more(bill: _Bill) -> None:
+def _say_more(bill: CostReport) -> None:
     if bill.total.failed:
         render.say(f"{render.count(bill.total.failed, 'attempt')} failed; their cost is included")
     if not bill.total.nanos:
@@ -265,7 +154,7 @@ def _digits(largest: int) -> int:
     return 2 if units >= 100 else 4 if units >= 1 else 6
 
 
-def _share(sums: CostSum, bill: _Bill, wide: bool) -> Text:
+def _share(sums: CostSum, bill: CostReport, wide: bool) -> Text:
     weight, whole = bill.weight(sums), bill.weight(bill.total)
     if not whole:
         return Text("")

@@ -19,7 +19,6 @@ if deferral.LOADED:
     from arco.cli.older_version import note_older_version
     from arco.cli.session import Session
     from arco.cli.shorts import short
-    from arco.cli.times import short as short_time
     from arco.errors import Invalid, NotFound, Unreadable
     from arco.lineage.reader import Impact, LineageReader, Node, is_by_names
     from arco.lineage.tables import EdgeRow, ExecutionRow
@@ -28,6 +27,7 @@ if deferral.LOADED:
     from arco.orchestration.asset_columns import check_column
     from arco.orchestration.catalog_names import lineage_reader
     from arco.orchestration.input_lists import read_versions
+    from arco.times import short as short_time
     from servo.contract.keys import AssetKey
     from servo.contract.task import DIRECT
 

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from arco.cli import render
 from arco.cli.failures import visible
-from arco.cli.times import short
 from arco.log import segment
 from arco.log.envelope import EventTypes, Recorded
 from arco.state.replay import Span, is_void, read_segment, segments, voided
@@ -21,6 +20,7 @@ from arco.state.snapshot import Snapshot
 from arco.state.system import OUTCOMES, SegmentRow
 from arco.storage.port import Store
 from arco.tasks.input_failures import partition_text
+from arco.times import short
 
 DIGEST = 160
 REACH = 256

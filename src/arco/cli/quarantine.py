@@ -17,8 +17,6 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.shorts import short, shorts
-    from arco.cli.times import parse_time
-    from arco.cli.times import short as short_time
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, PartitionRow, QuarantineRow
@@ -27,6 +25,8 @@ if deferral.LOADED:
     from arco.quality.reader import QualityReader
     from arco.quality.tables import CheckResultRow
     from arco.state.snapshot import Snapshot
+    from arco.times import parse_time
+    from arco.times import short as short_time
 
 SAMPLES = 5
 

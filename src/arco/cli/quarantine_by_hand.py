@@ -23,7 +23,6 @@ if deferral.LOADED:
     )
     from arco.cli.session import Session
     from arco.cli.shorts import short
-    from arco.cli.times import short as short_time
     from arco.errors import Invalid, NotFound, Refused
     from arco.execution.commands import find_held
     from arco.execution.reader import ExecutionReader
@@ -32,6 +31,7 @@ if deferral.LOADED:
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
     from arco.state.snapshot import Snapshot
+    from arco.times import short as short_time
 
 
 def register(quarantine: typer.Typer) -> None:

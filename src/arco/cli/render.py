@@ -11,24 +11,24 @@ escaped, so that stored text cannot control a terminal.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Literal
 
-import msgspec
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from arco.cli.failures import visible
-from arco.cli.times import iso, short
+from arco.plain_json import document_name as document_name
+from arco.plain_json import picked as picked
+from arco.plain_json import plain as plain
+from arco.times import short
 
 GAP = 2
 """Between the columns of a table."""
@@ -90,50 +90,6 @@ def document(value: object) -> None:
 def line(value: object) -> None:
     """One line of JSON, at once."""
     print(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), flush=True)
-
-
-def picked(value: object, *names: str) -> dict[str, Any]:
-    """These attributes, for a document."""
-    return {name: getattr(value, name) for name in names}
-
-
-DOCUMENT_NAMES: Final = {"asset_key": "asset", "partition_key": "partition"}
-"""What fields of rows are called in documents: one name for each concept, whatever says it
-(docs/reference/json.md). SQL and `servo admin diff` show tables, with their columns' names."""
-
-
-def document_name(field: str) -> str:
-    return DOCUMENT_NAMES.get(field, field)
-
-
-def plain(value: object) -> Any:
-    """`value` as JSON knows it. Times are UTC, with a Z."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime():
-            return iso(value)
-        case date() | time():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return value.decode("utf-8", "backslashreplace")
-        case msgspec.Raw():
-            return json.loads(bytes(value))
-        case msgspec.Struct():
-            names = value.__struct_fields__
-            return {document_name(name): plain(getattr(value, name)) for name in names}
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case Iterable():
-            return [plain(item) for item in value]
-        case _:
-            return str(value)
 
 
 def show(*renderables: RenderableType) -> None:

@@ -29,7 +29,6 @@ if deferral.LOADED:
     from arco.cli.run_following import follow_remotely, work_here
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
-    from arco.cli.times import parse_time
     from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
     from arco.errors import Invalid, NotFound
     from arco.orchestration import states
@@ -40,6 +39,7 @@ if deferral.LOADED:
     from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
     from arco.orchestration.triggers import runs_before
     from arco.state.snapshot import Snapshot
+    from arco.times import parse_time
     from arco.worker.log_parts import RunLogs
 
 LOOKED_BACK = timedelta(days=30)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from arco.cli import deferral
 from arco.cli.options import Reason, argument, command, flag, group, option
 
 if deferral.LOADED:
     from arco.app import Workspace
-    from arco.automation.reader import TickEntry
+    from arco.automation.reader import TickEntry, next_tick_text
     from arco.automation.tables import ScheduleRow, ScheduleState
     from arco.automation.ticks import (
         Tick,
         next_clock_change,
-        next_tick,
         ticks_after,
         ticks_around,
     )
@@ -25,9 +24,9 @@ if deferral.LOADED:
     from arco.cli.live import partition_text
     from arco.cli.session import Session
     from arco.cli.shorts import short
-    from arco.cli.times import parse_time
     from arco.errors import Error
     from arco.orchestration.plan import PlanSpec
+    from arco.times import parse_time
     from servo.contract.manifest import Catchup
     from servo.errors import Invalid
 
@@ -55,7 +54,14 @@ def list_(
         return
     headers = ("schedule", "state", "cron", "last tick", "next tick", "what")
     lines = [
-        (r.schedule_id, r.state, _cron(r), r.last_tick or None, _next(r, now), _selected(r))
+        (
+            r.schedule_id,
+            r.state,
+            _cron(r),
+            r.last_tick or None,
+            next_tick_text(r, now),
+            _selected(r),
+        )
         for r in rows
     ]
     render.show_table(headers, lines, whole=("schedule", "state", "last tick", "next tick"))
@@ -94,7 +100,7 @@ def show(
             "overlap": row.overlap,
             "refresh sources": "yes" if row.refresh_sources else "no",
             "since": row.since,
-            "next tick": _next(row, now),
+            "next tick": next_tick_text(row, now),
         }
     )
     if ticks:
@@ -257,16 +263,6 @@ def _selected(row: ScheduleRow) -> str:
     return " ".join(row.selection)
 
 
-def _next(row: ScheduleRow, now: datetime) -> str | None:
-    if row.state != ScheduleState.ACTIVE:
-        return None
-    try:
-        coming = next_tick(row.cron, row.timezone, max(now, row.done_until))
-    except ZoneInfoNotFoundError:
-        return f"unknown here: no zone data of {row.timezone}"
-    return None if coming is None else coming.name
-
-
 def _run_of(entry: TickEntry) -> str:
     return "" if entry.request is None else entry.request.run_id
 
@@ -280,7 +276,7 @@ def _why(entry: TickEntry) -> str:
 
 def _plain(row: ScheduleRow, now: datetime) -> dict[str, Any]:
     fields: dict[str, Any] = render.plain(row)
-    return {**fields, "next_tick": _next(row, now)}
+    return {**fields, "next_tick": next_tick_text(row, now)}
 
 
 def _plain_tick(entry: TickEntry) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import os
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from arco.app import Workspace
-from arco.cli.times import parse_time
 from arco.clock import Clock, MovedClock, SystemClock
 from arco.config import Config, ConfigSource, resolve, resolve_running
 from arco.errors import Invalid, NotFound
@@ -17,6 +17,7 @@ from arco.orchestration.reader import as_of_run
 from arco.state.snapshot import AsOf, At, Generation
 from arco.storage.open import open_store
 from arco.storage.scoped import ScopedStore
+from arco.times import parse_time
 from arco.worker.pricing import Pricing
 
 
@@ -58,6 +59,10 @@ class Session:
         workspace.writer.publisher.cleanup.start()
         _opened.append(workspace)
         return workspace
+
+    def open_other(self, tenant: str, workspace: str) -> Workspace:
+        """Another workspace of the same store."""
+        return dataclasses.replace(self, tenant=tenant, workspace=workspace).open()
 
     def clock(self) -> Clock:
         """The system's, or one that is moved by what a file says, for tries on a local store."""

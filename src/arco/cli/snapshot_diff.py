@@ -20,9 +20,9 @@ if deferral.LOADED:
     from arco.cli.failures import visible
     from arco.cli.log_entries import brief
     from arco.cli.session import Session
-    from arco.cli.times import parse_time
     from arco.orchestration.reader import as_of_run
     from arco.state.snapshot import AsOf, At, Generation
+    from arco.times import parse_time
 
 MOMENT = "A generation, a time (2026-01-31T12:00Z, or 15m, 2h, 3d ago), or run:ID"
 STYLES = {"+": "green", "-": "red", "~": "yellow"}

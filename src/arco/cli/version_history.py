@@ -19,12 +19,12 @@ if deferral.LOADED:
     from arco.cli.partitions import state_text
     from arco.cli.session import Session
     from arco.cli.shorts import short, shorts
-    from arco.cli.times import short as short_time
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, QuarantineRow
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
     from arco.state.snapshot import Snapshot
+    from arco.times import short as short_time
     from servo.contract.identity import version_label
 
 Version = Annotated[

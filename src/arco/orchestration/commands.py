@@ -136,8 +136,11 @@ class OrchestrationCommands:
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
         progress: Progress = silent,
+        deployment_id: str = "",
     ) -> Deployed:
         """Make a manifest its project's current one. Deploying what is current changes nothing.
+
+        `deployment_id` is for who may ask twice: the id that it gets, if it is a new one.
 
         Raises RemovalRefused if it has no assets or would remove more assets than it keeps,
         unless removals are allowed. Raises Invalid if an asset is in another project's
@@ -160,7 +163,7 @@ class OrchestrationCommands:
             accept_breaking.checked(),
             progress,
         )
-        return self._deploy(draft)
+        return self._deploy(draft, deployment_id)
 
     def preview(
         self,
@@ -216,7 +219,7 @@ class OrchestrationCommands:
         )
         return self._deploy(draft)
 
-    def _deploy(self, draft: _Draft) -> Deployed:
+    def _deploy(self, draft: _Draft, deployment_id: str = "") -> Deployed:
         raw = encode_manifest(draft.manifest)
         digest = hashlib.sha256(raw).hexdigest()
         new_id = functools.cache(lambda key: self._ids())
@@ -231,7 +234,8 @@ class OrchestrationCommands:
             if draft.artifact is not None:
                 _put_by_digest(self._store, paths.artifact(draft.manifest.artifact), draft.artifact)
             _put_by_digest(self._store, paths.manifest(digest), raw)
-            event, parts = _events(self._ids(), reader, draft, digest, change, current)
+            id = deployment_id or self._ids()
+            event, parts = _events(id, reader, draft, digest, change, current)
             try:
                 generation = self._install(event, parts, reader.snapshot.generation, draft)
             except Refused as refusal:
@@ -419,7 +423,9 @@ class OrchestrationCommands:
         tasks = len(spec.tasks)
         return Triggered(event.run_id, event.plan_id, done.generation, tasks, reused, False)
 
-    def retry(self, run: str, *, engine_id: str = "", review: Review = accept) -> Triggered:
+    def retry(
+        self, run: str, *, run_key: str = "", engine_id: str = "", review: Review = accept
+    ) -> Triggered:
         """Ask for the same again, as a new run: what succeeded is up to date, and reused."""
         reader = OrchestrationReader(self._snapshot())
         row = reader.find_run(run)
@@ -435,6 +441,7 @@ class OrchestrationCommands:
         left = [t.task_id for t in reader.tasks(row.run_id) if t.state not in GOOD]
         return self.trigger(
             msgspec.structs.replace(old.spec.request, force=False, redo=tuple(left)),
+            run_key=run_key,
             trigger="retry",
             timeout=timedelta(seconds=row.timeout_s) if _has_own_timeout(row) else None,
             priority=row.priority,

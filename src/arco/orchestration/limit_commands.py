@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arco.errors import Invalid, Refused
 from arco.orchestration.limit_events import DispatchPaused, DispatchResumed, LimitSet, LimitUnset
+from arco.orchestration.limit_report import named_pools
 from arco.orchestration.limit_tables import (
     LimitName,
     Permit,
@@ -60,12 +61,7 @@ class LimitCommands:
 
     def pools(self) -> dict[str, int]:
         """The pools that deployed assets name, and how many assets each has."""
-        pools: dict[str, int] = {}
-        for row in OrchestrationReader(self._core.snapshot()).current_deployments():
-            for asset in self._library.outline(row.manifest).assets:
-                if pool := asset.resources.pool:
-                    pools[pool] = pools.get(pool, 0) + 1
-        return pools
+        return named_pools(OrchestrationReader(self._core.snapshot()), self._library)
 
     def permit(self, snapshot: Snapshot, kind: str) -> Permit | None:
         """That a run may be started; None where no limit counts runs.

@@ -20,7 +20,7 @@ from arco.orchestration.limit_tables import (
     value_text,
 )
 from arco.orchestration.limit_usage import TaskUse
-from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.states import TaskState
 
 
@@ -40,6 +40,16 @@ class LimitEntry(Struct, frozen=True):
     @property
     def text(self) -> str:
         return "no limit" if self.value is None else value_text(self.name, self.value)
+
+
+def named_pools(reader: OrchestrationReader, library: Library) -> dict[str, int]:
+    """The pools that deployed assets name, and how many assets each has."""
+    pools: dict[str, int] = {}
+    for row in reader.current_deployments():
+        for asset in library.outline(row.manifest).assets:
+            if pool := asset.resources.pool:
+                pools[pool] = pools.get(pool, 0) + 1
+    return pools
 
 
 def limit_entries(

@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from arco.execution.states import HELD
 from arco.execution.tables import PARTITIONS, MaterializationRow, PartitionRow
 from arco.orchestration.limit_tables import DISPATCH_CONTROL, LIMITS, WORKSPACE, DeclaredLimits
 from arco.orchestration.limit_usage import RunUse
+from arco.orchestration.newest_rows import created_since, first_rows, following
+from arco.orchestration.newest_rows import in_states as only_in_states
 from arco.orchestration.plan import CurrentVersion, Plan, decode_plan
 from arco.orchestration.projects import DeploymentReader
 from arco.orchestration.states import IN_FLIGHT, RUN_ACTIVE, RequestState
@@ -79,8 +82,11 @@ class OrchestrationReader(DeploymentReader):
         in_states: Collection[str] = (),
         asset_key: str = "",
         since: datetime | None = None,
+        after: tuple[datetime, str] | None = None,
+        matches: Callable[[RunRow], bool] | None = None,
     ) -> RunList:
-        """The newest runs that were created since a time, are in a state, or have an asset's task.
+        """The newest runs that were created since a time, are in a state, or have an asset's task,
+        and match. They are those that follow the run with this creation time and id, `after`.
 
         Files of history are opened a day at a time, until there are `limit` runs that no
         earlier day can have a newer one than.
@@ -88,8 +94,9 @@ class OrchestrationReader(DeploymentReader):
         only_active = bool(in_states) and RUN_ACTIVE.issuperset(in_states)
         chosen: list[RunRow] = []
         for rows, rest_before in newest_first(self.snapshot, RUNS):
-            rows = _created_since(_in_states(rows, in_states), since)
-            chosen += self._newest(rows, limit + 1, asset_key)
+            rows = created_since(only_in_states(rows, in_states), since)
+            rows = following(rows, after, "created_at", "run_id")
+            chosen += self._newest(rows, limit + 1, asset_key, matches)
             chosen.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
             # What is still to come ended before that time, and was created before it ended.
             if rest_before is None or only_active or (since is not None and rest_before <= since):
@@ -98,17 +105,23 @@ class OrchestrationReader(DeploymentReader):
                 return RunList(chosen[:limit], False)
         return RunList(chosen[:limit], len(chosen) <= limit)
 
-    def _newest(self, rows: pa.Table, count: int, asset_key: str) -> list[RunRow]:
+    def _newest(
+        self,
+        rows: pa.Table,
+        count: int,
+        asset_key: str,
+        matches: Callable[[RunRow], bool] | None,
+    ) -> list[RunRow]:
         newest = [("created_at", "descending"), ("run_id", "descending")]
+        if not asset_key and matches is None:
+            return first_rows(RUNS, rows, newest, count)
+        chosen = (row for row in RUNS.rows_of(rows.sort_by(newest)) if not matches or matches(row))
+        return list(islice((row for row in chosen if self._has_asset(row, asset_key)), count))
+
+    def _has_asset(self, row: RunRow, asset_key: str) -> bool:
         if not asset_key:
-            return list(RUNS.rows_of(rows.take(pc.select_k_unstable(rows, count, newest))))
-        chosen: list[RunRow] = []
-        for row in RUNS.rows_of(rows.sort_by(newest)):
-            if any(task.asset_key == asset_key for task in self.snapshot.rows(TASKS, row.run_id)):
-                chosen.append(row)
-                if len(chosen) == count:
-                    break
-        return chosen
+            return True
+        return any(task.asset_key == asset_key for task in self.snapshot.rows(TASKS, row.run_id))
 
     def run(self, run_id: str) -> RunRow:
         row = self.snapshot.get(RUNS, run_id)
@@ -161,15 +174,24 @@ class OrchestrationReader(DeploymentReader):
         return row
 
     def run_requests(
-        self, *, limit: int, in_states: Collection[str] = ()
+        self,
+        *,
+        limit: int,
+        in_states: Collection[str] = (),
+        after: tuple[datetime, str] | None = None,
+        matches: Callable[[RunRequestRow], bool] | None = None,
     ) -> tuple[list[RunRequestRow], bool]:
-        """The newest requests, and whether there are no others."""
+        """The newest requests that match, and whether there are no others. They are those that
+        follow the request with this time and key, `after`."""
         chosen: list[RunRequestRow] = []
         for rows, rest_before in newest_first(self.snapshot, RUN_REQUESTS):
-            rows = _in_states(rows, in_states)
-            newest = [("requested_at", "descending"), ("request_key", "ascending")]
-            taken = rows.take(pc.select_k_unstable(rows, limit + 1, newest))
-            chosen += RUN_REQUESTS.rows_of(taken)
+            rows = following(only_in_states(rows, in_states), after, "requested_at", "request_key")
+            newest = [("requested_at", "descending"), ("request_key", "descending")]
+            if matches is None:
+                chosen += first_rows(RUN_REQUESTS, rows, newest, limit + 1)
+            else:
+                matching = filter(matches, RUN_REQUESTS.rows_of(rows.sort_by(newest)))
+                chosen += islice(matching, limit + 1)
             chosen.sort(key=lambda row: (row.requested_at, row.request_key), reverse=True)
             if rest_before is None or set(in_states) == {RequestState.PENDING}:
                 break
@@ -194,18 +216,6 @@ class OrchestrationReader(DeploymentReader):
     def run_of_key(self, run_key: str) -> str | None:
         row = self.snapshot.get(RUN_KEYS, run_key)
         return None if row is None else row.run_id or None
-
-
-def _in_states(rows: pa.Table, in_states: Collection[str]) -> pa.Table:
-    if not in_states:
-        return rows
-    return rows.filter(pc.is_in(rows.column("state"), pa.array(in_states, pa.string())))
-
-
-def _created_since(rows: pa.Table, since: datetime | None) -> pa.Table:
-    if since is None:
-        return rows
-    return rows.filter(pc.greater_equal(rows.column("created_at"), pa.scalar(since)))
 
 
 def as_of_run(run_id: str) -> AsOfRow[RunRow]:

@@ -56,8 +56,10 @@ class SearchResult(Struct, frozen=True):
 
 
 class SearchReader:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, namespaces: frozenset[str] | None = None) -> None:
+        """`namespaces` are those that are searched, as if there were no others; None: all."""
         self.snapshot = snapshot
+        self._namespaces = namespaces
 
     def search(self, query: str, *, limit: int = LIMIT) -> SearchResult:
         """The assets that match a query, the best first. Raises Invalid for a bad query."""
@@ -94,8 +96,9 @@ class SearchReader:
             return self._all
         names = namespaces[0]
         for name in names:
-            if self.snapshot.get(NAMESPACES, name) is None:
-                candidates = [row.namespace for row in self.snapshot.all(NAMESPACES)]
+            if not self._is_searched(name) or self.snapshot.get(NAMESPACES, name) is None:
+                rows = self.snapshot.all(NAMESPACES)
+                candidates = [row.namespace for row in rows if self._is_searched(row.namespace)]
                 hint = did_you_mean(name, candidates) or "see servo catalog namespace list"
                 raise NotFound(f"there is no namespace {name}", hint=hint)
         if "_all" in self.__dict__:
@@ -113,7 +116,13 @@ class SearchReader:
                 hint="it was written by a program without search: run servo admin rebuild, "
                 "and search a newer generation",
             )
+        if self._namespaces is not None:
+            chosen = pa.array(sorted(self._namespaces), pa.string())
+            documents = documents.filter(pc.is_in(documents.column("namespace"), chosen))
         return SearchIndex(documents)
+
+    def _is_searched(self, namespace: str) -> bool:
+        return self._namespaces is None or namespace in self._namespaces
 
     def _stale(self) -> pa.Array:
         series = self.snapshot.scan(FRESHNESS)

@@ -48,6 +48,15 @@ class SqlResult(msgspec.Struct, frozen=True):
     generation: int
 
 
+class RowFilter(msgspec.Struct, frozen=True):
+    """Which tables a query may name, and which of their rows it sees."""
+
+    conditions: dict[str, str]
+    """By table, a condition of SQL; empty: all rows. Other tables are not there."""
+    setup: tuple[str, ...] = ()
+    """Statements that make what the conditions refer to."""
+
+
 class SqlEngine:
     """Runs queries. Of the files that no query uses, the last used ones stay in a temporary
     directory, up to `KEPT_BYTES`."""
@@ -83,16 +92,30 @@ class SqlEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def query(self, snapshot: Snapshot, sql: str, limits: SqlLimits | None = None) -> SqlResult:
+    def query(
+        self,
+        snapshot: Snapshot,
+        sql: str,
+        limits: SqlLimits | None = None,
+        rows: RowFilter | None = None,
+    ) -> SqlResult:
         """Run one SELECT. Raises Invalid for anything else, and for what DuckDB refuses."""
         limits = limits or self.limits
         _check_text(sql)
         table_names = sorted({*self._declared, *snapshot.contents.names()})
+        conditions: dict[str, str] = {}
+        if rows is not None:
+            conditions = rows.conditions
+            table_names = [name for name in table_names if name in conditions]
         tables = {name: self._table(snapshot, name) for name in _named(table_names, sql)}
         with self.process(limits) as process, self._using(tables):
             self._fetch(snapshot, tables)
-            views = [self._view(name, manifest) for name, manifest in tables.items()]
-            setup = [*views, *self._lock_down(tables, limits)]
+            views = [
+                self._view(name, manifest, conditions.get(name, ""))
+                for name, manifest in tables.items()
+            ]
+            prepared = () if rows is None else rows.setup
+            setup = [*prepared, *views, *self._lock_down(tables, limits)]
             try:
                 raw = process.run(SqlQuery(sql, setup), limits)
             except UnknownTable as error:
@@ -170,13 +193,15 @@ class SqlEngine:
     def _path(self, ref: FileRef) -> Path:
         return Path(self.folder.name) / f"{ref.sha256}.parquet"
 
-    def _view(self, name: str, manifest: TableFiles) -> str:
+    def _view(self, name: str, manifest: TableFiles, condition: str = "") -> str:
         domain, table = (quoted(part) for part in name.split("."))
         body = self._select(manifest) if manifest.files() else _no_rows(manifest)
         declared = self._declared.get(name)
         if declared is not None and declared.computed:
             more = ", ".join(f"{sql} AS {quoted(c)}" for c, sql in declared.computed.items())
             body = f"SELECT *, {more} FROM ({body})"
+        if condition:
+            body = f"SELECT * FROM ({body}) WHERE {condition}"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE VIEW {domain}.{table} AS {body}"
 
     def _select(self, manifest: TableFiles) -> str:

@@ -12,6 +12,7 @@ refusal.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -39,7 +40,12 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class Tier1:
-    def __init__(self, core: Core, writer: LogWriter, chain: Chain) -> None:
+    def __init__(
+        self, core: Core, writer: LogWriter, chain: Chain, *, idempotency_key: str = ""
+    ) -> None:
+        """`idempotency_key` is that of the first command without one of its own; the commands
+        after it have keys that follow from it."""
+        self._keys = _keys_of(idempotency_key)
         self._ledger = writer.ledger
         self._committer = writer.committer
         self._manifests = core.manifests
@@ -67,6 +73,7 @@ class Tier1:
         def build(snapshot: Snapshot) -> Payload:
             return command if isinstance(command, Payload) else command(snapshot)
 
+        idempotency_key = idempotency_key or next(self._keys)
         before = Snapshot.open(self._manifests, self._files)
         if idempotency_key and self._remembered(before, idempotency_key):
             then = self._before_admission(before, idempotency_key)
@@ -135,6 +142,13 @@ class Tier1:
             )
         _raise_if_refused(outcome)
         return Acknowledged(at.generation, outcome.event_id, outcome.event_id != event_id)
+
+
+def _keys_of(request_key: str) -> Iterator[str]:
+    if not request_key:
+        return itertools.repeat("")
+    others = (f"{request_key}#{number}" for number in itertools.count(2))
+    return itertools.chain([request_key], others)
 
 
 def _raise_if_refused(outcome: OutcomeRow) -> None:

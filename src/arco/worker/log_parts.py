@@ -59,6 +59,29 @@ class RunLogs:
             for (task_id, attempt), bodies in texts.items()
         ]
 
+    def part(self, task_id: str, attempt: int, start: int, length: int) -> tuple[bytes, bool]:
+        """Bytes of an attempt's log from `start`, and whether there are more after them.
+
+        Only objects that have some of these are read.
+        """
+        taken: list[bytes] = []
+        left, at = length, 0
+        for part in self._listed([task_id]):
+            if part.attempt != attempt:
+                continue
+            size, first = part.meta.size, max(start - at, 0)
+            at += size
+            if first >= size:
+                continue
+            if not left:
+                return b"".join(taken), True
+            count = min(size - first, left)
+            taken.append(self._store.get_range(part.meta.path, first, count))
+            left -= count
+            if first + count < size:
+                return b"".join(taken), True
+        return b"".join(taken), False
+
     def _listed(self, task_ids: Collection[str]) -> list[_LogPart]:
         prefix = f"{paths.LOGS}{self._run_id}/"
         if len(task_ids) == 1:

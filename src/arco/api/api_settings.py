@@ -1,0 +1,43 @@
+"""How a server behaves: bounds on what one caller can make it do."""
+
+from __future__ import annotations
+
+import msgspec
+
+MIB = 1 << 20
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    body_bytes: int = 1 * MIB
+    """Of one request, except a deployment."""
+    deploy_bytes: int = 64 * MIB
+    body_timeout_s: float = 30.0
+    """So long a client may take to send a body."""
+    request_timeout_s: float = 30.0
+    """So long an answer may take; then it is a 504, and the client may ask again."""
+    threads: int = 16
+    """Requests that read or write the store at once."""
+    waiting: int = 200
+    """Requests that may wait for one of them; more are answered with 503."""
+    queries: int = 2
+    """Of SQL, at once: each has a process with memory of its own."""
+    head_age_s: float = 0.25
+    """A read without a generation may be this far behind the store."""
+    rate_per_s: float = 50.0
+    rate_burst: int = 200
+    """Of one caller, by identity; never by an address that a client can choose."""
+    failed_logins_per_minute: int = 60
+    """Of one address of the network."""
+    rendered_bytes: int = 64 * MIB
+    """Answers that are kept, rendered."""
+    streams_per_caller: int = 10
+    stream_age_s: float = 900.0
+    stream_queue: int = 1_000
+    ping_s: float = 15.0
+    drain_s: float = 20.0
+    """So long requests under way may take after SIGTERM."""
+    hosts: tuple[str, ...] = ()
+    """Names that a request may call this server by; empty: any."""
+    trusted_proxies: tuple[str, ...] = ()
+    secure: bool = False
+    """Whether it is reached over TLS, of its own or of a proxy."""

@@ -1,0 +1,211 @@
+"""The Litestar application: a handler for each route of the table, and those beside it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from litestar import Litestar, MediaType, Request, Response
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Method
+
+from arco.api.authentication import COOKIE, LocalAccess
+from arco.api.edge import Edge
+from arco.api.exchange import Answer, exchange_of
+from arco.api.openapi import document
+from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
+from arco.api.query import answer_query
+from arco.api.routes import Route
+from arco.api.server import ApiServer
+from arco.api.streams import EventStreams
+from arco.errors import Error, NotFound
+from arco.plain_json import plain
+
+log = logging.getLogger("arco.api")
+
+PREFIX = "/api/v1/workspaces/{tenant}/{workspace}"
+Handle = Callable[[Request[Any, Any, Any]], Awaitable[Answer]]
+
+
+def make_app(
+    server: ApiServer,
+    routes: Sequence[Route[Any]],
+    ids: Callable[[], str],
+    local: LocalAccess | None = None,
+) -> ASGIApp:
+    """Refuses a table with a route that has no permission, or two with one operation."""
+    _check(routes)
+    handlers = [_handler(server, route) for route in routes]
+    app = Litestar(
+        [*handlers, _stream(server), _query(server), *_beside(server, routes, local)],
+        exception_handlers={Exception: functools.partial(_on_error, server)},
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=None,
+        debug=False,
+    )
+    return Edge(app, server.settings, server.clock, ids)
+
+
+def _check(routes: Sequence[Route[Any]]) -> None:
+    operations: set[str] = set()
+    for route in routes:
+        if not route.permission:
+            raise ValueError(f"{route.operation} has no permission")
+        if route.operation in operations:
+            raise ValueError(f"two routes are {route.operation}")
+        operations.add(route.operation)
+
+
+def _handler(server: ApiServer, route: Route[Any]) -> HTTPRouteHandler:
+    answer = server.write if route.kind == "write" else server.read
+
+    async def handle(request: Request[Any, Any, Any]) -> Answer:
+        return await answer(route, request)
+
+    return _http(route.method, f"{PREFIX}{route.path}", handle)
+
+
+def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
+    async def respond(request: Request[Any, Any, Any]) -> Response[bytes]:
+        answer = await handle(request)
+        return Response(
+            answer.body,
+            status_code=answer.status,
+            media_type=answer.media_type,
+            headers=dict(answer.headers),
+        )
+
+    typed = path.replace("}", ":str}")
+    return HTTPRouteHandler(
+        typed,
+        http_method=method,
+        media_type=MediaType.JSON,
+        status_code=200,  # an answer has its own
+        include_in_schema=False,
+    )(respond)
+
+
+def _stream(server: ApiServer) -> HTTPRouteHandler:
+    streams = EventStreams(server)
+
+    async def stream_events(request: Request[Any, Any, Any]) -> Response[bytes]:
+        return await streams.open(request)
+
+    typed = f"{PREFIX}/events".replace("}", ":str}")
+    return HTTPRouteHandler(
+        typed, http_method="GET", media_type="text/event-stream", include_in_schema=False
+    )(stream_events)
+
+
+def _query(server: ApiServer) -> HTTPRouteHandler:
+    async def query(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_query(server, request)
+
+    return _http("POST", f"{PREFIX}/query", query)
+
+
+def _on_error(
+    server: ApiServer, request: Request[Any, Any, Any], error: Exception
+) -> Response[bytes]:
+    exchange = exchange_of(request.scope)
+    server.denied(exchange, error)
+    if isinstance(error, HTTPException):
+        error = _of_litestar(error)
+    if not isinstance(error, Error) or error.kind == "corrupt":
+        log.error("request %s failed", exchange.request_id, exc_info=error)
+    sent = f"{request.scope['path']} {request.scope['query_string'].decode('latin-1')}"
+    reader = Reader(exchange.visible, sent)
+    problem = problem_of(error, request_id=exchange.request_id, reader=reader)
+    exchange.error_code = problem.code
+    headers = dict(error.headers) if isinstance(error, ApiError) else {}
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="arco"'
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    return _problem_response(problem, headers)
+
+
+def _problem_response(problem: ProblemDetails, headers: dict[str, str]) -> Response[bytes]:
+    return Response(
+        encode(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers
+    )
+
+
+def _of_litestar(error: HTTPException) -> Error:
+    match error.status_code:
+        case 404:
+            return NotFound("there is no such route")
+        case 405:
+            return ApiError("method_not_allowed", "this route does not have that method")
+        case 413:
+            return ApiError("too_large", "the body is too large", code="body_too_large")
+        case status if status < 500:
+            return ApiError("invalid", "the request cannot be read", code="invalid_request")
+    return ApiError("internal", "the server failed")
+
+
+# -- beside the table ------------------------------------------------------------------------
+
+
+def _beside(
+    server: ApiServer, routes: Sequence[Route[Any]], local: LocalAccess | None
+) -> list[HTTPRouteHandler]:
+    openapi = msgspec.json.encode(document(routes))
+
+    async def healthz(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/healthz"
+        return Answer(200, b'{"status":"ok"}')
+
+    async def readyz(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/readyz"
+        if server.draining.is_set():
+            raise ApiError("unavailable", "the server stops", code="draining")
+        for served in server.workspaces.values():
+            await server.in_thread(served.newest)
+        return Answer(200, b'{"status":"ready"}')
+
+    async def get_openapi(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/openapi.json"
+        return Answer(200, openapi)
+
+    async def me(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/me"
+        caller = await server.authenticate(request, is_read=True)
+        grants = [
+            {"role": grant.role, "scope": str(grant.scope)} for grant in sorted(caller.grants)
+        ]
+        fields = {"kind": caller.kind, "id": caller.id, "name": caller.name, "grants": grants}
+        return Answer(200, msgspec.json.encode(plain(fields)))
+
+    async def list_workspaces(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/workspaces"
+        caller = await server.authenticate(request, is_read=True)
+        items = [
+            {"tenant": tenant, "workspace": name}
+            for tenant, name in sorted(server.workspaces)
+            if not caller.visible(tenant, name).nothing
+        ]
+        return Answer(200, msgspec.json.encode({"items": items}))
+
+    async def open_local(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/local/{code}"
+        token = None if local is None else local.redeem(request.path_params["code"])
+        if token is None:
+            raise NotFound("this link does not work, or was used before")
+        cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+        headers = {"Set-Cookie": cookie, "Location": "/"}
+        return Answer(303, b"", headers=headers)
+
+    handlers = [
+        _http("GET", "/healthz", healthz),
+        _http("GET", "/readyz", readyz),
+        _http("GET", "/api/v1/openapi.json", get_openapi),
+        _http("GET", "/api/v1/me", me),
+        _http("GET", "/api/v1/workspaces", list_workspaces),
+    ]
+    return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]

@@ -1,0 +1,179 @@
+"""SQL over a snapshot, in the process that runs it for the command line: bounded and read-only.
+
+Who sees the whole workspace may name every table but those of keys, roles and the audit log. Who
+does not sees of some tables the rows that are of namespaces that he sees, and of the others
+nothing; names of hidden assets in texts are replaced, as everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
+from litestar import Request
+from msgspec import Meta
+
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.hidden_names import without_hidden_names
+from arco.api.parameters import parse
+from arco.api.problems import ApiError, invalid_body
+from arco.api.reads.catalog import asset_names
+from arco.api.routes import AtParameters
+from arco.api.served import ServedWorkspace
+from arco.api.server import ApiServer, may
+from arco.api.views import View
+from arco.columns.quoting import literal
+from arco.errors import Denied
+from arco.plain_json import plain
+from arco.security.permissions import Permission
+from arco.security.visibility import Visible
+from arco.state.sql import RowFilter, SqlLimits, SqlResult
+from arco.state.system import all_tables
+
+PERMISSION: Final = Permission.QUERY_RUN
+OPERATION: Final = "query"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+TIMEOUT_S: Final = 20.0
+MEMORY_MIB: Final = 512
+
+_BY_NAMESPACE: Final = (
+    "catalog.namespaces",
+    "catalog.asset_names",
+    "catalog.assets",
+    "catalog.deprecations",
+    "search.documents",
+)
+_BY_KEY: Final = (
+    "orchestration.tasks",
+    "execution.quarantine",
+    "execution.task_costs",
+    "quality.check_results",
+    "quality.check_status",
+    "quality.evaluations",
+    "automation.automations",
+    "automation.freshness_changes",
+)
+_BY_ID: Final = (
+    "execution.materializations",
+    "execution.expirations",
+    "execution.schemas",
+    "execution.partitions",
+    "execution.partition_status",
+    "catalog.columns",
+    "catalog.asset_code",
+    "catalog.asset_stats",
+    "catalog.asset_statements",
+    "catalog.schema_registry",
+    "catalog.schema_versions",
+    "catalog.column_renames",
+    "answers.asset_states",
+    "automation.freshness",
+    "quality.check_totals",
+)
+_BY_BOTH_ENDS: Final = (
+    "lineage.asset_edges",
+    "lineage.column_edges",
+    "lineage.column_uses",
+    "lineage.asset_dependents",
+)
+
+
+class QueryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sql: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    """One SELECT; tables are named `catalog.assets`."""
+    max_rows: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+
+
+class QueryColumn(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    type: str
+
+
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    generation: int
+    columns: list[QueryColumn]
+    rows: list[list[Any]]
+    truncated: bool
+    """There were more rows than `max_rows`."""
+
+
+async def answer_query(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
+    scope, exchange = request.scope, exchange_of(request.scope)
+    exchange.route, exchange.operation = "/query", OPERATION
+    exchange.permission = PERMISSION.value
+    headers = RequestHeaders(scope)
+    caller = await server.authenticate(request, is_read=False)
+    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
+    served = server.admit(caller, exchange, *at)
+    visible = exchange.visible = may(caller.at(*at), PERMISSION)
+    parameters = parse(AtParameters, {}, scope["query_string"])
+    raw = await server.body(request)
+    if (headers.get("content-type") or "").partition(";")[0].strip() != "application/json":
+        raise ApiError("unsupported_media_type", "the body must be application/json")
+    try:
+        body = msgspec.json.decode(raw, type=QueryBody)
+    except msgspec.DecodeError as error:
+        raise invalid_body(error, "body") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise ApiError("invalid", "the body is not JSON in UTF-8", code="invalid_json") from None
+    is_arrow = ARROW in (headers.get("accept") or "")
+    if is_arrow and not visible.all:
+        raise Denied("Arrow answers are for those who see the whole workspace", hint="ask for JSON")
+    async with server.querying:
+        data, generation = await server.in_thread(
+            lambda: _run(served, parameters, visible, body, is_arrow)
+        )
+    sent = {"Arco-Generation": str(generation)}
+    return Answer(200, data, ARROW if is_arrow else "application/json", sent)
+
+
+def _run(
+    served: ServedWorkspace,
+    parameters: AtParameters,
+    visible: Visible,
+    body: QueryBody,
+    is_arrow: bool,
+) -> tuple[bytes, int]:
+    view = served.view(parameters)
+    limits = SqlLimits(timeout_s=TIMEOUT_S, rows=body.max_rows, memory_mib=MEMORY_MIB)
+    rows = row_filter(served, view, visible)
+    result = served.sql.query(view.snapshot, body.sql, limits, rows)
+    if is_arrow:
+        return _arrow(result.table), result.generation
+    return msgspec.json.encode(_document(view, visible, result)), result.generation
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _document(view: View, visible: Visible, result: SqlResult) -> Any:
+    table = result.table
+    columns = [table.column(place).to_pylist() for place in range(table.num_columns)]
+    document = {
+        "generation": result.generation,
+        "columns": [{"name": field.name, "type": str(field.type)} for field in table.schema],
+        "rows": [plain(list(row)) for row in zip(*columns, strict=True)],
+        "truncated": result.truncated,
+    }
+    return without_hidden_names(view, visible, document)
+
+
+def row_filter(served: ServedWorkspace, view: View, visible: Visible) -> RowFilter:
+    tables = [str(table) for table in all_tables(served.workspace.chain)]
+    if visible.namespaces is None:
+        return RowFilter({name: "" for name in tables if not name.startswith("security.")})
+    seen = ", ".join(map(literal, sorted(visible.namespaces)))
+    by_id = "(SELECT id FROM arco_seen)"
+    conditions = dict.fromkeys(_BY_NAMESPACE, f"namespace IN ({seen})")
+    conditions |= dict.fromkeys(_BY_KEY, f"split_part(asset_key, '.', 1) IN ({seen})")
+    conditions |= dict.fromkeys(_BY_ID, f"asset_id IN {by_id}")
+    conditions |= dict.fromkeys(_BY_BOTH_ENDS, f"source IN {by_id} AND target IN {by_id}")
+    names = asset_names(view)
+    ids = ", ".join(literal(names.ids[place]) for place in names.after(visible, "", None))
+    make = f"CREATE TEMP TABLE arco_seen AS SELECT unnest([{ids}]::VARCHAR[]) AS id"
+    return RowFilter(conditions, (make,))

@@ -1,0 +1,1 @@
+"""What can be read: functions of a view, of what the caller sees, and of parameters."""

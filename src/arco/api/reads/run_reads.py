@@ -1,0 +1,365 @@
+"""Runs, their tasks, outputs, logs and plans; requests for runs.
+
+A caller sees a run if he sees an asset of one of its tasks. Of a run with tasks that he does not
+see, what was asked for is left out, and those tasks are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from arco.api.page_tokens import SortKey
+from arco.api.reads.catalog import AssetName
+from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
+from arco.api.run_visibility import require_run, sees_run, sees_whole_run
+from arco.api.views import View, require_asset
+from arco.dispatch.waiting import Occupied, Waiting, look, older_runs, waiting
+from arco.errors import NotFound
+from arco.execution.tables import MaterializationRow
+from arco.orchestration import states
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.run_outputs import run_outputs
+from arco.orchestration.run_requests import decode_request
+from arco.orchestration.states import RequestState, RunState, TaskState
+from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
+from arco.orchestration.triggers import runs_before
+from arco.security.permissions import Permission
+from arco.security.visibility import Visible
+from arco.times import parse_time
+from arco.worker.log_parts import RunLogs
+
+RunId = Annotated[str, Meta(min_length=1, max_length=64, description="The id of a run.")]
+Time = Annotated[str, Meta(max_length=64, description="A time: 2026-01-31T12:00Z, or 7d ago.")]
+MAX_LOG_BYTES = 1 << 20
+
+
+class RunParameters(AtParameters, frozen=True, kw_only=True):
+    run_id: RunId
+
+
+class RunListParameters(PageParameters, frozen=True, kw_only=True):
+    state: (
+        Annotated[list[RunState], Meta(max_length=10, description="Only runs in these states.")]
+        | UnsetType
+    ) = UNSET
+    asset: Annotated[AssetName, Meta(description="Only runs with a task of this asset.")] = ""
+    created_after: Time = ""
+
+
+class RunBody(RunRow, frozen=True, kw_only=True):
+    is_partial: bool = False
+    """The run has tasks that the caller does not see; what was asked for is left out."""
+
+
+def _body(view: View, visible: Visible, row: RunRow) -> RunBody:
+    fields = msgspec.structs.asdict(row)
+    if sees_whole_run(view, visible, row):
+        return RunBody(**fields)
+    hidden: dict[str, Any] = {"selection": [], "partitions": [], "run_key": "", "reference": ""}
+    hidden |= {"failed_by": "", "cancel_reason": "", "retry_of": ""}
+    return RunBody(**(fields | hidden), is_partial=True)
+
+
+def list_runs(
+    view: View, visible: Visible, parameters: RunListParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, RunBody]]:
+    """List runs, the newest first."""
+    if parameters.asset:
+        require_asset(visible, parameters.asset)
+    in_states = () if parameters.state is UNSET else tuple(parameters.state)
+    if parameters.state is not UNSET and not in_states:
+        return
+    since = (
+        parse_time(parameters.created_after, view.snapshot.published_at)
+        if parameters.created_after
+        else None
+    )
+    after: Any = window.after
+    page = OrchestrationReader(view.snapshot).runs(
+        limit=window.limit,
+        in_states=in_states,
+        asset_key=parameters.asset,
+        since=since,
+        after=after,
+        matches=None if visible.all else lambda row: sees_run(view, visible, row),
+    )
+    for row in page.rows:
+        yield (row.created_at, row.run_id), _body(view, visible, row)
+
+
+class RunDetails(msgspec.Struct, frozen=True, kw_only=True):
+    run: RunBody
+    caused_by: list[str]
+    """Runs before it that led to it."""
+    hidden_tasks: int
+    waiting: list[Waiting]
+    """What an active run waits for now."""
+
+
+def get_run(view: View, visible: Visible, parameters: RunParameters) -> RunDetails:
+    """Show a run: its state, its counts, and what it waits for."""
+    row = require_run(view, visible, parameters.run_id)
+    whole = sees_whole_run(view, visible, row)
+    tasks = () if whole else OrchestrationReader(view.snapshot).tasks(row.run_id)
+    before = runs_before(view.snapshot, row)
+    return RunDetails(
+        run=_body(view, visible, row),
+        caused_by=[each.run_id for each in before if sees_run(view, visible, each)],
+        hidden_tasks=sum(not visible.sees_asset(task.asset_key) for task in tasks),
+        waiting=_waiting(view, row) if whole else [],
+    )
+
+
+def _waiting(view: View, row: RunRow) -> list[Waiting]:
+    if not view.is_current or row.state not in states.RUN_ACTIVE:
+        return []
+    tasks = OrchestrationReader(view.snapshot).tasks(row.run_id)
+    occupied, older = Occupied.read(view.snapshot), older_runs(view.snapshot, row, tasks)
+    return list(waiting(row, tasks, look(view.store, row, tasks), view.now, occupied, older))
+
+
+class TaskListParameters(PageParameters, frozen=True, kw_only=True):
+    run_id: RunId
+    state: Annotated[list[TaskState], Meta(max_length=20)] | UnsetType = UNSET
+    asset: Annotated[AssetName, Meta(description="Only tasks of this asset.")] = ""
+    page_size: Annotated[int, Meta(ge=1, le=500)] = 20
+
+
+def list_tasks(
+    view: View, visible: Visible, parameters: TaskListParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, TaskRow]]:
+    """List the tasks of a run in the order of its plan."""
+    row = require_run(view, visible, parameters.run_id)
+    for task in OrchestrationReader(view.snapshot).tasks(row.run_id):
+        if window.after is not None and (task.index,) <= window.after:
+            continue
+        is_chosen = parameters.state is UNSET or task.state in parameters.state
+        if (
+            is_chosen
+            and parameters.asset in ("", task.asset_key)
+            and visible.sees_asset(task.asset_key)
+        ):
+            yield (task.index,), msgspec.structs.replace(task, downstream=[], upstream=[])
+
+
+class TaskParameters(RunParameters, frozen=True, kw_only=True):
+    task_id: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+def get_task(view: View, visible: Visible, parameters: TaskParameters) -> TaskRow:
+    """Show a task of a run."""
+    return require_task(view, visible, parameters.run_id, parameters.task_id)
+
+
+def require_task(view: View, visible: Visible, run_id: str, task_id: str) -> TaskRow:
+    row = require_run(view, visible, run_id)
+    tasks = OrchestrationReader(view.snapshot).tasks(row.run_id)
+    task = next((task for task in tasks if task.task_id == task_id), None)
+    if task is None or not visible.sees_asset(task.asset_key):
+        raise NotFound(f"run {run_id} has no task {task_id}")
+    return task
+
+
+class LogParameters(TaskParameters, frozen=True, kw_only=True):
+    attempt: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    start: Annotated[
+        int, Meta(ge=0, le=1 << 40, description="The first byte; `end` of the answer before.")
+    ] = 0
+    length: Annotated[int, Meta(ge=1, le=MAX_LOG_BYTES)] = MAX_LOG_BYTES // 4
+
+
+class LogBody(msgspec.Struct, frozen=True, kw_only=True):
+    attempt: int
+    start: int
+    end: int
+    """Where the next part begins."""
+    text: str
+    is_complete: bool
+    """Whether the attempt has ended and there is nothing after this."""
+
+
+def get_task_log(view: View, visible: Visible, parameters: LogParameters) -> LogBody:
+    """Show a part of what an attempt of a task printed and logged; the last attempt by default."""
+    task = require_task(view, visible, parameters.run_id, parameters.task_id)
+    attempt = task.attempt if parameters.attempt is None else parameters.attempt
+    logs = RunLogs(view.store, task.run_id)
+    data, more = logs.part(task.task_id, attempt, parameters.start, parameters.length)
+    has_ended = task.state in states.TERMINAL or attempt < task.attempt
+    return LogBody(
+        attempt=attempt,
+        start=parameters.start,
+        end=parameters.start + len(data),
+        text=data.decode("utf-8", "replace"),
+        is_complete=has_ended and not more,
+    )
+
+
+class OutputListParameters(PageParameters, frozen=True, kw_only=True):
+    run_id: RunId
+    reused: bool = False
+    """Include versions that were up to date and reused."""
+
+
+class OutputBody(msgspec.Struct, frozen=True, kw_only=True):
+    asset: str
+    reused: bool
+    version: MaterializationRow
+
+
+def list_run_outputs(
+    view: View, visible: Visible, parameters: OutputListParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, OutputBody]]:
+    """List the versions that a run wrote, with what became of them, in the order of the plan."""
+    row = require_run(view, visible, parameters.run_id)
+    outputs = run_outputs(view.snapshot, row.run_id, reused=parameters.reused).outputs
+    for place, each in enumerate(outputs):
+        if visible.sees_asset(each.asset) and (window.after is None or (place,) > window.after):
+            yield (place,), OutputBody(asset=each.asset, reused=each.reused, version=each.version)
+
+
+class PlanListParameters(PageParameters, frozen=True, kw_only=True):
+    run_id: RunId
+
+
+class PlannedTaskBody(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    task_id: str
+    asset: str
+    partition: str
+    action: str
+    reason: str
+    stage: int
+    depends_on: tuple[int, ...]
+
+
+def list_planned_tasks(
+    view: View, visible: Visible, parameters: PlanListParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, PlannedTaskBody]]:
+    """List the plan of a run: each task, whether it runs, and why."""
+    row = require_run(view, visible, parameters.run_id)
+    plan = view.library.plan(row.plan_id)
+    first = 0 if window.after is None else int(str(window.after[0])) + 1
+    tasks = plan.spec.tasks
+    for index in range(first, len(tasks)):
+        task = tasks[index]
+        if visible.sees_asset(task.asset):
+            depends = tuple(n for n in task.depends_on if visible.sees_asset(tasks[n].asset))
+            yield (
+                (index,),
+                PlannedTaskBody(
+                    index=index,
+                    task_id=task.task_id,
+                    asset=task.asset,
+                    partition=task.partition,
+                    action=task.action,
+                    reason=task.reason,
+                    stage=task.stage,
+                    depends_on=depends,
+                ),
+            )
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+class RequestListParameters(PageParameters, frozen=True, kw_only=True):
+    state: Annotated[list[RequestState], Meta(max_length=10)] | UnsetType = UNSET
+
+
+class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
+    request_key: str
+    state: RequestState
+    kind: str
+    reference: str
+    request: PlanRequest
+    run_id: str
+    reason: str
+    hint: str
+    until: datetime | None
+    timeout_s: int
+    priority: int
+    requested_at: datetime
+    requested_by: str
+    decided_at: datetime | None
+
+
+def request_body(row: RunRequestRow) -> RequestBody:
+    fields = msgspec.structs.asdict(row)
+    names = [name for name in RequestBody.__struct_fields__ if name != "request"]
+    return RequestBody(**{name: fields[name] for name in names}, request=asked_for(row.request))
+
+
+def asked_for(request: str) -> PlanRequest:
+    """What was asked for, without the deployments that it is planned with, of all projects."""
+    decoded: PlanRequest = decode_request(request)
+    return msgspec.structs.replace(decoded, deployments=())
+
+
+def list_requests(
+    view: View, visible: Visible, parameters: RequestListParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, RequestBody]]:
+    """List requests for runs, the newest first."""
+    in_states = () if parameters.state is UNSET else tuple(parameters.state)
+    if parameters.state is not UNSET and not in_states:
+        return
+    after: Any = window.after
+    rows, _ = OrchestrationReader(view.snapshot).run_requests(
+        limit=window.limit,
+        in_states=in_states,
+        after=after,
+        matches=None if visible.all else lambda row: sees_request(view, visible, row),
+    )
+    for row in rows:
+        yield (row.requested_at, row.request_key), request_body(row)
+
+
+class RequestParameters(AtParameters, frozen=True, kw_only=True):
+    key: Annotated[str, Meta(min_length=1, max_length=600, description="The request's key.")]
+
+
+def get_request(view: View, visible: Visible, parameters: RequestParameters) -> RequestBody:
+    """Show a request by its key: who asked for what, and what became of it."""
+    return request_body(require_request(view, visible, parameters.key))
+
+
+def require_request(view: View, visible: Visible, key: str) -> RunRequestRow:
+    row = OrchestrationReader(view.snapshot).run_request(key)
+    if not sees_request(view, visible, row):
+        raise NotFound(f"there is no request {key}")
+    return row
+
+
+def sees_request(view: View, visible: Visible, row: RunRequestRow) -> bool:
+    """Whether all assets that it names are of namespaces that the caller sees.
+
+    A term that selects by tag, by group or everything may stand for any asset.
+    """
+    if visible.all:
+        return True
+    request = decode_request(row.request)
+    return sees_selection(visible, (*request.selection, *request.exclude))
+
+
+def sees_selection(visible: Visible, terms: tuple[str, ...]) -> bool:
+    names = [term.strip("+0123456789") for term in terms]
+    return visible.all or all(":" not in name and visible.sees_asset(name) for name in names)
+
+
+_READ = Permission.RUNS_READ
+ROUTES: tuple[Any, ...] = (
+    listing("/runs", _READ, list_runs),
+    read("/runs/{run_id}", _READ, get_run, live=True),
+    listing("/runs/{run_id}/tasks", _READ, list_tasks),
+    read("/runs/{run_id}/tasks/{task_id}", _READ, get_task),
+    read("/runs/{run_id}/tasks/{task_id}/log", _READ, get_task_log, live=True),
+    listing("/runs/{run_id}/outputs", _READ, list_run_outputs),
+    listing("/runs/{run_id}/plan", _READ, list_planned_tasks),
+    listing("/requests", _READ, list_requests),
+    read("/requests/by-key", _READ, get_request),
+)

@@ -1,0 +1,117 @@
+"""API keys, roles and the audit log. Hashes of secrets are never in an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from arco.api.page_tokens import SortKey
+from arco.api.reads.run_reads import Time
+from arco.api.routes import PageParameters, PageWindow, listing
+from arco.api.views import View
+from arco.errors import NotFound
+from arco.security.permissions import Permission, Role
+from arco.security.reader import AuditFilter, SecurityReader
+from arco.security.tables import AUDIT, ApiKeyRow, AuditRow, RoleBindingRow
+from arco.security.visibility import Visible
+from arco.state.days import newest_rows
+from arco.times import parse_time
+
+
+class ApiKeyBody(msgspec.Struct, frozen=True, kw_only=True):
+    key_id: str
+    prefix: str
+    """How the key begins: what it is recognised by."""
+    name: str
+    kind: str
+    role: Role
+    namespaces: list[str]
+    scopes: list[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str
+    revoke_reason: str
+    last_used_at: datetime | None
+
+
+def api_key_body(row: ApiKeyRow) -> ApiKeyBody:
+    names = ApiKeyBody.__struct_fields__
+    return ApiKeyBody(**{name: getattr(row, name) for name in names})
+
+
+def list_api_keys(
+    view: View, visible: Visible, parameters: PageParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, ApiKeyBody]]:
+    """List API keys, the newest first."""
+    after: Any = window.after
+    for row in SecurityReader(view.snapshot).api_keys(visible):
+        key = (row.created_at, row.key_id)
+        if after is None or key < after:
+            yield key, api_key_body(row)
+
+
+def require_key(view: View, visible: Visible, key_id: str) -> ApiKeyRow:
+    rows = SecurityReader(view.snapshot).api_keys(visible)
+    row = next((row for row in rows if row.key_id == key_id), None)
+    if row is None:
+        raise NotFound(f"there is no API key {key_id}")
+    return row
+
+
+def list_roles(
+    view: View, visible: Visible, parameters: PageParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, RoleBindingRow]]:
+    """List who has which role where."""
+    for row in SecurityReader(view.snapshot).bindings(visible):
+        key = (row.namespace, row.subject)
+        if window.after is None or key > window.after:
+            yield key, row
+
+
+class AuditParameters(PageParameters, frozen=True, kw_only=True):
+    actor: Annotated[str, Meta(max_length=500)] = ""
+    action: Annotated[str, Meta(max_length=200)] = ""
+    outcome: Annotated[str, Meta(max_length=50)] = ""
+    resource: Annotated[str, Meta(max_length=500)] = ""
+    request_id: Annotated[str, Meta(max_length=100)] = ""
+    since: Time = ""
+
+
+def list_audit(
+    view: View, visible: Visible, parameters: AuditParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, AuditRow]]:
+    """List records of the audit log, the newest first."""
+    published = view.snapshot.published_at
+    conditions = AuditFilter(
+        actor=parameters.actor,
+        action=parameters.action,
+        outcome=parameters.outcome,
+        resource=parameters.resource,
+        request_id=parameters.request_id,
+        since=parse_time(parameters.since, published) if parameters.since else None,
+    )
+    after: Any = window.after
+
+    def matches(row: AuditRow) -> bool:
+        is_seen = visible.all or (row.namespace != "" and visible.sees(row.namespace))
+        follows = after is None or (row.recorded_at, row.record_id) < after
+        return is_seen and follows and conditions.matches(row)
+
+    rows = newest_rows(
+        view.snapshot, AUDIT, matches=matches, limit=window.limit, since=conditions.since
+    )
+    for row in rows:
+        yield (row.recorded_at, row.record_id), row
+
+
+ROUTES: tuple[Any, ...] = (
+    listing("/keys", Permission.KEYS_MANAGE, list_api_keys),
+    listing("/roles", Permission.ROLES_MANAGE, list_roles),
+    listing("/audit", Permission.AUDIT_READ, list_audit),
+)

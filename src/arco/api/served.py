@@ -1,0 +1,163 @@
+"""A workspace as a server has it: the newest snapshot, what is derived of it, and commands.
+
+Servers have no state of their own: all of this can be made again from the store. The newest
+generation is looked for when a request comes and the last look is older than `head_age_s`; what
+this server commits itself is seen at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from datetime import datetime
+
+from arco.api.api_settings import ApiSettings
+from arco.api.page_tokens import PageTokens
+from arco.api.problems import ApiError
+from arco.api.routes import AtParameters
+from arco.api.security_log import SecurityLog
+from arco.api.views import DerivedState, View
+from arco.app import Workspace
+from arco.app.commands import Commands
+from arco.errors import Invalid
+from arco.orchestration.reader import OrchestrationReader, as_of_run
+from arco.security.caller import Caller
+from arco.state.snapshot import AsOf, At, Generation, Snapshot
+from arco.state.sql import SqlEngine
+from arco.times import parse_time
+from arco.transport.task_keys import task_keys
+
+KEPT_GENERATIONS = 16
+KEPT_RUNS = 100_000
+
+
+class ServedWorkspace:
+    def __init__(self, workspace: Workspace, settings: ApiSettings) -> None:
+        self.workspace = workspace
+        self.tenant = workspace.tenant
+        self.name = workspace.name
+        self._settings = settings
+        self._derived = DerivedState()
+        self._lasting = DerivedState(KEPT_RUNS)
+        self._lock = threading.Lock()
+        self._newest: Snapshot | None = None
+        self._looked_at = float("-inf")
+        self.security_log = SecurityLog(workspace)
+        self._numbered = functools.lru_cache(maxsize=KEPT_GENERATIONS)(self._open)
+
+    @functools.cached_property
+    def tokens(self) -> PageTokens:
+        return PageTokens(task_keys(self.workspace.store)[0].secret)
+
+    @functools.cached_property
+    def sql(self) -> SqlEngine:
+        return self.workspace.read.sql()
+
+    def close(self) -> None:
+        if "sql" in self.__dict__:
+            self.sql.close()
+
+    # -- which generation ----------------------------------------------------------------
+
+    def known(self) -> Snapshot | None:
+        """The newest snapshot without a look at the store; None if the last look is too old."""
+        age = self.workspace.clock.monotonic() - self._looked_at
+        return self._newest if age <= self._settings.head_age_s else None
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot. Of requests that come together, one looks at the store."""
+        recent = self.known()
+        if recent is not None:
+            return recent
+        with self._lock:
+            recent = self.known()
+            if recent is not None:
+                return recent
+            before, now = self._newest, self.workspace.clock.monotonic()
+            self._newest = self.workspace.read.snapshot() if before is None else before.refresh()
+            self._looked_at = now
+            return self._newest
+
+    def look_again(self) -> None:
+        """Something was committed: the next read looks at the store."""
+        self._looked_at = float("-inf")
+
+    def snapshot(self, at: AtParameters) -> Snapshot:
+        moment = self._moment(at)
+        if moment is None:
+            return self.newest()
+        if isinstance(moment, Generation):
+            newest = self._newest
+            if newest is not None and newest.generation == moment.number:
+                return newest
+            return self._numbered(moment.number)
+        return self.workspace.read.snapshot(moment)
+
+    def _open(self, number: int) -> Snapshot:
+        return self.workspace.read.snapshot(Generation(number))
+
+    def _moment(self, at: AtParameters) -> At | None:
+        given = [
+            name for name in ("generation", "as_of", "as_of_run") if getattr(at, name) is not None
+        ]
+        if len(given) > 1:
+            raise ApiError(
+                "invalid", f"{' and '.join(given)} exclude each other", code="two_moments"
+            )
+        if at.generation is not None:
+            return Generation(at.generation)
+        if at.as_of is not None:
+            return AsOf(parse_time(at.as_of, self.workspace.clock.now()))
+        if at.as_of_run is not None:
+            if not at.as_of_run:
+                raise Invalid("as_of_run is empty", hint="give the id of a run")
+            run = OrchestrationReader(self.newest()).run(at.as_of_run)
+            return as_of_run(run.run_id)
+        return None
+
+    # -- reading and writing -------------------------------------------------------------
+
+    def view(self, at: AtParameters, caller: Caller | None = None) -> View:
+        snapshot = self.snapshot(at)
+        is_current = self._moment_is_now(at)
+        return View(
+            tenant=self.tenant,
+            workspace=self.name,
+            snapshot=snapshot,
+            manifests=self.workspace.manifests,
+            library=self.workspace.library,
+            store=self.workspace.store,
+            now=self._now() if is_current else snapshot.published_at,
+            is_current=is_current,
+            derived=self._derived,
+            lasting=self._lasting,
+            caller=caller,
+        )
+
+    def _moment_is_now(self, at: AtParameters) -> bool:
+        return at.generation is None and at.as_of is None and at.as_of_run is None
+
+    def _now(self) -> datetime:
+        return self.workspace.clock.now()
+
+    def commands(self, caller: Caller, idempotency_key: str = "") -> Commands:
+        """Commands in a caller's name."""
+        return self.workspace.acting(caller, idempotency_key=idempotency_key)
+
+
+class KeySource:
+    """A workspace as authentication looks at it: its keys and roles."""
+
+    def __init__(self, served: ServedWorkspace) -> None:
+        self.served = served
+
+    @property
+    def tenant(self) -> str:
+        return self.served.tenant
+
+    @property
+    def name(self) -> str:
+        return self.served.name
+
+    def snapshot(self) -> Snapshot:
+        return self.served.newest()

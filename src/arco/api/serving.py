@@ -1,0 +1,123 @@
+"""Runs the application on uvicorn until it is told to stop, and drains it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+from litestar.types import ASGIApp
+
+from arco.api.server import ApiServer
+from arco.errors import Error, Invalid, Unavailable
+
+LOOK_S = 0.1
+"""How often a server looks whether it was told to stop."""
+
+
+FLUSHED_AFTER = 100
+"""So many looks are between records of refusals and of uses of keys."""
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    host: str = "127.0.0.1"
+    port: int = 8321
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host in ("127.0.0.1", "::1", "localhost")
+
+    @property
+    def has_tls(self) -> bool:
+        return self.tls_cert is not None
+
+    def listen(self) -> socket.socket:
+        """A socket that listens. Raises if the address is taken, or is not this machine's."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise Invalid("TLS needs a certificate and its key", hint="give both files")
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family, backlog=512)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {self.host}:{self.port}: {error.strerror or error}",
+                hint="give another --port or --host",
+            ) from None
+
+    def local_names(self, listening: socket.socket) -> tuple[str, ...]:
+        """What a local server may be called: a page of another name that leads here may not use
+        it. Empty for any other server."""
+        if not self.is_loopback:
+            return ()
+        port = listening.getsockname()[1]
+        return tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+    def url(self, listening: socket.socket) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.has_tls else 'http'}://{host}:{listening.getsockname()[1]}"
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the command's business."""
+        yield
+
+
+def serve(
+    server: ApiServer,
+    app: ASGIApp,
+    binding: Binding,
+    listening: socket.socket,
+    stop: threading.Event,
+) -> None:
+    """Answer requests until `stop`. Requests that are under way then may finish, for a while;
+    streams end, and their clients resume them elsewhere."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(server.settings.drain_s),
+        h11_max_incomplete_event_size=64 << 10,
+        ssl_certfile=None if binding.tls_cert is None else str(binding.tls_cert),
+        ssl_keyfile=None if binding.tls_key is None else str(binding.tls_key),
+    )
+    asyncio.run(_serve(_Uvicorn(config), server, listening, stop))
+
+
+async def _serve(
+    uvicorn_server: uvicorn.Server,
+    server: ApiServer,
+    listening: socket.socket,
+    stop: threading.Event,
+) -> None:
+    async def watch() -> None:
+        looks = 0
+        while not stop.is_set():
+            await asyncio.sleep(LOOK_S)
+            looks += 1
+            if looks % FLUSHED_AFTER == 0:
+                with contextlib.suppress(Error):
+                    await server.in_thread(server.flush)
+        server.draining.set()
+        uvicorn_server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    try:
+        await uvicorn_server.serve(sockets=[listening])
+    finally:
+        watching.cancel()
+        server.flush(everything=True)
+        server.close()

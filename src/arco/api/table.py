@@ -1,0 +1,42 @@
+"""The table of all routes below a workspace."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from arco.api.reads import (
+    answers,
+    automation_reads,
+    catalog,
+    commands,
+    data,
+    lineage,
+    operations,
+    run_reads,
+    security,
+)
+from arco.api.routes import Route
+from arco.api.writes import automation_writes, run_writes
+from arco.api.writes import catalog as catalog_writes
+from arco.api.writes import operations as operation_writes
+from arco.api.writes import security as security_writes
+
+READS: Final[tuple[Route[Any], ...]] = (
+    *operations.ROUTES,
+    *catalog.ROUTES,
+    *data.ROUTES,
+    *lineage.ROUTES,
+    *answers.ROUTES,
+    *run_reads.ROUTES,
+    *automation_reads.ROUTES,
+    *commands.ROUTES,
+    *security.ROUTES,
+)
+WRITES: Final[tuple[Route[Any], ...]] = (
+    *operation_writes.ROUTES,
+    *catalog_writes.ROUTES,
+    *run_writes.ROUTES,
+    *automation_writes.ROUTES,
+    *security_writes.ROUTES,
+)
+ROUTES: Final = (*READS, *WRITES)

@@ -1,0 +1,118 @@
+"""One generation of a workspace, as a request reads it. A view has nothing that writes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from arco.api.command_keys import id_of_key, stored_key
+from arco.errors import NotFound
+from arco.log.head import Manifests
+from arco.orchestration.reader import Library
+from arco.security.caller import Caller
+from arco.security.visibility import Visible
+from arco.state.snapshot import Generation, Snapshot
+from arco.storage.port import Store
+
+T = TypeVar("T")
+
+KEPT = 32
+
+
+class DerivedState:
+    """What readers derive from whole tables, by generation: sorted keys, indexes. Bounded.
+
+    What is made is shared by requests, and must not be changed.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return cast(T, self._values[key])
+        value = make()  # two requests may both make it; what they make is the same
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._kept:
+                self._values.popitem(last=False)
+        return value
+
+
+class View:
+    def __init__(
+        self,
+        *,
+        tenant: str,
+        workspace: str,
+        snapshot: Snapshot,
+        manifests: Manifests,
+        library: Library,
+        store: Store,
+        now: datetime,
+        is_current: bool,
+        derived: DerivedState,
+        lasting: DerivedState,
+        caller: Caller | None = None,
+    ) -> None:
+        self.tenant = tenant
+        self.workspace = workspace
+        self.snapshot = snapshot
+        self._manifests = manifests
+        self.library = library
+        self.store = store
+        """For logs, plans and liveness, which are not in tables."""
+        self.now = now
+        """The time that answers are about: of an older generation, when that was published."""
+        self.is_current = is_current
+        """Whether it was the newest, so that what happens now belongs to the answer."""
+        self._derived = derived
+        self._lasting = lasting
+        self._caller = caller
+
+    @property
+    def generation(self) -> int:
+        return self.snapshot.generation
+
+    @property
+    def manifests(self) -> Manifests:
+        return self._manifests
+
+    def earlier(self, generation: int) -> Snapshot:
+        """The snapshot of another generation."""
+        return Snapshot.open(self._manifests, self.snapshot.files, Generation(generation))
+
+    def stored_key(self, key: str) -> str:
+        """An idempotency key of the caller as the log has it."""
+        assert self._caller is not None
+        return stored_key(self._caller, key)
+
+    def id_of_key(self, key: str) -> str:
+        """The id of what was created under an idempotency key of the caller."""
+        return id_of_key(self.stored_key(key))
+
+    def derived(self, name: str, make: Callable[[], T]) -> T:
+        """Made once for a generation."""
+        return self._derived.get((self.tenant, self.workspace, self.generation, name), make)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Made once for all generations: of what never changes."""
+        return self._lasting.get((self.tenant, self.workspace, key), make)
+
+
+def require_namespace(visible: Visible, namespace: str) -> None:
+    """Raise NotFound for a namespace that the caller does not see, as for one that is not there."""
+    if not visible.sees(namespace):
+        raise NotFound(f"there is no namespace {namespace}")
+
+
+def require_asset(visible: Visible, key: str) -> None:
+    if not visible.sees_asset(key):
+        raise NotFound(f"there is no asset {key}")

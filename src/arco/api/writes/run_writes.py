@@ -1,0 +1,216 @@
+"""Trigger, cancel and retry runs; withdraw requests.
+
+What a request selects is planned first, and then each namespace that would run is authorized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from arco.api.reads.run_reads import RequestBody, RunId, request_body, require_request
+from arco.api.routes import NoBody, Parameters, write
+from arco.api.run_visibility import require_run, run_namespaces
+from arco.api.views import require_asset
+from arco.api.writing import WriteAnswer, Writing
+from arco.errors import Denied
+from arco.orchestration.plan import PlanRequest
+from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.states import RunState
+from arco.security.permissions import Permission
+
+Term = Annotated[str, Meta(min_length=1, max_length=1000)]
+ReasonText = Annotated[str, Meta(max_length=2000)]
+
+
+class NoParameters(Parameters, frozen=True, kw_only=True):
+    pass
+
+
+class SelectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Assets and partitions, as `servo run` takes them."""
+
+    selection: Annotated[tuple[Term, ...], Meta(min_length=1, max_length=1000)]
+    exclude: Annotated[tuple[Term, ...], Meta(max_length=1000)] = ()
+    partitions: Annotated[tuple[Term, ...], Meta(max_length=1000)] = ()
+    force: bool = False
+    refresh_sources: bool = False
+    config: dict[str, str | int | bool | None] = {}
+
+    def request(self) -> PlanRequest:
+        return PlanRequest(
+            selection=self.selection,
+            exclude=self.exclude,
+            partitions=self.partitions,
+            force=self.force,
+            refresh_sources=self.refresh_sources,
+            config=self.config,
+        )
+
+
+class TriggerBody(SelectionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    timeout_s: Annotated[int, Meta(ge=0, le=86_400 * 30)] = 0
+    priority: Annotated[int, Meta(ge=-100, le=100)] = 0
+
+
+class RequestedBody(msgspec.Struct, frozen=True, kw_only=True):
+    request_key: str
+    run_id: str
+    """The id that the run will have."""
+    state: str
+
+
+def allow_selection(writing: Writing, request: PlanRequest) -> None:
+    """Raise unless the caller may do this with all that a request selects."""
+    if writing.caller.may(writing.permission):
+        return
+    for term in (*request.selection, *request.exclude):
+        name = term.strip("+0123456789")
+        if ":" not in name and name != "*":
+            require_asset(writing.visible, name)
+    spec = writing.unkeyed.orchestration.plan(request)
+    allow_namespaces(writing, {task.asset.partition(".")[0] for task in spec.tasks})
+
+
+def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
+    for namespace in sorted(namespaces):
+        if not writing.caller.may(writing.permission, namespace):
+            raise Denied(
+                "this reaches assets of namespaces in which you may not do this",
+                hint=f"ask an owner for a role that has {writing.permission} there",
+            )
+
+
+def trigger_run(
+    writing: Writing, parameters: NoParameters, body: TriggerBody
+) -> WriteAnswer[RequestedBody]:
+    """Ask for a run, which an orchestrator plans and starts.
+
+    With an Idempotency-Key the same request starts one run, however often it is sent.
+    """
+    request = body.request()
+    allow_selection(writing, request)
+    requested = writing.unkeyed.orchestration.request(
+        request,
+        run_key=writing.key,
+        timeout=timedelta(seconds=body.timeout_s) if body.timeout_s else None,
+        priority=body.priority,
+    )
+    answer = RequestedBody(
+        request_key=requested.request_key, run_id=requested.run_id, state=requested.state
+    )
+    location = f"/requests/by-key?key={quote(requested.request_key, safe='')}"
+    return WriteAnswer(answer, requested.generation, location)
+
+
+class PlannedAsset(msgspec.Struct, frozen=True, kw_only=True):
+    asset: str
+    tasks: int
+    runs: int
+    """Those that are not up to date."""
+
+
+class PlanPreview(msgspec.Struct, frozen=True, kw_only=True):
+    tasks: int
+    runs: int
+    assets: list[PlannedAsset]
+
+
+def preview_run(
+    writing: Writing, parameters: NoParameters, body: SelectionBody
+) -> WriteAnswer[PlanPreview]:
+    """Plan a run without starting it: which assets it would run. Changes nothing."""
+    allow_selection(writing, body.request())
+    spec = writing.unkeyed.orchestration.plan(body.request())
+    assets: dict[str, list[int]] = {}
+    for task in spec.tasks:
+        counts = assets.setdefault(task.asset, [0, 0])
+        counts[0] += 1
+        counts[1] += task.action == "run"
+    preview = PlanPreview(
+        tasks=len(spec.tasks),
+        runs=sum(runs for _, runs in assets.values()),
+        assets=[
+            PlannedAsset(asset=asset, tasks=tasks, runs=runs)
+            for asset, (tasks, runs) in sorted(assets.items())
+        ],
+    )
+    return WriteAnswer(preview, writing.view.generation)
+
+
+class RunWriteParameters(Parameters, frozen=True, kw_only=True):
+    run_id: RunId
+
+
+class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    force: bool = False
+    """Do not wait for running tasks to stop."""
+    reason: ReasonText = ""
+
+
+class RunStateBody(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    state: RunState
+
+
+def cancel_run(
+    writing: Writing, parameters: RunWriteParameters, body: CancelBody
+) -> WriteAnswer[RunStateBody]:
+    """Cancel a run: waiting tasks do not start, running ones are told to stop."""
+    row = require_run(writing.view, writing.visible, parameters.run_id)
+    allow_namespaces(writing, run_namespaces(writing.view, row))
+    done = writing.commands.orchestration.cancel(row.run_id, force=body.force, reason=body.reason)
+    after = OrchestrationReader(writing.fresh().snapshot).run(row.run_id)
+    answer = RunStateBody(run_id=after.run_id, state=after.state)
+    return WriteAnswer(answer, done.generation, f"/runs/{row.run_id}")
+
+
+class TriggeredBody(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    tasks: int
+    reused: int
+    retry_of: str
+
+
+def retry_run(
+    writing: Writing, parameters: RunWriteParameters, body: NoBody
+) -> WriteAnswer[TriggeredBody]:
+    """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
+    row = require_run(writing.view, writing.visible, parameters.run_id)
+    allow_namespaces(writing, run_namespaces(writing.view, row))
+    done = writing.unkeyed.orchestration.retry(row.run_id, run_key=writing.key)
+    answer = TriggeredBody(
+        run_id=done.run_id, tasks=done.tasks, reused=done.reused, retry_of=row.run_id
+    )
+    return WriteAnswer(answer, done.generation, f"/runs/{done.run_id}")
+
+
+class WithdrawBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(min_length=1, max_length=600)]
+    reason: ReasonText = ""
+
+
+def cancel_request(
+    writing: Writing, parameters: NoParameters, body: WithdrawBody
+) -> WriteAnswer[RequestBody]:
+    """Cancel a request that no orchestrator has planned yet. Its key starts no run after this."""
+    row = require_request(writing.view, writing.visible, body.key)
+    allow_selection(writing, request_body(row).request)
+    reason = body.reason or "cancelled"
+    done = writing.commands.orchestration.withdraw(row.request_key, reason=reason)
+    after = OrchestrationReader(writing.fresh().snapshot).run_request(row.request_key)
+    return WriteAnswer(request_body(after), done.generation)
+
+
+ROUTES: tuple[Any, ...] = (
+    write("POST", "/runs", Permission.RUNS_TRIGGER, trigger_run, status=202),
+    write("POST", "/runs/preview", Permission.RUNS_TRIGGER, preview_run),
+    write("POST", "/runs/{run_id}/cancel", Permission.RUNS_CANCEL, cancel_run, status=202),
+    write("POST", "/runs/{run_id}/retry", Permission.RUNS_RETRY, retry_run, status=202),
+    write("POST", "/requests/cancel", Permission.RUNS_CANCEL, cancel_request),
+)

@@ -1,0 +1,163 @@
+"""`servo serve`: the HTTP API."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arco.cli import deferral
+from arco.cli.options import command, option
+from arco.cli.stop_signal import stop_on_signal
+
+if deferral.LOADED:
+    from arco.api.api_settings import ApiSettings
+    from arco.api.application import make_app
+    from arco.api.authentication import Authenticator, LocalAccess
+    from arco.api.served import KeySource, ServedWorkspace
+    from arco.api.server import ApiServer
+    from arco.api.serving import Binding, serve
+    from arco.api.table import ROUTES
+    from arco.app import Workspace
+    from arco.cli import render
+    from arco.cli.session import Session
+    from arco.errors import Invalid
+    from arco.security.authentication import Directories, DirectorySource, KeyAuthenticator
+    from arco.security.directory import TENANT_WORKSPACE
+    from arco.security.tables import ApiKeyRow
+
+
+def register(app: typer.Typer) -> None:
+    example = (
+        "servo serve\n"
+        "servo serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem\n"
+        "servo serve --host 10.0.0.5 --trusted-proxy 10.0.0.1 --serves acme/prod"
+    )
+    command(app, "serve", example=example, takes=["actor"])(serve_http)
+
+
+def serve_http(
+    session: Session,
+    host: Annotated[str, option("ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("PORT", "0: any that is free.", min=0, max=65_535)] = 8321,
+    tls_cert: Annotated[Path | None, option("FILE", "The certificate, in PEM.")] = None,
+    tls_key: Annotated[Path | None, option("FILE", "Its key, in PEM.")] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        option("ADDRESS", "A proxy, or network of them, that ends TLS. Repeatable."),
+    ] = None,
+    serves: Annotated[
+        list[str] | None,
+        option("TENANT/NAME", "A workspace of the store; default: the chosen one. Repeatable."),
+    ] = None,
+    name: Annotated[
+        list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
+    ] = None,
+    drain: Annotated[
+        float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
+    ] = 20.0,
+) -> None:
+    """Serve the HTTP API.
+
+    On a loopback address the server is local: it prints a token, and a link that works once. On
+    any other address callers need API keys, and TLS is required, here or in a trusted proxy.
+
+    The access log is on stderr, as JSON lines. After SIGTERM no new connections are accepted, and
+    requests that are under way may finish.
+    """
+    binding = Binding(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
+    proxies = tuple(trusted_proxy or ())
+    if not binding.is_loopback and not binding.has_tls and not proxies:
+        raise Invalid(
+            f"{host} can be reached from other machines, and the server has no TLS",
+            hint="give --tls-cert and --tls-key, or --trusted-proxy for a proxy that ends TLS",
+        )
+    listening = binding.listen()
+    hosts = tuple(each.lower() for each in name or ()) or binding.local_names(listening)
+    settings = ApiSettings(
+        trusted_proxies=proxies,
+        hosts=hosts,
+        secure=binding.has_tls or bool(proxies),
+        drain_s=drain,
+    )
+    workspaces = _workspaces(session, serves or [])
+    served = [ServedWorkspace(each, settings) for each in workspaces]
+    keyed = [*served, *_tenant_workspaces(session, served, settings)]
+    authenticators: list[Authenticator] = [_key_authenticator(keyed)]
+    local = None
+    if binding.is_loopback:
+        names = [(each.tenant, each.name) for each in workspaces]
+        local = LocalAccess(names, session.who())
+        authenticators.append(local)
+    clock = workspaces[0].clock
+    server = ApiServer(served, authenticators, settings, clock, keyed)
+    app = make_app(server, ROUTES, workspaces[0].ids, local)
+    stop = stop_on_signal()
+    _log_to_stderr()
+    _tell(session, binding.url(listening), local)
+    serve(server, app, binding, listening, stop)
+    if session.json:
+        render.line({"state": "stopped"})
+
+
+def _workspaces(session: Session, names: list[str]) -> list[Workspace]:
+    if not names:
+        return [session.open()]
+    return [session.open_other(*_split(each)) for each in names]
+
+
+def _tenant_workspaces(
+    session: Session, served: list[ServedWorkspace], settings: ApiSettings
+) -> list[ServedWorkspace]:
+    """Those whose keys and roles hold in all workspaces of a tenant."""
+    tenants = sorted({each.tenant for each in served})
+    names = {(each.tenant, each.name) for each in served}
+    return [
+        ServedWorkspace(session.open_other(tenant, TENANT_WORKSPACE), settings)
+        for tenant in tenants
+        if (tenant, TENANT_WORKSPACE) not in names
+    ]
+
+
+def _key_authenticator(workspaces: list[ServedWorkspace]) -> KeyAuthenticator:
+    directories = Directories([KeySource(each) for each in workspaces])
+
+    def used(source: DirectorySource, row: ApiKeyRow) -> None:
+        if isinstance(source, KeySource):
+            source.served.security_log.used(row)
+
+    return KeyAuthenticator(directories, workspaces[0].workspace.clock.now, used)
+
+
+def _split(text: str) -> tuple[str, str]:
+    tenant, slash, name = text.partition("/")
+    if not slash or not tenant or not name:
+        raise Invalid(f"{text!r} is not a workspace", hint="write TENANT/NAME")
+    return tenant, name
+
+
+def _log_to_stderr() -> None:
+    """The access log is one JSON object to a line, and nothing else."""
+    access = logging.getLogger("arco.api.access")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    access.addHandler(handler)
+    access.propagate = False
+    access.setLevel(logging.INFO)
+
+
+def _tell(session: Session, url: str, local: LocalAccess | None) -> None:
+    link = None if local is None else f"{url}/local/{local.code}"
+    token = None if local is None else local.token
+    if session.json:
+        render.line({"state": "started", "url": url, "token": token, "link": link})
+        return
+    render.say(f"serving {url}; press Ctrl-C to stop", "bold")
+    if local is not None:
+        render.say(f"token: {token}")
+        render.say(f"link, works once: {link}")
+        render.say(f"try: curl -H 'Authorization: Bearer {token}' {url}/api/v1/workspaces", "dim")
+    sys.stdout.flush()

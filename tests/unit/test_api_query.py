@@ -1,0 +1,87 @@
+"""SQL over HTTP: what it may name, what it sees, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from arco.security.permissions import Role
+from tests.kit.api import ApiClient, ApiWorld, Company
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[ApiWorld]:
+    world = ApiWorld(Company().town.fresh())
+    yield world
+    world.close()
+
+
+def rows(client: ApiClient, sql: str) -> Any:
+    response = client.post("/query", {"sql": sql})
+    assert response.status_code == 200, response.text
+    return response.json()["rows"]
+
+
+KEYS = "SELECT namespace || '.' || name FROM catalog.assets ORDER BY 1"
+
+
+def test_rows_are_those_that_the_caller_sees(world: ApiWorld) -> None:
+    whole = [key for (key,) in rows(world.owner, KEYS)]
+    assert {"hr.salaries", "sales.total"} <= set(whole)
+    viewer = world.client(Role.VIEWER, "sales")
+    seen = [key for (key,) in rows(viewer, KEYS)]
+    assert seen == [key for key in whole if key.startswith("sales.")]
+    assert rows(viewer, "SELECT count(*) FROM orchestration.tasks WHERE asset_key LIKE 'hr.%'") == [
+        [0]
+    ]
+    edges = "SELECT count(*) FROM lineage.asset_edges"
+    assert rows(viewer, edges) < rows(world.owner, edges)
+
+
+def test_keys_are_in_no_table(world: ApiWorld) -> None:
+    response = world.owner.post("/query", {"sql": "SELECT * FROM security.api_keys"})
+    assert response.status_code == 400
+    viewer = world.client(Role.VIEWER, "sales")
+    for table in ("orchestration.runs", "log.commands", "notifications.outbox"):
+        assert viewer.post("/query", {"sql": f"SELECT * FROM {table}"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM catalog.assets",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "COPY (SELECT 1) TO '/tmp/x'",
+        "ATTACH 'x.db'",
+        "SELECT",
+        "\ud83d",
+    ],
+)
+def test_anything_but_a_read_is_refused(world: ApiWorld, sql: str) -> None:
+    raw = b'{"sql": "\\ud83d"}' if sql == "\ud83d" else None
+    json = {"Content-Type": "application/json"}
+    for client in (world.owner, world.client(Role.VIEWER, "sales")):
+        if raw is None:
+            response = client.post("/query", {"sql": sql})
+        else:
+            response = client.send("POST", "/query", content=raw, headers=json)
+        assert response.status_code == 400, response.text
+
+
+def test_rows_are_bounded_and_that_is_said(world: ApiWorld) -> None:
+    body = {"sql": "SELECT * FROM range(100)", "max_rows": 3}
+    document = world.owner.post("/query", body).json()
+    assert (document["rows"], document["truncated"]) == ([[0], [1], [2]], True)
+
+
+def test_arrow_is_for_those_who_see_everything(world: ApiWorld) -> None:
+    arrow = "application/vnd.apache.arrow.stream"
+    response = world.owner.post("/query", {"sql": KEYS}, Accept=arrow)
+    assert response.headers["content-type"] == arrow
+    assert pa.ipc.open_stream(response.content).read_all().num_rows > 3
+    refused = world.client(Role.VIEWER, "sales").post("/query", {"sql": KEYS}, Accept=arrow)
+    assert refused.status_code == 403
