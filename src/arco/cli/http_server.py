@@ -24,9 +24,17 @@ if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render
     from arco.cli.session import Session
+    from arco.clock import Clock
+    from arco.config import resolve_auth
     from arco.errors import Invalid
-    from arco.security.authentication import Directories, DirectorySource, KeyAuthenticator
+    from arco.security.authentication import (
+        Directories,
+        DirectorySource,
+        KeyAuthenticator,
+        OidcAuthenticator,
+    )
     from arco.security.directory import TENANT_WORKSPACE
+    from arco.security.oidc import TokenVerifier
     from arco.security.tables import ApiKeyRow
 
 
@@ -62,8 +70,9 @@ def serve_http(
 ) -> None:
     """Serve the HTTP API.
 
-    On a loopback address the server is local: it prints a token, and a link that works once. On
-    any other address callers need API keys, and TLS is required, here or in a trusted proxy.
+    Callers send an API key (`servo auth keys`), or a token of the issuer in `[auth]` of
+    `arco.toml`. On a loopback address the server also prints a token of its own, and a link that
+    works once. On any other address TLS is required, here or in a trusted proxy.
 
     The access log is on stderr, as JSON lines. After SIGTERM no new connections are accepted, and
     requests that are under way may finish.
@@ -86,13 +95,17 @@ def serve_http(
     workspaces = _workspaces(session, serves or [])
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
-    authenticators: list[Authenticator] = [_key_authenticator(keyed)]
+    clock = workspaces[0].clock
+    directories = Directories([KeySource(each) for each in keyed])
+    authenticators: list[Authenticator] = [_key_authenticator(directories, clock)]
+    auth = resolve_auth(Path.cwd())
+    if auth.has_issuer:
+        authenticators.append(OidcAuthenticator(TokenVerifier(auth, clock), auth, directories))
     local = None
     if binding.is_loopback:
         names = [(each.tenant, each.name) for each in workspaces]
         local = LocalAccess(names, session.who())
         authenticators.append(local)
-    clock = workspaces[0].clock
     server = ApiServer(served, authenticators, settings, clock, keyed)
     app = make_app(server, ROUTES, workspaces[0].ids, local)
     stop = stop_on_signal()
@@ -122,14 +135,12 @@ def _tenant_workspaces(
     ]
 
 
-def _key_authenticator(workspaces: list[ServedWorkspace]) -> KeyAuthenticator:
-    directories = Directories([KeySource(each) for each in workspaces])
-
+def _key_authenticator(directories: Directories, clock: Clock) -> KeyAuthenticator:
     def used(source: DirectorySource, row: ApiKeyRow) -> None:
         if isinstance(source, KeySource):
             source.served.security_log.used(row)
 
-    return KeyAuthenticator(directories, workspaces[0].workspace.clock.now, used)
+    return KeyAuthenticator(directories, clock.now, used)
 
 
 def _split(text: str) -> tuple[str, str]:
