@@ -240,7 +240,7 @@ class Model:
         fields = "namespace name kind format location description owners tags properties"
         row = {f: d[f] for f in fields.split()}
         row |= {"previous_names": [], "project": "", "active": True}
-        row |= _unsaid("sla", "terms", "links", "deprecated")
+        row |= _unsaid("sla", "terms", "links", "deprecated", "imported_from")
         self.assets.put((e.id,), {**row, **_stamps(e)}, e.position)
         for ordinal, column in enumerate(d["columns"]):
             self._put_column(e, e.id, column, ordinal)
@@ -354,7 +354,7 @@ def _stamps(e: Entry) -> Data:
 
 def _unsaid(*fields: str) -> Data:
     """Fields that these events do not have."""
-    empty = {"sla": "", "terms": [], "links": {}, "deprecated": ""}
+    empty = {"sla": "", "terms": [], "links": {}, "deprecated": "", "imported_from": ""}
     return {field: empty[field] for field in fields}
 
 
