@@ -41,7 +41,8 @@ def test_same_run_key_with_another_request_is_refused_and_changes_nothing() -> N
     other = triggered(1, "run2", run_key="k", request_fingerprint="y")
     changes = f.add(other, *plan(chain_of(1), "run2"))
     assert outcome(f) == ("refused", "run_key_conflict")
-    assert {str(table) for table in changes} == {"log.commands", "log.outcomes"}
+    recorded = {"log.commands", "log.outcomes", "security.audit", "security.audit_head"}
+    assert {str(table) for table in changes} == recorded
 
 
 def test_runs_without_a_key_are_all_runs_of_their_own() -> None:
