@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -98,6 +97,7 @@ def run(partitions: int, at: Path) -> Cost:
     from arco.automation.tables import BACKFILL_PROGRESS, BACKFILLS
     from arco.orchestration.plan import PlanRequest
     from benchmarks.flows import engine
+    from benchmarks.workload import peak_rss_mib
 
     last = FIRST + timedelta(hours=partitions - 1)
     hours = f"hour={FIRST:%Y-%m-%dT%H}..{last:%Y-%m-%dT%H}"
@@ -120,8 +120,7 @@ def run(partitions: int, at: Path) -> Cost:
         wall, cpu = time.perf_counter() - began, time.process_time() - used
     if row.state != BackfillState.SUCCEEDED:
         raise RuntimeError(f"the backfill ended {row.state}: {row.reason}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Cost(partitions, wall, cpu, peak, _late_over_early(curve, partitions))
+    return Cost(partitions, wall, cpu, peak_rss_mib(), _late_over_early(curve, partitions))
 
 
 def _late_over_early(curve: list[tuple[int, float]], partitions: int) -> float:

@@ -34,6 +34,7 @@ from benchmarks.workload import (
     ms,
     observations,
     open_workspace,
+    peak_rss_mib,
     progress,
     report,
     timed,
@@ -208,13 +209,6 @@ def compact_and_weigh(at: Path, total: int, weight: Any) -> None:
 def _kinds(workspace: Workspace) -> list[str]:
     head = workspace.manifests.head()
     return [workspace.manifests.read(g).manifest.kind for g in range(1, head.generation + 1)]
-
-
-def peak_rss_mib() -> float:
-    """Of this program alone: getrusage would count the parent that it was forked from."""
-    status = Path("/proc/self/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) / 1024
 
 
 def memory(at: Path, events: int, keys: int) -> dict[str, object]:

@@ -31,13 +31,13 @@ from arco.execution.events import CostIncurred, OutputAccepted
 from arco.lineage.events import LineageRecorded
 from arco.log.envelope import Payload
 from arco.quality.events import ChecksEvaluated
-from benchmarks.commit import peak_rss_mib
 from benchmarks.workload import (
     arguments,
     asset_ids,
     drain,
     folder,
     open_workspace,
+    peak_rss_mib,
     progress,
     report,
 )

@@ -167,3 +167,10 @@ def counted(at: Path) -> tuple[Workspace, CountingStore]:
     """A workspace that has read nothing yet, and the meter on its store."""
     meter = CountingStore(LocalStore(at))
     return Workspace(ScopedStore(meter, TENANT, NAME), TENANT, NAME), meter
+
+
+def peak_rss_mib() -> float:
+    """Of this program alone: getrusage would count the parent that it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) / 1024
