@@ -85,3 +85,17 @@ def test_arrow_is_for_those_who_see_everything(world: ApiWorld) -> None:
     assert pa.ipc.open_stream(response.content).read_all().num_rows > 3
     refused = world.client(Role.VIEWER, "sales").post("/query", {"sql": KEYS}, Accept=arrow)
     assert refused.status_code == 403
+
+
+def test_files_of_filtered_tables_are_out_of_reach(world: ApiWorld) -> None:
+    viewer = world.client(Role.VIEWER, "sales")
+    named = "-- catalog.assets orchestration.tasks"
+    assert rows(viewer, f"SELECT current_setting('allowed_paths') {named}") == [[[]]]
+    views = f"SELECT count(*) FROM duckdb_views() WHERE sql LIKE '%parquet%' {named}"
+    assert rows(viewer, views) == [[0]]
+
+
+def test_an_error_of_a_query_tells_nothing_of_hidden_rows(world: ApiWorld) -> None:
+    sql = "SELECT * FROM catalog.assets WHERE error(namespace || ' ' || name) IS NULL"
+    response = world.client(Role.VIEWER, "sales").post("/query", {"sql": sql})
+    assert response.status_code == 400 and "salaries" not in response.text

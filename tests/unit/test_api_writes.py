@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from arco.security.permissions import Role
-from servo.contract.manifest import encode_manifest
-from tests.kit.api import PEOPLE, SHOP, ApiWorld, Company
+from servo.contract.manifest import Manifest, encode_manifest
+from tests.kit.api import PEOPLE, SHOP, ApiClient, ApiWorld, Company
 from tests.kit.flows import project
 
 
@@ -159,15 +159,31 @@ def test_a_deployment_with_the_same_key_is_one(world: ApiWorld) -> None:
     assert rolled.status_code == 201
 
 
-def test_a_deployment_needs_every_namespace_that_it_touches(world: ApiWorld) -> None:
+def test_a_deployment_needs_every_namespace_that_it_touches_reads_or_runs(world: ApiWorld) -> None:
     manifest, artifact = project(PEOPLE)
-    named = msgspec.structs.replace(manifest, project="people")
-    body = {
-        "manifest": msgspec.json.decode(encode_manifest(named)),
-        "source": base64.b64encode(artifact).decode(),
-    }
-    assert world.client(Role.EDITOR, "sales").post("/deployments", body).status_code == 403
-    assert world.client(Role.EDITOR, "hr").post("/deployments", body).status_code == 201
+    whole = msgspec.structs.replace(manifest, project="people")
+    own = msgspec.structs.replace(
+        whole, assets=tuple(asset for asset in whole.assets if asset.key == "hr.salaries")
+    )
+    (salaries,) = own.assets
+    (payday,) = own.schedules
+    taking = msgspec.structs.replace(salaries, renamed_from="sales.total")
+    running = msgspec.structs.replace(payday, selection=("tag:x",))
+
+    def deployed(caller: ApiClient, what: Manifest) -> int:
+        body = {
+            "manifest": msgspec.json.decode(encode_manifest(what)),
+            "source": base64.b64encode(artifact).decode(),
+            "allow_removals": True,
+        }
+        return int(caller.post("/deployments", body).status_code)
+
+    editor = world.client(Role.EDITOR, "hr")
+    assert deployed(world.client(Role.EDITOR, "sales"), own) == 403
+    assert deployed(editor, whole) == 403  # it reads data of sales
+    assert deployed(editor, msgspec.structs.replace(own, assets=(taking,))) == 403
+    assert deployed(editor, msgspec.structs.replace(own, schedules=(running,))) == 403
+    assert deployed(editor, own) == 201
 
 
 def test_held_outputs_are_decided_once(world: ApiWorld, company: Company) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from arco.api.routes import AtParameters
-from arco.api.run_visibility import run_namespaces
+from arco.api.run_visibility import sees_whole_run
 from arco.api.served import ServedWorkspace
 from arco.api.views import View
 from arco.log.envelope import Recorded
@@ -127,7 +127,7 @@ def _is_seen(view: View, event: LogEvent, visible: Visible) -> bool:
     if not event.run_id:
         return False
     row = view.snapshot.get(RUNS, event.run_id)
-    return row is not None and all(map(visible.sees, run_namespaces(view, row)))
+    return row is not None and sees_whole_run(view, visible, row)
 
 
 class Tail:

@@ -20,6 +20,7 @@ from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_body
 from arco.api.reads.catalog import asset_names
 from arco.api.routes import AtParameters
+from arco.api.run_visibility import require_run
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.api.views import View
@@ -135,6 +136,8 @@ def _run(
     body: QueryBody,
     is_arrow: bool,
 ) -> tuple[bytes, int]:
+    if parameters.as_of_run is not None and not visible.all:
+        require_run(served.view(AtParameters()), visible, parameters.as_of_run)
     view = served.view(parameters)
     limits = SqlLimits(timeout_s=TIMEOUT_S, rows=body.max_rows, memory_mib=MEMORY_MIB)
     rows = row_filter(served, view, visible)

@@ -15,8 +15,9 @@ from arco.state.days import newest_first
 
 
 def run_namespaces(view: View, row: RunRow) -> frozenset[str]:
-    if row.state == RunState.PLANNING:
-        return _read(view, row.run_id)
+    if row.state == RunState.PLANNING:  # not all of its tasks are rows yet
+        tasks = view.library.plan(row.plan_id).spec.tasks
+        return frozenset(task.asset.partition(".")[0] for task in tasks)
     return view.once(("run", row.run_id), lambda: _read(view, row.run_id))
 
 
@@ -32,7 +33,10 @@ def sees_run(view: View, visible: Visible, row: RunRow) -> bool:
 
 
 def sees_whole_run(view: View, visible: Visible, row: RunRow) -> bool:
-    return visible.all or all(map(visible.sees, run_namespaces(view, row)))
+    if visible.all:
+        return True
+    namespaces = run_namespaces(view, row)
+    return bool(namespaces) and all(map(visible.sees, namespaces))
 
 
 def require_run(view: View, visible: Visible, run_id: str) -> RunRow:

@@ -110,12 +110,21 @@ class SqlEngine:
         tables = {name: self._table(snapshot, name) for name in _named(table_names, sql)}
         with self.process(limits) as process, self._using(tables):
             self._fetch(snapshot, tables)
+            # A query can read the files of a view. What the caller may not read whole is copied
+            # instead: filtered tables, and those with change files, which hold other tables too.
+            copied = {
+                name
+                for name, files in tables.items()
+                if rows is not None
+                and (conditions.get(name) or any(ref.table for ref in files.files()))
+            }
             views = [
-                self._view(name, manifest, conditions.get(name, ""))
-                for name, manifest in tables.items()
+                self._view(name, files, conditions.get(name, ""), is_copied=name in copied)
+                for name, files in tables.items()
             ]
             prepared = () if rows is None else rows.setup
-            setup = [*prepared, *views, *self._lock_down(tables, limits)]
+            readable = {name: files for name, files in tables.items() if name not in copied}
+            setup = [*_bounds(limits), *prepared, *views, *self._lock_down(readable)]
             try:
                 raw = process.run(SqlQuery(sql, setup), limits)
             except UnknownTable as error:
@@ -193,7 +202,9 @@ class SqlEngine:
     def _path(self, ref: FileRef) -> Path:
         return Path(self.folder.name) / f"{ref.sha256}.parquet"
 
-    def _view(self, name: str, manifest: TableFiles, condition: str = "") -> str:
+    def _view(
+        self, name: str, manifest: TableFiles, condition: str = "", *, is_copied: bool = False
+    ) -> str:
         domain, table = (quoted(part) for part in name.split("."))
         body = self._select(manifest) if manifest.files() else _no_rows(manifest)
         declared = self._declared.get(name)
@@ -202,7 +213,8 @@ class SqlEngine:
             body = f"SELECT *, {more} FROM ({body})"
         if condition:
             body = f"SELECT * FROM ({body}) WHERE {condition}"
-        return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE VIEW {domain}.{table} AS {body}"
+        kind = "TABLE" if is_copied else "VIEW"
+        return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE {kind} {domain}.{table} AS {body}"
 
     def _select(self, manifest: TableFiles) -> str:
         """For each key the newest row: L0 before the base, the base before history.
@@ -253,16 +265,21 @@ class SqlEngine:
     def _paths(self, refs: Sequence[FileRef]) -> str:
         return ", ".join(literal(str(self._path(ref))) for ref in refs)
 
-    def _lock_down(self, tables: dict[str, TableFiles], limits: SqlLimits) -> list[str]:
+    def _lock_down(self, tables: dict[str, TableFiles]) -> list[str]:
         allowed = self._paths([ref for table in tables.values() for ref in table.files()])
         return [
-            f"SET memory_limit='{int(limits.memory_mib * MIB * DUCKDB_SHARE)}B'",
-            "SET temp_directory=''",
             "SET python_enable_replacements=false",
             f"SET allowed_paths=[{allowed}]",
             "SET enable_external_access=false",
             "SET lock_configuration=true",
         ]
+
+
+def _bounds(limits: SqlLimits) -> list[str]:
+    return [
+        f"SET memory_limit='{int(limits.memory_mib * MIB * DUCKDB_SHARE)}B'",
+        "SET temp_directory=''",
+    ]
 
 
 def _check_text(sql: str) -> None:

@@ -28,6 +28,7 @@ from arco.api.writes.run_writes import (
     ReasonText,
     RequestedBody,
     SelectionBody,
+    allow_chosen,
     allow_namespaces,
     allow_selection,
 )
@@ -35,10 +36,11 @@ from arco.api.writing import WriteAnswer, Writing
 from arco.automation.asset_events import ResumeCatchup
 from arco.automation.asset_tables import AutomationRow
 from arco.automation.backfill_commands import BackfillDraft, BackfillPreview
+from arco.automation.fold import request_of
 from arco.automation.reader import AutomationReader, Backfill
 from arco.automation.sensor_reader import SensorReader
 from arco.automation.sensor_tables import SensorRow
-from arco.automation.tables import BACKFILLS
+from arco.automation.tables import BACKFILLS, SCHEDULES
 from arco.errors import Conflict, NotFound
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.run_requests import decode_request
@@ -108,6 +110,9 @@ def tick_schedule(
 ) -> WriteAnswer[RequestedBody]:
     """Ask for the run that a tick would ask for now. The schedule's own ticks do not change."""
     id = _schedule(writing, parameters)
+    row = writing.view.snapshot.get(SCHEDULES, id)
+    if row is not None:
+        allow_chosen(writing, request_of(row))
     requested = writing.unkeyed.automation.tick(id, run_key=writing.key)
     answer = RequestedBody(
         request_key=requested.request_key, run_id=requested.run_id, state=requested.state
@@ -315,9 +320,7 @@ class BackfillWriteParameters(Parameters, frozen=True, kw_only=True):
 
 def _backfill(writing: Writing, parameters: BackfillWriteParameters) -> str:
     entry = require_backfill(writing.view, writing.visible, parameters.backfill_id)
-    if not writing.caller.may(writing.permission):
-        names = [term.strip("+0123456789") for term in entry.row.selection]
-        allow_namespaces(writing, {name.partition(".")[0] for name in names})
+    allow_chosen(writing, decode_request(entry.row.request))
     return entry.row.backfill_id
 
 

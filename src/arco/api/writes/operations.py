@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -23,9 +24,13 @@ from arco.orchestration.deploying import Deployed
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
-from servo.contract.manifest import Manifest, decode_manifest, encode_manifest
+from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
 
 # -- deployments ------------------------------------------------------------------------------
+
+
+KEY = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
+"""A selection of one asset."""
 
 
 class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,12 +59,33 @@ def _manifest(writing: Writing, raw: msgspec.Raw) -> Manifest:
     reader = OrchestrationReader(writing.view.snapshot)
     before = reader.deployed_assets(manifest.project)
     keys = {asset.key for asset in manifest.assets}
+    keys |= {asset.renamed_from for asset in manifest.assets if asset.renamed_from}
+    keys |= {contract.name for contract in manifest.contracts}
     keys |= {key for key, row in before.items() if row.active}
     if not writing.caller.may(writing.permission):
-        if not keys:
-            writing.allow_workspace()
-        allow_namespaces(writing, {key.partition(".")[0] for key in keys})
+        named = {each.name for each in manifest.namespaces}
+        allow_namespaces(writing, named | {key.partition(".")[0] for key in keys})
+        _check_reach(writing, manifest)
     return manifest
+
+
+def _check_reach(writing: Writing, manifest: Manifest) -> None:
+    """What its code reads, and what would ask for runs of it later.
+
+    The same answer whether or not a hidden asset is there.
+    """
+    reads = {key.partition(".")[0] for asset in manifest.assets for key in keys_read(asset)}
+    if not all(writing.caller.may(Permission.DATA_READ, namespace) for namespace in reads):
+        raise Denied("this reads assets of namespaces whose data you may not read")
+    # What a pattern selects may grow after the deployment: single assets cannot.
+    terms = {term for each in manifest.schedules for term in each.selection}
+    terms |= {term for each in manifest.sensors for term in each.selection}
+    if any(not KEY.fullmatch(term) for term in terms) or any(s.workspace for s in manifest.sensors):
+        writing.allow_workspace()
+    watched = {sensor.asset for sensor in manifest.sensors if sensor.asset}
+    asked = {key.partition(".")[0] for key in terms | watched}
+    if asked:
+        allow_namespaces(writing, asked)
 
 
 def validate_deployment(

@@ -21,7 +21,9 @@ from arco.api.writing import WriteAnswer, Writing
 from arco.errors import Denied
 from arco.orchestration.plan import PlanRequest
 from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.selection import select
 from arco.orchestration.states import RunState
+from arco.orchestration.world import World
 from arco.security.permissions import Permission
 
 Term = Annotated[str, Meta(min_length=1, max_length=1000)]
@@ -73,12 +75,24 @@ def allow_selection(writing: Writing, request: PlanRequest) -> None:
         name = term.strip("+0123456789")
         if ":" not in name and name != "*":
             require_asset(writing.visible, name)
-    spec = writing.unkeyed.orchestration.plan(request)
-    allow_namespaces(writing, {task.asset.partition(".")[0] for task in spec.tasks})
+    allow_chosen(writing, request)
+
+
+def allow_chosen(writing: Writing, request: PlanRequest) -> None:
+    """Raise unless the caller may do this with all assets that a request means by now."""
+    if writing.caller.may(writing.permission):
+        return
+    rows = World.deployments(OrchestrationReader(writing.view.snapshot), request.deployments)
+    world = World(rows, [writing.view.library.outline(row.manifest) for row in rows])
+    chosen = select(world.graph, request.selection, request.exclude)
+    allow_namespaces(writing, {key.partition(".")[0] for key in chosen})
 
 
 def allow_namespaces(writing: Writing, namespaces: Iterable[str]) -> None:
-    for namespace in sorted(namespaces):
+    names = sorted(set(namespaces))
+    if not names:
+        writing.allow_workspace()  # what is of no namespace is the workspace's
+    for namespace in names:
         if not writing.caller.may(writing.permission, namespace):
             raise Denied(
                 "this reaches assets of namespaces in which you may not do this",
@@ -183,6 +197,7 @@ def retry_run(
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     row = require_run(writing.view, writing.visible, parameters.run_id)
     allow_namespaces(writing, run_namespaces(writing.view, row))
+    allow_chosen(writing, writing.view.library.plan(row.plan_id).spec.request)
     done = writing.unkeyed.orchestration.retry(row.run_id, run_key=writing.key)
     answer = TriggeredBody(
         run_id=done.run_id, tasks=done.tasks, reused=done.reused, retry_of=row.run_id
