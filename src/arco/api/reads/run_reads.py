@@ -189,15 +189,38 @@ def get_task_log(view: View, visible: Visible, parameters: LogParameters) -> Log
     task = require_task(view, visible, parameters.run_id, parameters.task_id)
     attempt = task.attempt if parameters.attempt is None else parameters.attempt
     logs = RunLogs(view.store, task.run_id)
-    data, more = logs.part(task.task_id, attempt, parameters.start, parameters.length)
     has_ended = task.state in states.TERMINAL or attempt < task.attempt
+    start, length = parameters.start, parameters.length
+    if not visible.all:
+        length = max(length, MAX_LOG_BYTES // 4)
+    data, more = logs.part(task.task_id, attempt, start, length)
+    end = start + len(data)
+    if not visible.all:
+        starts_line = start == 0 or logs.part(task.task_id, attempt, start - 1, 1)[0] == b"\n"
+        skipped, data = whole_lines(data, starts_line=starts_line, is_last=has_ended and not more)
+        start, end = start + skipped, start + skipped + len(data)
+        if not data and more:  # a line that is longer than a part: its rest is left out
+            end = start = parameters.start + length
     return LogBody(
         attempt=attempt,
-        start=parameters.start,
-        end=parameters.start + len(data),
+        start=start,
+        end=end,
         text=data.decode("utf-8", "replace"),
         is_complete=has_ended and not more,
     )
+
+
+def whole_lines(data: bytes, *, starts_line: bool, is_last: bool) -> tuple[int, bytes]:
+    """How many bytes are skipped, and the lines after them.
+
+    Hidden names are replaced in each answer: a part that begins or ends within a line could
+    show halves of one.
+    """
+    skipped = 0 if starts_line else data.find(b"\n") + 1
+    if not starts_line and not skipped:
+        return len(data), b""
+    lines = data[skipped:]
+    return skipped, lines if is_last else lines[: lines.rfind(b"\n") + 1]
 
 
 class OutputListParameters(PageParameters, frozen=True, kw_only=True):
