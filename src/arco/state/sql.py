@@ -111,20 +111,24 @@ class SqlEngine:
         with self.process(limits) as process, self._using(tables):
             self._fetch(snapshot, tables)
             # A query can read the files of a view. What the caller may not read whole is copied
-            # instead: filtered tables, and those with change files, which hold other tables too.
-            copied = {
-                name
-                for name, files in tables.items()
-                if rows is not None
-                and (conditions.get(name) or any(ref.table for ref in files.files()))
-            }
+            # instead: filtered tables, and rows of change files, which hold other tables too.
+            changes: list[str] = []
+            for name, files in tables.items():
+                if rows is not None and not conditions[name] and _shared(files.files()):
+                    changes.append(f"CREATE TABLE {_apart(name)} AS {self._changes(files)}")
             views = [
-                self._view(name, files, conditions.get(name, ""), is_copied=name in copied)
+                self._view(name, files, conditions.get(name, ""), is_apart=rows is not None)
                 for name, files in tables.items()
             ]
-            prepared = () if rows is None else rows.setup
-            readable = {name: files for name, files in tables.items() if name not in copied}
-            setup = [*_bounds(limits), *prepared, *views, *self._lock_down(readable)]
+            readable = [
+                ref
+                for name, files in tables.items()
+                if not conditions.get(name)
+                for ref in files.files()
+                if rows is None or not ref.table
+            ]
+            prepared = () if rows is None else ("CREATE SCHEMA arco_changes", *rows.setup)
+            setup = [*_bounds(limits), *prepared, *changes, *views, *self._lock_down(readable)]
             try:
                 raw = process.run(SqlQuery(sql, setup), limits)
             except UnknownTable as error:
@@ -203,20 +207,22 @@ class SqlEngine:
         return Path(self.folder.name) / f"{ref.sha256}.parquet"
 
     def _view(
-        self, name: str, manifest: TableFiles, condition: str = "", *, is_copied: bool = False
+        self, name: str, manifest: TableFiles, condition: str = "", *, is_apart: bool = False
     ) -> str:
+        """`is_apart`: the rows of change files are in a table of their own."""
         domain, table = (quoted(part) for part in name.split("."))
-        body = self._select(manifest) if manifest.files() else _no_rows(manifest)
+        apart = _apart(name) if is_apart and not condition else ""
+        body = self._select(manifest, apart) if manifest.files() else _no_rows(manifest)
         declared = self._declared.get(name)
         if declared is not None and declared.computed:
             more = ", ".join(f"{sql} AS {quoted(c)}" for c, sql in declared.computed.items())
             body = f"SELECT *, {more} FROM ({body})"
         if condition:
             body = f"SELECT * FROM ({body}) WHERE {condition}"
-        kind = "TABLE" if is_copied else "VIEW"
+        kind = "TABLE" if condition else "VIEW"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE {kind} {domain}.{table} AS {body}"
 
-    def _select(self, manifest: TableFiles) -> str:
+    def _select(self, manifest: TableFiles, apart: str = "") -> str:
         """For each key the newest row: L0 before the base, the base before history.
 
         The few recent rows are deduplicated; the base is only checked against them. A
@@ -229,7 +235,7 @@ class SqlEngine:
         levels: dict[str, str] = {}
         for level, refs in named.items():
             if refs:
-                rows = f"SELECT * FROM {self._read(manifest, refs)}"
+                rows = f"SELECT * FROM {self._read(manifest, refs, apart)}"
                 levels[level] = rows if level == "base" else f"{rows} QUALIFY {newest} = 1"
         parts: list[str] = []
         above: list[str] = []
@@ -245,34 +251,45 @@ class SqlEngine:
         named_rows = ", ".join(f"{level} AS ({rows})" for level, rows in levels.items())
         return f"WITH {named_rows} {' UNION ALL '.join(parts)}"
 
-    def _read(self, manifest: TableFiles, refs: tuple[FileRef, ...]) -> str:
+    def _read(self, manifest: TableFiles, refs: tuple[FileRef, ...], apart: str) -> str:
         """The files' rows, with every column of the table: older files may lack some."""
         parts = [_no_rows(manifest)]
         own = [ref for ref in refs if not ref.table]
         if own:
             parts.append(f"SELECT * FROM read_parquet([{self._paths(own)}], union_by_name=true)")
-        shared = [ref for ref in refs if ref.table]
-        if shared:
-            # A change file has rows of several tables, each a JSON object.
-            shape = json.dumps({c.name: _duckdb_type(c.type) for c in manifest.columns})
-            parts.append(
-                f"SELECT unnest(json_transform(row, {literal(shape)})), row_version, _deleted "
-                f"FROM read_parquet([{self._paths(shared)}]) "
-                f'WHERE "table" = {literal(shared[0].table)}'
-            )
+        if _shared(refs):
+            parts.append(f"SELECT * FROM {apart}" if apart else self._changes(manifest))
         return f"({' UNION ALL BY NAME '.join(parts)})"
+
+    def _changes(self, manifest: TableFiles) -> str:
+        """The rows of change files, which have rows of several tables, each a JSON object."""
+        shared = _shared(manifest.files())
+        shape = json.dumps({c.name: _duckdb_type(c.type) for c in manifest.columns})
+        return (
+            f"SELECT unnest(json_transform(row, {literal(shape)})), row_version, _deleted "
+            f"FROM read_parquet([{self._paths(shared)}]) "
+            f'WHERE "table" = {literal(shared[0].table)}'
+        )
 
     def _paths(self, refs: Sequence[FileRef]) -> str:
         return ", ".join(literal(str(self._path(ref))) for ref in refs)
 
-    def _lock_down(self, tables: dict[str, TableFiles]) -> list[str]:
-        allowed = self._paths([ref for table in tables.values() for ref in table.files()])
+    def _lock_down(self, readable: Sequence[FileRef]) -> list[str]:
         return [
             "SET python_enable_replacements=false",
-            f"SET allowed_paths=[{allowed}]",
+            f"SET allowed_paths=[{self._paths(readable)}]",
             "SET enable_external_access=false",
             "SET lock_configuration=true",
         ]
+
+
+def _shared(refs: Sequence[FileRef]) -> list[FileRef]:
+    """Change files."""
+    return [ref for ref in refs if ref.table]
+
+
+def _apart(name: str) -> str:
+    return f"arco_changes.{quoted(name)}"
 
 
 def _bounds(limits: SqlLimits) -> list[str]:
