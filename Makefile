@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java test test-deep archive compiled lint format bench peers overhead checks cli demo clean
+.PHONY: setup java test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
 
 setup: .venv/.installed java
 
@@ -71,8 +71,8 @@ format: setup
 bench: setup
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
 
-# The peers that `benchmarks/overhead.py`, `checks.py` and `cli.py` compare with, in environments of their
-# own; the scripts that they run are in `benchmarks/peers`.
+# The peers that `benchmarks/overhead.py`, `checks.py`, `cli.py` and `api.py` compare with, in environments
+# of their own; the scripts that they run are in `benchmarks/peers`.
 # Prefect 3.9.0 asks for a certifi that registries may not have yet; any will do.
 peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/dagster
@@ -80,6 +80,10 @@ peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/prefect
 	@echo certifi > .peers/overrides.txt
 	@$(UV) pip install --quiet -p .peers/prefect --override .peers/overrides.txt prefect==3.9.0
+	@$(UV) venv --quiet --allow-existing .peers/dagster-webserver
+	@$(UV) pip install --quiet -p .peers/dagster-webserver dagster-webserver==1.13.27
+	@$(UV) venv --quiet --allow-existing .peers/airflow
+	@$(UV) pip install --quiet -p .peers/airflow apache-airflow==3.3.2
 	@$(UV) venv --quiet --allow-existing .peers/gx
 	@$(UV) pip install --quiet -p .peers/gx great_expectations==1.24.1 pyspark==4.3.0 pandas pyarrow
 
@@ -91,6 +95,9 @@ checks: setup peers
 
 cli: setup peers
 	@$(PY) -m benchmarks.cli
+
+api: setup peers
+	@$(PY) -m benchmarks.api
 
 demo: setup
 	@$(PY) examples/demo.py

@@ -48,7 +48,7 @@ def make_app(
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.settings, server.clock, ids)
+    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:
