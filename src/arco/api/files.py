@@ -38,10 +38,10 @@ async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Ans
     require_all(visible)
     parameters = parse(AtParameters, {}, scope["query_string"])
     path = str(scope["path_params"]["path"]).removeprefix("/")
-    wanted = RequestHeaders(scope).get("range")
+    range_header = RequestHeaders(scope).get("range")
     is_head = scope["method"] == "HEAD"
     return await server.in_thread(
-        lambda: _answer(server, served, parameters, path, wanted, is_head=is_head)
+        lambda: _answer(server, served, parameters, path, range_header, is_head=is_head)
     )
 
 
@@ -50,7 +50,7 @@ def _answer(
     served: ServedWorkspace,
     parameters: AtParameters,
     path: str,
-    wanted: str | None,
+    range_header: str | None,
     *,
     is_head: bool,
 ) -> Answer:
@@ -60,7 +60,7 @@ def _answer(
         raw = served.change_files.get(view, path)
         if is_head:
             return _size(len(raw), headers)
-        answer = byte_range(raw, wanted)
+        answer = byte_range(raw, range_header)
         sent = {name: value for name, value in answer.headers.items() if name not in _OF_ANSWER}
         return Answer(answer.status, answer.body, PARQUET, {**sent, **headers})
     ref = stored_file(view, path)

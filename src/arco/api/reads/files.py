@@ -89,12 +89,12 @@ class FilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def list_files(view: View, visible: Visible, parameters: FilesParameters) -> FilesAnswer:
     """List the files of each table, and the SQL that makes the table of them."""
     require_all(visible)
-    wanted = parameters.table
+    chosen = parameters.table
     names = sorted(name for name in view.tables if not name.startswith(_HIDDEN_DOMAIN))
-    for name in wanted:
+    for name in chosen:
         if name not in names:
             raise NotFound(f"there is no table {name}", hint="leave out `table` to see all of them")
-    tables = [_described(view, name) for name in names if not wanted or name in wanted]
+    tables = [_described(view, name) for name in names if not chosen or name in chosen]
     return FilesAnswer(position=view.snapshot.position, tables=tables)
 
 
