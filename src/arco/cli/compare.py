@@ -81,7 +81,7 @@ def compare(
     hidden = hidden_columns(session, workspace, snapshot, id, reveal)
     try:
         comparison = compare_versions(
-            workspace,
+            workspace.store,
             snapshot,
             asset,
             (one, other),
@@ -89,6 +89,7 @@ def compare(
             examples=examples,
             engine=engine.value,
             hidden=hidden,
+            spark=workspace.runtime.spark,
         )
     finally:
         _end_spark(workspace, engine)
