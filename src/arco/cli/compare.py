@@ -14,9 +14,9 @@ from arco.cli.version_history import Reveal
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.answers.comparing import VersionComparison
+    from arco.answers.comparing import compare as compare_versions
     from arco.app import Workspace
-    from arco.app.comparing import VersionComparison
-    from arco.app.comparing import compare as compare_versions
     from arco.cli import render
     from arco.cli.session import Session
     from arco.cli.version_history import hidden_columns

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from arco.answers.contract_report import ContractJudge, PromiseResult
+from arco.answers.version_data import personal_columns
 from arco.api.page_tokens import SortKey
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View
-from arco.app.contract_report import ContractJudge, PromiseResult
-from arco.app.version_data import personal_columns
 from arco.catalog.contract_changes import ContractChange, contract_changes
 from arco.catalog.contract_reader import ContractReader, NamedContract
 from arco.catalog.contract_tables import (

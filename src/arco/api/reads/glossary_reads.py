@@ -75,8 +75,8 @@ def get_governance(view: View, visible: Visible, parameters: SubjectParameters) 
         require_namespace(visible, subject.namespace)
     else:
         require_asset(visible, str(subject.key))
-    found = GovernanceReader(view.snapshot).view(parameters.subject)
-    return GovernanceBody(row_version=found.version, governance=found)
+    statements = GovernanceReader(view.snapshot).view(parameters.subject)
+    return GovernanceBody(row_version=statements.version, governance=statements)
 
 
 # -- schemas ----------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ def diff_asset_schema(
     """Compare two versions of an asset's schema, and say what may break readers."""
     asset_id = asset_id_of(view, visible, parameters.asset)
     schema = SchemaReader(view.snapshot).schema(asset_id, parameters.asset)
-    found = schema_difference(schema, parameters.asset, parameters.before, parameters.after)
+    difference = schema_difference(schema, parameters.asset, parameters.before, parameters.after)
     return SchemaDiffBody(
         asset=parameters.asset,
-        before=found.before.version,
-        after=found.after.version,
+        before=difference.before.version,
+        after=difference.after.version,
         changes=[
             SchemaChangeBody(change=each, text=str(each), breaks=broken_modes(each))
-            for each in found.changes
+            for each in difference.changes
         ],
     )
 

@@ -85,7 +85,7 @@ def explain_personal_column(
     """Show why a column is personal, or why it is not."""
     asset_id_of(view, visible, parameters.asset)
     reader = PersonalDataReader(view.snapshot)
-    found = reader.explain(parameters.asset, parameters.column)
+    explanation = reader.explain(parameters.asset, parameters.column)
 
     def is_seen(link: Link) -> bool:
         return all(visible.sees_asset(end.asset) for end in (link.source, link.target))
@@ -94,21 +94,23 @@ def explain_personal_column(
         return LinkEnd(asset=node.asset, column=node.column)
 
     return PersonalExplanation(
-        asset=found.node.asset,
-        column=found.node.column,
-        pii=sorted(found.label.pii),
-        sensitivity=found.label.sensitivity,
-        own=OwnClassBody(pii=found.own.pii, sensitivity=found.own.sensitivity),
+        asset=explanation.node.asset,
+        column=explanation.node.column,
+        pii=sorted(explanation.label.pii),
+        sensitivity=explanation.label.sensitivity,
+        own=OwnClassBody(pii=explanation.own.pii, sensitivity=explanation.own.sensitivity),
         ways=[
             PersonalWay(kind=kind, links=[link_body(link) for link in way if is_seen(link)])
-            for kind, way in found.ways.items()
+            for kind, way in explanation.ways.items()
         ],
         stopped=[
             StoppedBody(link=link_body(each.link), reason=each.reason)
-            for each in found.stopped
+            for each in explanation.stopped
             if is_seen(each.link)
         ],
-        unknown_sources=[end(node) for node in found.unknown if visible.sees_asset(node.asset)],
+        unknown_sources=[
+            end(node) for node in explanation.unknown if visible.sees_asset(node.asset)
+        ],
     )
 
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from arco.answers.comparing import compare
+from arco.answers.version_data import FileEntry, files_of, personal_columns
 from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.routes import AtParameters, read
 from arco.api.views import View
-from arco.app.comparing import compare
-from arco.app.version_data import FileEntry, files_of, personal_columns
 from arco.errors import Invalid, NotFound
 from arco.execution.reader import ExecutionReader
 from arco.execution.tables import MaterializationRow
