@@ -38,7 +38,7 @@ _HIDDEN_DOMAIN: Final = "security."
 FileKind = Literal["base", "l0", "change", "history"]
 
 
-class FilesParameters(AtParameters, frozen=True, kw_only=True):
+class TableFilesParameters(AtParameters, frozen=True, kw_only=True):
     table: Annotated[
         list[Annotated[str, Meta(max_length=100)]],
         Meta(max_length=100, description="Only these tables, as `catalog.assets`."),
@@ -86,7 +86,7 @@ class FilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[FilesOfTable]
 
 
-def list_files(view: View, visible: Visible, parameters: FilesParameters) -> FilesAnswer:
+def list_files(view: View, visible: Visible, parameters: TableFilesParameters) -> FilesAnswer:
     """List the files of each table, and the SQL that makes the table of them."""
     require_all(visible)
     chosen = parameters.table
