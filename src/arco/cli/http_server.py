@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, option
+from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
@@ -67,6 +67,10 @@ def serve_http(
     rate: Annotated[
         float, option("N", "Requests that one caller may send in a second, on average.", min=0.1)
     ] = 50.0,
+    send_files: Annotated[
+        bool,
+        flag("--send-files", "Send files of tables myself: browsers cannot reach the store."),
+    ] = False,
     drain: Annotated[
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
@@ -96,6 +100,7 @@ def serve_http(
         drain_s=drain,
         rate_per_s=rate,
         rate_burst=max(1, round(4 * rate)),
+        sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
     served = [ServedWorkspace(each, settings) for each in workspaces]
