@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.edge import Edge
-from arco.api.exchange import Answer, exchange_of
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.openapi import document
+from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
@@ -41,7 +43,13 @@ def make_app(
     _check(routes)
     handlers = [_handler(server, route) for route in routes]
     app = Litestar(
-        [*handlers, _stream(server), _query(server), *_beside(server, routes, local)],
+        [
+            *handlers,
+            _stream(server),
+            _query(server),
+            *_beside(server, routes, local),
+            *_page_handlers(WebPage()),
+        ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
         logging_config=None,
@@ -80,7 +88,7 @@ def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
             headers=dict(answer.headers),
         )
 
-    typed = path.replace("}", ":str}")
+    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
     return HTTPRouteHandler(
         typed,
         http_method=method,
@@ -209,3 +217,20 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
+    async def get_page(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "(page)"
+        return page.index(RequestHeaders(request.scope))
+
+    async def get_static(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/static/{name}"
+        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+
+    return [
+        _http("GET", "/", get_page),
+        _http("GET", "/w/{tenant}/{workspace}", get_page),
+        _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
+        _http("GET", "/static/{name}", get_static),
+    ]
