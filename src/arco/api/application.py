@@ -17,6 +17,7 @@ from litestar.types import ASGIApp, Method
 from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.files import answer_file, answer_signed
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -45,6 +46,7 @@ def make_app(
     app = Litestar(
         [
             *handlers,
+            *_files(server),
             _stream(server),
             _query(server),
             *_beside(server, routes, local),
@@ -78,7 +80,20 @@ def _handler(server: ApiServer, route: Route[Any]) -> HTTPRouteHandler:
     return _http(route.method, f"{PREFIX}{route.path}", handle)
 
 
-def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
+def _files(server: ApiServer) -> list[HTTPRouteHandler]:
+    async def file(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_file(server, request)
+
+    async def signed(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_signed(server, request)
+
+    return [
+        _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
+        _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
+    ]
+
+
+def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRouteHandler:
     async def respond(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await handle(request)
         return Response(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, option
+from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
@@ -64,6 +64,10 @@ def serve_http(
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
     ] = None,
+    send_files: Annotated[
+        bool,
+        flag("--send-files", "Send files of tables myself: browsers cannot reach the store."),
+    ] = False,
     drain: Annotated[
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
@@ -91,6 +95,7 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
     served = [ServedWorkspace(each, settings) for each in workspaces]
