@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
+.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
 
 setup: .venv/.installed java
 
@@ -37,12 +37,16 @@ java:
 	  || { echo "installing Java, which Spark needs"; \
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
+# The web page, in src/arco/ui; at once if it was made of these sources.
+ui: .venv/.installed
+	@$(PY) ui/build.py
+
 # Lint runs beside the tests: many of them wait for processes, and leave a core free.
 # What all workers of the tests need comes first: Spark starts in half the time with an archive
 # of its classes, and tests are compiled once. (`make -n` would perform a line that names the
 # variable MAKE.)
 test: setup
-	@$(MAKE) --no-print-directory -j2 archive compiled
+	@$(MAKE) --no-print-directory -j2 archive compiled ui
 	@make --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \

@@ -16,9 +16,10 @@ from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.edge import Edge
-from arco.api.exchange import Answer, exchange_of
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.files import answer_file, answer_signed
 from arco.api.openapi import document
+from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
@@ -49,6 +50,7 @@ def make_app(
             _stream(server),
             _query(server),
             *_beside(server, routes, local),
+            *_page_handlers(WebPage()),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -230,3 +232,20 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
+    async def get_page(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "(page)"
+        return page.index(RequestHeaders(request.scope))
+
+    async def get_static(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/static/{name}"
+        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+
+    return [
+        _http("GET", "/", get_page),
+        _http("GET", "/w/{tenant}/{workspace}", get_page),
+        _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
+        _http("GET", "/static/{name}", get_static),
+    ]
