@@ -98,19 +98,16 @@ class ApiServer:
     async def authenticate(self, request: Request[Any, Any, Any], *, is_read: bool) -> Caller:
         """Raises if nobody knows the token. Takes from the caller's allowance."""
         exchange = exchange_of(request.scope)
-        if self._failed_logins.is_exhausted(exchange.address):
-            raise ApiError(
-                "rate_limited", "too many failed logins from this address", retry_after_s=60
-            )
+        self.check_failed_logins(exchange)
         headers = RequestHeaders(request.scope)
-        token = bearer_token(headers, is_read=is_read)
+        token = bearer_token(headers, is_read=is_read, secure=self.settings.secure)
         try:
             caller = await self._known(token, credentials_of(request.scope))
         except Unauthenticated:
-            self._failed_logins.take(exchange.address)
+            self.login_failed(exchange)
             raise
         if caller is None:
-            self._failed_logins.take(exchange.address)
+            self.login_failed(exchange)
             raise unauthenticated("the token is not valid")
         allowance = self._limits.take(f"{caller.kind}:{caller.id}")
         if not allowance.is_allowed:
@@ -132,6 +129,15 @@ class ApiServer:
             user_agent=(headers.get("user-agent") or "")[:200],
         )
         return exchange.who
+
+    def check_failed_logins(self, exchange: Exchange) -> None:
+        if self._failed_logins.is_exhausted(exchange.address):
+            raise ApiError(
+                "rate_limited", "too many failed logins from this address", retry_after_s=60
+            )
+
+    def login_failed(self, exchange: Exchange) -> None:
+        self._failed_logins.take(exchange.address)
 
     async def _known(self, token: str, credentials: bytes | None) -> Caller | None:
         """Looks at the store in a thread, if what is known of it is too old."""

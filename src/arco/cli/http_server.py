@@ -17,6 +17,7 @@ if deferral.LOADED:
     from arco.api.api_settings import ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
+    from arco.api.login import Login
     from arco.api.served import KeySource, ServedWorkspace
     from arco.api.server import ApiServer
     from arco.api.serving import Binding, serve
@@ -35,7 +36,11 @@ if deferral.LOADED:
     )
     from arco.security.directory import TENANT_WORKSPACE
     from arco.security.oidc import TokenVerifier
+    from arco.security.oidc_login import OidcLogin
+    from arco.security.sessions import Sealer, Sessions, session_key
+    from arco.security.settings import AuthSettings
     from arco.security.tables import ApiKeyRow
+    from arco.worker.secrets import EnvSecrets, FileSecrets
 
 
 def register(app: typer.Typer) -> None:
@@ -109,8 +114,14 @@ def serve_http(
     directories = Directories([KeySource(each) for each in keyed])
     authenticators: list[Authenticator] = [_key_authenticator(directories, clock)]
     auth = resolve_auth(Path.cwd())
+    login = None
     if auth.has_issuer:
-        authenticators.append(OidcAuthenticator(TokenVerifier(auth, clock), auth, directories))
+        verifier = TokenVerifier(auth, clock)
+        oidc = OidcAuthenticator(verifier, auth, directories)
+        authenticators.append(oidc)
+        if auth.has_login:
+            login = _login(auth, verifier, oidc, directories, served[0], binding)
+            authenticators.append(login.sessions)
     local = None
     if binding.is_loopback:
         names = [(each.tenant, each.name) for each in workspaces]
@@ -118,12 +129,42 @@ def serve_http(
         authenticators.append(local)
     access = AccessLog(clock, _to_stderr)
     server = ApiServer(served, authenticators, settings, clock, keyed, access)
-    app = make_app(server, ROUTES, workspaces[0].ids, local)
+    app = make_app(server, ROUTES, workspaces[0].ids, local, login)
     stop = stop_on_signal()
     _tell(session, binding.url(listening), local)
     serve(server, app, binding, listening, stop)
     if session.json:
         render.line({"state": "stopped"})
+
+
+def _login(
+    auth: AuthSettings,
+    verifier: TokenVerifier,
+    oidc: OidcAuthenticator,
+    directories: Directories,
+    home: ServedWorkspace,
+    binding: Binding,
+) -> Login:
+    if not auth.public_url and not binding.is_loopback:
+        raise Invalid(
+            "[auth] has a client_id, and browsers must know the name of this server",
+            hint='write public_url = "https://…" under [auth]',
+        )
+    workspace = home.workspace
+    sessions = Sessions(
+        Sealer(session_key(workspace.store)),
+        oidc,
+        directories,
+        KeySource(home),
+        workspace.clock.now,
+    )
+    secret = _referred(auth.client_secret) if auth.client_secret else ""
+    return Login(OidcLogin(auth, verifier, workspace.clock, secret), sessions, auth, home)
+
+
+def _referred(reference: str) -> str:
+    provider, _, path = reference.partition(":")
+    return (EnvSecrets() if provider == "env" else FileSecrets()).resolve(path)
 
 
 def _workspaces(session: Session, names: list[str]) -> list[Workspace]:

@@ -174,5 +174,7 @@ def orchestrator(name: str) -> str:
     return f"{ORCHESTRATORS}{name}.json"
 
 
+SESSION_KEYS = "keys/sessions.json"
+"""What sessions of people are sealed with, where nobody configured anything else."""
 TASK_KEYS = "keys/tasks.json"
 """What envelopes are signed with, where nobody configured anything else."""
