@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,9 +27,11 @@ if deferral.LOADED:
     from arco.cli.exit_codes import DIFFERENT
     from arco.cli.sensor_trial import Trial, try_sensor
     from arco.cli.session import Session
+    from arco.dispatch.sensor_sender import task_of
     from arco.dispatch.sensor_waiting import untaken
     from arco.errors import Invalid
     from arco.orchestration.declarations import DeployedSensor
+    from arco.transport.sensor_turns import DatedTurn, last_turn, turn_times
 
 app = group("sensors", "Show sensors and their evaluations; pause, test, reset and push to them.")
 
@@ -44,34 +47,40 @@ def list_(
     session: Session,
     removed: Annotated[bool, flag("--removed", "Also sensors that left their project.")] = False,
 ) -> None:
-    """List sensors with their state and last recorded evaluation.
+    """List sensors with their state and their last evaluation.
 
-    An evaluation without effect is not recorded.
+    An evaluation without effect is not recorded in the log. With --generation or --as-of the last
+    one that was recorded is shown, and otherwise the last one.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
     rows = reader.sensors(removed=removed)
     waiting = _waiting(session, workspace, rows)
+    evaluated = _evaluated(session, workspace, rows)
     if session.json:
-        sensors = [_plain(row) | {"waiting": waiting.get(row.sensor_id)} for row in rows]
+        sensors = [
+            _plain(row)
+            | {"waiting": waiting.get(row.sensor_id), "evaluated_at": evaluated[row.sensor_id]}
+            for row in rows
+        ]
         render.document({"generation": reader.snapshot.generation, "sensors": sensors})
         return
     if not rows:
         render.say("there are no sensors; declare one with servo.sensor(), and deploy it")
         return
-    headers = ("sensor", "kind", "status", "last recorded", "what", "message")
+    headers = ("sensor", "kind", "status", "evaluated", "what", "message")
     lines = [
         (
             row.sensor_id,
             row.kind,
             row.status,
-            row.last_evaluation_at,
+            evaluated[row.sensor_id],
             " ".join(row.selection),
             waiting.get(row.sensor_id) or row.error or row.skip_reason or None,
         )
         for row in rows
     ]
-    render.show_table(headers, lines, whole=("sensor", "kind", "status", "last recorded"))
+    render.show_table(headers, lines, whole=("sensor", "kind", "status", "evaluated"))
 
 
 @command(
@@ -89,7 +98,8 @@ def show(
     """Show a sensor, its recorded evaluations, and messages that wait.
 
     An evaluation is REQUESTED (it asked for runs), SKIPPED (it asked for none) or FAILED (it
-    changed nothing). Merged requests have a key that was used before.
+    changed nothing). Merged requests have a key that was used before. Evaluations that found
+    nothing new are not recorded: of these only the last is shown.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
@@ -99,8 +109,11 @@ def show(
         return
     evaluations, messages = reader.evaluations(row, limit), reader.undone(row, limit)
     waiting = _waiting(session, workspace, [row]).get(row.sensor_id)
+    turn = None if session.at() else _last_turn(workspace, row)
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(row), "waiting": waiting}
+        document["evaluated_at"] = row.last_evaluation_at if turn is None else turn.at
+        document["nothing_new"] = None if turn is None else turn.turn
         render.document(document | {"evaluations": evaluations, "messages": messages})
         return
     definition = definition_of(row)
@@ -119,6 +132,7 @@ def show(
             "cursor": _shortened(row.cursor) or None,
             "messages waiting": row.waiting or None,
             "last recorded": row.last_evaluation_at,
+            "nothing new": None if turn is None else _turn_text(turn),
         }
     )
     if evaluations:
@@ -130,6 +144,35 @@ def show(
 def _waiting(session: Session, workspace: Workspace, rows: Sequence[SensorRow]) -> dict[str, str]:
     """Of sensors now: what was in the queue at an earlier generation nobody knows."""
     return {} if session.at() else untaken(workspace.store, rows, workspace.clock.now())
+
+
+def _evaluated(
+    session: Session, workspace: Workspace, rows: Sequence[SensorRow]
+) -> dict[str, datetime | None]:
+    """By sensor, when it was last evaluated, with or without effect."""
+    names = {} if session.at() else {row.sensor_id: task_of(row.sensor_id) for row in rows}
+    turns = turn_times(workspace.store, names.values())
+    times = {
+        row.sensor_id: (row.last_evaluation_at, turns.get(names.get(row.sensor_id, "")))
+        for row in rows
+    }
+    return {id: max(filter(None, pair), default=None) for id, pair in times.items()}
+
+
+def _last_turn(workspace: Workspace, row: SensorRow) -> DatedTurn | None:
+    """The last evaluation, if it was one without effect."""
+    dated = last_turn(workspace.store, task_of(row.sensor_id))
+    recorded = row.last_evaluation_at
+    if dated is None or (recorded is not None and dated.at < recorded):
+        return None
+    return dated
+
+
+def _turn_text(dated: DatedTurn) -> str:
+    turn = dated.turn
+    why = f", {turn.skip_reason}" if turn.skip_reason else ""
+    at = dated.at.isoformat(" ", "seconds")
+    return f"at {at}, in {turn.wall_ms:,} ms, by {turn.worker_id}{why}"
 
 
 def _show_evaluations(evaluations: list[SensorEvaluationRow]) -> None:

@@ -133,8 +133,12 @@ class LineageReader:
 
     def inputs(self, target: str) -> list[str]:
         """The assets that an asset reads or comes after."""
-        rows = self.snapshot.rows(tables.EDGE_SOURCES, self.names.id(target))
-        return sorted({self.names.key(row.source) for row in rows})
+        return sorted(map(self.names.key, self.input_ids(self.names.id(target))))
+
+    def input_ids(self, id: str) -> list[str]:
+        """The same, by ids."""
+        rows = self.snapshot.rows(tables.EDGE_SOURCES, id)
+        return sorted({self._today(row.source) for row in rows})
 
     def edge_metadata(self, target: str) -> dict[str, tables.EdgeMetadataRow]:
         """When each edge was seen, by its id; also of edges that are no more."""

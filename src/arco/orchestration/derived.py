@@ -89,6 +89,15 @@ class AutomationRecovered(Payload, frozen=True, kw_only=True):
     name: str
 
 
+class AssetSkipped(Payload, frozen=True, kw_only=True):
+    """A run skips tasks of an asset, because something above them gave no good output. Said once
+    for all that end at the same moment."""
+
+    TYPE: ClassVar[str] = "orchestration.asset_skipped"
+    asset_id: str
+    run_id: str
+
+
 class RunEnded(Payload, frozen=True, kw_only=True):
     """A run has ended."""
 
