@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,13 +24,12 @@ if deferral.LOADED:
     )
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.sensor_evaluations import last_evaluated, shown_turn, turn_text
     from arco.cli.sensor_trial import Trial, try_sensor
     from arco.cli.session import Session
-    from arco.dispatch.sensor_sender import task_of
     from arco.dispatch.sensor_waiting import untaken
     from arco.errors import Invalid
     from arco.orchestration.declarations import DeployedSensor
-    from arco.transport.sensor_turns import DatedTurn, last_turn, turn_times
 
 app = group("sensors", "Show sensors and their evaluations; pause, test, reset and push to them.")
 
@@ -56,7 +54,7 @@ def list_(
     reader = workspace.read.sensors(session.at())
     rows = reader.sensors(removed=removed)
     waiting = _waiting(session, workspace, rows)
-    evaluated = _evaluated(session, workspace, rows)
+    evaluated = last_evaluated(session, workspace, rows)
     if session.json:
         sensors = [
             _plain(row)
@@ -109,7 +107,7 @@ def show(
         return
     evaluations, messages = reader.evaluations(row, limit), reader.undone(row, limit)
     waiting = _waiting(session, workspace, [row]).get(row.sensor_id)
-    turn = None if session.at() else _last_turn(workspace, row)
+    turn = None if session.at() else shown_turn(workspace, row)
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(row), "waiting": waiting}
         document["evaluated_at"] = row.last_evaluation_at if turn is None else turn.at
@@ -132,7 +130,7 @@ def show(
             "cursor": _shortened(row.cursor) or None,
             "messages waiting": row.waiting or None,
             "last recorded": row.last_evaluation_at,
-            "nothing new": None if turn is None else _turn_text(turn),
+            "nothing new": None if turn is None else turn_text(turn),
         }
     )
     if evaluations:
@@ -144,35 +142,6 @@ def show(
 def _waiting(session: Session, workspace: Workspace, rows: Sequence[SensorRow]) -> dict[str, str]:
     """Of sensors now: what was in the queue at an earlier generation nobody knows."""
     return {} if session.at() else untaken(workspace.store, rows, workspace.clock.now())
-
-
-def _evaluated(
-    session: Session, workspace: Workspace, rows: Sequence[SensorRow]
-) -> dict[str, datetime | None]:
-    """By sensor, when it was last evaluated, with or without effect."""
-    names = {} if session.at() else {row.sensor_id: task_of(row.sensor_id) for row in rows}
-    turns = turn_times(workspace.store, names.values())
-    times = {
-        row.sensor_id: (row.last_evaluation_at, turns.get(names.get(row.sensor_id, "")))
-        for row in rows
-    }
-    return {id: max(filter(None, pair), default=None) for id, pair in times.items()}
-
-
-def _last_turn(workspace: Workspace, row: SensorRow) -> DatedTurn | None:
-    """The last evaluation, if it was one without effect."""
-    dated = last_turn(workspace.store, task_of(row.sensor_id))
-    recorded = row.last_evaluation_at
-    if dated is None or (recorded is not None and dated.at < recorded):
-        return None
-    return dated
-
-
-def _turn_text(dated: DatedTurn) -> str:
-    turn = dated.turn
-    why = f", {turn.skip_reason}" if turn.skip_reason else ""
-    at = dated.at.isoformat(" ", "seconds")
-    return f"at {at}, in {turn.wall_ms:,} ms, by {turn.worker_id}{why}"
 
 
 def _show_evaluations(evaluations: list[SensorEvaluationRow]) -> None:

@@ -34,6 +34,7 @@ from arco.lineage.events import (
 )
 from arco.lineage.imported_edges import import_lineage
 from arco.lineage.manual_edges import add_edge, remove_edge
+from arco.lineage.output_columns import columns_of, coverage_of, source_id
 from arco.lineage.tables import (
     COLUMN_STATES,
     COLUMNS,
@@ -46,7 +47,6 @@ from arco.lineage.tables import (
     TOPOLOGIES,
     USES,
     ColumnEdgeRow,
-    CoverageRow,
     DependentRow,
     EdgeMetadataRow,
     EdgeRow,
@@ -59,7 +59,7 @@ from arco.lineage.withdrawals import keep_state, release, withdraw
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from servo.contract.identity import edge_id
-from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
+from servo.contract.task import InputRef
 
 # -- by target ----------------------------------------------------------------------------
 
@@ -128,20 +128,25 @@ def _depend(
     if rows.get(TOPOLOGIES, target) is None:
         for ref in reads:
             row = EdgeRow(
-                target, _edge_id(recorded, ref), _id(ref), ref.parameter, "output", fact.received_at
+                target,
+                _edge_id(recorded, ref),
+                source_id(ref),
+                ref.parameter,
+                "output",
+                fact.received_at,
             )
             if EDGES.key_of(row) not in edges:
                 edges[EDGES.key_of(row)] = row
                 yield Put(EDGES, row)
     sources = {edge.source for edge in edges.values()}
-    columns = unchanged(existing, _columns(fact, recorded))
+    columns = unchanged(existing, columns_of(fact, recorded))
     newest = rows.get(COVERAGE, target)
     said_at = None if newest is None else newest.names_of
-    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads}, said_at)
+    kept = _staying(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
     for column in kept:
         if column.method != "dbt" or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
-    coverage = _coverage(rows, fact, recorded, is_silent=bool(sources and not reads))
+    coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
     if coverage.observed_at == fact.received_at:
         coverage = msgspec.structs.replace(coverage, named_at=named_at)
     yield from keep_state(rows, fact, recorded, existing, columns, coverage)
@@ -232,12 +237,8 @@ def _move_metadata(rows: Rows, target: str, by_key: str, by_id: str) -> Iterator
 # -- outputs ------------------------------------------------------------------------------
 
 
-def _id(ref: InputRef) -> str:
-    return ref.asset_id or ref.asset
-
-
 def _edge_id(recorded: LineageRecorded, ref: InputRef) -> str:
-    return edge_id(_id(ref), recorded.asset_id, ref.parameter)
+    return edge_id(source_id(ref), recorded.asset_id, ref.parameter)
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
@@ -298,7 +299,7 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         target=recorded.asset_id,
         materialization_id=recorded.materialization_id,
         edge_id=id,
-        source=_id(ref),
+        source=source_id(ref),
         partition_key=recorded.partition,
         run_id=recorded.run_id,
         task_id=recorded.task_id,
@@ -312,62 +313,6 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         source_fingerprint=ref.fingerprint,
         source_list="" if ref.listed_in is None else ref.listed_in.path,
     )
-
-
-def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
-    lineage = recorded.lineage
-    ids = {ref.asset: _id(ref) for ref in lineage.read} | {recorded.asset: recorded.asset_id}
-
-    def row(
-        column: str, source: ColumnSource, method: LineageMethod, confidence: Confidence
-    ) -> ColumnEdgeRow:
-        return ColumnEdgeRow(
-            target=recorded.asset_id,
-            target_column=column,
-            source=ids.get(source.asset, source.asset),
-            source_column=source.column,
-            kind=source.kind,
-            masked=source.masked,
-            method=method,
-            confidence=confidence,
-            since=fact.received_at,
-        )
-
-    for each in lineage.columns:
-        for source in each.sources:
-            yield row(each.column, source, each.method, each.confidence)
-    for source in lineage.influences:
-        yield row("", source, lineage.method, lineage.confidence)
-
-
-def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: bool) -> CoverageRow:
-    """`is_silent`: it has read none of its inputs, and says nothing about them."""
-    lineage, coverage = recorded.lineage, rows.get(COVERAGE, recorded.asset_id)
-    if coverage is not None and is_silent and not lineage.columns:
-        return msgspec.structs.replace(
-            coverage, position=fact.position, materialization_id=recorded.materialization_id
-        )
-    row = row_from(
-        CoverageRow,
-        lineage,
-        target=recorded.asset_id,
-        columns=[each.column for each in lineage.columns],
-        since=fact.received_at,
-        position=fact.position,
-        observed_at=fact.received_at,
-        materialization_id=recorded.materialization_id,
-    )
-    if coverage is None:
-        return row
-    since = msgspec.structs.replace(row, since=coverage.since)
-    same = msgspec.structs.replace(
-        coverage,
-        position=row.position,
-        observed_at=row.observed_at,
-        named_at=None,
-        materialization_id=row.materialization_id,
-    )
-    return since if since == same else row
 
 
 # -- by source ----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def keep_state(
     before = rows.get(COVERAGE, target)
     if before is not None and _says_the_same(before, coverage) and _by_key(existing) == columns:
         return
-    said = [row for row in columns.values() if row.method not in OF_PEOPLE]
+    of_outputs = [row for row in columns.values() if row.method not in OF_PEOPLE]
     states = rows.scan(COLUMN_STATES, target)
     for state in states[: max(0, len(states) + 1 - STATES_KEPT)]:
         yield Delete(COLUMN_STATES, COLUMN_STATES.key_of(state))
@@ -61,7 +61,7 @@ def keep_state(
             position=fact.position,
             materialization_id=recorded.materialization_id,
             partition_key=recorded.partition,
-            columns=msgspec.json.encode(said).decode(),
+            columns=msgspec.json.encode(of_outputs).decode(),
             coverage=msgspec.json.encode(coverage).decode(),
             since=coverage.since,
         ),
