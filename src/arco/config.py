@@ -24,8 +24,8 @@
     audience = "arco"
 
 Each value of `[workspace]` is taken from the first of the three that has it. Where none names a
-store, it is the folder `.arco`, if it has a workspace, here or beside an `arco.toml`. The others are
-in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
+store, it is the folder `.arco`, if that has a workspace, here or beside an `arco.toml`. The others
+are in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
 
 A section is taken from the nearest file that has it, in this folder or above: folders of
 several projects may have a file each, below one that names their workspace.

@@ -29,11 +29,11 @@ if deferral.LOADED:
     from arco.app import Workspace
     from arco.app.project_templates import create_local_store
     from arco.cli import render
-    from arco.cli.activity import Activity
     from arco.cli.channel_courier import channel_courier
     from arco.cli.exit_codes import INTERRUPTED
     from arco.cli.folder_lock import locked
     from arco.cli.http_server import build_server
+    from arco.cli.run_lines import RunLines
     from arco.cli.saved_deploys import SavedDeploys
     from arco.cli.session import Session
     from arco.config import LOCAL_STORE
@@ -140,7 +140,7 @@ class _DevServer:
             courier=channel_courier(session),
             drain_s=DRAIN_S,
         )
-        self._activity = Activity(self.workspace, as_json=session.json)
+        self._lines = RunLines(self.workspace, as_json=session.json)
 
     def serve(self, binding: Binding, listening: socket.socket, url: str, *, opens: bool) -> None:
         settings = ApiSettings(hosts=binding.local_names(listening), drain_s=DRAIN_S)
@@ -159,6 +159,7 @@ class _DevServer:
                 if opens and _has_display():
                     webbrowser.open(link)
                 serve(http.server, http.app, binding, listening, self._stop)
+                stop_on_signal(self._stop, again=self._exit)  # the event loop had its own
                 if not self._session.json:
                     render.say("stopping; press Ctrl-C again to exit at once", "dim")
         finally:
@@ -195,7 +196,7 @@ class _DevServer:
             except Error:
                 return
             try:
-                self._activity.look()
+                self._lines.look()
                 outage.passed()
             except Error as error:
                 stop.wait(outage.failed(error))

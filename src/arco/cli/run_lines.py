@@ -13,7 +13,7 @@ from arco.orchestration.triggers import run_trigger
 from arco.state.snapshot import Snapshot
 
 
-class Activity:
+class RunLines:
     """Prints what has changed since the last look. What it costs follows what changed."""
 
     def __init__(self, workspace: Workspace, *, as_json: bool) -> None:
