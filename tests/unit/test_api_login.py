@@ -72,7 +72,7 @@ class LoginWorld(ApiWorld):
         self.add_authenticator(sessions)
         login = OidcLogin(auth, verifier, self.workspace.clock, "of-tests")
         self.login = Login(login, sessions, auth, self.served)
-        self.app = make_app(self.server, ROUTES, self.workspace.ids, self.local, self.login)
+        self.app = make_app(self.server, ROUTES, self.workspace.ids, self.local, login=self.login)
 
     @property
     def browser(self) -> ApiClient:

@@ -38,7 +38,7 @@ from arco.plain_json import plain
 from arco.security.caller import Caller
 from arco.security.oidc_login import LoginAttempt, OidcLogin, challenge_of
 from arco.security.permissions import Permission
-from arco.security.sessions import Session, Sessions
+from arco.security.sessions import LoginSession, Sessions
 from arco.security.settings import AuthSettings
 
 ATTEMPT_S: Final = 600
@@ -59,7 +59,7 @@ class CliGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CliCode(msgspec.Struct, frozen=True, kw_only=True):
-    session: Session
+    session: LoginSession
     challenge: str
     made_at: float
 
@@ -269,7 +269,7 @@ class LoginRoutes:
             )
         return self._login
 
-    async def _browser_session(self, request: AnyRequest) -> Session | None:
+    async def _browser_session(self, request: AnyRequest) -> LoginSession | None:
         """The session of the cookie, if it holds."""
         session = self._session(request)
         if session is not None:
@@ -279,7 +279,7 @@ class LoginRoutes:
                 return None
         return session
 
-    def _session(self, request: AnyRequest) -> Session | None:
+    def _session(self, request: AnyRequest) -> LoginSession | None:
         if self._login is None:
             return None
         headers = RequestHeaders(request.scope)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -13,10 +14,13 @@ from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
+    from litestar.types import ASGIApp
+
     from arco.api.access_log import AccessLog
     from arco.api.api_settings import ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
+    from arco.api.development import DevelopmentState
     from arco.api.login import Login
     from arco.api.served import KeySource, ServedWorkspace
     from arco.api.server import ApiServer
@@ -108,6 +112,29 @@ def serve_http(
         sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
+    http = build_server(session, workspaces, settings, is_local=binding.is_loopback)
+    stop = stop_on_signal()
+    _tell(session, binding.url(listening), http.local)
+    serve(http.server, http.app, binding, listening, stop)
+    if session.json:
+        render.line({"state": "stopped"})
+
+
+class HttpServer(NamedTuple):
+    server: ApiServer
+    app: ASGIApp
+    local: LocalAccess | None
+
+
+def build_server(
+    session: Session,
+    workspaces: list[Workspace],
+    settings: ApiSettings,
+    *,
+    is_local: bool,
+    development: Callable[[], DevelopmentState] | None = None,
+) -> HttpServer:
+    """The API of these workspaces, with all ways in. A local one has a way for who started it."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock
@@ -120,21 +147,17 @@ def serve_http(
         oidc = OidcAuthenticator(verifier, auth, directories)
         authenticators.append(oidc)
         if auth.has_login:
-            login = _login(auth, verifier, oidc, directories, served[0], binding)
+            login = _login(auth, verifier, oidc, directories, served[0], is_local=is_local)
             authenticators.append(login.sessions)
     local = None
-    if binding.is_loopback:
+    if is_local:
         names = [(each.tenant, each.name) for each in workspaces]
         local = LocalAccess(names, session.who())
         authenticators.append(local)
-    access = AccessLog(clock, _to_stderr)
+    access = AccessLog(clock, _to_stderr if development is None else None)
     server = ApiServer(served, authenticators, settings, clock, keyed, access)
-    app = make_app(server, ROUTES, workspaces[0].ids, local, login)
-    stop = stop_on_signal()
-    _tell(session, binding.url(listening), local)
-    serve(server, app, binding, listening, stop)
-    if session.json:
-        render.line({"state": "stopped"})
+    app = make_app(server, ROUTES, workspaces[0].ids, local, development, login)
+    return HttpServer(server, app, local)
 
 
 def _login(
@@ -143,9 +166,10 @@ def _login(
     oidc: OidcAuthenticator,
     directories: Directories,
     home: ServedWorkspace,
-    binding: Binding,
+    *,
+    is_local: bool,
 ) -> Login:
-    if not auth.public_url and not binding.is_loopback:
+    if not auth.public_url and not is_local:
         raise Invalid(
             "[auth] has a client_id, and browsers must know the name of this server",
             hint='write public_url = "https://…" under [auth]',

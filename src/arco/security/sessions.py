@@ -41,7 +41,7 @@ _NONCE_BYTES = 12
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     identity: TokenIdentity
     ends_at: datetime
@@ -115,14 +115,14 @@ class Sessions:
     def begin(self, identity: TokenIdentity, session_id: str, ends_at: datetime) -> str:
         """The token of a new session."""
         bounded = msgspec.structs.replace(identity, groups=identity.groups[:MAX_GROUPS])
-        session = Session(session_id=session_id, identity=bounded, ends_at=ends_at)
+        session = LoginSession(session_id=session_id, identity=bounded, ends_at=ends_at)
         return PREFIX + self.sealer.seal("session", session)
 
-    def read(self, token: str) -> Session | None:
+    def read(self, token: str) -> LoginSession | None:
         """The session of a token that was made here and has not ended; None for anything else."""
         if not token.startswith(PREFIX):
             return None
-        session = self.sealer.unseal("session", token.removeprefix(PREFIX), Session)
+        session = self.sealer.unseal("session", token.removeprefix(PREFIX), LoginSession)
         if session is None or session.ends_at <= self._now():
             return None
         return session
