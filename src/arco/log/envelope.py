@@ -266,8 +266,8 @@ class EventTypes:
                 if (event.type, event.version) != at:
                     at = event.type, event.version
                     payload = self._types.get(event.type)
-                    known = payload is not None and event.version <= payload.VERSION
-                    decode = self._decoders[event.type] if known else _unknown
+                    is_readable = payload is not None and event.version <= payload.VERSION
+                    decode = self._decoders[event.type] if is_readable else _unknown
                 decoded.append(decode(event.data))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             assert event is not None
