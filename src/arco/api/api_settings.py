@@ -39,5 +39,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """Names that a request may call this server by; empty: any."""
     trusted_proxies: tuple[str, ...] = ()
+    webhook_secrets: tuple[str, ...] = ("env:WEBHOOK_*",)
+    """Patterns of the references that sensors may name as their secret."""
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""

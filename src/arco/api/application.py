@@ -22,6 +22,7 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -41,7 +42,13 @@ def make_app(
     _check(routes)
     handlers = [_handler(server, route) for route in routes]
     app = Litestar(
-        [*handlers, _stream(server), _query(server), *_beside(server, routes, local)],
+        [
+            *handlers,
+            _stream(server),
+            _query(server),
+            _webhook(server),
+            *_beside(server, routes, local),
+        ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
         logging_config=None,
@@ -107,6 +114,15 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(

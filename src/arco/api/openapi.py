@@ -12,6 +12,8 @@ from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
+from arco.api.webhooks import OPERATION as RECEIVE_EVENT
+from arco.api.webhooks import EventAnswer
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -29,6 +31,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         item[route.method.lower()] = _operation(route, schemas)
     paths[f"{PREFIX}/events"] = {"get": _stream_operation(schemas)}
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {"post": _webhook_operation(schemas)}
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
     return {
@@ -54,7 +57,7 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer]
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer]
         for special in (StreamParameters, AtParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
@@ -298,6 +301,50 @@ def _query_operation(schemas: _Schemas) -> Json:
                 },
             },
             **_refused(*_COMMON, 415),
+        },
+    }
+
+
+def _webhook_operation(schemas: _Schemas) -> Json:
+    path = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+        }
+        for name in ("project", "name")
+    ]
+    headers = [
+        {
+            "name": name,
+            "in": "header",
+            "required": True,
+            "description": description,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 2000},
+        }
+        for name, description in (
+            ("webhook-id", "The event's id; each counts once."),
+            ("webhook-timestamp", "Seconds since 1970, within five minutes of now."),
+            ("webhook-signature", "`v1,` and HMAC-SHA256 over `id.timestamp.body` in base64."),
+        )
+    ]
+    return {
+        "operationId": RECEIVE_EVENT,
+        "summary": "Receive an event for a webhook sensor from a program that signs it.",
+        "description": "Needs no API key. An unknown sensor and a wrong signature are answered "
+        "alike. The body is the payload, as it is signed.",
+        "tags": ["sensors"],
+        "x-permission": "a signature",
+        "security": [],
+        "parameters": [*_workspace_parameters(), *path, *headers],
+        "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
+        "responses": {
+            "202": {
+                "description": "The sensor gets it.",
+                "content": {"application/json": {"schema": schemas.of(EventAnswer)}},
+            },
+            **_refused(400, 404, 413, 429, 500, 503, 504),
         },
     }
 

@@ -64,6 +64,14 @@ def serve_http(
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
     ] = None,
+    webhook_secret: Annotated[
+        list[str] | None,
+        option(
+            "PATTERN",
+            "References that webhook sensors may name as their secret; default: env:WEBHOOK_*. "
+            "Repeatable.",
+        ),
+    ] = None,
     drain: Annotated[
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
@@ -91,6 +99,7 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        **({"webhook_secrets": tuple(webhook_secret)} if webhook_secret else {}),
     )
     workspaces = _workspaces(session, serves or [])
     served = [ServedWorkspace(each, settings) for each in workspaces]

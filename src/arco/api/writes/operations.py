@@ -10,20 +10,25 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.command_keys import id_of_key
+from arco.api.reads.catalog import AssetName, asset_id_of
 from arco.api.reads.data import require_held
 from arco.api.reads.operations import LimitsBody, limits_body, require_deployment
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.writes.automation_writes import ReasonBody
 from arco.api.writes.run_writes import NoParameters, ReasonText, allow_namespaces
 from arco.api.writing import WriteAnswer, Writing
-from arco.errors import Conflict, Denied, NotFound
+from arco.errors import Conflict, Denied, Invalid, NotFound
+from arco.execution.reader import ExecutionReader
+from arco.execution.states import HoldStatus
 from arco.execution.tables import QuarantineRow
 from arco.notifications.reader import NotificationReader
 from arco.notifications.tables import NotificationRow
 from arco.orchestration.deploying import Deployed
 from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
+from servo.contract.keys import AssetKey
 from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
 
 # -- deployments ------------------------------------------------------------------------------
@@ -37,6 +42,16 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     message: ReasonText = ""
     allow_missing_inputs: bool = False
     allow_removals: bool = False
+    accept_breaking: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1500)], ...], Meta(max_length=1000)
+    ] = ()
+    """Columns whose changes may break readers: `namespace.asset.column`."""
+    reason: ReasonText = ""
+    """Why they are accepted."""
+
+    @property
+    def accepted(self) -> BreakAcceptance:
+        return BreakAcceptance(self.accept_breaking, self.reason)
 
 
 class ValidateBody(DeployOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +112,7 @@ def validate_deployment(
         manifest,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
     )
     return WriteAnswer(DeployedBody(deployment=preview), writing.view.generation)
 
@@ -113,6 +129,7 @@ def create_deployment(
         message=body.message,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
         deployment_id=id,
     )
     return WriteAnswer(
@@ -120,14 +137,17 @@ def create_deployment(
     )
 
 
-def _earlier(writing: Writing, manifest: Manifest, id: str) -> Deployed | None:
+def _earlier(
+    writing: Writing, manifest: Manifest, id: str, rollback_of: str = ""
+) -> Deployed | None:
     """What the same request has deployed before."""
     if not id:
         return None
     row = writing.view.snapshot.get(DEPLOYMENTS, manifest.project, id)
     if row is None:
         return None
-    if row.manifest != hashlib.sha256(encode_manifest(manifest)).hexdigest():
+    digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
+    if row.manifest != digest or row.rollback_of != rollback_of:
         raise Conflict("this idempotency key was used for another deployment")
     return Deployed(id, row.number, writing.view.generation, False, project=row.project)
 
@@ -143,12 +163,16 @@ def rollback_deployment(
     row = require_deployment(writing.view, writing.visible, parameters.deployment_id)
     manifest = writing.view.library.manifest(row.manifest)
     _manifest(writing, msgspec.Raw(encode_manifest(manifest)))
-    done = writing.unkeyed.orchestration.rollback(
+    id = id_of_key(writing.key) if writing.key else ""
+    done = _earlier(writing, manifest, id, row.deployment_id)
+    done = done or writing.unkeyed.orchestration.rollback(
         row.deployment_id,
         project=row.project,
         message=body.message,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
+        deployment_id=id,
     )
     return WriteAnswer(
         DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
@@ -174,6 +198,56 @@ def reject_output(
 ) -> WriteAnswer[QuarantineRow]:
     """Reject a held output for good."""
     return _decide(writing, parameters.materialization_id, False, body.reason)
+
+
+def release_output(
+    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
+) -> WriteAnswer[QuarantineRow]:
+    """Release a version that somebody put into quarantine.
+
+    It becomes current, unless a newer version is. Of one that is released already nothing changes.
+    """
+    held = require_held(writing.view, writing.visible, parameters.materialization_id)
+    writing.allow_asset(held.asset_key)
+    if not held.held_by:
+        raise Invalid(
+            f"{held.materialization_id} is held by checks, not by a person",
+            hint="approve or reject it",
+        )
+    if held.status == HoldStatus.APPROVED:
+        return WriteAnswer(held, writing.view.generation)
+    return _decide(writing, parameters.materialization_id, True, body.reason)
+
+
+class QuarantineParameters(Parameters, frozen=True, kw_only=True):
+    asset: AssetName
+
+
+class QuarantineBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    materialization_id: Annotated[str, Meta(min_length=1, max_length=64)]
+    reason: Annotated[ReasonText, Meta(min_length=1)]
+
+
+def quarantine_version(
+    writing: Writing, parameters: QuarantineParameters, body: QuarantineBody
+) -> WriteAnswer[QuarantineRow]:
+    """Put a good version into quarantine, so that nothing reads it.
+
+    If it is current, the newest good version before it is current again. Of a version that is
+    held already nothing changes.
+    """
+    AssetKey.parse(parameters.asset)
+    writing.allow_asset(parameters.asset)
+    asset_id = asset_id_of(writing.view, writing.visible, parameters.asset)
+    reader = ExecutionReader(writing.view.snapshot)
+    if reader.materialization(asset_id, body.materialization_id) is None:
+        raise NotFound(f"{parameters.asset} has no version {body.materialization_id}")
+    writing.commands.execution.quarantine(
+        parameters.asset, asset_id, body.materialization_id, body.reason
+    )
+    view = writing.fresh()
+    held = require_held(view, writing.visible, body.materialization_id)
+    return WriteAnswer(held, view.generation, f"/quarantine/{body.materialization_id}")
 
 
 def _decide(writing: Writing, id: str, approved: bool, reason: str) -> WriteAnswer[QuarantineRow]:
@@ -321,6 +395,13 @@ ROUTES: tuple[Any, ...] = (
         Permission.QUARANTINE_MANAGE,
         reject_output,
     ),
+    write(
+        "POST",
+        "/quarantine/{materialization_id}/release",
+        Permission.QUARANTINE_MANAGE,
+        release_output,
+    ),
+    write("POST", "/assets/{asset}/quarantine", Permission.QUARANTINE_MANAGE, quarantine_version),
     write("PUT", "/limits", _LIMITS, set_limit),
     write("POST", "/dispatch/pause", _LIMITS, pause_dispatch),
     write("POST", "/dispatch/resume", _LIMITS, resume_dispatch),
