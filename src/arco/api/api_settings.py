@@ -43,3 +43,5 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns of the references that sensors may name as their secret."""
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""
+    sends_files: bool = False
+    """Files go through this server, also if the store has signed URLs of its own."""
