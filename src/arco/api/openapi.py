@@ -14,8 +14,7 @@ from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.reads.files import PERMISSION as FILE_PERMISSION
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
-from arco.api.webhooks import OPERATION as RECEIVE_EVENT
-from arco.api.webhooks import EventAnswer
+from arco.api.webhooks import EventAnswer, webhook_operation
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -37,7 +36,13 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         "head": _size_operation(schemas),
     }
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
-    paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {"post": _webhook_operation(schemas)}
+    paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
+        "post": webhook_operation(
+            schemas.of(EventAnswer),
+            _workspace_parameters(),
+            _refused(400, 404, 413, 429, 500, 503, 504),
+        )
+    }
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
     return {
@@ -349,50 +354,6 @@ def _query_operation(schemas: _Schemas) -> Json:
                 },
             },
             **_refused(*_COMMON, 415),
-        },
-    }
-
-
-def _webhook_operation(schemas: _Schemas) -> Json:
-    path = [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
-        }
-        for name in ("project", "name")
-    ]
-    headers = [
-        {
-            "name": name,
-            "in": "header",
-            "required": True,
-            "description": description,
-            "schema": {"type": "string", "minLength": 1, "maxLength": 2000},
-        }
-        for name, description in (
-            ("webhook-id", "The event's id; each counts once."),
-            ("webhook-timestamp", "Seconds since 1970, within five minutes of now."),
-            ("webhook-signature", "`v1,` and HMAC-SHA256 over `id.timestamp.body` in base64."),
-        )
-    ]
-    return {
-        "operationId": RECEIVE_EVENT,
-        "summary": "Receive an event for a webhook sensor from a program that signs it.",
-        "description": "Needs no API key. An unknown sensor and a wrong signature are answered "
-        "alike. The body is the payload, as it is signed.",
-        "tags": ["sensors"],
-        "x-permission": "a signature",
-        "security": [],
-        "parameters": [*_workspace_parameters(), *path, *headers],
-        "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
-        "responses": {
-            "202": {
-                "description": "The sensor gets it.",
-                "content": {"application/json": {"schema": schemas.of(EventAnswer)}},
-            },
-            **_refused(400, 404, 413, 429, 500, 503, 504),
         },
     }
 

@@ -27,6 +27,7 @@ from arco.api.writes import (
     automation_writes,
     contract_writes,
     glossary_writes,
+    hold_writes,
     import_writes,
     run_writes,
 )
@@ -60,6 +61,7 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *security_writes.ROUTES,
     *contract_writes.ROUTES,
     *glossary_writes.ROUTES,
+    *hold_writes.ROUTES,
     *import_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

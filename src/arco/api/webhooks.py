@@ -196,3 +196,50 @@ def _pushed(
     return EventAnswer(
         message_id=done.message_id, state=str(done.state), is_repeated=done.is_repeated
     )
+
+
+def webhook_operation(
+    answer: dict[str, Any], workspace: list[dict[str, Any]], refusals: dict[str, Any]
+) -> dict[str, Any]:
+    """For the OpenAPI document."""
+    path = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+        }
+        for name in ("project", "name")
+    ]
+    headers = [
+        {
+            "name": name,
+            "in": "header",
+            "required": True,
+            "description": description,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 2000},
+        }
+        for name, description in (
+            ("webhook-id", "The event's id; each counts once."),
+            ("webhook-timestamp", "Seconds since 1970, within five minutes of now."),
+            ("webhook-signature", "`v1,` and HMAC-SHA256 over `id.timestamp.body` in base64."),
+        )
+    ]
+    return {
+        "operationId": OPERATION,
+        "summary": "Receive an event for a webhook sensor from a program that signs it.",
+        "description": "Needs no API key. An unknown sensor and a wrong signature are answered "
+        "alike. The body is the payload, as it is signed.",
+        "tags": ["sensors"],
+        "x-permission": "a signature",
+        "security": [],
+        "parameters": [*workspace, *path, *headers],
+        "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
+        "responses": {
+            "202": {
+                "description": "The sensor gets it.",
+                "content": {"application/json": {"schema": answer}},
+            },
+            **refusals,
+        },
+    }

@@ -1,4 +1,4 @@
-"""Deployments, quarantine, limits, dispatch, dynamic keys, notifications."""
+"""Deployments, limits, dispatch, dynamic keys, notifications."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.command_keys import id_of_key
-from arco.api.reads.catalog import AssetName, asset_id_of
-from arco.api.reads.data import require_held
 from arco.api.reads.operations import LimitsBody, limits_body, require_deployment
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.writes.automation_writes import ReasonBody
 from arco.api.writes.run_writes import NoParameters, ReasonText, allow_namespaces
 from arco.api.writing import WriteAnswer, Writing
-from arco.errors import Conflict, Denied, Invalid, NotFound
-from arco.execution.reader import ExecutionReader
-from arco.execution.states import HoldStatus
-from arco.execution.tables import QuarantineRow
+from arco.errors import Conflict, Denied, NotFound
 from arco.notifications.reader import NotificationReader
 from arco.notifications.tables import NotificationRow
 from arco.orchestration.deploying import Deployed
@@ -28,7 +23,6 @@ from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
-from servo.contract.keys import AssetKey
 from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
 
 # -- deployments ------------------------------------------------------------------------------
@@ -179,85 +173,6 @@ def rollback_deployment(
     )
 
 
-# -- quarantine -------------------------------------------------------------------------------
-
-
-class HeldWriteParameters(Parameters, frozen=True, kw_only=True):
-    materialization_id: Annotated[str, Meta(min_length=1, max_length=64)]
-
-
-def approve_output(
-    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
-) -> WriteAnswer[QuarantineRow]:
-    """Approve a held output. It becomes current, unless a newer version is."""
-    return _decide(writing, parameters.materialization_id, True, body.reason)
-
-
-def reject_output(
-    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
-) -> WriteAnswer[QuarantineRow]:
-    """Reject a held output for good."""
-    return _decide(writing, parameters.materialization_id, False, body.reason)
-
-
-def release_output(
-    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
-) -> WriteAnswer[QuarantineRow]:
-    """Release a version that somebody put into quarantine.
-
-    It becomes current, unless a newer version is. Of one that is released already nothing changes.
-    """
-    held = require_held(writing.view, writing.visible, parameters.materialization_id)
-    writing.allow_asset(held.asset_key)
-    if not held.held_by:
-        raise Invalid(
-            f"{held.materialization_id} is held by checks, not by a person",
-            hint="approve or reject it",
-        )
-    if held.status == HoldStatus.APPROVED:
-        return WriteAnswer(held, writing.view.generation)
-    return _decide(writing, parameters.materialization_id, True, body.reason)
-
-
-class QuarantineParameters(Parameters, frozen=True, kw_only=True):
-    asset: AssetName
-
-
-class QuarantineBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    materialization_id: Annotated[str, Meta(min_length=1, max_length=64)]
-    reason: Annotated[ReasonText, Meta(min_length=1)]
-
-
-def quarantine_version(
-    writing: Writing, parameters: QuarantineParameters, body: QuarantineBody
-) -> WriteAnswer[QuarantineRow]:
-    """Put a good version into quarantine, so that nothing reads it.
-
-    If it is current, the newest good version before it is current again. Of a version that is
-    held already nothing changes.
-    """
-    AssetKey.parse(parameters.asset)
-    writing.allow_asset(parameters.asset)
-    asset_id = asset_id_of(writing.view, writing.visible, parameters.asset)
-    reader = ExecutionReader(writing.view.snapshot)
-    if reader.materialization(asset_id, body.materialization_id) is None:
-        raise NotFound(f"{parameters.asset} has no version {body.materialization_id}")
-    writing.commands.execution.quarantine(
-        parameters.asset, asset_id, body.materialization_id, body.reason
-    )
-    view = writing.fresh()
-    held = require_held(view, writing.visible, body.materialization_id)
-    return WriteAnswer(held, view.generation, f"/quarantine/{body.materialization_id}")
-
-
-def _decide(writing: Writing, id: str, approved: bool, reason: str) -> WriteAnswer[QuarantineRow]:
-    held = require_held(writing.view, writing.visible, id)
-    writing.allow_asset(held.asset_key)
-    done = writing.commands.execution.decide(held, approved=approved, reason=reason)
-    after = require_held(writing.fresh(), writing.visible, id)
-    return WriteAnswer(after, done.generation, f"/quarantine/{id}")
-
-
 # -- limits and dispatch ----------------------------------------------------------------------
 
 
@@ -339,12 +254,12 @@ def change_partition_keys(
 # -- notifications ----------------------------------------------------------------------------
 
 
-class NotificationParameters(Parameters, frozen=True, kw_only=True):
+class NotificationWriteParameters(Parameters, frozen=True, kw_only=True):
     notification_id: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 def retry_notification(
-    writing: Writing, parameters: NotificationParameters, body: NoBody
+    writing: Writing, parameters: NotificationWriteParameters, body: NoBody
 ) -> WriteAnswer[NotificationRow]:
     """Send a notification again that FAILED."""
     if not writing.visible.all:
@@ -383,25 +298,6 @@ ROUTES: tuple[Any, ...] = (
         rollback_deployment,
         status=201,
     ),
-    write(
-        "POST",
-        "/quarantine/{materialization_id}/approve",
-        Permission.QUARANTINE_MANAGE,
-        approve_output,
-    ),
-    write(
-        "POST",
-        "/quarantine/{materialization_id}/reject",
-        Permission.QUARANTINE_MANAGE,
-        reject_output,
-    ),
-    write(
-        "POST",
-        "/quarantine/{materialization_id}/release",
-        Permission.QUARANTINE_MANAGE,
-        release_output,
-    ),
-    write("POST", "/assets/{asset}/quarantine", Permission.QUARANTINE_MANAGE, quarantine_version),
     write("PUT", "/limits", _LIMITS, set_limit),
     write("POST", "/dispatch/pause", _LIMITS, pause_dispatch),
     write("POST", "/dispatch/resume", _LIMITS, resume_dispatch),
