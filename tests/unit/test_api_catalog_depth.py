@@ -178,7 +178,7 @@ def test_versions_are_held_and_released_by_people(world: ApiWorld) -> None:
 
 
 def test_a_dbt_project_is_imported_listed_and_removed(world: ApiWorld) -> None:
-    golden = Path(__file__).parents[1] / "golden" / "dbt"
+    golden = Path(__file__).parents[2] / "examples" / "dbt" / "target"
     body = {
         "manifest": msgspec.json.decode((golden / "manifest.json").read_bytes()),
         "catalog": msgspec.json.decode((golden / "catalog.json").read_bytes()),

@@ -15,6 +15,8 @@ STORE = "maintains the files of the store, with its credentials"
 
 COMMANDS: dict[str, tuple[str, ...] | str] = {
     # Projects and deployments
+    "init": LOCAL,
+    "dev": ENGINE,
     "validate": LOCAL,
     "deploy": ("create_deployment", "validate_deployment"),
     "deployments": ("list_deployments", "get_deployment", "get_manifest"),
@@ -29,6 +31,9 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "runs resume": ENGINE,
     "runs logs": ("get_task_log",),
     "runs outputs": ("list_run_outputs",),
+    "status": ("get_health_summary", "list_runs"),
+    "logs": ("get_task_log",),
+    "assets": ("list_assets",),
     # Automation
     "schedules list": ("list_schedules",),
     "schedules show": ("get_schedule", "list_ticks"),

@@ -17,7 +17,7 @@ if deferral.LOADED:
     from litestar.types import ASGIApp
 
     from arco.api.access_log import AccessLog
-    from arco.api.api_settings import ApiSettings
+    from arco.api.api_settings import WEBHOOK_SECRETS, ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
     from arco.api.development import DevelopmentState
@@ -110,7 +110,7 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
-        **({"webhook_secrets": tuple(webhook_secret)} if webhook_secret else {}),
+        webhook_secrets=tuple(webhook_secret or WEBHOOK_SECRETS),
         rate_per_s=rate,
         rate_burst=max(1, round(4 * rate)),
         sends_files=send_files,
