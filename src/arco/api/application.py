@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -14,14 +15,18 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
+from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
-from arco.api.exchange import Answer, exchange_of
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.files import answer_file, answer_signed
 from arco.api.openapi import document
+from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -36,19 +41,29 @@ def make_app(
     routes: Sequence[Route[Any]],
     ids: Callable[[], str],
     local: LocalAccess | None = None,
+    development: Callable[[], DevelopmentState] | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
     handlers = [_handler(server, route) for route in routes]
     app = Litestar(
-        [*handlers, _stream(server), _query(server), *_beside(server, routes, local)],
+        [
+            *handlers,
+            *_files(server),
+            _stream(server),
+            _query(server),
+            _webhook(server),
+            *_beside(server, routes, local),
+            *_development(server, development),
+            *_page_handlers(WebPage()),
+        ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
         logging_config=None,
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.settings, server.clock, ids)
+    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:
@@ -70,7 +85,20 @@ def _handler(server: ApiServer, route: Route[Any]) -> HTTPRouteHandler:
     return _http(route.method, f"{PREFIX}{route.path}", handle)
 
 
-def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
+def _files(server: ApiServer) -> list[HTTPRouteHandler]:
+    async def file(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_file(server, request)
+
+    async def signed(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_signed(server, request)
+
+    return [
+        _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
+        _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
+    ]
+
+
+def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRouteHandler:
     async def respond(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await handle(request)
         return Response(
@@ -80,7 +108,7 @@ def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
             headers=dict(answer.headers),
         )
 
-    typed = path.replace("}", ":str}")
+    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
     return HTTPRouteHandler(
         typed,
         http_method=method,
@@ -107,6 +135,15 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(
@@ -209,3 +246,37 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _development(
+    server: ApiServer, state: Callable[[], DevelopmentState] | None
+) -> list[HTTPRouteHandler]:
+    """What became of the last save; only `servo dev` has this, and only for who started it."""
+    if state is None:
+        return []
+
+    async def get_development(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/development"
+        caller = await server.authenticate(request, is_read=True)
+        if caller.kind != "local":
+            raise NotFound("there is no such route")
+        return Answer(200, msgspec.json.encode(plain(state())))
+
+    return [_http("GET", "/api/v1/development", get_development)]
+
+
+def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
+    async def get_page(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "(page)"
+        return page.index(RequestHeaders(request.scope))
+
+    async def get_static(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/static/{name}"
+        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+
+    return [
+        _http("GET", "/", get_page),
+        _http("GET", "/w/{tenant}/{workspace}", get_page),
+        _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
+        _http("GET", "/static/{name}", get_static),
+    ]

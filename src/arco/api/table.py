@@ -9,14 +9,28 @@ from arco.api.reads import (
     automation_reads,
     catalog,
     commands,
+    contract_reads,
     data,
+    files,
+    glossary_reads,
     lineage,
     operations,
+    personal_reads,
+    planned_reads,
+    record_reads,
     run_reads,
     security,
+    version_reads,
 )
 from arco.api.routes import Route
-from arco.api.writes import automation_writes, run_writes
+from arco.api.writes import (
+    automation_writes,
+    contract_writes,
+    glossary_writes,
+    hold_writes,
+    import_writes,
+    run_writes,
+)
 from arco.api.writes import catalog as catalog_writes
 from arco.api.writes import operations as operation_writes
 from arco.api.writes import security as security_writes
@@ -25,12 +39,19 @@ READS: Final[tuple[Route[Any], ...]] = (
     *operations.ROUTES,
     *catalog.ROUTES,
     *data.ROUTES,
+    *files.ROUTES,
     *lineage.ROUTES,
     *answers.ROUTES,
     *run_reads.ROUTES,
     *automation_reads.ROUTES,
     *commands.ROUTES,
     *security.ROUTES,
+    *contract_reads.ROUTES,
+    *personal_reads.ROUTES,
+    *glossary_reads.ROUTES,
+    *version_reads.ROUTES,
+    *planned_reads.ROUTES,
+    *record_reads.ROUTES,
 )
 WRITES: Final[tuple[Route[Any], ...]] = (
     *operation_writes.ROUTES,
@@ -38,5 +59,9 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *run_writes.ROUTES,
     *automation_writes.ROUTES,
     *security_writes.ROUTES,
+    *contract_writes.ROUTES,
+    *glossary_writes.ROUTES,
+    *hold_writes.ROUTES,
+    *import_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from arco.api.command_keys import id_of_key, stored_key
+from arco.clock import Clock
 from arco.errors import NotFound
+from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
 from arco.security.caller import Caller
 from arco.security.visibility import Visible
 from arco.state.snapshot import Generation, Snapshot
+from arco.state.table import Table
 from arco.storage.port import Store
 
 T = TypeVar("T")
@@ -57,9 +60,12 @@ class View:
         library: Library,
         store: Store,
         now: datetime,
+        clock: Clock,
+        types: EventTypes,
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
+        tables: Mapping[str, Table[Any]] | None = None,
         caller: Caller | None = None,
     ) -> None:
         self.tenant = tenant
@@ -71,10 +77,15 @@ class View:
         """For logs, plans and liveness, which are not in tables."""
         self.now = now
         """The time that answers are about: of an older generation, when that was published."""
+        self.clock = clock
+        self.types = types
+        """Of events of the log."""
         self.is_current = is_current
         """Whether it was the newest, so that what happens now belongs to the answer."""
         self._derived = derived
         self._lasting = lasting
+        self.tables = tables or {}
+        """All tables that this program knows, by their names."""
         self._caller = caller
 
     @property

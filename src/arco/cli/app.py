@@ -41,11 +41,13 @@ from arco.cli import (
     contracts,
     costs,
     data_gc,
+    dev,
     dispatch_limits,
     doctor,
     explain,
     freshness,
     http_server,
+    init,
     lineage,
     lineage_imports,
     notifications,
@@ -65,6 +67,7 @@ from arco.cli import (
     serve,
     show,
     snapshot_diff,
+    status,
     version_history,
 )
 from arco.cli import run as running
@@ -94,7 +97,7 @@ catalog_governance.register(catalog)
 for section in (catalog_namespace, catalog_asset, catalog_column, catalog_terms):
     catalog.add_typer(section.app)
 
-for commands in (project, running):
+for commands in (init, dev, status, project, running):
     commands.register(app)
 run_outputs.register(runs.app)
 app.add_typer(runs.app)

@@ -16,8 +16,8 @@ from arco.cli.options import Limit, OnePartition, Reason, argument, command, fla
 if deferral.LOADED:
     from rich.text import Text
 
-    from arco.app.contract_report import ContractJudge, ContractReport
-    from arco.app.version_data import personal_columns
+    from arco.answers.contract_report import ContractJudge, ContractReport
+    from arco.answers.version_data import personal_columns
     from arco.catalog.contract_changes import ContractChange, age_text, contract_changes
     from arco.catalog.contract_reader import ContractReader
     from arco.catalog.contract_tables import ContractBreachRow, ContractRow, ContractVersionRow
@@ -353,11 +353,14 @@ def _show_report(session: Session, generation: int, report: ContractReport) -> N
     verdict = "keeps" if report.is_kept else "breaks"
     style = "green" if report.is_kept else "red"
     render.say(f"{name or report.asset} {verdict} version {report.version} of its contract", style)
-    lines = [
+    lines: list[tuple[object, ...]] = [
         (each.promise, Text(each.status, _PROMISES[each.status]), each.message or None)
         for each in report.promises
     ]
-    render.show_table(("promise", "status", ""), lines, whole=["promise", "status"])
+    headers: tuple[str, ...] = ("promise", "status", "why")
+    if not any(each.message for each in report.promises):
+        headers, lines = headers[:2], [line[:2] for line in lines]
+    render.show_table(headers, lines, whole=["promise", "status"])
 
 
 @command(
