@@ -22,6 +22,8 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.work import WORK_ROUTES, WorkRoute, answer_work
+from arco.api.work_objects import Objects
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -41,7 +43,14 @@ def make_app(
     _check(routes)
     handlers = [_handler(server, route) for route in routes]
     app = Litestar(
-        [*handlers, _stream(server), _query(server), *_beside(server, routes, local)],
+        [
+            *handlers,
+            _stream(server),
+            _query(server),
+            *[_work(server, each) for each in WORK_ROUTES],
+            *_objects(server),
+            *_beside(server, routes, local),
+        ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
         logging_config=None,
@@ -107,6 +116,42 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
+    async def work(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_work(server, route, request)
+
+    return _http(route.method, f"{PREFIX}{route.path}", work)
+
+
+def _objects(server: ApiServer) -> list[HTTPRouteHandler]:
+    """Objects for workers: bytes, not JSON."""
+    objects = Objects(server)
+    table: list[tuple[Method, str, Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]]]
+    table = [
+        ("GET", "/work/objects", objects.list_objects),
+        ("GET", "/work/objects/{path:path}", objects.get_object),
+        ("PUT", "/work/objects/{path:path}", objects.put_object),
+        ("DELETE", "/work/objects/{path:path}", objects.delete_object),
+        ("GET", "/work/metadata/{path:path}", objects.object_metadata),
+        ("POST", "/work/uploads/{path:path}", objects.begin_upload),
+    ]
+    return [_raw(method, path, handle) for method, path, handle in table]
+
+
+def _raw(
+    method: Method, path: str, handle: Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]
+) -> HTTPRouteHandler:
+    async def respond(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await handle(request)
+
+    return HTTPRouteHandler(
+        f"{PREFIX.replace('}', ':str}')}{path}",
+        http_method=method,
+        status_code=200,  # an answer has its own
+        include_in_schema=False,
+    )(respond)
 
 
 def _on_error(
