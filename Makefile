@@ -39,10 +39,11 @@ java:
 
 # Lint runs beside the tests: many of them wait for processes, and leave a core free.
 # What all workers of the tests need comes first: Spark starts in half the time with an archive
-# of its classes, and tests are compiled once.
+# of its classes, and tests are compiled once. (`make -n` would perform a line that names the
+# variable MAKE.)
 test: setup
 	@$(MAKE) --no-print-directory -j2 archive compiled
-	@$(MAKE) --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
+	@make --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \
 	[ $$tested = 0 ] && [ $$linted = 0 ]

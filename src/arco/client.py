@@ -29,7 +29,7 @@ from sqlglot import exp
 from arco.answers.html import as_table
 from arco.answers.partition_names import PartitionCheck
 from arco.answers.shapes import AssetExplanation, RunExplanation, place
-from arco.app.version_data import personal_columns
+from arco.answers.version_data import personal_columns
 from arco.app.workspace import Workspace
 from arco.cli.session import require_directory
 from arco.clock import SystemClock

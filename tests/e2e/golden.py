@@ -23,6 +23,8 @@ _PATTERNS = [
     (re.compile(r" *\b\d+\.\d s\b"), " <time>"),
     (re.compile(r"\bplan [0-9a-f]{16}\b"), "plan <digest>"),
     (re.compile(r"(?m)^[0-7][0-9A-HJKMNP-TV-Z]{9}(?=  )"), "01RUN00000"),
+    (re.compile(r"(?<=  )01[0-9A-HJKMNP-TV-Z]{8}(?=  )"), "01RUN00000"),
+    (re.compile(r"(?<=assets, generation )\d+"), "9"),
     (re.compile(r"\bsince \d{4}-\d\d-\d\d\b"), "since 2026-01-01"),
 ]
 

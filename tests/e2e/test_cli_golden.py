@@ -144,6 +144,9 @@ FLOW = r"""
 servo validate
 servo deploy
 servo admin init --store lake --save
+servo status
+servo logs
+servo assets
 servo plan shop.totals
 servo deploy -m 'first version'
 servo deploy
@@ -152,6 +155,14 @@ servo plan shop.totals -p date=2025-01-02
 servo run '*' -p date=2025-01-01
 servo run '*' -p date=2025-01-01
 servo run '*' -p date=2025-01-02 --config broken=true
+servo status
+servo status --limit 1 --generation 1
+servo logs shop.orders
+servo logs shop.orders shop.totals
+servo logs shop.nothing
+servo assets
+servo assets 'shop.t*' --json --generation 1
+servo assets nothing
 servo runs list
 servo runs list --state failed
 servo deployments

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.e2e.conftest import Servo
 
-ARTIFACTS = Path(__file__).parents[1] / "golden" / "dbt"
+ARTIFACTS = Path(__file__).parents[2] / "examples" / "dbt" / "target"
 FILES = (
     *("--manifest", str(ARTIFACTS / "manifest.json")),
     *("--catalog", str(ARTIFACTS / "catalog.json")),

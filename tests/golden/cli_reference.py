@@ -20,8 +20,8 @@ from arco.cli.exit_codes import BROKEN_PIPE, BY_KIND, DIFFERENT, INTERNAL, INTER
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 GROUPS: Final = {
-    "Projects and deployments": ("validate", "deploy", "deployments", "rollback"),
-    "Runs": ("plan", "run", "runs"),
+    "Projects and deployments": ("init", "validate", "deploy", "deployments", "rollback"),
+    "Runs": ("plan", "run", "runs", "logs"),
     "Automation": (
         "schedules",
         "sensors",
@@ -45,8 +45,8 @@ GROUPS: Final = {
         "costs",
         "gc",
     ),
-    "Answers": ("explain", "health", "recommend", "diff"),
-    "The catalog": ("search", "catalog"),
+    "Answers": ("status", "explain", "health", "recommend", "diff"),
+    "The catalog": ("assets", "search", "catalog"),
     "Servers": ("orchestrator", "worker", "serve"),
     "Security": ("auth", "roles", "audit"),
     "Upkeep": ("admin",),

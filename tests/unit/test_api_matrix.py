@@ -42,6 +42,15 @@ BODIES: dict[str, Any] = {
     "push_message": {"id": "m"},
     "set_limit": {"scope": "workspace", "name": "max_concurrent_runs", "value": "9"},
     "validate_deployment": {"manifest": {}},
+    "set_contract": {"document": {}},
+    "validate_contract": {"document": {}},
+    "remove_contract": {"reason": "x"},
+    "add_column": {"name": "x", "type": "string"},
+    "update_column": {"column": "text", "description": "x"},
+    "rename_column": {"column": "text", "new_name": "words"},
+    "drop_column": {"column": "text"},
+    "create_term": {"term": "customer", "description": "x"},
+    "update_term": {"description": "x"},
     "create_deployment": {"manifest": {}, "source": ""},
 }
 """What differs from an empty object; `$name` is one of the values below."""
@@ -62,6 +71,11 @@ OF_THE_WORKSPACE = {
     "get_health_summary",
     "search",
     "list_dynamic_keys",
+    "list_terms",
+    "get_term",
+    "create_term",
+    "update_term",
+    "drop_term",
     # A key of the caller's own.
     "get_command",
 }
@@ -103,11 +117,13 @@ def _values(company: Company) -> dict[str, dict[str, str]]:
         "keys": {"foreign": "shops", "absent": "none"},
         "key": {"foreign": NOTHING, "absent": NOTHING},
         "request": {"foreign": company.hr_request, "absent": NOTHING},
+        "term": {"foreign": "nothing", "absent": "nothing"},
     }
 
 
 QUERY = {"search": {"q": "x"}, "get_diff": {"since": "1"}, "get_request": {"key": "$request"}}
-QUERY |= {"get_impact": {"column": "text"}}
+QUERY |= {"get_impact": {"column": "text"}, "explain_personal_column": {"column": "text"}}
+QUERY |= {"get_governance": {"subject": "$asset"}, "compare_versions": {"before": "1"}}
 
 
 def _filled(value: Any, chosen: dict[str, str]) -> Any:

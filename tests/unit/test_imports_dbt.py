@@ -26,7 +26,7 @@ from tests.kit import planning
 from tests.kit.deploying import put
 from tests.kit.workspace import make_workspace
 
-ARTIFACTS = Path(__file__).parents[1] / "golden" / "dbt"
+ARTIFACTS = Path(__file__).parents[2] / "examples" / "dbt" / "target"
 """Of dbt 1.12 with DuckDB; what an import does not read is left out."""
 SOURCE = "dbt/jaffle_shop"
 ALL = (

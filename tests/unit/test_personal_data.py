@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from arco.answers.version_data import personal_columns
 from arco.app import Workspace
-from arco.app.version_data import personal_columns
 from arco.catalog.events import Column
 from arco.columns.recognizers import suggestions
 from arco.dispatch.versions import CommittedVersions

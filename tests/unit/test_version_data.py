@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arco.app.version_data import DESCRIBED, files_of, first_rows
+from arco.answers.version_data import DESCRIBED, files_of, first_rows
 from arco.cli import render, sqltable
 from arco.errors import Corrupt, Invalid, NotFound
 from arco.execution.states import VersionStatus

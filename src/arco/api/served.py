@@ -134,6 +134,7 @@ class ServedWorkspace:
             library=self.workspace.library,
             store=self.workspace.store,
             now=self._now() if is_current else snapshot.published_at,
+            clock=self.workspace.clock,
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,

@@ -9,14 +9,19 @@ from arco.api.reads import (
     automation_reads,
     catalog,
     commands,
+    contract_reads,
     data,
+    glossary_reads,
     lineage,
     operations,
+    personal_reads,
+    planned_reads,
     run_reads,
     security,
+    version_reads,
 )
 from arco.api.routes import Route
-from arco.api.writes import automation_writes, run_writes
+from arco.api.writes import automation_writes, contract_writes, glossary_writes, run_writes
 from arco.api.writes import catalog as catalog_writes
 from arco.api.writes import operations as operation_writes
 from arco.api.writes import security as security_writes
@@ -31,6 +36,11 @@ READS: Final[tuple[Route[Any], ...]] = (
     *automation_reads.ROUTES,
     *commands.ROUTES,
     *security.ROUTES,
+    *contract_reads.ROUTES,
+    *personal_reads.ROUTES,
+    *glossary_reads.ROUTES,
+    *version_reads.ROUTES,
+    *planned_reads.ROUTES,
 )
 WRITES: Final[tuple[Route[Any], ...]] = (
     *operation_writes.ROUTES,
@@ -38,5 +48,7 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *run_writes.ROUTES,
     *automation_writes.ROUTES,
     *security_writes.ROUTES,
+    *contract_writes.ROUTES,
+    *glossary_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

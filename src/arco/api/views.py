@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from arco.api.command_keys import id_of_key, stored_key
+from arco.clock import Clock
 from arco.errors import NotFound
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
@@ -57,6 +58,7 @@ class View:
         library: Library,
         store: Store,
         now: datetime,
+        clock: Clock,
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
@@ -71,6 +73,7 @@ class View:
         """For logs, plans and liveness, which are not in tables."""
         self.now = now
         """The time that answers are about: of an older generation, when that was published."""
+        self.clock = clock
         self.is_current = is_current
         """Whether it was the newest, so that what happens now belongs to the answer."""
         self._derived = derived

@@ -24,6 +24,7 @@ from arco.orchestration.planning import RunPlanner
 from arco.orchestration.reader import Library, OrchestrationReader
 from arco.orchestration.states import RequestState, TaskState
 from arco.orchestration.tables import RUN_REQUESTS, TaskRow
+from arco.orchestration.world import World
 from arco.state.core import Core
 from arco.state.snapshot import Snapshot
 from arco.state.tier1 import Acknowledged, Tier1
@@ -74,35 +75,48 @@ class AssetAutomationCommands:
         Partitions are named as a run's are; by default the newest period, and all other keys.
         """
         snapshot, now = self._core.snapshot(), self._core.clock.now()
-        reader = AutomationReader(snapshot)
-        row = reader.automation(asset)
-        reads = AutomationReads(snapshot, self._library)
-        graph = reads.graph(self._planner.world(snapshot))
-        periods = reads.periods(graph, now)
-        space = periods.space(row.asset_key)
-        ranges = requested({row.asset_key: space}, partitions)[row.asset_key]
-        if count(ranges) > MOST:
-            raise Invalid(
-                f"these are {count(ranges):,} partitions, more than {MOST:,}",
-                hint="name fewer with -p",
-            )
-        board = Board()
-        board.load(snapshot)
-        pending = [r for r in snapshot.hot(RUN_REQUESTS) if r.state == RequestState.PENDING]
-        active = ActiveWork(board.making, RequestedPlaces().at(reads, graph, pending, now))
-        rows = {each.asset_key: each for each in reader.automations()}
-        conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
-        points = list(space.points(ranges))
-        failures = _failures(snapshot, row.asset_key, [space.text(point) for point in points])
-        asset_id = graph.ids[row.asset_key]
-        explained = []
-        for point in points:
-            text = space.text(point)
-            verdict = conditions.verdict(AutomatedPartition(row.asset_key, point))
-            retried = _retried(board, asset_id, text)
-            reasons = (*verdict.reasons, *(retried or failures.get(text, ())))
-            explained.append(ExplainedPartition(text, verdict.outcome, reasons, verdict.cause))
-        return ExplainedAsset(row, upcoming(row, now), explained)
+        world = self._planner.world(snapshot)
+        return explained_asset(snapshot, self._library, world, now, asset, partitions)
+
+
+def explained_asset(
+    snapshot: Snapshot,
+    library: Library,
+    world: World,
+    now: datetime,
+    asset: str,
+    partitions: Sequence[str] = (),
+) -> ExplainedAsset:
+    """Why partitions of an asset would run at a time, or what they wait for."""
+    reader = AutomationReader(snapshot)
+    row = reader.automation(asset)
+    reads = AutomationReads(snapshot, library)
+    graph = reads.graph(world)
+    periods = reads.periods(graph, now)
+    space = periods.space(row.asset_key)
+    ranges = requested({row.asset_key: space}, partitions)[row.asset_key]
+    if count(ranges) > MOST:
+        raise Invalid(
+            f"these are {count(ranges):,} partitions, more than {MOST:,}",
+            hint="name fewer with -p",
+        )
+    board = Board()
+    board.load(snapshot)
+    pending = [r for r in snapshot.hot(RUN_REQUESTS) if r.state == RequestState.PENDING]
+    active = ActiveWork(board.making, RequestedPlaces().at(reads, graph, pending, now))
+    rows = {each.asset_key: each for each in reader.automations()}
+    conditions = Conditions(snapshot, periods, rows, active, reads.seen_by)
+    points = list(space.points(ranges))
+    failures = _failures(snapshot, row.asset_key, [space.text(point) for point in points])
+    asset_id = graph.ids[row.asset_key]
+    explained = []
+    for point in points:
+        text = space.text(point)
+        verdict = conditions.verdict(AutomatedPartition(row.asset_key, point))
+        retried = _retried(board, asset_id, text)
+        reasons = (*verdict.reasons, *(retried or failures.get(text, ())))
+        explained.append(ExplainedPartition(text, verdict.outcome, reasons, verdict.cause))
+    return ExplainedAsset(row, upcoming(row, now), explained)
 
 
 def _failures(

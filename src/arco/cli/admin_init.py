@@ -46,6 +46,8 @@ def init(
     Arco requires a store that creates an object only if it is absent. The check
     creates one object and deletes it. The workspace comes into being with its first
     event; init only tests the store.
+
+    To create a project, a folder with assets, see `servo init`.
     """
     config = session.config()
     target = _file_to_save() if save else None

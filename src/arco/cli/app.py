@@ -46,6 +46,7 @@ from arco.cli import (
     explain,
     freshness,
     http_server,
+    init,
     lineage,
     lineage_imports,
     notifications,
@@ -65,6 +66,7 @@ from arco.cli import (
     serve,
     show,
     snapshot_diff,
+    status,
     version_history,
 )
 from arco.cli import run as running
@@ -94,7 +96,7 @@ catalog_governance.register(catalog)
 for section in (catalog_namespace, catalog_asset, catalog_column, catalog_terms):
     catalog.add_typer(section.app)
 
-for commands in (project, running):
+for commands in (init, status, project, running):
     commands.register(app)
 run_outputs.register(runs.app)
 app.add_typer(runs.app)

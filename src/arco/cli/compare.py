@@ -14,9 +14,9 @@ from arco.cli.version_history import Reveal
 if deferral.LOADED:
     from rich.text import Text
 
+    from arco.answers.comparing import VersionComparison
+    from arco.answers.comparing import compare as compare_versions
     from arco.app import Workspace
-    from arco.app.comparing import VersionComparison
-    from arco.app.comparing import compare as compare_versions
     from arco.cli import render
     from arco.cli.session import Session
     from arco.cli.version_history import hidden_columns
@@ -81,7 +81,7 @@ def compare(
     hidden = hidden_columns(session, workspace, snapshot, id, reveal)
     try:
         comparison = compare_versions(
-            workspace,
+            workspace.store,
             snapshot,
             asset,
             (one, other),
@@ -89,6 +89,7 @@ def compare(
             examples=examples,
             engine=engine.value,
             hidden=hidden,
+            spark=workspace.runtime.spark,
         )
     finally:
         _end_spark(workspace, engine)

@@ -16,8 +16,8 @@ from arco.cli.options import Limit, OnePartition, Reason, argument, command, fla
 if deferral.LOADED:
     from rich.text import Text
 
-    from arco.app.contract_report import ContractJudge, ContractReport
-    from arco.app.version_data import personal_columns
+    from arco.answers.contract_report import ContractJudge, ContractReport
+    from arco.answers.version_data import personal_columns
     from arco.catalog.contract_changes import ContractChange, age_text, contract_changes
     from arco.catalog.contract_reader import ContractReader
     from arco.catalog.contract_tables import ContractBreachRow, ContractRow, ContractVersionRow

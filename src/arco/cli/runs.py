@@ -24,9 +24,10 @@ from arco.cli.options import (
 if deferral.LOADED:
     from arco.app import Workspace
     from arco.cli import render, run_display
-    from arco.cli.live import is_partition, name_of, run_state
+    from arco.cli.live import run_state
     from arco.cli.requests import plain_request, show_request
     from arco.cli.run_following import follow_remotely, work_here
+    from arco.cli.run_logs import show_logs
     from arco.cli.session import Session
     from arco.cli.shorts import shorts
     from arco.dispatch.waiting import Occupied, has_server, look, older_runs, outages, waiting
@@ -36,11 +37,10 @@ if deferral.LOADED:
     from arco.orchestration.controllers.cancellation import waits
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import RUN_ACTIVE, RunState
-    from arco.orchestration.tables import RunRequestRow, RunRow, TaskRow
+    from arco.orchestration.tables import RunRequestRow, RunRow
     from arco.orchestration.triggers import runs_before
     from arco.state.snapshot import Snapshot
     from arco.times import parse_time
-    from arco.worker.log_parts import RunLogs
 
 LOOKED_BACK = timedelta(days=30)
 """How far back a filtered list goes by default."""
@@ -300,54 +300,5 @@ def logs(
 ) -> None:
     """Show the output and log messages of tasks."""
     workspace = session.open()
-    reader = workspace.read.orchestration()
-    row = reader.find_run(run)
-    logs, heading = RunLogs(workspace.store, row.run_id), ""
-    while True:
-        tasks = _matching(reader.tasks(row.run_id), task, partition)
-        if not tasks:
-            raise NotFound(
-                f"run {row.run_id} has no matching task", hint="see `servo runs show --all`"
-            )
-        texts = _new_texts(logs, tasks, attempt)
-        if session.json:
-            render.document({"run_id": row.run_id, "logs": texts})
-            return
-        heading = _print_logs(texts, heading)
-        if not follow or row.state not in RUN_ACTIVE:
-            break
-        workspace.clock.sleep(1.0)
-        reader = workspace.read.orchestration()
-        row = reader.run(row.run_id)
-    if not heading:
-        render.say("the log is empty")
-
-
-def _matching(tasks: list[TaskRow], name: str | None, partition: str | None) -> list[TaskRow]:
-    return [
-        task
-        for task in tasks
-        if name in (None, task.asset_key, task.task_id, name_of(task))
-        and is_partition(task.partition_key, partition)
-    ]
-
-
-def _new_texts(logs: RunLogs, tasks: list[TaskRow], attempt: int | None) -> list[dict[str, Any]]:
-    by_id = {task.task_id: task for task in tasks}
-    return [
-        {"task": name_of(by_id[log.task_id]), "attempt": log.attempt, "text": log.text}
-        for log in logs.new(by_id)
-        if attempt is None or log.attempt == attempt
-    ]
-
-
-def _print_logs(texts: list[dict[str, Any]], heading: str) -> str:
-    """Print under headings, and return the last heading. A heading is not repeated."""
-    for log in texts:
-        own = f"── {log['task']} attempt {log['attempt']}"
-        if own != heading:
-            render.say(own, "bold")
-        heading = own
-        for line in log["text"].splitlines():
-            render.say(line)
-    return heading
+    row = workspace.read.orchestration().find_run(run)
+    show_logs(session, workspace, row, task, partition, attempt, follow=follow)

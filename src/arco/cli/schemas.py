@@ -10,19 +10,17 @@ from arco.cli.catalog_options import WRITES, AssetArgument, acknowledge
 from arco.cli.options import StatedReason, argument, command, group, option, stated
 
 if deferral.LOADED:
-    import msgspec
     from rich.text import Text
 
-    from arco.catalog.column_identity import renames_between
     from arco.catalog.reader import CatalogReader
+    from arco.catalog.schema_diff import schema_difference, schema_version
     from arco.catalog.schema_reader import AssetSchema, SchemaReader
     from arco.catalog.schema_tables import SchemaVersionRow
     from arco.catalog.tables import ColumnRow
     from arco.cli import render
     from arco.cli.session import Session
     from arco.cli.shorts import short
-    from arco.columns.compatibility import BACKWARD, FORWARD, SchemaChange, compare
-    from arco.errors import Invalid, NotFound
+    from arco.columns.compatibility import SchemaChange, broken_modes
     from arco.state.snapshot import Snapshot
     from servo.contract.keys import AssetKey
 
@@ -34,22 +32,6 @@ app = group("schema", "Show the schemas of assets, and how they changed.")
 def _schema(snapshot: Snapshot, key: str) -> AssetSchema:
     asset_id = CatalogReader(snapshot).asset_id(AssetKey.parse(key))
     return SchemaReader(snapshot).schema(asset_id, key)
-
-
-def _version(schema: AssetSchema, key: str, text: str) -> SchemaVersionRow:
-    """A version by its number, or `current`, or `declared`."""
-    words = {"current": schema.registry.current, "declared": schema.registry.declared}
-    if text not in words and not text.isdecimal():
-        raise Invalid(
-            f"{text!r} is no version of a schema", hint="give a number, `current` or `declared`"
-        )
-    number = words[text] if text in words else int(text)
-    for row in schema.versions:
-        if row.version == number:
-            return row
-    kept = ", ".join(str(row.version) for row in schema.versions)
-    what = f"{text} version" if text in words else f"version {text}"
-    raise NotFound(f"the schema of {key} has no {what}", hint=f"versions: {kept}")
 
 
 # -- one schema -----------------------------------------------------------------------------
@@ -73,7 +55,7 @@ def show(
     schema = _schema(snapshot, key)
     head = {"generation": snapshot.generation, "asset": key}
     if version:
-        row = _version(schema, key, version)
+        row = schema_version(schema, key, version)
         columns = row.decoded_columns()
         if session.json:
             render.document(head | _plain(row))
@@ -102,7 +84,7 @@ def _plain(row: SchemaVersionRow) -> dict[str, object]:
 
 def _change(change: SchemaChange) -> dict[str, object]:
     plain: dict[str, object] = render.plain(change)
-    return plain | {"text": str(change), "breaks": _broken_modes(change)}
+    return plain | {"text": str(change), "breaks": broken_modes(change)}
 
 
 def _show_version(key: str, row: SchemaVersionRow) -> None:
@@ -246,16 +228,7 @@ def diff(
     """Compare two versions of an asset's schema, and say what may break readers."""
     snapshot = session.open().read.snapshot(session.at())
     schema = _schema(snapshot, key)
-    after = _version(schema, key, new or str(schema.versions[0].version))
-    earlier = [row for row in schema.versions if row.version < after.version]
-    if not old and not earlier:
-        raise Invalid(f"the schema of {key} has one version", hint="see `servo schema show`")
-    before = _version(schema, key, old) if old else earlier[0]
-    columns = before.decoded_columns(), after.decoded_columns()
-    changes = [
-        _with_rename(change, schema)
-        for change in compare(*columns, "full", renames_between(*columns)).changes
-    ]
+    before, after, changes = schema_difference(schema, key, old, new)
     if session.json:
         render.document(
             {
@@ -275,22 +248,8 @@ def diff(
     render.show_table(("change", "breaks"), lines)
 
 
-def _with_rename(change: SchemaChange, schema: AssetSchema) -> SchemaChange:
-    """With how sure the rename is."""
-    kinds = {(each.old_name, each.new_name): each.change_type for each in schema.renames}
-    if change.kind != "renamed":
-        return change
-    rename = kinds.get((change.before, change.after), change.rename)
-    return msgspec.structs.replace(change, rename=rename)
-
-
-def _broken_modes(change: SchemaChange) -> list[str]:
-    modes = {"backward": BACKWARD, "forward": FORWARD}
-    return [mode for mode, kinds in modes.items() if change.kind in kinds]
-
-
 def _breaks(change: SchemaChange) -> Text:
-    modes = _broken_modes(change)
+    modes = broken_modes(change)
     return Text(", ".join(modes) or "nothing", "red" if "backward" in modes else "green")
 
 

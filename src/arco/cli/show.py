@@ -11,7 +11,7 @@ from arco.cli.options import OnePartition, argument, command, option
 from arco.cli.version_history import Reveal, Version
 
 if deferral.LOADED:
-    from arco.app.version_data import first_rows
+    from arco.answers.version_data import first_rows
     from arco.cli import render, sqltable
     from arco.cli.session import Session
     from arco.cli.version_history import hidden_columns

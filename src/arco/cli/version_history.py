@@ -12,8 +12,8 @@ from arco.cli.options import Limit, OnePartition, command, flag, option
 from arco.cli.partitions import Asset
 
 if deferral.LOADED:
+    from arco.answers.version_data import FileEntry, files_of, personal_columns
     from arco.app import Workspace
-    from arco.app.version_data import FileEntry, files_of, personal_columns
     from arco.cli import render
     from arco.cli.live import partition_text
     from arco.cli.partitions import state_text

@@ -69,6 +69,12 @@ BREAKING: Final[Mapping[CompatibilityMode, frozenset[ChangeKind]]] = {
 }
 
 
+def broken_modes(change: SchemaChange) -> list[str]:
+    """Whom a change breaks: `backward`, `forward`, both or nobody."""
+    modes = {"backward": BACKWARD, "forward": FORWARD}
+    return [mode for mode, kinds in modes.items() if change.kind in kinds]
+
+
 class SchemaChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     kind: ChangeKind
     column: str

@@ -176,14 +176,7 @@ class RunPlanner:
         self, world: World, snapshot: Snapshot, request: PlanRequest, until: datetime | None
     ) -> PlanSpec:
         until = until or self._clock.now()
-        lookups = _lookups(snapshot, request, until)
-        spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
-        most = self._declared(snapshot).of_workspace(LimitName.TASKS_PER_RUN)
-        count = len(spec.tasks)
-        if most is not None and count > most:
-            text = f"the run would have {count:,} tasks"
-            raise LimitReached(WORKSPACE, LimitName.TASKS_PER_RUN, most, count, text)
-        return spec
+        return planned_spec(world, snapshot, request, until, self._declared(snapshot))
 
     def _declared(self, snapshot: Snapshot) -> DeclaredLimits:
         """The limits of a snapshot, read once for all runs that are planned from it."""
@@ -205,6 +198,24 @@ class RunPlanner:
             until=until,
             position=position,
         )
+
+
+def planned_spec(
+    world: World,
+    snapshot: Snapshot,
+    request: PlanRequest,
+    until: datetime,
+    limits: DeclaredLimits,
+) -> PlanSpec:
+    """What a run would do. Raises Invalid for what cannot be planned."""
+    lookups = _lookups(snapshot, request, until)
+    spec = world.placed(make_spec(world.graph, "", request, lookups, until=until))
+    most = limits.of_workspace(LimitName.TASKS_PER_RUN)
+    count = len(spec.tasks)
+    if most is not None and count > most:
+        text = f"the run would have {count:,} tasks"
+        raise LimitReached(WORKSPACE, LimitName.TASKS_PER_RUN, most, count, text)
+    return spec
 
 
 def _lookups(snapshot: Snapshot, request: PlanRequest, until: datetime) -> SnapshotLookups:

@@ -83,7 +83,7 @@ def _body(visible: Visible, parameters: LineageParameters, links: list[Link]) ->
     return LineageBody(
         asset=parameters.asset,
         column=parameters.column,
-        links=[_link(link) for link in seen[:MAX_LINKS]],
+        links=[link_body(link) for link in seen[:MAX_LINKS]],
         hidden=sum(not _sees(visible, end) for end in ends),
         truncated=len(seen) > MAX_LINKS,
     )
@@ -93,7 +93,7 @@ def _sees(visible: Visible, node: Node) -> bool:
     return visible.sees_asset(node.asset)
 
 
-def _link(link: Link) -> LinkBody:
+def link_body(link: Link) -> LinkBody:
     return LinkBody(
         distance=link.distance,
         source=LinkEnd(asset=link.source.asset, column=link.source.column),

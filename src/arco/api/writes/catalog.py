@@ -84,7 +84,7 @@ def update_namespace(
     """Change what people say of a namespace."""
     writing.allow(parameters.namespace)
     done = writing.commands.catalog.update_namespace(
-        parameters.namespace, expected_version=writing.if_match, **_some(body.changes())
+        parameters.namespace, expected_version=writing.if_match, **something(body.changes())
     )
     return _namespace_after(writing, parameters.namespace, done)
 
@@ -111,7 +111,7 @@ def _dropped(subject: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
     return WriteAnswer(body, done.generation)
 
 
-def _some(changes: dict[str, Any]) -> dict[str, Any]:
+def something(changes: dict[str, Any]) -> dict[str, Any]:
     if not changes:
         raise Invalid("nothing to change", hint="give at least one field")
     return changes
@@ -154,7 +154,7 @@ def create_asset(
     writing.allow_asset(body.asset)
     columns = [Column(**msgspec.structs.asdict(column)) for column in body.columns]
     done = writing.commands.catalog.create_asset(body.asset, columns=columns, **body.changes())
-    return _asset_after(writing, body.asset, done)
+    return asset_after(writing, body.asset, done)
 
 
 def update_asset(
@@ -164,9 +164,9 @@ def update_asset(
     AssetKey.parse(parameters.asset)
     writing.allow_asset(parameters.asset)
     done = writing.commands.catalog.update_asset(
-        parameters.asset, expected_version=writing.if_match, **_some(body.changes())
+        parameters.asset, expected_version=writing.if_match, **something(body.changes())
     )
-    return _asset_after(writing, parameters.asset, done)
+    return asset_after(writing, parameters.asset, done)
 
 
 class RenameBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,7 +180,7 @@ def rename_asset(
     key = AssetKey.parse(parameters.asset)
     writing.allow_asset(parameters.asset)
     done = writing.commands.catalog.rename_asset(key, body.new_name)
-    return _asset_after(writing, f"{key.namespace}.{body.new_name}", done)
+    return asset_after(writing, f"{key.namespace}.{body.new_name}", done)
 
 
 def drop_asset(
@@ -193,7 +193,7 @@ def drop_asset(
     return _dropped(parameters.asset, done)
 
 
-def _asset_after(writing: Writing, asset: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
+def asset_after(writing: Writing, asset: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
     reader = CatalogReader(writing.fresh().snapshot)
     version = reader.asset(AssetKey.parse(asset)).version
     body = ChangedBody(subject=asset, row_version=version, replayed=done.replayed)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal
 
 import msgspec
 
-from arco.app.workspace import Workspace
 from arco.errors import Invalid
 from arco.execution.duck_diff import compare_with_duckdb
 from arco.execution.reader import ExecutionReader
 from arco.execution.tables import MaterializationRow
-from arco.execution.version_diff import ColumnChange, KeyChanges, column_changes, diff_columns
+from arco.execution.version_diff import (
+    ColumnChange,
+    DiffColumns,
+    KeyChanges,
+    column_changes,
+    diff_columns,
+)
 from arco.spark.compare import compare_with_spark
+from arco.spark.host import SparkHost
 from arco.state.snapshot import Snapshot
+from arco.storage.port import Store
 from arco.worker.footers import columns_of, read_footers
 from servo.contract.task import ColumnInfo, MaterializationRef
 
@@ -22,6 +29,7 @@ LARGE_BYTES: Final = 256 << 20
 """Two versions with more Parquet together are compared with Spark."""
 
 Engine = Literal["auto", "duckdb", "spark"]
+SparkSource = Callable[[], SparkHost]
 
 
 class VersionComparison(msgspec.Struct, frozen=True):
@@ -32,7 +40,7 @@ class VersionComparison(msgspec.Struct, frozen=True):
 
 
 def compare(
-    workspace: Workspace,
+    store: Store,
     snapshot: Snapshot,
     asset: str,
     versions: tuple[MaterializationRow, MaterializationRow],
@@ -41,23 +49,30 @@ def compare(
     examples: int = 5,
     engine: Engine = "auto",
     hidden: Collection[str] = (),
+    spark: SparkSource | None = None,
 ) -> VersionComparison:
-    """Without a key no row is read. Personal columns (`hidden`) show neither bounds nor values."""
+    """Without a key no row is read. Personal columns (`hidden`) show neither bounds nor values.
+
+    Without `spark`, versions that are large are refused.
+    """
     before, after = versions
-    old, new = (_columns(workspace, snapshot, version, hidden) for version in versions)
+    old, new = (_columns(store, snapshot, version, hidden) for version in versions)
     keys = None
     if key:
-        keys = _by_key(workspace, asset, versions, (old, new), key, examples, engine, hidden)
+        chosen = diff_columns(old, new, key)
+        if not chosen.keys:
+            raise Invalid("there is no key to compare by", hint="name columns with --key")
+        keys = _by_key(store, asset, versions, chosen, examples, engine, hidden, spark)
     return VersionComparison(before, after, column_changes(old, new), keys)
 
 
 def _columns(
-    workspace: Workspace, snapshot: Snapshot, version: MaterializationRow, hidden: Collection[str]
+    store: Store, snapshot: Snapshot, version: MaterializationRow, hidden: Collection[str]
 ) -> tuple[ColumnInfo, ...]:
     """As recorded; from the files, where the record was too large for the log."""
     recorded = ExecutionReader(snapshot).columns_of(version)
     if not recorded or version.details:
-        footers = read_footers(workspace.store, version.path)
+        footers = read_footers(store, version.path)
         recorded = columns_of(footers, None, lambda text: text)
     return tuple(
         msgspec.structs.replace(column, min=None, max=None)
@@ -68,25 +83,27 @@ def _columns(
 
 
 def _by_key(
-    workspace: Workspace,
+    store: Store,
     asset: str,
     versions: tuple[MaterializationRow, MaterializationRow],
-    columns: tuple[Sequence[ColumnInfo], Sequence[ColumnInfo]],
-    key: Sequence[str],
+    chosen: DiffColumns,
     examples: int,
     engine: Engine,
     hidden: Collection[str],
+    spark: SparkSource | None,
 ) -> KeyChanges:
-    chosen = diff_columns(*columns, key)
-    if not chosen.keys:
-        raise Invalid("there is no key to compare by", hint="name columns with --key")
     size = sum(version.bytes for version in versions)
     if engine == "duckdb" or (engine == "auto" and size <= LARGE_BYTES):
         folders = versions[0].path, versions[1].path
-        return compare_with_duckdb(workspace.store, folders, chosen, examples, hidden)
+        return compare_with_duckdb(store, folders, chosen, examples, hidden)
+    if spark is None:
+        raise Invalid(
+            f"the two versions have {size:,} bytes, too many to compare their rows here",
+            hint=f"run `servo compare {asset}` with --key, which takes Spark for it",
+        )
     refs = _ref(versions[0]), _ref(versions[1])
-    with workspace.runtime.spark().task("compare", f"compare {asset}", input_bytes=size) as task:
-        return compare_with_spark(task, workspace.store, asset, refs, chosen, examples, hidden)
+    with spark().task("compare", f"compare {asset}", input_bytes=size) as task:
+        return compare_with_spark(task, store, asset, refs, chosen, examples, hidden)
 
 
 def _ref(version: MaterializationRow) -> MaterializationRef:

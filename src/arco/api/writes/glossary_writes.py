@@ -1,0 +1,175 @@
+"""Columns of assets, and terms of the glossary. Absent fields stay as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from arco.api.reads.glossary_reads import TermName
+from arco.api.routes import NoBody, Parameters, write
+from arco.api.writes.catalog import (
+    AssetColumn,
+    AssetWriteParameters,
+    ChangedBody,
+    Owners,
+    Pairs,
+    Text,
+    asset_after,
+    something,
+)
+from arco.api.writes.run_writes import NoParameters, ReasonText
+from arco.api.writing import WriteAnswer, Writing
+from arco.catalog.events import Column
+from arco.catalog.governance_reader import GovernanceReader
+from arco.security.permissions import Permission
+from arco.state.tier1 import Acknowledged
+from servo.contract.keys import AssetKey
+
+ColumnText = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+def add_column(
+    writing: Writing, parameters: AssetWriteParameters, body: AssetColumn
+) -> WriteAnswer[ChangedBody]:
+    """Add a column to an asset."""
+    key = str(AssetKey.parse(parameters.asset))
+    writing.allow_asset(key)
+    column = Column(**msgspec.structs.asdict(body))
+    return asset_after(writing, key, writing.commands.catalog.add_column(key, column))
+
+
+class ColumnUpdateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An empty text withdraws what people have set."""
+
+    column: ColumnText
+    name: ColumnText | None = None
+    """The new name, of a column that neither code declares nor data has."""
+    type: Annotated[str, Meta(min_length=1, max_length=10_000)] | None = None
+    nullable: bool | None = None
+    description: Text | None = None
+    pii: Annotated[str, Meta(max_length=128)] | None = None
+    sensitivity: Annotated[str, Meta(max_length=128)] | None = None
+
+
+def update_column(
+    writing: Writing, parameters: AssetWriteParameters, body: ColumnUpdateBody
+) -> WriteAnswer[ChangedBody]:
+    """Change what people say of a column: also whether it is personal, whatever code says."""
+    key = str(AssetKey.parse(parameters.asset))
+    writing.allow_asset(key)
+    fields = msgspec.structs.asdict(body)
+    column = fields.pop("column")
+    changes = {name: value for name, value in fields.items() if value is not None}
+    done = writing.commands.catalog.update_column(key, column, **something(changes))
+    return asset_after(writing, key, done)
+
+
+class ColumnRenameBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    column: ColumnText
+    new_name: ColumnText
+    reason: ReasonText = ""
+    """With it the rename is accepted as one that may break readers."""
+
+
+def rename_column(
+    writing: Writing, parameters: AssetWriteParameters, body: ColumnRenameBody
+) -> WriteAnswer[ChangedBody]:
+    """Say that a column has another name; its id, history and description stay."""
+    key = str(AssetKey.parse(parameters.asset))
+    writing.allow_asset(key)
+    done = writing.commands.catalog.rename_column(
+        key, body.column, body.new_name, reason=body.reason
+    )
+    return asset_after(writing, key, done)
+
+
+class ColumnDropBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    column: ColumnText
+
+
+def drop_column(
+    writing: Writing, parameters: AssetWriteParameters, body: ColumnDropBody
+) -> WriteAnswer[ChangedBody]:
+    """Drop a column from an asset that no code declares."""
+    key = str(AssetKey.parse(parameters.asset))
+    writing.allow_asset(key)
+    return asset_after(writing, key, writing.commands.catalog.drop_column(key, body.column))
+
+
+# -- terms ------------------------------------------------------------------------------------
+
+
+class TermDetailsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Owners and links are replaced as a whole."""
+
+    description: Text | None = None
+    owners: Owners | None = None
+    links: Pairs | None = None
+
+
+class TermCreateBody(TermDetailsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    term: TermName
+
+
+class TermWriteParameters(Parameters, frozen=True, kw_only=True):
+    term: TermName
+
+
+def create_term(
+    writing: Writing, parameters: NoParameters, body: TermCreateBody
+) -> WriteAnswer[ChangedBody]:
+    """Create a term of the glossary."""
+    writing.allow_workspace()  # a term belongs to no namespace
+    done = writing.commands.governance.create_term(
+        body.term, description=body.description, owners=body.owners, links=body.links
+    )
+    return _term_after(writing, body.term, done)
+
+
+def update_term(
+    writing: Writing, parameters: TermWriteParameters, body: TermDetailsBody
+) -> WriteAnswer[ChangedBody]:
+    """Change a term of the glossary."""
+    writing.allow_workspace()
+    fields = msgspec.structs.asdict(body)
+    something({name: value for name, value in fields.items() if value is not None})
+    done = writing.commands.governance.update_term(
+        parameters.term, expected_version=writing.if_match, **fields
+    )
+    return _term_after(writing, parameters.term, done)
+
+
+def _term_after(writing: Writing, term: str, done: Acknowledged) -> WriteAnswer[ChangedBody]:
+    version, _ = GovernanceReader(writing.fresh().snapshot).term(term)
+    body = ChangedBody(subject=term, row_version=version, replayed=done.replayed)
+    return WriteAnswer(body, done.generation, f"/terms/{term}", version)
+
+
+class TermDropParameters(TermWriteParameters, frozen=True, kw_only=True):
+    force: Annotated[
+        bool, Meta(description="Although it is used: who uses it goes on naming it.")
+    ] = False
+
+
+def drop_term(
+    writing: Writing, parameters: TermDropParameters, body: NoBody
+) -> WriteAnswer[ChangedBody]:
+    """Drop a term. Refused while something uses it."""
+    writing.allow_workspace()
+    done = writing.commands.governance.drop_term(parameters.term, force=parameters.force)
+    answer = ChangedBody(subject=parameters.term, row_version=None, replayed=done.replayed)
+    return WriteAnswer(answer, done.generation)
+
+
+_EDIT = Permission.ASSETS_EDIT
+ROUTES: tuple[Any, ...] = (
+    write("POST", "/assets/{asset}/columns", _EDIT, add_column, status=201),
+    write("PATCH", "/assets/{asset}/columns", _EDIT, update_column),
+    write("POST", "/assets/{asset}/columns/rename", _EDIT, rename_column),
+    write("POST", "/assets/{asset}/columns/drop", _EDIT, drop_column),
+    write("POST", "/terms", _EDIT, create_term, status=201),
+    write("PATCH", "/terms/{term}", _EDIT, update_term, takes_if_match=True),
+    write("DELETE", "/terms/{term}", Permission.ASSETS_DELETE, drop_term),
+)
