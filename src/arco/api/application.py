@@ -38,6 +38,7 @@ def make_app(
     routes: Sequence[Route[Any]],
     ids: Callable[[], str],
     local: LocalAccess | None = None,
+    objects: Objects | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -48,7 +49,7 @@ def make_app(
             _stream(server),
             _query(server),
             *[_work(server, each) for each in WORK_ROUTES],
-            *_objects(server),
+            *_objects(objects or Objects(server)),
             *_beside(server, routes, local),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
@@ -125,9 +126,8 @@ def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
     return _http(route.method, f"{PREFIX}{route.path}", work)
 
 
-def _objects(server: ApiServer) -> list[HTTPRouteHandler]:
+def _objects(objects: Objects) -> list[HTTPRouteHandler]:
     """Objects for workers: bytes, not JSON."""
-    objects = Objects(server)
     table: list[tuple[Method, str, Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]]]
     table = [
         ("GET", "/work/objects", objects.list_objects),

@@ -12,11 +12,10 @@ from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
-from arco.api.work import WORK_ROUTES, WorkRoute
-from arco.api.work_objects import ObjectParameters, Objects
+from arco.api.work_objects import ObjectParameters
+from arco.api.work_openapi import WORK_TYPES, work_paths
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
-from arco.storage.http import ListedObject, ObjectListing, Upload
 
 VERSION: Final = "1.0.0"
 PREFIX: Final = "/api/v1/workspaces/{tenant}/{workspace}"
@@ -32,10 +31,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         item[route.method.lower()] = _operation(route, schemas)
     paths[f"{PREFIX}/events"] = {"get": _stream_operation(schemas)}
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
-    for work in WORK_ROUTES:
-        paths[f"{PREFIX}{work.path}"] = {work.method.lower(): _work_operation(work, schemas)}
-    for path, item in _object_operations(schemas).items():
-        paths[f"{PREFIX}{path}"] = item
+    paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
     return {
@@ -61,9 +57,7 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, ObjectListing, ListedObject]
-        types += [Upload, *(each.answer for each in WORK_ROUTES)]
-        types += [each.body for each in WORK_ROUTES if each.body is not None]
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, *WORK_TYPES]
         for special in (StreamParameters, AtParameters, ObjectParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
@@ -311,77 +305,9 @@ def _query_operation(schemas: _Schemas) -> Json:
     }
 
 
-def _work_operation(route: WorkRoute, schemas: _Schemas) -> Json:
-    operation: Json = {
-        "operationId": route.operation,
-        "summary": route.summary.partition("\n")[0],
-        "tags": ["work"],
-        "x-permission": Permission.WORKERS_WORK.value,
-        "parameters": [*_workspace_parameters(), _path_parameter("worker")],
-        "responses": {
-            "200": {
-                "description": "The answer.",
-                "content": {"application/json": {"schema": schemas.of(route.answer)}},
-            },
-            **_refused(*_COMMON, 409, 413, 415),
-        },
-    }
-    if route.body is not None:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schemas.of(route.body)}},
-        }
-    return operation
-
-
-def _object_operations(schemas: _Schemas) -> Mapping[str, Json]:
-    """Of workers; a task token is taken here, and nowhere else."""
-    octets = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-
-    def operation(call: Any, responses: Json, **more: Any) -> Json:
-        return {
-            "operationId": call.__name__,
-            "summary": call.__doc__,
-            "tags": ["work"],
-            "x-permission": Permission.WORKERS_WORK.value,
-            "parameters": [*_workspace_parameters(), _path_parameter("path")],
-            "responses": {**responses, **_refused(*_COMMON, 409, 413)},
-            **more,
-        }
-
-    def answered(type_: Any) -> Json:
-        content = {"application/json": {"schema": schemas.of(type_)}}
-        return {"200": {"description": "The answer.", "content": content}}
-
-    done: Json = {"204": {"description": "It was done."}}
-    read: Json = {
-        "200": {"description": "The object.", "content": octets},
-        "206": {"description": "The part that `Range` asks for.", "content": octets},
-        "307": {"description": "The object is at `Location`, which needs no token."},
-    }
-    listing_parameters = [*_workspace_parameters(), *_declared(ObjectParameters, "", schemas)]
-    return {
-        "/work/objects": {
-            "get": operation(
-                Objects.list_objects, answered(ObjectListing), parameters=listing_parameters
-            )
-        },
-        "/work/objects/{path}": {
-            "get": operation(Objects.get_object, read),
-            "put": operation(
-                Objects.put_object, done, requestBody={"required": True, "content": octets}
-            ),
-            "delete": operation(Objects.delete_object, done),
-        },
-        "/work/metadata/{path}": {
-            "get": operation(Objects.object_metadata, answered(ListedObject))
-        },
-        "/work/uploads/{path}": {"post": operation(Objects.begin_upload, answered(Upload))},
-    }
-
-
-def _path_parameter(name: str) -> Json:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+def _work_paths(schemas: _Schemas) -> Mapping[str, Json]:
+    listing = _declared(ObjectParameters, "", schemas)
+    return work_paths(schemas.of, _workspace_parameters(), listing, _refused(*_COMMON, 409, 415))
 
 
 def _beside() -> Mapping[str, Json]:

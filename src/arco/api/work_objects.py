@@ -29,7 +29,8 @@ from arco.api.problems import ApiError
 from arco.api.routes import Parameters
 from arco.api.server import ApiServer, check_rate
 from arco.api.work import PERMISSION, admitted, worker_id
-from arco.errors import Denied, Invalid, Unavailable
+from arco.errors import AlreadyExists, Denied, Invalid, NotFound, Unavailable
+from arco.security.caller import Caller
 from arco.storage.http import MODIFIED, ListedObject, ObjectListing, Upload
 from arco.storage.port import Mode, ObjectMeta, Store
 from arco.transport.work_grants import ObjectRules, supervisor_rules
@@ -56,7 +57,9 @@ class ObjectParameters(Parameters, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class _Access:
+class ObjectAccess:
+    """What a request may use."""
+
     store: Store
     rules: ObjectRules
 
@@ -83,7 +86,9 @@ class Objects:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
-    async def _access(self, request: Request[Any, Any, Any], operation: str, route: str) -> _Access:
+    async def access(
+        self, request: Request[Any, Any, Any], operation: str, route: str
+    ) -> ObjectAccess:
         server, exchange = self._server, exchange_of(request.scope)
         exchange.route, exchange.operation = route, operation
         exchange.permission = PERMISSION.value
@@ -96,9 +101,10 @@ class Objects:
             if work.is_task_token(token):
                 exchange.workspace = "/".join(at)
                 grant = work.task_grant(token)
+                exchange.who = Caller(kind="worker", id=f"task:{grant.attempt_id}")
                 check_rate(server.work_limits, f"task:{grant.attempt_id}")
                 rules = await server.in_thread(lambda: work.task_rules(grant))
-                return _Access(of_task.workspace.store, rules)
+                return ObjectAccess(of_task.workspace.store, rules)
         served, caller = await admitted(server, request, operation, route)
         rules = ObjectRules()
         claim = headers.get(CLAIM)
@@ -109,13 +115,13 @@ class Objects:
         path = raw_path(request)
         if _ARTIFACT.fullmatch(path):  # its digest is known to who was given a task of it
             rules = msgspec.structs.replace(rules, objects=rules.objects | {path})
-        return _Access(served.workspace.store, rules)
+        return ObjectAccess(served.workspace.store, rules)
 
     # -- reading -------------------------------------------------------------------------
 
     async def get_object(self, request: Request[Any, Any, Any]) -> RawResponse:
         """Read an object, or a range of it. A cloud's is answered with a redirect to the cloud."""
-        access = await self._access(request, "get_object", "/work/objects/{path}")
+        access = await self.access(request, "get_object", "/work/objects/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.may_read(path):
             raise access.refuse("read", path)
@@ -124,20 +130,16 @@ class Objects:
             if url:
                 return Response(b"", status_code=307, headers={"Location": url})
         meta = await self._server.in_thread(lambda: store.head(path))
-        start, end, status = _span(RequestHeaders(request.scope).get("range"), meta)
-        headers = {
-            MODIFIED: meta.last_modified.isoformat(),
-            "Content-Length": str(end - start),
-            "Accept-Ranges": "bytes",
-        }
-        if status == 206:
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{meta.size}"
+        range_header = RequestHeaders(request.scope).get("range")
+        if range_header is None and meta.size <= CHUNK_BYTES:
+            # At once: between two calls it may be replaced.
+            data, meta = await self._server.in_thread(lambda: store.get(path))
+            return Response(data, headers=_headers(meta, 0, len(data)), media_type=_OCTETS)
+        start, end, status = _span(range_header, meta)
+        headers = _headers(meta, start, end)
         if end - start <= CHUNK_BYTES:
-            data = b""
-            if end > start:
-                data = await self._server.in_thread(
-                    lambda: store.get_range(path, start, end - start)
-                )
+            read = functools.partial(store.get_range, path, start, end - start)
+            data = await self._server.in_thread(read)
             return Response(data, status_code=status, headers=headers, media_type=_OCTETS)
         parts = self._parts(store, path, start, end)
         return Stream(parts, status_code=status, headers=headers, media_type=_OCTETS)
@@ -149,7 +151,7 @@ class Objects:
 
     async def object_metadata(self, request: Request[Any, Any, Any]) -> RawResponse:
         """The size and the time of an object."""
-        access = await self._access(request, "object_metadata", "/work/metadata/{path}")
+        access = await self.access(request, "object_metadata", "/work/metadata/{path}")
         path = raw_path(request)
         if not access.rules.may_read(path):
             raise access.refuse("read", path)
@@ -158,7 +160,7 @@ class Objects:
 
     async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
         """List the objects of a folder, in pages."""
-        access = await self._access(request, "list_objects", "/work/objects")
+        access = await self.access(request, "list_objects", "/work/objects")
         given = parse(ObjectParameters, {}, request.scope["query_string"])
         if not access.rules.may_list(given.prefix):
             raise access.refuse("list", given.prefix)
@@ -176,19 +178,20 @@ class Objects:
 
     async def put_object(self, request: Request[Any, Any, Any]) -> RawResponse:
         """Write an object; with `If-None-Match: *`, only if it is absent."""
-        access = await self._access(request, "put_object", "/work/objects/{path}")
+        access = await self.access(request, "put_object", "/work/objects/{path}")
         path, rules, store = raw_path(request), access.rules, access.store
         headers = RequestHeaders(request.scope)
         creates = headers.get("if-none-match") == "*"
         if not (rules.may_create(path) if creates else rules.may_write(path)):
             raise access.refuse("create" if creates else "write", path)
-        length = headers.get("content-length") or ""
-        known = int(length) if length.isdecimal() and len(length) < 19 else None
-        if rules.is_own(path) and (known is None or known > WHOLE_BYTES):
-            await self._pass_through(request, store, path, known)
+        size = _content_length(headers.get("content-length") or "")
+        if rules.is_own(path) and (size is None or size > WHOLE_BYTES):
+            if creates and await self._server.in_thread(lambda: _exists(store, path)):
+                raise AlreadyExists(f"{path} exists")
+            await self._pass_through(request, store, path, size)
             return Response(b"", status_code=204)
         data = await self._server.body(request, WHOLE_BYTES)
-        if known is not None and known != len(data):
+        if size is not None and size != len(data):
             raise Unavailable("the body ended before its length")
         mode = Mode.OVERWRITE
         if creates:
@@ -228,7 +231,7 @@ class Objects:
 
     async def delete_object(self, request: Request[Any, Any, Any]) -> RawResponse:
         """Remove an object of the task's own output."""
-        access = await self._access(request, "delete_object", "/work/objects/{path}")
+        access = await self.access(request, "delete_object", "/work/objects/{path}")
         path = raw_path(request)
         if not access.rules.is_own(path):
             raise access.refuse("remove", path)
@@ -237,7 +240,7 @@ class Objects:
 
     async def begin_upload(self, request: Request[Any, Any, Any]) -> RawResponse:
         """Where to put a large object of the task's own output: a URL of the cloud, or here."""
-        access = await self._access(request, "begin_upload", "/work/uploads/{path}")
+        access = await self.access(request, "begin_upload", "/work/uploads/{path}")
         path, store = raw_path(request), access.store
         if not access.rules.is_own(path):
             raise access.refuse("write", path)
@@ -252,6 +255,17 @@ def _json(body: msgspec.Struct) -> RawResponse:
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
+def _headers(meta: ObjectMeta, start: int, end: int) -> dict[str, str]:
+    headers = {
+        MODIFIED: meta.last_modified.isoformat(),
+        "Content-Length": str(end - start),
+        "Accept-Ranges": "bytes",
+    }
+    if end - start != meta.size:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{meta.size}"
+    return headers
+
+
 def _span(header: str | None, meta: ObjectMeta) -> tuple[int, int, int]:
     """Begin, end and status of what is asked for."""
     match = _RANGE.fullmatch(header.strip()) if header else None
@@ -261,6 +275,18 @@ def _span(header: str | None, meta: ObjectMeta) -> tuple[int, int, int]:
     if start >= end:
         raise ApiError("invalid", f"the object has {meta.size} bytes", code="invalid_range")
     return start, end, 206
+
+
+def _content_length(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 19 else None
+
+
+def _exists(store: Store, path: str) -> bool:
+    try:
+        store.head(path)
+    except NotFound:
+        return False
+    return True
 
 
 def _signed(store: Store, path: str) -> str:

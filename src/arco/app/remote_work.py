@@ -219,17 +219,21 @@ class RemoteWork:
     def release(self, worker: str, caller: str, claims: Sequence[str]) -> None:
         """Let other workers have them, at once."""
         session = self._session(worker)
-        still = []
+        claimed = []
         for grant in self._held(worker, caller, claims):
             # A release puts the claim: of one that has ended it would bring it back.
             with contextlib.suppress(NotFound):
                 renewed_at(self._core.store, grant.delivery)
-                still.append(grant.delivery)
-        session.queue.release(still)
+                claimed.append(grant.delivery)
+        session.queue.release(claimed)
 
     def heartbeat(self, worker: str, caller: str, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Keep what the worker has: its claims, and that it is alive."""
-        held = self._held(worker, caller, request.claims)
+        held = []
+        for token in request.claims:
+            # One that does not count is no reason to let the others end.
+            with contextlib.suppress(Denied):
+                held.append(self.claim_grant(worker, caller, token))
         if request.renew:
             queue = self._session(worker).queue
             for grant in held:
@@ -334,26 +338,26 @@ class RemoteWork:
         key = (grant.message, grant.number, grant.nonce)
         now = self._core.clock.monotonic()
         with self._lock:
-            known = self._rules.get(key)
-        if known is not None and now - known.checked_at < CHECKED_S:
-            return known.rules
+            checked = self._rules.get(key)
+        if checked is not None and now - checked.checked_at < CHECKED_S:
+            return checked.rules
         try:
             age = self._core.store_clock.estimate() - renewed_at(self._core.store, grant.delivery)
             if age > timedelta(seconds=RENEWED_CLAIMS * self.claim_s):
                 raise NotFound("the claim was not renewed")
-            if known is None:
-                known = _CheckedRules(self._rules_of(grant), now)
+            if checked is None:
+                checked = _CheckedRules(self._rules_of(grant), now)
         except NotFound:
             raise Denied(
                 "the attempt has ended, or another worker has it",
                 hint="nothing is to be done: the task goes on elsewhere, or is over",
             ) from None
-        known.checked_at = now
+        checked.checked_at = now
         with self._lock:
-            self._rules[key] = known
+            self._rules[key] = checked
             if len(self._rules) > KEPT_RULES:
                 self._rules.popitem(last=False)
-        return known.rules
+        return checked.rules
 
     def _rules_of(self, grant: WorkGrant) -> ObjectRules:
         body = claimed_message(self._core.store, grant.delivery, grant.nonce)

@@ -162,7 +162,7 @@ class HttpStore:
         self._call("PUT", path, headers=headers, body=data, repeat=overwrite)
 
     def put_parts(self, path: str, parts: Iterable[bytes]) -> None:
-        self._call("PUT", path, body=_Parts(parts), repeat=False)
+        self._call("PUT", path, body=_SentParts(parts), repeat=False)
 
     def _upload(self, path: str) -> Upload:
         return _decoded(self._call("POST", path, at="uploads", body=b""), Upload)
@@ -171,7 +171,7 @@ class HttpStore:
         self._call("DELETE", path, accept=(204,))
 
     def copy(self, source: str, target: str) -> None:
-        raise Invalid(f"{source} cannot be copied through {self._url}", hint="read and put it")
+        self.put(target, self.get(source).data, Mode.OVERWRITE)
 
     def sign(self, path: str, expiry: timedelta) -> str:
         raise Invalid(f"{self._url} signs no URLs for others", hint="ask the API for a file")
@@ -200,7 +200,7 @@ class HttpStore:
         return answer
 
 
-class _Parts:
+class _SentParts:
     """Parts of a body. An error ends the connection before the body has ended."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
@@ -210,18 +210,24 @@ class _Parts:
         return (part for part in self._parts if part)  # an empty one would be the end
 
 
-class _Problem(msgspec.Struct, frozen=True):
+class ServerProblem(msgspec.Struct, frozen=True):
+    """What a server says of a failure."""
+
     detail: str = ""
     hint: str = ""
-    code: str = ""
+
+
+def problem_in(answer: HttpAnswer) -> ServerProblem:
+    """Empty if the answer says nothing that can be read: it may be a proxy's, or a cloud's."""
+    try:
+        return msgspec.json.decode(answer.body or b"{}", type=ServerProblem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ServerProblem()
 
 
 def _failure(answer: HttpAnswer, path: str) -> Error:
     """The server's answer in our terms."""
-    try:
-        problem = msgspec.json.decode(answer.body or b"{}", type=_Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = _Problem()
+    problem = problem_in(answer)
     text = problem.detail or f"the server answered {answer.status}"
     match answer.status:
         case 404:

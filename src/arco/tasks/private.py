@@ -68,11 +68,11 @@ def taken(name: str) -> str | None:
 
 def _erase(beginning: bytes) -> None:
     """The kernel shows the memory in which the environment was when the process began."""
-    shown = Path("/proc/self/environ").read_bytes()
+    environment = Path("/proc/self/environ").read_bytes()
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start = int(fields[_ENV_START])
     at = 0
-    for entry in shown.split(b"\0"):
+    for entry in environment.split(b"\0"):
         if start and entry.startswith(beginning):
             ctypes.memset(start + at + len(beginning), 0, len(entry) - len(beginning))
         at += len(entry) + 1

@@ -15,6 +15,7 @@ from arco.log.append import Receipt
 from arco.log.envelope import Event, Payload, make_event
 from arco.orchestration.events import TaskFinished, TaskStarted
 from arco.storage import paths
+from arco.storage.http import problem_in
 from arco.storage.http_client import HttpAnswer, HttpClient
 from arco.transport.liveness import LivenessRecord
 from arco.transport.queues.port import Delivery, Message, Weight
@@ -36,11 +37,6 @@ WAIT_MARGIN_S = 15.0
 """How much longer than it was asked to wait a server may take."""
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class _Problem(msgspec.Struct, frozen=True):
-    detail: str = ""
-    hint: str = ""
 
 
 class WorkApi:
@@ -105,10 +101,7 @@ class WorkApi:
 
 
 def _failure(answer: HttpAnswer, url: str) -> Error:
-    try:
-        problem = msgspec.json.decode(answer.body or b"{}", type=_Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = _Problem()
+    problem = problem_in(answer)
     text = f"{url}: {problem.detail or f'the server answered {answer.status}'}"
     match answer.status:
         case 401:
@@ -137,7 +130,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     request: _Request
 
 
-class Claim(NamedTuple):
+class HeldClaim(NamedTuple):
     """A claim of this worker, and what it is on."""
 
     task: ClaimedTask
@@ -159,7 +152,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._claims: dict[tuple[str, int], Claim] = {}
+        self._claims: dict[tuple[str, int], HeldClaim] = {}
         """By message and delivery."""
 
     def add(self, task: ClaimedTask) -> Delivery:
@@ -169,7 +162,7 @@ class Claims:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"the server gave an envelope that cannot be read: {error}") from None
         with self._lock:
-            self._claims[task.name, task.number] = Claim(task, request)
+            self._claims[task.name, task.number] = HeldClaim(task, request)
         weight = Weight(task.slots, task.memory_mib)
         message = Message(task.name, task.envelope.encode(), task.priority, weight)
         return Delivery(message, task.number, task.lost)
@@ -187,7 +180,7 @@ class Claims:
             claims = [self._claims.get((d.message.name, d.number)) for d in deliveries]
         return [claim.task.claim for claim in claims if claim is not None]
 
-    def find(self, is_it: Callable[[Claim], bool]) -> ClaimedTask | None:
+    def find(self, is_it: Callable[[HeldClaim], bool]) -> ClaimedTask | None:
         """The newest that it is."""
         with self._lock:
             claims = list(self._claims.values())
@@ -258,7 +251,7 @@ class ApiLedger:
         return Receipt(batch, tuple(event.id for event in events))
 
 
-def _is_about(payload: Payload, claim: Claim) -> bool:
+def _is_about(payload: Payload, claim: HeldClaim) -> bool:
     match payload:
         case TaskStarted():
             return payload.attempt_id == claim.task.attempt_id

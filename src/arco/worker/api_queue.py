@@ -131,13 +131,13 @@ class ApiQueue:
         capacity = self._capacity
         with self._changed:
             while not self._stopped:
-                wanted = self._waiting - len(self._arrived)
+                idle_threads = self._waiting - len(self._arrived)
                 taken = capacity.taken
                 free = capacity.slots - taken.slots
-                if wanted > 0 and free > 0:
+                if idle_threads > 0 and free > 0:
                     return ClaimRequest(
                         token=token,
-                        limit=min(wanted, free, MOST_AT_ONCE),
+                        limit=min(idle_threads, free, MOST_AT_ONCE),
                         slots=capacity.slots,
                         memory_mib=capacity.memory_mib,
                         free_slots=free,
