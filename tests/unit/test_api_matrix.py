@@ -66,6 +66,7 @@ OF_THE_WORKSPACE = {
     "get_workspace",
     "get_limits",
     "get_snapshot",
+    "list_files",
     "get_diff",
     "get_costs",
     "get_health_summary",

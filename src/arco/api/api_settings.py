@@ -46,3 +46,5 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""
+    sends_files: bool = False
+    """Files go through this server, also if the store has signed URLs of its own."""

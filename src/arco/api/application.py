@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.edge import Edge
-from arco.api.exchange import Answer, exchange_of
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.files import answer_file, answer_signed
 from arco.api.openapi import document
+from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
@@ -46,11 +49,13 @@ def make_app(
     app = Litestar(
         [
             *handlers,
+            *_files(server),
             _stream(server),
             _query(server),
             *[_work(server, each) for each in WORK_ROUTES],
             *_objects(objects or Objects(server)),
             *_beside(server, routes, local),
+            *_page_handlers(WebPage()),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -58,7 +63,7 @@ def make_app(
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.settings, server.clock, ids)
+    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:
@@ -80,7 +85,20 @@ def _handler(server: ApiServer, route: Route[Any]) -> HTTPRouteHandler:
     return _http(route.method, f"{PREFIX}{route.path}", handle)
 
 
-def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
+def _files(server: ApiServer) -> list[HTTPRouteHandler]:
+    async def file(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_file(server, request)
+
+    async def signed(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_signed(server, request)
+
+    return [
+        _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
+        _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
+    ]
+
+
+def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRouteHandler:
     async def respond(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await handle(request)
         return Response(
@@ -90,7 +108,7 @@ def _http(method: Method, path: str, handle: Handle) -> HTTPRouteHandler:
             headers=dict(answer.headers),
         )
 
-    typed = path.replace("}", ":str}")
+    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
     return HTTPRouteHandler(
         typed,
         http_method=method,
@@ -254,3 +272,20 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
+    async def get_page(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "(page)"
+        return page.index(RequestHeaders(request.scope))
+
+    async def get_static(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/static/{name}"
+        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+
+    return [
+        _http("GET", "/", get_page),
+        _http("GET", "/w/{tenant}/{workspace}", get_page),
+        _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
+        _http("GET", "/static/{name}", get_static),
+    ]

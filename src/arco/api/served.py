@@ -12,8 +12,10 @@ import threading
 from datetime import datetime
 
 from arco.api.api_settings import ApiSettings
+from arco.api.file_urls import url_signer
 from arco.api.page_tokens import PageTokens
 from arco.api.problems import ApiError
+from arco.api.reads.files import ChangeFiles
 from arco.api.routes import AtParameters
 from arco.api.security_log import SecurityLog
 from arco.api.views import DerivedState, View
@@ -25,6 +27,7 @@ from arco.orchestration.reader import OrchestrationReader, as_of_run
 from arco.security.caller import Caller
 from arco.state.snapshot import AsOf, At, Generation, Snapshot
 from arco.state.sql import SqlEngine
+from arco.storage.signing import Signer
 from arco.times import parse_time
 from arco.transport.task_keys import task_keys
 
@@ -37,9 +40,12 @@ class ServedWorkspace:
         self.workspace = workspace
         self.tenant = workspace.tenant
         self.name = workspace.name
+        self.path = f"{workspace.tenant}/{workspace.name}"
         self._settings = settings
         self._derived = DerivedState()
         self._lasting = DerivedState(KEPT_RUNS)
+        self._tables = {str(table): table for table in workspace.tables}
+        self.change_files = ChangeFiles()
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._looked_at = float("-inf")
@@ -54,6 +60,11 @@ class ServedWorkspace:
     def work(self) -> RemoteWork:
         """What is done for workers that have no access to the store."""
         return self.workspace.runtime.remote_work()
+
+    @functools.cached_property
+    def signer(self) -> Signer:
+        """Signs URLs of files that this server sends itself."""
+        return url_signer(self.tenant, self.name, self.workspace.store, self.workspace.clock)
 
     @functools.cached_property
     def sql(self) -> SqlEngine:
@@ -138,6 +149,7 @@ class ServedWorkspace:
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,
+            tables=self._tables,
             caller=caller,
         )
 

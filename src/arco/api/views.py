@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -16,6 +16,7 @@ from arco.orchestration.reader import Library
 from arco.security.caller import Caller
 from arco.security.visibility import Visible
 from arco.state.snapshot import Generation, Snapshot
+from arco.state.table import Table
 from arco.storage.port import Store
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class View:
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
+        tables: Mapping[str, Table[Any]] | None = None,
         caller: Caller | None = None,
     ) -> None:
         self.tenant = tenant
@@ -78,6 +80,8 @@ class View:
         """Whether it was the newest, so that what happens now belongs to the answer."""
         self._derived = derived
         self._lasting = lasting
+        self.tables = tables or {}
+        """All tables that this program knows, by their names."""
         self._caller = caller
 
     @property

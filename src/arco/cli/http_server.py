@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +9,11 @@ from typing import Annotated
 import typer
 
 from arco.cli import deferral
-from arco.cli.options import command, option
+from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
+    from arco.api.access_log import AccessLog
     from arco.api.api_settings import ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
@@ -64,6 +64,13 @@ def serve_http(
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
     ] = None,
+    rate: Annotated[
+        float, option("N", "Requests that one caller may send in a second, on average.", min=0.1)
+    ] = 50.0,
+    send_files: Annotated[
+        bool,
+        flag("--send-files", "Send files of tables myself: browsers cannot reach the store."),
+    ] = False,
     drain: Annotated[
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
@@ -91,6 +98,9 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        rate_per_s=rate,
+        rate_burst=max(1, round(4 * rate)),
+        sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
     served = [ServedWorkspace(each, settings) for each in workspaces]
@@ -106,10 +116,10 @@ def serve_http(
         names = [(each.tenant, each.name) for each in workspaces]
         local = LocalAccess(names, session.who())
         authenticators.append(local)
-    server = ApiServer(served, authenticators, settings, clock, keyed)
+    access = AccessLog(clock, _to_stderr)
+    server = ApiServer(served, authenticators, settings, clock, keyed, access)
     app = make_app(server, ROUTES, workspaces[0].ids, local)
     stop = stop_on_signal()
-    _log_to_stderr()
     _tell(session, binding.url(listening), local)
     serve(server, app, binding, listening, stop)
     if session.json:
@@ -150,14 +160,9 @@ def _split(text: str) -> tuple[str, str]:
     return tenant, name
 
 
-def _log_to_stderr() -> None:
-    """The access log is one JSON object to a line, and nothing else."""
-    access = logging.getLogger("arco.api.access")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    access.addHandler(handler)
-    access.propagate = False
-    access.setLevel(logging.INFO)
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def _tell(session: Session, url: str, local: LocalAccess | None) -> None:

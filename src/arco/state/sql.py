@@ -29,6 +29,7 @@ from arco.log.manifest import FileRef
 from arco.state.snapshot import Snapshot
 from arco.state.sqlprocess import MIB, SqlLimits, SqlProcess, SqlQuery, UnknownTable
 from arco.state.table import Table
+from arco.state.table_views import duckdb_type, read_parquet, table_select
 from arco.storage.parallel import each
 
 __all__ = ["SqlEngine", "SqlLimits", "SqlResult"]
@@ -212,59 +213,27 @@ class SqlEngine:
         """`is_apart`: the rows of change files are in a table of their own."""
         domain, table = (quoted(part) for part in name.split("."))
         apart = _apart(name) if is_apart and not condition else ""
-        body = self._select(manifest, apart) if manifest.files() else _no_rows(manifest)
         declared = self._declared.get(name)
-        if declared is not None and declared.computed:
-            more = ", ".join(f"{sql} AS {quoted(c)}" for c, sql in declared.computed.items())
-            body = f"SELECT *, {more} FROM ({body})"
+        computed = {} if declared is None else declared.computed
+        body = table_select(manifest, lambda refs: self._read(manifest, refs, apart), computed)
         if condition:
             body = f"SELECT * FROM ({body}) WHERE {condition}"
         kind = "TABLE" if condition else "VIEW"
         return f"CREATE SCHEMA IF NOT EXISTS {domain}; CREATE {kind} {domain}.{table} AS {body}"
 
-    def _select(self, manifest: TableFiles, apart: str = "") -> str:
-        """For each key the newest row: L0 before the base, the base before history.
-
-        The few recent rows are deduplicated; the base is only checked against them. A
-        key that was used again after its row had left is in history too.
-        """
-        columns = ", ".join([*(quoted(c.name) for c in manifest.columns), "row_version"])
-        keys = [quoted(k) for k in manifest.key]
-        newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY row_version DESC)"
-        named = {"l0": manifest.l0, "base": manifest.base, "history": manifest.history}
-        levels: dict[str, str] = {}
-        for level, refs in named.items():
-            if refs:
-                rows = f"SELECT * FROM {self._read(manifest, refs, apart)}"
-                levels[level] = rows if level == "base" else f"{rows} QUALIFY {newest} = 1"
+    def _read(self, manifest: TableFiles, refs: Sequence[FileRef], apart: str) -> str:
         parts: list[str] = []
-        above: list[str] = []
-        for level in levels:
-            hidden = [
-                f" AND NOT EXISTS (SELECT 1 FROM {other} WHERE "
-                + " AND ".join(f"{other}.{k} = {level}.{k}" for k in keys)
-                + ")"
-                for other in above
-            ]
-            parts.append(f"SELECT {columns} FROM {level} WHERE NOT _deleted{''.join(hidden)}")
-            above.append(level)
-        named_rows = ", ".join(f"{level} AS ({rows})" for level, rows in levels.items())
-        return f"WITH {named_rows} {' UNION ALL '.join(parts)}"
-
-    def _read(self, manifest: TableFiles, refs: tuple[FileRef, ...], apart: str) -> str:
-        """The files' rows, with every column of the table: older files may lack some."""
-        parts = [_no_rows(manifest)]
-        own = [ref for ref in refs if not ref.table]
+        own = [str(self._path(ref)) for ref in refs if not ref.table]
         if own:
-            parts.append(f"SELECT * FROM read_parquet([{self._paths(own)}], union_by_name=true)")
+            parts.append(read_parquet(own))
         if _shared(refs):
             parts.append(f"SELECT * FROM {apart}" if apart else self._changes(manifest))
-        return f"({' UNION ALL BY NAME '.join(parts)})"
+        return " UNION ALL BY NAME ".join(parts)
 
     def _changes(self, manifest: TableFiles) -> str:
         """The rows of change files, which have rows of several tables, each a JSON object."""
         shared = _shared(manifest.files())
-        shape = json.dumps({c.name: _duckdb_type(c.type) for c in manifest.columns})
+        shape = json.dumps({c.name: duckdb_type(c.type) for c in manifest.columns})
         return (
             f"SELECT unnest(json_transform(row, {literal(shape)})), row_version, _deleted "
             f"FROM read_parquet([{self._paths(shared)}]) "
@@ -310,27 +279,3 @@ def _named(names: Sequence[str], sql: str) -> list[str]:
     """The tables whose name occurs in the text of a query: at worst, one too many."""
     words = set(re.findall(r"\w+", sql.lower()))
     return [name for name in names if name.partition(".")[2] in words]
-
-
-def _no_rows(manifest: TableFiles) -> str:
-    columns = [f"NULL::{_duckdb_type(c.type)} AS {quoted(c.name)}" for c in manifest.columns]
-    return f"SELECT {', '.join(columns)}, NULL::BIGINT AS row_version WHERE false"
-
-
-_DUCKDB = {
-    "string": "VARCHAR",
-    "int64": "BIGINT",
-    "bool": "BOOLEAN",
-    "double": "DOUBLE",
-    "binary": "BLOB",
-    "timestamp[us]": "TIMESTAMP",
-    "date32[day]": "DATE",
-    "map<string, string>": "MAP(VARCHAR, VARCHAR)",
-}
-
-
-def _duckdb_type(arrow: str) -> str:
-    """DuckDB's name for a column's type, as the manifest spells it."""
-    if arrow.startswith("list<"):
-        return _duckdb_type(arrow.removesuffix(">").partition(": ")[2]) + "[]"
-    return _DUCKDB.get(arrow, "VARCHAR")

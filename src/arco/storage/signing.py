@@ -20,7 +20,7 @@ import hashlib
 import hmac
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
@@ -166,28 +166,52 @@ def preflight(origin: str | None, origins: Sequence[str] = ("*",)) -> Response:
     return Response(204, headers, b"")
 
 
+def byte_range(data: bytes, range_header: str | None) -> Response:
+    """The answer to GET of bytes that are in memory."""
+    bounds = None if range_header is None else _bounds(range_header, lambda: len(data))
+    if bounds is None:
+        return Response(200, _bytes_headers(len(data)), data)
+    return _partial(bounds, lambda start, length: data[start : start + length])
+
+
 def _whole(store: Store, path: str) -> Response:
     data = store.get(path).data
     return Response(200, _bytes_headers(len(data)), data)
 
 
 def _part(store: Store, path: str, range_header: str) -> Response:
-    """RFC 9110: one range is honoured, and a header that makes no sense is ignored."""
+    bounds = _bounds(range_header, lambda: store.head(path).size)
+    if bounds is None:
+        return _whole(store, path)
+    return _partial(bounds, lambda start, length: store.get_range(path, start, length))
+
+
+class _Bounds(NamedTuple):
+    start: int
+    end: int
+    size: int
+
+
+def _bounds(range_header: str, size_of: Callable[[], int]) -> _Bounds | None:
+    """RFC 9110: one range is honoured, and a header that makes no sense is ignored (None)."""
     match = _RANGE.fullmatch(range_header.strip())
     if match is None:
-        return _whole(store, path)
+        return None
     first, last, suffix = match.groups()
     if first and last and int(last) < int(first):
-        return _whole(store, path)
-    size = store.head(path).size
+        return None
+    size = size_of()
     if suffix is not None:
-        start, end = max(size - int(suffix), 0), size
-    else:
-        start, end = int(first), min(int(last) + 1, size) if last else size
+        return _Bounds(max(size - int(suffix), 0), size, size)
+    return _Bounds(int(first), min(int(last) + 1, size) if last else size, size)
+
+
+def _partial(bounds: _Bounds, read: Callable[[int, int], bytes]) -> Response:
+    start, end, size = bounds
     if start >= end:
         headers = {"Content-Range": f"bytes */{size}", "Content-Length": "0"}
         return Response(416, headers, b"")
-    data = store.get_range(path, start, end - start)
+    data = read(start, end - start)
     content_range = f"bytes {start}-{end - 1}/{size}"
     return Response(206, _bytes_headers(len(data)) | {"Content-Range": content_range}, data)
 

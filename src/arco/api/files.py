@@ -1,0 +1,125 @@
+"""`GET` and `HEAD …/files/{path}`, and what answers the server's own signed URLs.
+
+A file of a table is answered with a redirect to a signed URL, which lives for five minutes; the
+size is in the manifest. Who has the URL may read that file until then: it is never logged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from litestar import Request
+
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.file_urls import CACHED_S, LIFE
+from arco.api.parameters import parse
+from arco.api.reads.files import CHANGES, PERMISSION, require_all, stored_file
+from arco.api.routes import AtParameters
+from arco.api.served import ServedWorkspace
+from arco.api.server import ApiServer, may
+from arco.errors import Invalid
+from arco.storage.signing import byte_range, preflight, respond
+
+OPERATION: Final = "get_file"
+PARQUET: Final = "application/vnd.apache.parquet"
+_OF_ANSWER: Final = ("Content-Type", "Content-Length")
+"""Headers that the server works out."""
+_CACHED: Final = {"Cache-Control": f"private, max-age={CACHED_S}"}
+
+
+async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
+    scope, exchange = request.scope, exchange_of(request.scope)
+    exchange.route, exchange.operation = "/files/{path}", OPERATION
+    exchange.permission = PERMISSION.value
+    caller = await server.authenticate(request, is_read=True)
+    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
+    served = server.admit(caller, exchange, *at)
+    visible = exchange.visible = may(caller.at(*at), PERMISSION)
+    require_all(visible)
+    parameters = parse(AtParameters, {}, scope["query_string"])
+    path = str(scope["path_params"]["path"]).removeprefix("/")
+    range_header = RequestHeaders(scope).get("range")
+    is_head = scope["method"] == "HEAD"
+    return await server.in_thread(
+        lambda: _answer(server, served, parameters, path, range_header, is_head=is_head)
+    )
+
+
+def _answer(
+    server: ApiServer,
+    served: ServedWorkspace,
+    parameters: AtParameters,
+    path: str,
+    range_header: str | None,
+    *,
+    is_head: bool,
+) -> Answer:
+    view = served.view(parameters)
+    headers = {"Arco-Generation": str(view.generation), **_CACHED}
+    if path.startswith(CHANGES):
+        raw = served.change_files.get(view, path)
+        if is_head:
+            return _size(len(raw), headers)
+        answer = byte_range(raw, range_header)
+        sent = {name: value for name, value in answer.headers.items() if name not in _OF_ANSWER}
+        return Answer(answer.status, answer.body, PARQUET, {**sent, **headers})
+    ref = stored_file(view, path)
+    if is_head:
+        return _size(ref.bytes, headers)
+    url = _signed(served, path, by_server=server.settings.sends_files)
+    return Answer(307, b"", headers={**headers, "Location": url})
+
+
+def _size(size: int, headers: dict[str, str]) -> Answer:
+    """DuckDB in a browser asks for `bytes=0-` with HEAD, and wants 206."""
+    sent = {
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(size),
+        "Content-Range": f"bytes 0-{size - 1}/{size}",
+    }
+    return Answer(206, b"", PARQUET, headers={**sent, **headers})
+
+
+def _signed(served: ServedWorkspace, path: str, *, by_server: bool) -> str:
+    if not by_server:
+        try:
+            return served.workspace.store.sign(path, LIFE)
+        except Invalid:  # it has no URLs of its own, or none for such a name
+            pass
+    return served.signer.sign(path, LIFE)
+
+
+async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
+    """The bytes, for whoever has the URL."""
+    scope, exchange = request.scope, exchange_of(request.scope)
+    exchange.route = "/signed/{path}"
+    headers = RequestHeaders(scope)
+    origin = headers.get("origin")
+    if scope["method"] == "OPTIONS":
+        answer = preflight(origin)
+    else:
+        served = server.workspaces.get(
+            (scope["path_params"]["tenant"], scope["path_params"]["workspace"])
+        )
+        if served is None:
+            return Answer(403, b"this is not a signed URL", "text/plain; charset=utf-8")
+        # Raw, as it was signed; names of tenants and workspaces need no encoding.
+        _, _, rest = scope["raw_path"].decode("latin-1").partition(f"/{served.name}/signed/")
+        target = f"/signed/{rest}?{scope['query_string'].decode('latin-1')}"
+        answer = await server.in_thread(
+            lambda: respond(
+                served.workspace.store,
+                served.signer,
+                target,
+                range_header=headers.get("range"),
+                origin=origin,
+                now=server.clock.now(),
+            )
+        )
+    sent = dict(answer.headers)
+    media_type = sent.pop("Content-Type", "application/octet-stream")
+    sent.pop("Content-Length", None)
+    if answer.status in (200, 206):
+        sent |= {"Cache-Control": f"private, max-age={CACHED_S}"}
+        sent |= {"Cross-Origin-Resource-Policy": "cross-origin"}
+    return Answer(answer.status, answer.body, media_type, sent)
