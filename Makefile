@@ -104,7 +104,8 @@ cli: setup peers
 api: setup peers
 	@$(PY) -m benchmarks.api
 
-demo: setup
+# At the end it serves the web page, if there is a terminal.
+demo: setup ui
 	@$(PY) examples/demo.py
 
 clean:
