@@ -26,6 +26,7 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
 from arco.api.work import WORK_ROUTES, WorkRoute, answer_work
 from arco.api.work_objects import Objects
 from arco.errors import Error, NotFound
@@ -56,6 +57,7 @@ def make_app(
             _query(server),
             *[_work(server, each) for each in WORK_ROUTES],
             *_objects(objects or Objects(server)),
+            _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
             *_page_handlers(WebPage()),
@@ -173,6 +175,15 @@ def _raw(
         status_code=200,  # an answer has its own
         include_in_schema=False,
     )(respond)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(
