@@ -70,8 +70,9 @@ const pages = [
   page("/assets", () => import("./pages/assets"), "AssetsPage", (search) => ({
     q: text(search.q),
     namespace: text(search.namespace),
-    status: text(search.status),
-    sort: oneOf(search.sort, ["name", "updated"]),
+    status: oneOf(search.status, ["HEALTHY", "WARNING", "UNHEALTHY", "UNKNOWN"]),
+    state: text(search.state),
+    sort: oneOf(search.sort, ["name", "updated", "rows"]),
   })),
   page("/runs", () => import("./pages/runs"), "RunsPage", (search) => ({
     state: text(search.state),
