@@ -9,7 +9,7 @@ import { Grid, type GridColumn } from "../design/grid";
 import { Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State, stateText } from "../design/states";
 import { ago, count, duration, exact, Name, Time } from "../design/values";
-import { AssetLink, PageLink, useGo } from "../layout/link";
+import { AssetLink, PageLink, useGo, useSetSearch } from "../layout/link";
 import { useQuestion } from "../query/engine";
 import { useWindows } from "../query/windows";
 
@@ -39,7 +39,6 @@ export function AssetsPage() {
 
 function AllAssets() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
   const go = useGo();
   const q = useDeferredValue(search.q ?? "");
   const sort = search.sort ?? "name";
@@ -48,7 +47,7 @@ function AllAssets() {
   const first = useList("/assets", { enabled: lines.isPending && !isFiltered, pageSize: 50 });
   const namespaces = useList("/namespaces", { pageSize: 100 });
   const states = useQuestion<{ state: string; assets: number }>("asset_states", statesSql, {});
-  const set = (change: Record<string, unknown>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
+  const set = useSetSearch();
   const columns: GridColumn<AssetLine>[] = [
     { name: "name", title: "Asset", width: "minmax(220px, 3fr)", sort: sort === "name" ? "ascending" : undefined, onSort: () => set({ sort: undefined }), cell: (row) => <AssetLink asset={row.asset} /> },
     { name: "state", title: "State", width: "136px", cell: (row) => <State state={row.state} text={row.state === "MISSING" ? "Never run" : undefined} /> },
