@@ -14,9 +14,9 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli demo clean
+.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
 
-setup: .venv/.installed java
+setup: .venv/.installed .tools/datacontract/.installed java
 
 # uv comes from PyPI, into an environment of its own, so that neither the system's
 # Python nor its "externally managed" mark is in the way.
@@ -30,6 +30,12 @@ setup: .venv/.installed java
 
 .venv/.installed: .tools/bin/uv pyproject.toml uv.lock
 	@$(UV) sync --quiet --locked --all-extras --python $(PYTHON)
+	@touch $@
+
+# Validates exported contracts in the tests; it conflicts with our own dependencies.
+.tools/datacontract/.installed: .tools/bin/uv tests/kit/datacontract.txt
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .tools/datacontract
+	@$(UV) pip install --quiet -p .tools/datacontract -r tests/kit/datacontract.txt
 	@touch $@
 
 java:
@@ -76,8 +82,8 @@ format: setup
 bench: setup
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
 
-# The peers that `benchmarks/overhead.py`, `checks.py` and `cli.py` compare with, in environments of their
-# own; the scripts that they run are in `benchmarks/peers`.
+# The peers that `benchmarks/overhead.py`, `checks.py`, `cli.py` and `api.py` compare with, in environments
+# of their own; the scripts that they run are in `benchmarks/peers`.
 # Prefect 3.9.0 asks for a certifi that registries may not have yet; any will do.
 peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/dagster
@@ -85,6 +91,10 @@ peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/prefect
 	@echo certifi > .peers/overrides.txt
 	@$(UV) pip install --quiet -p .peers/prefect --override .peers/overrides.txt prefect==3.9.0
+	@$(UV) venv --quiet --allow-existing .peers/dagster-webserver
+	@$(UV) pip install --quiet -p .peers/dagster-webserver dagster-webserver==1.13.27
+	@$(UV) venv --quiet --allow-existing .peers/airflow
+	@$(UV) pip install --quiet -p .peers/airflow apache-airflow==3.3.2
 	@$(UV) venv --quiet --allow-existing .peers/gx
 	@$(UV) pip install --quiet -p .peers/gx great_expectations==1.24.1 pyspark==4.3.0 pandas pyarrow
 
@@ -97,7 +107,11 @@ checks: setup peers
 cli: setup peers
 	@$(PY) -m benchmarks.cli
 
-demo: setup
+api: setup peers
+	@$(PY) -m benchmarks.api
+
+# At the end it serves the web page, if there is a terminal.
+demo: setup ui
 	@$(PY) examples/demo.py
 
 clean:

@@ -1,7 +1,7 @@
 /** Why an asset or one of its partitions is as it is, and what to do. */
 import { useRead } from "../api/hooks";
 import type { Answer, Schemas } from "../api/types";
-import { Empty, Loaded, Panel, SearchField } from "../design/parts";
+import { Loaded, Panel, SearchField } from "../design/parts";
 import { State } from "../design/states";
 import { Name, Time } from "../design/values";
 import { AssetLink, useSetSearch } from "../layout/link";
@@ -46,7 +46,7 @@ export function Causes({ explanation }: { explanation: Answer<"/assets/{asset}/e
         </div>
       </div>
       {all.map((cause, index) => <CauseLine key={index} cause={cause} />)}
-      {all.length ? null : <Empty title="Nothing stands out">No cause was found for a problem; the state above is all.</Empty>}
+      {all.length ? null : <div className="cause muted">No cause of a problem was found.</div>}
     </>
   );
 }

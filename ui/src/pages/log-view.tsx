@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { Problem, read } from "../api/client";
 import { useWorkspace } from "../api/workspace";
 import { Choice, Empty, ProblemNote, SearchField, Skeleton } from "../design/parts";
-import { count } from "../design/values";
+import { count, plural } from "../design/values";
 
 const PART = 256 << 10;
 const MOST_CHARS = 8 << 20;
@@ -90,7 +90,7 @@ export function LogView({ run, task, attempt, isRunning, isFailed }: { run: stri
         <Choice label="Lines" value={level} options={[["all", "All lines"], ["errors", `Errors (${count(errors)})`]]} onChange={setLevel} />
         {attempt > 1 ? <Choice label="Attempt" value={String(shownAttempt)} options={Array.from({ length: attempt }, (_, at) => [String(at + 1), `Attempt ${at + 1}`] as const)} onChange={(value) => setAttempt(Number(value))} /> : null}
         <span className="spring" />
-        <span className="muted num small">{count(shown.length)} lines{log.isCut ? ", the newest" : ""}{isRunning ? ", live" : ""}</span>
+        <span className="muted num small">{log.text ? plural(shown.length, "line") : ""}{log.isCut ? ", the newest" : ""}{isRunning ? ", live" : ""}</span>
       </div>
       {log.error ? <div className="body"><ProblemNote error={log.error} /></div> : null}
       {!log.isLoaded ? <Skeleton /> : log.text === "" ? <Empty title="It printed nothing" /> : (

@@ -51,12 +51,12 @@ export function SqlPage() {
         </>
       }
     >
-      <div className="side" style={{ gridTemplateColumns: "minmax(0, 1fr) 240px" }}>
+      <div className="side" style={{ gridTemplateColumns: "minmax(0, 1fr) 280px", alignItems: "stretch" }}>
         <Suspense fallback={<div className="editor"><Skeleton rows={3} /></div>}>
           <Editor value={text} tables={tables} onChange={setText} onRun={run} />
         </Suspense>
         <Panel title="Tables" count={snapshot.data ? count(snapshot.data.tables.length) : undefined}>
-          <div style={{ maxHeight: "calc(40vh - 46px)", minHeight: 94, overflow: "auto" }} tabIndex={0} role="region" aria-label="Tables">
+          <div style={{ height: 190, overflow: "auto" }} tabIndex={0} role="region" aria-label="Tables">
             <table className="table">
               <tbody>
                 {snapshot.data?.tables.map((table) => (
