@@ -26,6 +26,7 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -51,6 +52,7 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
             *_page_handlers(WebPage(sources=file_origins(server))),
@@ -133,6 +135,15 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(
