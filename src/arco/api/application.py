@@ -18,7 +18,7 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_signed
+from arco.api.files import answer_file, answer_signed, file_origins
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -60,7 +60,7 @@ def make_app(
             _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
-            *_page_handlers(WebPage()),
+            *_page_handlers(WebPage(sources=file_origins(server))),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -311,12 +311,14 @@ def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
         return page.index(RequestHeaders(request.scope))
 
     async def get_static(request: Request[Any, Any, Any]) -> Answer:
-        exchange_of(request.scope).route = "/static/{name}"
-        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+        exchange_of(request.scope).route = "(page)"
+        path = request.scope["path"].removeprefix("/")
+        return page.static(path, RequestHeaders(request.scope))
 
     return [
         _http("GET", "/", get_page),
         _http("GET", "/w/{tenant}/{workspace}", get_page),
         _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
         _http("GET", "/static/{name}", get_static),
+        _http("GET", "/duckdb/{version}/{platform}/{name}", get_static),
     ]
