@@ -111,13 +111,13 @@ class LoginRoutes:
         attempt = self._attempt(request, login, given.get("state", ""))
         if "error" in given or not given.get("code"):
             raise unauthenticated("the issuer did not log you in")
-        self._server.check_failed_logins(exchange)
+        self._server.check_address(exchange.address)
         try:
             identity = await self._server.in_thread(
                 lambda: login.oidc.finish(attempt, given["code"], given.get("iss"))
             )
         except Unauthenticated:
-            self._server.login_failed(exchange)
+            self._server.failed_login(exchange.address)
             raise
         hours = timedelta(hours=login.settings.session_hours)
         ends_at = self._server.clock.now() + hours
@@ -240,7 +240,7 @@ class LoginRoutes:
         exchange = exchange_of(request.scope)
         exchange.route = "/auth/token"
         login = self._require()
-        self._server.check_failed_logins(exchange)
+        self._server.check_address(exchange.address)
         raw = await self._server.body(request)
         try:
             given = msgspec.json.decode(raw, type=TokenRequest)
@@ -254,7 +254,7 @@ class LoginRoutes:
             challenge_of(given.verifier).encode(), code.challenge.encode()
         )
         if code is None or not is_right or not 0 <= now - code.made_at <= CODE_S:
-            self._server.login_failed(exchange)
+            self._server.failed_login(exchange.address)
             raise unauthenticated("the code is not valid, or was made too long ago")
         session = code.session
         token = login.sessions.begin(session.identity, session.session_id, session.ends_at)
