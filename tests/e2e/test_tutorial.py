@@ -65,7 +65,8 @@ class Reader:
                 done = self.servo.run(*map(self._filled, words))
                 assert done.returncode == expected, (line, done.stdout, done.stderr)
             case ["python", *rest]:
-                command = [sys.executable, *rest, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+                # `test_init.py` runs the tests of the same project.
+                command = [sys.executable, *rest, "--collect-only", "-p", "no:cacheprovider"]
                 subprocess.run(command, cwd=self.servo.directory, check=True, capture_output=True)
             case _:
                 raise AssertionError(f"what is {line!r}?")
