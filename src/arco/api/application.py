@@ -15,6 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
+from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.files import answer_file, answer_signed
@@ -39,6 +40,7 @@ def make_app(
     routes: Sequence[Route[Any]],
     ids: Callable[[], str],
     local: LocalAccess | None = None,
+    development: Callable[[], DevelopmentState] | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -50,6 +52,7 @@ def make_app(
             _stream(server),
             _query(server),
             *_beside(server, routes, local),
+            *_development(server, development),
             *_page_handlers(WebPage()),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
@@ -232,6 +235,23 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _development(
+    server: ApiServer, state: Callable[[], DevelopmentState] | None
+) -> list[HTTPRouteHandler]:
+    """What became of the last save; only `servo dev` has this, and only for who started it."""
+    if state is None:
+        return []
+
+    async def get_development(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/development"
+        caller = await server.authenticate(request, is_read=True)
+        if caller.kind != "local":
+            raise NotFound("there is no such route")
+        return Answer(200, msgspec.json.encode(plain(state())))
+
+    return [_http("GET", "/api/v1/development", get_development)]
 
 
 def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:

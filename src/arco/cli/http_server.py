@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -13,10 +14,13 @@ from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
+    from litestar.types import ASGIApp
+
     from arco.api.access_log import AccessLog
     from arco.api.api_settings import ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
+    from arco.api.development import DevelopmentState
     from arco.api.served import KeySource, ServedWorkspace
     from arco.api.server import ApiServer
     from arco.api.serving import Binding, serve
@@ -103,6 +107,29 @@ def serve_http(
         sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
+    http = build_server(session, workspaces, settings, is_local=binding.is_loopback)
+    stop = stop_on_signal()
+    _tell(session, binding.url(listening), http.local)
+    serve(http.server, http.app, binding, listening, stop)
+    if session.json:
+        render.line({"state": "stopped"})
+
+
+class HttpServer(NamedTuple):
+    server: ApiServer
+    app: ASGIApp
+    local: LocalAccess | None
+
+
+def build_server(
+    session: Session,
+    workspaces: list[Workspace],
+    settings: ApiSettings,
+    *,
+    is_local: bool,
+    development: Callable[[], DevelopmentState] | None = None,
+) -> HttpServer:
+    """The API of these workspaces, with all ways in. A local one has a way for who started it."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock
@@ -112,18 +139,14 @@ def serve_http(
     if auth.has_issuer:
         authenticators.append(OidcAuthenticator(TokenVerifier(auth, clock), auth, directories))
     local = None
-    if binding.is_loopback:
+    if is_local:
         names = [(each.tenant, each.name) for each in workspaces]
         local = LocalAccess(names, session.who())
         authenticators.append(local)
-    access = AccessLog(clock, _to_stderr)
+    access = AccessLog(clock, _to_stderr if development is None else None)
     server = ApiServer(served, authenticators, settings, clock, keyed, access)
-    app = make_app(server, ROUTES, workspaces[0].ids, local)
-    stop = stop_on_signal()
-    _tell(session, binding.url(listening), local)
-    serve(server, app, binding, listening, stop)
-    if session.json:
-        render.line({"state": "stopped"})
+    app = make_app(server, ROUTES, workspaces[0].ids, local, development)
+    return HttpServer(server, app, local)
 
 
 def _workspaces(session: Session, names: list[str]) -> list[Workspace]:
