@@ -35,7 +35,7 @@ export function AuditPage() {
   const set = (change: Partial<typeof search>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
   const chosen = items.find((row) => row.record_id === search.record);
   return (
-    <Page full title="Audit" lead="Every change and every refused call, derived from the log and chained by hashes. `servo audit verify` compares all of it.">
+    <Page full title="Audit" lead={<>Every change and every refused call, derived from the log and chained by hashes. <code>servo audit verify</code> compares all of it.</>}>
       <div className="toolbar">
         <SearchField label="Actor" value={search.actor ?? ""} onChange={(actor) => set({ actor: actor || undefined })} />
         <SearchField label="Action, for example TriggerRun" value={search.action ?? ""} onChange={(action) => set({ action: action || undefined })} />

@@ -62,7 +62,7 @@ export function ScheduleDetails({ project, name }: { project: string; name: stri
                       <tr key={each.tick}>
                         <td className="mono">{each.tick} <span className="faint">{each.offset}</span></td>
                         <td className="muted mono small">{exact(each.at)}</td>
-                        <td>{each.refused ? <span className="bad-text"><Name>{each.refused}</Name></span> : <>{plural(each.runs, "task")} of {count(each.tasks)} <span className="muted small"><Name>{each.first_tasks.slice(0, 2).map((task) => `${task.asset} ${partitionText(task.partition)}`).join("; ")}</Name></span></>}</td>
+                        <td>{each.refused ? <span className="bad-text"><Name>{each.refused}</Name></span> : <>{plural(each.runs, "task")} of {count(each.tasks)} <span className="muted small"><Name>{each.first_tasks.slice(0, 2).map((task) => [task.asset, partitionText(task.partition)].filter(Boolean).join(" ")).join("; ")}</Name></span></>}</td>
                       </tr>
                     ))}
                   </tbody>
