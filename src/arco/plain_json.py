@@ -49,8 +49,10 @@ def plain(value: object) -> Any:
         case msgspec.Raw():
             return json.loads(bytes(value))
         case msgspec.Struct():
-            fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-            return {document_name(name): plain(each) for name, each in fields if each is not UNSET}
+            config, names = value.__struct_config__, value.__struct_fields__
+            tag = {config.tag_field: config.tag} if config.tag_field else {}
+            fields = ((name, getattr(value, name)) for name in names)
+            return tag | {document_name(n): plain(each) for n, each in fields if each is not UNSET}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 MIB = 1 << 20
+WEBHOOK_SECRETS = ("env:WEBHOOK_*",)
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float = 50.0
     rate_burst: int = 200
     """Of one caller, by identity; never by an address that a client can choose."""
+    work_rate_per_s: float = 1_000.0
+    work_rate_burst: int = 4_000
+    """Of all workers that have one key; of one task."""
+    uploads: int = 8
+    """Objects that workers put through this server at once."""
     failed_logins_per_minute: int = 60
     """Of one address of the network."""
     rendered_bytes: int = 64 * MIB
@@ -39,6 +45,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """Names that a request may call this server by; empty: any."""
     trusted_proxies: tuple[str, ...] = ()
+    webhook_secrets: tuple[str, ...] = WEBHOOK_SECRETS
+    """Patterns of the references that sensors may name as their secret."""
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""
     sends_files: bool = False

@@ -18,7 +18,7 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_signed
+from arco.api.files import answer_file, answer_signed, file_origins
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -26,6 +26,9 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
+from arco.api.work import WORK_ROUTES, WorkRoute, answer_work
+from arco.api.work_objects import Objects
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -41,6 +44,7 @@ def make_app(
     ids: Callable[[], str],
     local: LocalAccess | None = None,
     development: Callable[[], DevelopmentState] | None = None,
+    objects: Objects | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -51,9 +55,12 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            *[_work(server, each) for each in WORK_ROUTES],
+            *_objects(objects or Objects(server)),
+            _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
-            *_page_handlers(WebPage()),
+            *_page_handlers(WebPage(sources=file_origins(server))),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -133,6 +140,50 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
+    async def work(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_work(server, route, request)
+
+    return _http(route.method, f"{PREFIX}{route.path}", work)
+
+
+def _objects(objects: Objects) -> list[HTTPRouteHandler]:
+    """Objects for workers: bytes, not JSON."""
+    table: list[tuple[Method, str, Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]]]
+    table = [
+        ("GET", "/work/objects", objects.list_objects),
+        ("GET", "/work/objects/{path:path}", objects.get_object),
+        ("PUT", "/work/objects/{path:path}", objects.put_object),
+        ("DELETE", "/work/objects/{path:path}", objects.delete_object),
+        ("GET", "/work/metadata/{path:path}", objects.object_metadata),
+        ("POST", "/work/uploads/{path:path}", objects.begin_upload),
+    ]
+    return [_raw(method, path, handle) for method, path, handle in table]
+
+
+def _raw(
+    method: Method, path: str, handle: Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]
+) -> HTTPRouteHandler:
+    async def respond(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await handle(request)
+
+    return HTTPRouteHandler(
+        f"{PREFIX.replace('}', ':str}')}{path}",
+        http_method=method,
+        status_code=200,  # an answer has its own
+        include_in_schema=False,
+    )(respond)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(
@@ -260,12 +311,14 @@ def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
         return page.index(RequestHeaders(request.scope))
 
     async def get_static(request: Request[Any, Any, Any]) -> Answer:
-        exchange_of(request.scope).route = "/static/{name}"
-        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+        exchange_of(request.scope).route = "(page)"
+        path = request.scope["path"].removeprefix("/")
+        return page.static(path, RequestHeaders(request.scope))
 
     return [
         _http("GET", "/", get_page),
         _http("GET", "/w/{tenant}/{workspace}", get_page),
         _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
         _http("GET", "/static/{name}", get_static),
+        _http("GET", "/duckdb/{version}/{platform}/{name}", get_static),
     ]

@@ -17,12 +17,20 @@ from arco.api.reads import (
     operations,
     personal_reads,
     planned_reads,
+    record_reads,
     run_reads,
     security,
     version_reads,
 )
 from arco.api.routes import Route
-from arco.api.writes import automation_writes, contract_writes, glossary_writes, run_writes
+from arco.api.writes import (
+    automation_writes,
+    contract_writes,
+    glossary_writes,
+    hold_writes,
+    import_writes,
+    run_writes,
+)
 from arco.api.writes import catalog as catalog_writes
 from arco.api.writes import operations as operation_writes
 from arco.api.writes import security as security_writes
@@ -43,6 +51,7 @@ READS: Final[tuple[Route[Any], ...]] = (
     *glossary_reads.ROUTES,
     *version_reads.ROUTES,
     *planned_reads.ROUTES,
+    *record_reads.ROUTES,
 )
 WRITES: Final[tuple[Route[Any], ...]] = (
     *operation_writes.ROUTES,
@@ -52,5 +61,7 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *security_writes.ROUTES,
     *contract_writes.ROUTES,
     *glossary_writes.ROUTES,
+    *hold_writes.ROUTES,
+    *import_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

@@ -1,5 +1,5 @@
 /** The pages that the side bar and ⌘K offer. A page whose permission is missing is not offered. */
-import { Bot, Coins, FileCheck2, Home, Layers, type LucideIcon, Play, ScrollText, Settings, ShieldAlert, Table2 } from "lucide-react";
+import { Bot, Coins, FileCheck2, Home, Layers, type LucideIcon, Play, ScrollText, Settings, ShieldAlert, SquareTerminal, Table2, Waypoints } from "lucide-react";
 import type { Permission } from "../api/permissions";
 import type { PagePath } from "./link";
 
@@ -18,6 +18,7 @@ export const NAVIGATION: { title: string; entries: NavigationEntry[] }[] = [
     entries: [
       { title: "Overview", to: "", icon: Home, permission: "assets.read", keys: "o" },
       { title: "Assets", to: "/assets", icon: Table2, permission: "assets.read", keys: "a" },
+      { title: "Lineage", to: "/lineage", icon: Waypoints, permission: "assets.read", keys: "l" },
       { title: "Runs", to: "/runs", icon: Play, permission: "runs.read", keys: "r" },
     ],
   },
@@ -35,8 +36,12 @@ export const NAVIGATION: { title: string; entries: NavigationEntry[] }[] = [
       { title: "Contracts", to: "/contracts", icon: FileCheck2, permission: "assets.read", keys: "c" },
       { title: "Costs", to: "/costs", icon: Coins, permission: "runs.read", keys: "$" },
       { title: "Audit", to: "/audit", icon: ScrollText, permission: "audit.read", keys: "l" },
-      { title: "Settings", to: "/settings", icon: Settings, permission: "runs.read", keys: "s" },
+      { title: "Settings", to: "/settings", icon: Settings, permission: "runs.read", keys: "," },
     ],
+  },
+  {
+    title: "Tools",
+    entries: [{ title: "SQL", to: "/sql", icon: SquareTerminal, permission: "query.run", keys: "s" }],
   },
 ];
 
