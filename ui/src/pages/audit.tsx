@@ -7,6 +7,7 @@ import { Grid, type GridColumn } from "../design/grid";
 import { Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { count, exact, Name, Time } from "../design/values";
+import { useSetSearch } from "../layout/link";
 
 const route = getRouteApi("/w/$tenant/$workspace/audit");
 type Row = Schemas["AuditRow"];
@@ -26,13 +27,12 @@ const COLUMNS: GridColumn<Row>[] = [
 
 export function AuditPage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
+  const set = useSetSearch();
   const list = useList("/audit", {
     query: { actor: search.actor, action: search.action, outcome: search.outcome, resource: search.resource, since: search.since },
   });
   const { items, hasMore, more } = list;
   const onRange = useCallback((_: number, last: number) => { if (hasMore && last > items.length - 60) more(); }, [hasMore, items.length, more]);
-  const set = (change: Partial<typeof search>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
   const chosen = items.find((row) => row.record_id === search.record);
   return (
     <Page full title="Audit" lead={<>Every change and every refused call, derived from the log and chained by hashes. <code>servo audit verify</code> compares all of it.</>}>

@@ -5,7 +5,7 @@ import type { Schemas } from "../api/types";
 import { Choice, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { count, duration, Name, plural, Time } from "../design/values";
-import { AssetLink, PageLink, RunLink } from "../layout/link";
+import { AssetLink, PageLink, RunLink, useSetSearch } from "../layout/link";
 import { partitionText } from "./partition-text";
 
 const route = getRouteApi("/w/$tenant/$workspace/contracts");
@@ -13,12 +13,12 @@ const WHICH = [["", "Every contract"], ["breached", "Breached"]] as const;
 
 export function ContractsPage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
+  const set = useSetSearch();
   const list = useList("/contracts", { query: { breached: search.which === "breached" ? true : undefined } });
   return (
     <Page title="Contracts" lead="A contract is checked at each deployment and at each output. An output that breaks it is held back.">
       <div className="toolbar">
-        <Choice label="Which contracts" value={search.which ?? ""} options={WHICH} onChange={(which) => void navigate({ search: (old) => ({ ...old, which: which || undefined }), replace: true })} />
+        <Choice label="Which contracts" value={search.which ?? ""} options={WHICH} onChange={(which) => set({ which: which || undefined })} />
         <span className="spring" />
         <span className="muted num">{plural(list.items.length, "contract")}{list.hasMore ? " and more" : ""}</span>
       </div>

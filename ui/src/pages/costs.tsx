@@ -4,7 +4,7 @@ import { useRead } from "../api/hooks";
 import type { Schemas } from "../api/types";
 import { Choice, Empty, Loaded, Page, Panel } from "../design/parts";
 import { bytes, count, duration, money } from "../design/values";
-import { AssetLink, RunLink } from "../layout/link";
+import { AssetLink, RunLink, useSetSearch } from "../layout/link";
 
 const route = getRouteApi("/w/$tenant/$workspace/costs");
 const BY = [["asset", "By asset"], ["day", "By day"], ["run", "By run"], ["asset,day", "By asset and day"]] as const;
@@ -16,11 +16,10 @@ const cpu = (line: Line): number => line.cpu_ms + line.executor_cpu_ms;
 
 export function CostsPage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
+  const set = useSetSearch();
   const by = search.by ?? "asset";
   const days = search.days ?? "30";
   const costs = useRead("/costs", { at: "now", query: { by, days: Number(days), asset: search.asset } });
-  const set = (change: Partial<typeof search>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
   return (
     <Page title="Costs" lead="Measured for each attempt, failed ones included; priced with the prices of the configuration.">
       <div className="toolbar">

@@ -7,7 +7,7 @@ import { Action } from "../design/action";
 import { Choice, Empty, Loaded, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { bytes, count, Name, plural, Time } from "../design/values";
-import { AssetLink, PageLink, RunLink } from "../layout/link";
+import { AssetLink, PageLink, RunLink, useSetSearch } from "../layout/link";
 import { partitionText } from "./partition-text";
 
 const route = getRouteApi("/w/$tenant/$workspace/quarantine");
@@ -15,13 +15,13 @@ const WHICH = [["waiting", "Waiting for a decision"], ["all", "Decided ones too"
 
 export function QuarantinePage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
+  const set = useSetSearch();
   const which = search.which ?? "waiting";
   const list = useList("/quarantine", { query: { asset: search.asset, decided: which === "all" } });
   return (
     <Page title="Quarantine" lead="Outputs that failed their checks. Consumers read the previous good version until a person decides.">
       <div className="toolbar">
-        <Choice label="Which outputs" value={which} options={WHICH} onChange={(chosen) => void navigate({ search: (old) => ({ ...old, which: chosen === "all" ? "all" : undefined }), replace: true })} />
+        <Choice label="Which outputs" value={which} options={WHICH} onChange={(chosen) => set({ which: chosen === "all" ? "all" : undefined })} />
         <span className="spring" />
         <span className="muted num">{plural(list.items.length, "output")}{list.hasMore ? " and more" : ""}</span>
       </div>
