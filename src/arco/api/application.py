@@ -17,7 +17,7 @@ from litestar.types import ASGIApp, Method
 from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, exchange_of
-from arco.api.files import answer_file, answer_signed
+from arco.api.files import answer_file, answer_object, answer_signed
 from arco.api.openapi import document
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
@@ -85,7 +85,11 @@ def _files(server: ApiServer) -> list[HTTPRouteHandler]:
     async def signed(request: Request[Any, Any, Any]) -> Answer:
         return await answer_signed(server, request)
 
+    async def stored_object(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_object(server, request)
+
     return [
+        _http("GET", f"{PREFIX}/objects/{{path:path}}", stored_object),
         _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
         _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
     ]

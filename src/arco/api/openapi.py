@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from arco.api.files import PARQUET
+from arco.api.files import OBJECT, PARQUET
 from arco.api.parameters import list_fields
 from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
@@ -34,6 +34,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         "get": _file_operation(schemas),
         "head": _size_operation(schemas),
     }
+    paths[f"{PREFIX}/objects/{{path}}"] = {"get": _object_operation()}
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
@@ -310,6 +311,30 @@ def _file_operation(schemas: _Schemas) -> Json:
             "206": {"description": "A part of them.", "content": binary},
             "307": {"description": "Where the file is.", "headers": {"Location": location}},
             "416": {"description": "The file is shorter."},
+            **_refused(*_COMMON),
+        },
+    }
+
+
+def _object_operation() -> Json:
+    path = {
+        "name": "path",
+        "in": "path",
+        "required": True,
+        "description": "`path` of an object in `GET /objects`.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 500},
+    }
+    content = {OBJECT: {"schema": {"type": "string", "format": "binary"}}}
+    return {
+        "operationId": "get_object",
+        "summary": "Read an object of the store that readers of the workspace need.",
+        "description": "Also needs `runs.read`. `Range` with both ends is honoured.",
+        "tags": ["objects"],
+        "x-permission": FILE_PERMISSION.value,
+        "parameters": [*_workspace_parameters(), path],
+        "responses": {
+            "200": {"description": "Its bytes.", "content": content},
+            "206": {"description": "A part of them.", "content": content},
             **_refused(*_COMMON),
         },
     }
