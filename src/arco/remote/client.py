@@ -61,8 +61,8 @@ class Client(Operations):
         self.workspace = workspace
         self._base = f"/api/v1/workspaces/{quote(tenant, safe='')}/{quote(workspace, safe='')}"
         self._attempts = max(1, attempts)
-        self._clock = clock or SystemClock()
-        self._ids = system_ulids()
+        self.clock = clock or SystemClock()
+        self.new_key = system_ulids()
         self._http = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}", "User-Agent": "arco-client"},
@@ -105,7 +105,7 @@ class Client(Operations):
         idempotency_key: str,
         if_match: str = "",
     ) -> Any:
-        headers = {"Idempotency-Key": idempotency_key or self._ids()}
+        headers = {"Idempotency-Key": idempotency_key or self.new_key()}
         if if_match:
             headers["If-Match"] = if_match
         content = None
@@ -155,7 +155,7 @@ class Client(Operations):
                     position = event["position"]
                     if "data" in event:
                         yield {"position": position, **event["data"]}
-            self._clock.sleep(WAIT_S)
+            self.clock.sleep(WAIT_S)
 
     def file(self, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """A file by its `url` in `list_files`. The signed URL is not given the token."""
@@ -197,7 +197,7 @@ class Client(Operations):
                 if answer.status_code not in _PASSING or attempt >= self._attempts:
                     return self._checked_answer(answer)
                 wait_s = max(wait_s, _retry_after(answer))
-            self._clock.sleep(wait_s)
+            self.clock.sleep(wait_s)
 
     def _checked_answer(self, answer: httpx.Response) -> httpx.Response:
         if answer.status_code >= 400:

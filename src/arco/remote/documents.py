@@ -593,6 +593,7 @@ class CommandBodyJson(TypedDict):
     code: NotRequired[str]
     message: NotRequired[str]
     decided_at: NotRequired[str | None]
+    event_id: NotRequired[str]
     location: NotRequired[str]
     generation: NotRequired[int]
 
