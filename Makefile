@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java test test-deep archive compiled lint format bench peers overhead checks cli demo clean
+.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
 
 setup: .venv/.installed java
 
@@ -37,12 +37,16 @@ java:
 	  || { echo "installing Java, which Spark needs"; \
 	       apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
 
+# The web page, in src/arco/ui; at once if it was made of these sources.
+ui: .venv/.installed
+	@$(PY) ui/build.py
+
 # Lint runs beside the tests: many of them wait for processes, and leave a core free.
 # What all workers of the tests need comes first: Spark starts in half the time with an archive
 # of its classes, and tests are compiled once. (`make -n` would perform a line that names the
 # variable MAKE.)
 test: setup
-	@$(MAKE) --no-print-directory -j2 archive compiled
+	@$(MAKE) --no-print-directory -j2 archive compiled ui
 	@make --no-print-directory lint > .lint.txt 2>&1 & lint=$$!; \
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup; tested=$$?; \
 	wait $$lint; linted=$$?; cat .lint.txt; rm -f .lint.txt; \
@@ -72,8 +76,8 @@ format: setup
 bench: setup
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name || exit 1; done
 
-# The peers that `benchmarks/overhead.py`, `checks.py` and `cli.py` compare with, in environments of their
-# own; the scripts that they run are in `benchmarks/peers`.
+# The peers that `benchmarks/overhead.py`, `checks.py`, `cli.py` and `api.py` compare with, in environments
+# of their own; the scripts that they run are in `benchmarks/peers`.
 # Prefect 3.9.0 asks for a certifi that registries may not have yet; any will do.
 peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/dagster
@@ -81,6 +85,10 @@ peers: .tools/bin/uv
 	@$(UV) venv --quiet --allow-existing .peers/prefect
 	@echo certifi > .peers/overrides.txt
 	@$(UV) pip install --quiet -p .peers/prefect --override .peers/overrides.txt prefect==3.9.0
+	@$(UV) venv --quiet --allow-existing .peers/dagster-webserver
+	@$(UV) pip install --quiet -p .peers/dagster-webserver dagster-webserver==1.13.27
+	@$(UV) venv --quiet --allow-existing .peers/airflow
+	@$(UV) pip install --quiet -p .peers/airflow apache-airflow==3.3.2
 	@$(UV) venv --quiet --allow-existing .peers/gx
 	@$(UV) pip install --quiet -p .peers/gx great_expectations==1.24.1 pyspark==4.3.0 pandas pyarrow
 
@@ -93,7 +101,11 @@ checks: setup peers
 cli: setup peers
 	@$(PY) -m benchmarks.cli
 
-demo: setup
+api: setup peers
+	@$(PY) -m benchmarks.api
+
+# At the end it serves the web page, if there is a terminal.
+demo: setup ui
 	@$(PY) examples/demo.py
 
 clean:

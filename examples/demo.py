@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -52,6 +53,7 @@ NIGHT = datetime(2025, 1, 5, 2, 15, 5)
 """The schedule is due at 03:15 in Berlin."""
 MONTH_END = datetime(2025, 2, 1, 0, 0, 5)
 PATIENCE_S = 300
+PAGE_PORT = 8321
 CHANNEL = """
 [notifications.channels.operators]
 type = "webhook"
@@ -465,6 +467,30 @@ def farewell(stage: Stage, directory: Path, seconds: float) -> None:
         stage.console.print(Text(f"  {line}", "bold"), soft_wrap=True)
 
 
+def show_page(stage: Stage, directory: Path, *, is_terminal: bool) -> None:
+    """Serve the web page of the demo's workspace until Ctrl-C, if a person is there."""
+    place = shlex.quote(str(directory))
+    if not is_terminal:
+        stage.console.print("To see it as a web page:", highlight=False)
+        clock = f"ARCO_CLOCK={shlex.quote(str(directory / 'clock'))}"
+        line = f"cd {place} && {clock} servo serve"
+        stage.console.print(Text(f"  {line}", "bold"), soft_wrap=True)
+        return
+    text = "The web page of this workspace: open the link below. Ctrl-C ends the demo."
+    stage.console.print(f"\n{text}", highlight=False)
+    with (directory / "access.log").open("w") as access:
+        command = [sys.executable, "-m", "arco.cli", "serve"]
+        if not _is_free(PAGE_PORT):
+            command += ["--port", "0"]
+        with contextlib.suppress(KeyboardInterrupt):
+            subprocess.run(command, stderr=access, check=False)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 def prepare(directory: Path) -> Path:
     """An empty directory; a former demo there is removed, and nothing else ever is."""
     ours = (directory / "arco.toml").is_file() and (directory / STORE).is_dir()
@@ -485,6 +511,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--orders", type=int, default=ORDERS_A_DAY, help=f"a day; default: {ORDERS_A_DAY:,}"
     )
+    parser.add_argument("--no-page", action="store_true", help="do not serve the page at the end")
     options = parser.parse_args(arguments)
     directory = prepare(options.dir)
     os.chdir(directory)
@@ -506,6 +533,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     look_inside(stage)
     upkeep(stage)
     farewell(stage, directory, time.perf_counter() - began)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not options.no_page
+    show_page(stage, directory, is_terminal=is_terminal)
 
 
 if __name__ == "__main__":

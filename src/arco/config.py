@@ -23,8 +23,9 @@
     issuer = "https://login.example.com"
     audience = "arco"
 
-Each value of `[workspace]` is taken from the first of the three that has it. The others are
-in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
+Each value of `[workspace]` is taken from the first of the three that has it. Where none names a
+store, it is the folder `.arco`, if that has a workspace, here or beside an `arco.toml`. The others
+are in the file alone, except that ARCO_SPARK_MASTER and ARCO_SPARK_REMOTE win over `[spark]`.
 
 A section is taken from the nearest file that has it, in this folder or above: folders of
 several projects may have a file each, below one that names their workspace.
@@ -49,6 +50,8 @@ from servo.contract.manifest import DEFAULT_PROJECT
 from servo.suggest import did_you_mean
 
 FILE = "arco.toml"
+LOCAL_STORE = ".arco"
+"""The folder of a project's own workspace: of `servo init` and `servo dev`."""
 TENANT = "default"
 WORKSPACE = "main"
 
@@ -120,7 +123,7 @@ def resolve(options: ConfigSource, env: Mapping[str, str], directory: Path) -> C
     """Option over environment over file. Raises Invalid if nothing names a store."""
     path, section = _nearest(directory, "workspace")
     from_file = _settings(path, section) if path is not None else ConfigSource()
-    settings = options.over(from_env(env)).over(from_file)
+    settings = options.over(from_env(env)).over(from_file).over(_local_store(directory))
     if settings.store is None:
         path = path or find_file(directory)
         raise Invalid(
@@ -129,6 +132,15 @@ def resolve(options: ConfigSource, env: Mapping[str, str], directory: Path) -> C
             f"in {FILE if path is None else path}",
         )
     return Config(settings.store, settings.tenant or TENANT, settings.workspace or WORKSPACE)
+
+
+def _local_store(directory: Path) -> ConfigSource:
+    """What `servo dev` has made where nothing names a store: here, or beside an `arco.toml`."""
+    for folder in (directory, *(path.parent for path in find_files(directory))):
+        store = folder / LOCAL_STORE
+        if store.is_dir() and any(each.is_dir() for each in store.iterdir()):
+            return ConfigSource(str(store))
+    return ConfigSource()
 
 
 def resolve_project(directory: Path) -> str:

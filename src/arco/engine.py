@@ -12,6 +12,7 @@ from pathlib import Path
 from arco.app import Workspace
 from arco.errors import Error
 from arco.machine import machine
+from arco.notifications.delivery import Courier
 from arco.orchestration import states
 from arco.orchestration.limits import Timing
 from arco.orchestration.tables import RUNS, RunRow
@@ -32,8 +33,11 @@ class LocalEngine:
         cache: Path | None = None,
         timing: Timing | None = None,
         private: bool = False,
+        courier: Courier | None = None,
+        drain_s: float = 30.0,
     ) -> None:
-        """A private one serves only runs that are triggered for its id."""
+        """A private one serves only runs that are triggered for its id. With a `courier` it sends
+        notifications. Tasks may take `drain_s` seconds after it is told to stop."""
         slot_host().start()  # which takes longer than to plan
         self.workspace = workspace
         timing = timing or Timing()
@@ -58,6 +62,7 @@ class LocalEngine:
             slots=slots,
             memory_mib=machine().memory_bytes >> 20,
             timing=timing,
+            drain_s=drain_s,
             beats_always=private,
         )
         self.orchestrator = runtime.orchestrator(
@@ -65,6 +70,7 @@ class LocalEngine:
             reports,
             signer,
             timing=timing,
+            courier=courier,
             engine_id=self.id,
             slots=slots,
             interrupt=self.worker.interrupt,

@@ -36,7 +36,7 @@ from servo.ignore import IgnoredFiles
 from servo.imports import ModuleImports, imports_of
 from servo.namespaces import NamespaceDefinition
 from servo.notify import NotificationDefinition
-from servo.project import Problem, Project
+from servo.project import Problem, Project, ProjectRefused
 from servo.registry import definitions_of, name_by_key
 from servo.schedule import ScheduleDefinition
 from servo.sensor import SensorDefinition
@@ -113,9 +113,7 @@ def build_manifest(
 def refuse(problems: Sequence[Problem]) -> None:
     """Raise Invalid with all of these, if there are any."""
     if problems:
-        lines = "\n".join(str(problem) for problem in problems)
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise Invalid(f"the project has {count}:\n{lines}")
+        raise ProjectRefused(problems)
 
 
 # -- which modules ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from msgspec import Struct
 from servo.asset import AnyAsset
 from servo.contract.manifest import Code
 from servo.data_contract import ContractDefinition
+from servo.errors import Invalid
 from servo.namespaces import NamespaceDefinition
 from servo.notify import NotificationDefinition
 from servo.schedule import ScheduleDefinition
@@ -36,6 +37,16 @@ class Problem(Struct, frozen=True, order=True):
         if self.hint and "\n" in self.message:  # it ends with a line of SQL
             return f"{place}\n{self.hint}"
         return f"{place} ({self.hint})" if self.hint else place
+
+
+class ProjectRefused(Invalid):
+    """A project has problems; they are data for programs too."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        lines = "\n".join(str(problem) for problem in problems)
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+        super().__init__(f"the project has {count}:\n{lines}")
+        self.details = {"problems": msgspec.to_builtins(list(problems))}
 
 
 class Project:

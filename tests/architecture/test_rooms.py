@@ -53,6 +53,10 @@ RULES = {
         "`arco/api`",
         "reaches an appender from a read; keeps state of its own",
     ): "reads of the API cannot append",
+    (
+        "`ui/`",
+        "has a back end of its own; runs scripts that are not its own",
+    ): "test_the_page_asks_and_runs_nothing_of_other_hosts",
     ("`arco/app`, `arco/cli`", "are imported by anything else"): LAYERS,
 }
 
@@ -108,3 +112,13 @@ print([name for name in ("pyspark", "py4j", "pandas") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_page_asks_and_runs_nothing_of_other_hosts() -> None:
+    files = [ROOT / "ui" / "index.html"]
+    files += [f for f in (ROOT / "ui" / "src").rglob("*") if f.suffix in (".ts", ".tsx", ".css")]
+    assert len(files) > 10
+    elsewhere = re.compile(
+        r"""(?:src|href)=["']https?:|url\(["']?https?:|(?:from|import|fetch)\W{1,2}["'`]https?:"""
+    )
+    assert [str(file) for file in files if elsewhere.search(file.read_text("utf-8"))] == []

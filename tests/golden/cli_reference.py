@@ -47,7 +47,7 @@ GROUPS: Final = {
     ),
     "Answers": ("status", "explain", "health", "recommend", "diff"),
     "The catalog": ("assets", "search", "catalog"),
-    "Servers": ("orchestrator", "worker", "serve"),
+    "Servers": ("dev", "orchestrator", "worker", "serve"),
     "Security": ("auth", "roles", "audit"),
     "Upkeep": ("admin",),
     "This installation": ("doctor", "version"),

@@ -9,7 +9,7 @@ Tests take `sales` as their own namespace, and `hr` as somebody else's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ import msgspec
 
 from arco.api.api_settings import ApiSettings
 from arco.api.application import make_app
-from arco.api.authentication import LocalAccess
+from arco.api.authentication import Authenticator, LocalAccess
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer
 from arco.api.table import ROUTES
@@ -90,7 +90,7 @@ class ApiClient:
         path: str,
         *,
         json: object = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         params: Any = None,
         content: bytes | None = None,
     ) -> httpx.Response:
@@ -99,8 +99,11 @@ class ApiClient:
             if path.startswith(("/api/", "/healthz", "/readyz", "/local/"))
             else f"{BASE}{path}"
         )
-        sent = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        sent |= headers or {}
+        sent = httpx.Headers({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        if isinstance(headers, Mapping):
+            sent.update(headers)
+        else:
+            sent = httpx.Headers([*sent.multi_items(), *headers])
 
         async def call() -> httpx.Response:
             transport = httpx.ASGITransport(self._world.app)  # type: ignore[arg-type]
@@ -162,14 +165,18 @@ class ApiWorld:
         self.served = ServedWorkspace(workspace, self.settings)
         self.local = LocalAccess([(TENANT, NAME)], "ana")
         self.runner = asyncio.Runner()
+        self._authenticators: list[Authenticator] = [self.local, self.tokens]
         self.server = ApiServer(
-            [self.served], [self.local, self.tokens], self.settings, workspace.clock
+            [self.served], self._authenticators, self.settings, workspace.clock, [self.served]
         )
         self.app = make_app(self.server, ROUTES, workspace.ids, self.local)
 
     def close(self) -> None:
         self.server.close()
         self.runner.close()
+
+    def add_authenticator(self, authenticator: Authenticator) -> None:
+        self._authenticators.append(authenticator)
 
     @property
     def owner(self) -> ApiClient:

@@ -60,6 +60,22 @@ def test_empty_environment_variable_is_not_set(tmp_path: Path) -> None:
     assert resolve(NOTHING, env, tmp_path).tenant == "default"
 
 
+def test_own_workspace_of_a_folder_counts_where_nothing_names_a_store(tmp_path: Path) -> None:
+    deep = tmp_path / "a"
+    (tmp_path / ".arco").mkdir()
+    deep.mkdir()
+    with pytest.raises(Invalid, match="no store is configured"):
+        resolve(NOTHING, {}, tmp_path)  # it has no workspace
+    (tmp_path / ".arco" / "default").mkdir()
+    own = Config(str(tmp_path / ".arco"))
+    assert resolve(NOTHING, {}, tmp_path) == own
+    assert resolve(NOTHING, {"ARCO_STORE": "s3://b"}, tmp_path) == Config("s3://b")
+    with pytest.raises(Invalid, match="no store is configured"):
+        resolve(NOTHING, {}, deep)  # nothing says that this is the same project
+    write(tmp_path, '[project]\nname = "shop"\n')
+    assert resolve(NOTHING, {}, deep) == own
+
+
 def test_missing_store_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as caught:
         resolve(NOTHING, {}, tmp_path)

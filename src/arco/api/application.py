@@ -15,10 +15,12 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Method
 
 from arco.api.authentication import COOKIE, LocalAccess
+from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
-from arco.api.exchange import Answer, exchange_of
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.files import answer_file, answer_object, answer_signed
 from arco.api.openapi import document
+from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
 from arco.api.query import answer_query
 from arco.api.routes import Route
@@ -38,6 +40,7 @@ def make_app(
     routes: Sequence[Route[Any]],
     ids: Callable[[], str],
     local: LocalAccess | None = None,
+    development: Callable[[], DevelopmentState] | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -49,6 +52,8 @@ def make_app(
             _stream(server),
             _query(server),
             *_beside(server, routes, local),
+            *_development(server, development),
+            *_page_handlers(WebPage()),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -56,7 +61,7 @@ def make_app(
         request_max_body_size=None,
         debug=False,
     )
-    return Edge(app, server.settings, server.clock, ids)
+    return Edge(app, server.kept, server.settings, server.clock, ids, server.access)
 
 
 def _check(routes: Sequence[Route[Any]]) -> None:
@@ -234,3 +239,37 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _development(
+    server: ApiServer, state: Callable[[], DevelopmentState] | None
+) -> list[HTTPRouteHandler]:
+    """What became of the last save; only `servo dev` has this, and only for who started it."""
+    if state is None:
+        return []
+
+    async def get_development(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/api/v1/development"
+        caller = await server.authenticate(request, is_read=True)
+        if caller.kind != "local":
+            raise NotFound("there is no such route")
+        return Answer(200, msgspec.json.encode(plain(state())))
+
+    return [_http("GET", "/api/v1/development", get_development)]
+
+
+def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
+    async def get_page(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "(page)"
+        return page.index(RequestHeaders(request.scope))
+
+    async def get_static(request: Request[Any, Any, Any]) -> Answer:
+        exchange_of(request.scope).route = "/static/{name}"
+        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+
+    return [
+        _http("GET", "/", get_page),
+        _http("GET", "/w/{tenant}/{workspace}", get_page),
+        _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
+        _http("GET", "/static/{name}", get_static),
+    ]

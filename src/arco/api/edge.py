@@ -1,25 +1,20 @@
-"""The outermost layer: request ids, bounds on headers, hosts, security headers, the access log.
-
-The log has the route as it is declared, never the path or the query that a client sent: those may
-hold tokens, signed URLs, or line breaks.
-"""
+"""The outermost layer: request ids, bounds on headers, hosts, security headers, the access log,
+and answers that are at hand."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
-import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
 from arco.api.exchange import SCOPE_KEY, Exchange, client_address, header
+from arco.api.kept_answers import KeptAnswers
 from arco.api.problems import MEDIA_TYPE, ApiError, Reader, encode, problem_of
+from arco.api.rendered import RenderedAnswer
 from arco.clock import Clock
-from arco.times import iso
-
-log = logging.getLogger("arco.api.access")
 
 MAX_HEADER_BYTES = 32 << 10
 MAX_TARGET_BYTES = 8 << 10
@@ -27,13 +22,23 @@ MAX_TARGET_BYTES = 8 << 10
 
 class Edge:
     def __init__(
-        self, app: ASGIApp, settings: ApiSettings, clock: Clock, ids: Callable[[], str]
+        self,
+        app: ASGIApp,
+        kept: KeptAnswers,
+        settings: ApiSettings,
+        clock: Clock,
+        ids: Callable[[], str],
+        access: AccessLog,
     ) -> None:
         self._app = app
+        self._kept = kept
         self._settings = settings
         self._clock = clock
         self._ids = ids
+        self._access = access
         self._headers = _security_headers(settings)
+        names = (b"cache-control",)
+        self._headers_of_kept = [pair for pair in self._headers if pair[0] not in names]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -42,33 +47,47 @@ class Edge:
         exchange = Exchange(
             request_id=self._ids(),
             address=client_address(scope, self._settings.trusted_proxies),
-            method=str(scope.get("method", "")),
+            method=scope["method"],
         )
-        scope[SCOPE_KEY] = exchange  # type: ignore[literal-required]
         began = self._clock.monotonic()
-        added = [*self._headers, (b"x-request-id", exchange.request_id.encode())]
-
-        async def send_on(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                exchange.status = message["status"]
-                present = {name.lower() for name, _ in message["headers"]}
-                extra = [pair for pair in added if pair[0] not in present]
-                message["headers"] = [*message["headers"], *extra]
-            elif message["type"] == "http.response.body":
-                exchange.bytes += len(message.get("body", b""))
-            await send(message)
-
         try:
             refusal = self._refusal(scope)
+            kept = None if refusal is not None else self._kept.answer(scope, exchange)
+            if kept is not None:
+                await self._send_kept(*kept, exchange, send)
+                return
+            added = [*self._headers, (b"x-request-id", exchange.request_id.encode())]
+            send_on = _observed(send, exchange, added)
             if refusal is not None:
                 await _refuse(refusal, exchange, send_on)
             else:
+                scope[SCOPE_KEY] = exchange  # type: ignore[literal-required]
                 await self._app(scope, receive, send_on)
         finally:
-            self._record(exchange, self._clock.monotonic() - began)
+            self._access.note(exchange, self._clock.monotonic() - began)
+
+    async def _send_kept(
+        self, status: int, answer: RenderedAnswer, exchange: Exchange, send: Send
+    ) -> None:
+        is_whole = status == 200
+        exchange.status = status
+        exchange.bytes = len(answer.body) if is_whole else 0
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [
+                    *(answer.headers if is_whole else answer.headers_unchanged),
+                    *self._headers_of_kept,
+                    (b"x-request-id", exchange.request_id.encode()),
+                ],
+            }
+        )
+        body = answer.body if is_whole else b""
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _refusal(self, scope: Scope) -> ApiError | None:
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEADER_BYTES:
             return ApiError("too_large", "the headers are too large", code="headers_too_large")
         if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:
             return ApiError("too_large", "the URL is too long", code="url_too_long")
@@ -77,23 +96,21 @@ class Edge:
             return ApiError("invalid", "this server does not have that name", code="unknown_host")
         return None
 
-    def _record(self, exchange: Exchange, took_s: float) -> None:
-        if not log.isEnabledFor(logging.INFO):
-            return
-        line = {
-            "time": iso(self._clock.now()),
-            "request_id": exchange.request_id,
-            "method": exchange.method,
-            "route": exchange.route or "(none)",
-            "workspace": exchange.workspace,
-            "caller": "" if exchange.who is None else exchange.who.actor,
-            "address": exchange.address,
-            "status": exchange.status,
-            "code": exchange.error_code,
-            "bytes": exchange.bytes,
-            "ms": round(took_s * 1000, 1),
-        }
-        log.info("%s", msgspec.json.encode(line).decode())
+
+def _observed(send: Send, exchange: Exchange, added: list[tuple[bytes, bytes]]) -> Send:
+    """Adds headers that an answer does not have, and notes its status and size."""
+
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            present = {name.lower() for name, _ in message["headers"]}
+            extra = [pair for pair in added if pair[0] not in present]
+            message["headers"] = [*message["headers"], *extra]
+        elif message["type"] == "http.response.body":
+            exchange.bytes += len(message.get("body", b""))
+        await send(message)
+
+    return send_on
 
 
 async def _refuse(error: ApiError, exchange: Exchange, send: Send) -> None:

@@ -1,23 +1,44 @@
-"""Answers that were rendered: by generation, path, and what the caller may see. Bounded."""
+"""Answers that were rendered: by request, generation, and what the caller may see. Bounded.
+
+What a generation says never changes, so an answer is right for as long as it is kept.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import NamedTuple
 
+Target = tuple[bytes, bytes]
+"""Path and query, as they were sent."""
+Headers = tuple[tuple[bytes, bytes], ...]
+
 
 class RenderedKey(NamedTuple):
-    tenant: str
-    workspace: str
+    target: Target
     generation: int
-    target: str
-    """Path and query."""
     visible: frozenset[str] | None
 
 
-class RenderedAnswer(NamedTuple):
-    body: bytes
-    etag: str
+class RenderedAnswer:
+    """An answer, and the headers that it is sent with."""
+
+    __slots__ = ("body", "etag", "generation", "headers", "headers_unchanged")
+
+    def __init__(self, body: bytes, etag: str, generation: int) -> None:
+        self.body = body
+        self.etag = etag
+        self.generation = generation
+        self.headers_unchanged: Headers = (
+            (b"arco-generation", b"%d" % generation),
+            (b"etag", etag.encode()),
+            (b"cache-control", b"private, no-cache"),
+        )
+        """Of a 304."""
+        self.headers: Headers = (
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *self.headers_unchanged,
+        )
 
 
 class RenderedAnswers:
@@ -48,4 +69,8 @@ class RenderedAnswers:
 
 
 def _size(key: RenderedKey, answer: RenderedAnswer) -> int:
-    return len(answer.body) + len(key.target) + 512
+    return len(answer.body) + sum(map(len, key.target)) + 1_024
+
+
+def is_unchanged(etag: str, if_none_match: str) -> bool:
+    return if_none_match == etag or etag in [each.strip() for each in if_none_match.split(",")]

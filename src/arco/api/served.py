@@ -40,6 +40,7 @@ class ServedWorkspace:
         self.workspace = workspace
         self.tenant = workspace.tenant
         self.name = workspace.name
+        self.path = f"{workspace.tenant}/{workspace.name}"
         self._settings = settings
         self._derived = DerivedState()
         self._lasting = DerivedState(KEPT_RUNS)

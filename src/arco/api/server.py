@@ -11,27 +11,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from litestar import Request
 
+from arco.api.access_log import AccessLog
 from arco.api.api_settings import ApiSettings
 from arco.api.authentication import Authenticator, bearer_token, unauthenticated
 from arco.api.command_keys import stored_key
 from arco.api.etags import etag_of, matched_version
 from arco.api.exchange import Answer, Exchange, RequestHeaders, exchange_of
 from arco.api.hidden_names import without_hidden_names
-from arco.api.page_tokens import Position, list_digest
+from arco.api.kept_answers import KeptAnswers, Place, credentials_of
+from arco.api.known_callers import KnownCallers, Snapshots
 from arco.api.parameters import parse
 from arco.api.problems import ApiError
 from arco.api.rate_limits import RateLimits
-from arco.api.rendered import RenderedAnswer, RenderedAnswers, RenderedKey
+from arco.api.rendered import RenderedKey, Target, is_unchanged
+from arco.api.rendering import page_token_of, render
 from arco.api.request_bodies import decoded_body
-from arco.api.routes import AtParameters, PageParameters, PageWindow, Route
-from arco.api.run_visibility import require_run
+from arco.api.routes import AtParameters, Route
 from arco.api.served import ServedWorkspace
 from arco.api.views import View
 from arco.api.writing import WriteAnswer, Writing, check_key
@@ -53,8 +54,10 @@ class ApiServer:
         settings: ApiSettings,
         clock: Clock,
         key_workspaces: Sequence[ServedWorkspace] = (),
+        access: AccessLog | None = None,
     ) -> None:
         """`key_workspaces` are those that authenticators look at."""
+        self.access = access or AccessLog(clock)
         self.key_workspaces = key_workspaces
         self.workspaces: Mapping[tuple[str, str], ServedWorkspace] = {
             (each.tenant, each.name): each for each in workspaces
@@ -62,8 +65,11 @@ class ApiServer:
         self.settings = settings
         self.clock = clock
         self._authenticators = authenticators
-        self._rendered = RenderedAnswers(settings.rendered_bytes)
         self._limits = RateLimits(clock, settings.rate_per_s, settings.rate_burst)
+        self._callers = KnownCallers(clock)
+        self.kept = KeptAnswers(
+            tuple(key_workspaces), self._callers, self._limits, settings.rendered_bytes
+        )
         failures = settings.failed_logins_per_minute
         self._failed_logins = RateLimits(clock, failures / 60, failures)
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="api")
@@ -99,7 +105,7 @@ class ApiServer:
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=is_read)
         try:
-            caller = await self._known(token)
+            caller = await self._known(token, credentials_of(request.scope))
         except Unauthenticated:
             self._failed_logins.take(exchange.address)
             raise
@@ -127,12 +133,26 @@ class ApiServer:
         )
         return exchange.who
 
-    async def _known(self, token: str) -> Caller | None:
+    async def _known(self, token: str, credentials: bytes | None) -> Caller | None:
         """Looks at the store in a thread, if what is known of it is too old."""
+        snapshots = self.kept.snapshots()
+        if snapshots is not None and credentials is not None:
+            entry = self._callers.get(credentials, snapshots)
+            if entry is not None:
+                return entry.caller
         is_of_issuer = token.count(".") == 2  # whose keys may have to be fetched
-        if not is_of_issuer and all(each.known() is not None for each in self.key_workspaces):
-            return self._asked(token)
-        return await self.in_thread(lambda: self._asked(token))
+        if snapshots is not None and not is_of_issuer:
+            verified_at, caller = snapshots, self._asked(token)
+        else:
+            verified_at, caller = await self.in_thread(lambda: self._looked_up(token))
+        if caller is not None and credentials is not None:
+            self._callers.put(credentials, caller, verified_at)
+        return caller
+
+    def _looked_up(self, token: str) -> tuple[Snapshots, Caller | None]:
+        """With snapshots that are not newer than what the caller was verified against."""
+        snapshots = [each.newest() for each in self.key_workspaces]
+        return snapshots, self._asked(token)
 
     def _asked(self, token: str) -> Caller | None:
         for authenticator in self._authenticators:
@@ -146,7 +166,7 @@ class ApiServer:
         served = self.workspaces.get((tenant, name))
         if served is None or caller.visible(tenant, name).nothing:
             raise NotFound(f"there is no workspace {tenant}/{name}")
-        exchange.workspace = f"{tenant}/{name}"
+        exchange.workspace = served.path
         return served
 
     # -- reading -------------------------------------------------------------------------
@@ -164,43 +184,44 @@ class ApiServer:
         exchange.visible = visible
         parameters = parse(route.parameters, path, scope["query_string"])
         assert isinstance(parameters, AtParameters)
-        key = None if route.is_live else self._key(served, scope, parameters, visible)
-        answer = None if key is None else self._rendered.get(key)
-        if answer is not None and key is not None:
-            generation, kept = key.generation, answer
-        else:
-            generation, kept = await self.in_thread(
-                lambda: _render(route, served, parameters, visible, caller)
-            )
-            if not route.is_live:
-                at = (tenant, name, generation, _target(scope), visible.namespaces)
-                self._rendered.put(RenderedKey(*at), kept)
-        headers = {"Arco-Generation": str(generation)}
         if route.is_live:
-            return Answer(200, kept.body, headers=headers)
-        headers |= {"ETag": kept.etag, "Cache-Control": "private, no-cache"}
+            answer = await self.in_thread(
+                lambda: render(route, served, parameters, visible, caller)
+            )
+            return Answer(200, answer.body, headers={"Arco-Generation": str(answer.generation)})
+        target = (scope["raw_path"], scope["query_string"])
+        key = self._key(served, target, parameters, visible)
+        kept = None if key is None else self.kept.rendered(key)
+        if kept is None:
+            kept = await self.in_thread(lambda: render(route, served, parameters, visible, caller))
+            if parameters.as_of is None and parameters.as_of_run is None:
+                key = RenderedKey(target, kept.generation, visible.namespaces)
+                pinned = parameters.generation is not None or page_token_of(parameters)
+                place = Place(route, served, kept.generation if pinned else None)
+                self.kept.keep(place, key, kept)
+        headers = {
+            "Arco-Generation": str(kept.generation),
+            "ETag": kept.etag,
+            "Cache-Control": "private, no-cache",
+        }
         matches = RequestHeaders(scope).get("if-none-match")
-        if matches is not None and kept.etag in [each.strip() for each in matches.split(",")]:
+        if matches is not None and is_unchanged(kept.etag, matches):
             return Answer(304, b"", headers=headers)
         return Answer(200, kept.body, headers=headers)
 
     def _key(
-        self, served: ServedWorkspace, scope: Any, at: AtParameters, visible: Visible
+        self, served: ServedWorkspace, target: Target, at: AtParameters, visible: Visible
     ) -> RenderedKey | None:
         """Where the answer is if it was rendered before; None if that takes a look at the store."""
         if at.as_of is not None or at.as_of_run is not None:
             return None
         generation = at.generation
         if generation is None:
-            if isinstance(at, PageParameters) and at.page_token:
-                return None
-            snapshot = served.known()
+            snapshot = None if page_token_of(at) else served.known()
             if snapshot is None:
                 return None
             generation = snapshot.generation
-        return RenderedKey(
-            served.tenant, served.name, generation, _target(scope), visible.namespaces
-        )
+        return RenderedKey(target, generation, visible.namespaces)
 
     # -- writing -------------------------------------------------------------------------
 
@@ -309,72 +330,3 @@ def may(caller: Caller, permission: Permission) -> Visible:
     if visible.nothing:
         raise Denied(f"you have no role here that has {permission}", hint="ask an owner for a role")
     return visible
-
-
-def _target(scope: Any) -> str:
-    return f"{scope['raw_path'].decode('latin-1')}?{scope['query_string'].decode('latin-1')}"
-
-
-def _render(
-    route: Route[Any],
-    served: ServedWorkspace,
-    parameters: AtParameters,
-    visible: Visible,
-    caller: Caller,
-) -> tuple[int, RenderedAnswer]:
-    if route.kind == "list":
-        assert isinstance(parameters, PageParameters)
-        view, document = _page(route, served, parameters, visible)
-        version = None
-    else:
-        view = _view(served, parameters, visible, caller)
-        result = route.call(view, visible, parameters)
-        document = {"generation": view.generation, **plain(result)}
-        document = without_hidden_names(view, visible, document)
-        version = getattr(result, "row_version", None)
-    return view.generation, RenderedAnswer(
-        msgspec.json.encode(document), etag_of(view.generation, version, visible)
-    )
-
-
-def _view(
-    served: ServedWorkspace,
-    parameters: AtParameters,
-    visible: Visible,
-    caller: Caller | None = None,
-) -> View:
-    if parameters.as_of_run is not None and not visible.all:
-        require_run(served.view(AtParameters()), visible, parameters.as_of_run)
-    return served.view(parameters, caller)
-
-
-def _page(
-    route: Route[Any], served: ServedWorkspace, parameters: PageParameters, visible: Visible
-) -> tuple[View, dict[str, Any]]:
-    filters = msgspec.structs.replace(
-        parameters, page_token="", page_size=1, generation=None, as_of=None, as_of_run=None
-    )
-    seen = "*" if visible.namespaces is None else ",".join(sorted(visible.namespaces))
-    digest = list_digest(route.operation, filters, seen)
-    at: AtParameters = parameters
-    after = None
-    if parameters.page_token:
-        position = served.tokens.decode(parameters.page_token, digest)
-        after = position.after
-        if parameters.generation not in (None, position.generation):
-            raise ApiError(
-                "invalid", "the page token is of another generation", code="other_generation"
-            )
-        at = AtParameters(generation=position.generation)
-    view = _view(served, at, visible)
-    window = PageWindow(after, parameters.page_size + 1)
-    rows = list(islice(route.call(view, visible, parameters, window), window.limit))
-    page = rows[: parameters.page_size]
-    document: dict[str, Any] = {
-        "generation": view.generation,
-        "items": without_hidden_names(view, visible, [plain(item) for _, item in page]),
-    }
-    if len(rows) > len(page):
-        last = Position(view.generation, page[-1][0])
-        document["next_page_token"] = served.tokens.encode(last, digest)
-    return view, document

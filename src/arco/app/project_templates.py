@@ -13,14 +13,12 @@ from typing import Final
 
 import msgspec
 
-from arco.config import FILE
+from arco.config import FILE, LOCAL_STORE
 from arco.errors import AlreadyExists, Invalid, NotFound
 from servo.contract.keys import check_name
 from servo.suggest import did_you_mean
 
 TEMPLATES: Final = ("starter", "shop", "dbt", "empty")
-LOCAL_STORE: Final = ".arco"
-"""The folder of a project's own workspace: of `servo init` and `servo dev`."""
 GITIGNORE: Final = f"{LOCAL_STORE}/\n__pycache__/\nspark-warehouse/\n"
 _HEAD: Final = """\
 [project]

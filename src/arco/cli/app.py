@@ -41,6 +41,7 @@ from arco.cli import (
     contracts,
     costs,
     data_gc,
+    dev,
     dispatch_limits,
     doctor,
     explain,
@@ -96,7 +97,7 @@ catalog_governance.register(catalog)
 for section in (catalog_namespace, catalog_asset, catalog_column, catalog_terms):
     catalog.add_typer(section.app)
 
-for commands in (init, status, project, running):
+for commands in (init, dev, status, project, running):
     commands.register(app)
 run_outputs.register(runs.app)
 app.add_typer(runs.app)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -14,9 +14,13 @@ from arco.cli.options import command, flag, option
 from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
+    from litestar.types import ASGIApp
+
+    from arco.api.access_log import AccessLog
     from arco.api.api_settings import ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
+    from arco.api.development import DevelopmentState
     from arco.api.served import KeySource, ServedWorkspace
     from arco.api.server import ApiServer
     from arco.api.serving import Binding, serve
@@ -64,6 +68,9 @@ def serve_http(
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
     ] = None,
+    rate: Annotated[
+        float, option("N", "Requests that one caller may send in a second, on average.", min=0.1)
+    ] = 50.0,
     send_files: Annotated[
         bool,
         flag("--send-files", "Send files of tables myself: browsers cannot reach the store."),
@@ -96,9 +103,34 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        rate_per_s=rate,
+        rate_burst=max(1, round(4 * rate)),
         sends_files=send_files,
     )
     workspaces = _workspaces(session, serves or [])
+    http = build_server(session, workspaces, settings, is_local=binding.is_loopback)
+    stop = stop_on_signal()
+    _tell(session, binding.url(listening), http.local)
+    serve(http.server, http.app, binding, listening, stop)
+    if session.json:
+        render.line({"state": "stopped"})
+
+
+class HttpServer(NamedTuple):
+    server: ApiServer
+    app: ASGIApp
+    local: LocalAccess | None
+
+
+def build_server(
+    session: Session,
+    workspaces: list[Workspace],
+    settings: ApiSettings,
+    *,
+    is_local: bool,
+    development: Callable[[], DevelopmentState] | None = None,
+) -> HttpServer:
+    """The API of these workspaces, with all ways in. A local one has a way for who started it."""
     served = [ServedWorkspace(each, settings) for each in workspaces]
     keyed = [*served, *_tenant_workspaces(session, served, settings)]
     clock = workspaces[0].clock
@@ -108,18 +140,14 @@ def serve_http(
     if auth.has_issuer:
         authenticators.append(OidcAuthenticator(TokenVerifier(auth, clock), auth, directories))
     local = None
-    if binding.is_loopback:
+    if is_local:
         names = [(each.tenant, each.name) for each in workspaces]
         local = LocalAccess(names, session.who())
         authenticators.append(local)
-    server = ApiServer(served, authenticators, settings, clock, keyed)
-    app = make_app(server, ROUTES, workspaces[0].ids, local)
-    stop = stop_on_signal()
-    _log_to_stderr()
-    _tell(session, binding.url(listening), local)
-    serve(server, app, binding, listening, stop)
-    if session.json:
-        render.line({"state": "stopped"})
+    access = AccessLog(clock, _to_stderr if development is None else None)
+    server = ApiServer(served, authenticators, settings, clock, keyed, access)
+    app = make_app(server, ROUTES, workspaces[0].ids, local, development)
+    return HttpServer(server, app, local)
 
 
 def _workspaces(session: Session, names: list[str]) -> list[Workspace]:
@@ -156,14 +184,9 @@ def _split(text: str) -> tuple[str, str]:
     return tenant, name
 
 
-def _log_to_stderr() -> None:
-    """The access log is one JSON object to a line, and nothing else."""
-    access = logging.getLogger("arco.api.access")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    access.addHandler(handler)
-    access.propagate = False
-    access.setLevel(logging.INFO)
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def _tell(session: Session, url: str, local: LocalAccess | None) -> None:

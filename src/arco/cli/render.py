@@ -89,7 +89,8 @@ def document(value: object) -> None:
 
 def line(value: object) -> None:
     """One line of JSON, at once."""
-    print(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), flush=True)
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    print(f"{text}\n", end="", flush=True)  # one write: lines of two threads do not mix
 
 
 def show(*renderables: RenderableType) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from collections.abc import Callable
 
 
-def stop_on_signal(stop: threading.Event | None = None) -> threading.Event:
-    """Set the event when this process is asked to end. To be called in the main thread.
+def stop_on_signal(
+    stop: threading.Event | None = None, *, again: Callable[[], None] | None = None
+) -> threading.Event:
+    """Set the event when this process is asked to end. To be called in the main thread. When it
+    is asked again when the event is set, `again` is called, on a thread.
 
     A handler in Python runs in the main thread, as soon as that goes on. If the system gives
     the signal to another thread, a main thread that waits does not go on, and the signal has no
@@ -24,10 +28,12 @@ def stop_on_signal(stop: threading.Event | None = None) -> threading.Event:
 
     def listen() -> None:
         with sender, receiver:  # both are open as long as this waits
-            while receiver.recv(1)[0] not in (signal.SIGTERM, signal.SIGINT):
-                pass
-            stop.set()
-            threading.Event().wait()  # later signals are written, and read by nobody
+            while True:
+                if receiver.recv(1)[0] not in (signal.SIGTERM, signal.SIGINT):
+                    continue
+                if stop.is_set() and again is not None:
+                    again()
+                stop.set()
 
     threading.Thread(target=listen, name="signals", daemon=True).start()
     return stop

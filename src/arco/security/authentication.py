@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from arco.security.api_keys import parse_key, verify_key
@@ -113,6 +113,7 @@ class OidcAuthenticator:
             id=identity.subject,
             name=identity.name,
             email=identity.email,
+            until=identity.expires_at + timedelta(seconds=self._settings.leeway_s),
             grants=tuple(
                 dict.fromkeys(
                     grant

@@ -8,6 +8,7 @@ that is at none may do nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -67,6 +68,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     scopes: frozenset[Permission] | None = None
     """What a key is narrowed to. None: all that its roles may do."""
+    until: datetime | None = None
+    """When the key or the token ends that proved it. None: it does not."""
     request_id: str = ""
     address: str = ""
     user_agent: str = ""

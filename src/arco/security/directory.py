@@ -58,6 +58,7 @@ class Directory(msgspec.Struct, frozen=True):
             name=row.name,
             grants=(*own, *bound),
             scopes=narrowed_to(row.scopes),
+            until=row.expires_at,
         )
 
 

@@ -7,6 +7,7 @@ deflate writes depends on the zlib of the machine.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -94,6 +95,21 @@ def pack(root: Path, files: Iterable[Path] | None = None, *, without: Iterable[P
         for name in sorted(files_by_name):
             archive.writestr(_entry(name), files_by_name[name].read_bytes())
     return buffer.getvalue()
+
+
+def file_stamps(root: Path, *, without: Iterable[Path] = ()) -> dict[str, tuple[int, int]]:
+    """When each file that `pack` would take was changed, and its size. Reads no file."""
+    base = root.resolve()
+    skipped = frozenset(folder.resolve() for folder in without)
+    ignored = IgnoredFiles(base)
+    stamps: dict[str, tuple[int, int]] = {}
+    for path in _walk(base, skipped, ignored):
+        name = path.relative_to(base).as_posix()
+        if _kept(base, name, ignored):
+            with contextlib.suppress(OSError):  # deleted meanwhile, or a link to nowhere
+                status = path.stat()
+                stamps[name] = (status.st_mtime_ns, status.st_size)
+    return stamps
 
 
 def _walk(root: Path, skipped: frozenset[Path], ignored: IgnoredFiles) -> Iterator[Path]:

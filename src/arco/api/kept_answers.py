@@ -1,0 +1,120 @@
+"""Answers a request from what is at hand, without a thread, a router or the store.
+
+Four things are remembered, each bounded: which route a path and query lead to, who holds which
+credentials, where he may do what, and what was rendered for those who see the same. All of it
+holds only while the snapshots that it came from are the newest, and have been looked at a moment
+ago; else the request takes the ordinary way, which fills all four.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from litestar.types import HTTPScope, Scope
+
+from arco.api.exchange import Exchange
+from arco.api.known_callers import KnownCallers, Snapshots
+from arco.api.rate_limits import RateLimits
+from arco.api.rendered import RenderedAnswer, RenderedAnswers, RenderedKey, Target
+from arco.api.routes import Route
+from arco.api.served import ServedWorkspace
+from arco.state.snapshot import Snapshot
+
+KEPT_PLACES: Final = 20_000
+
+
+class Place(NamedTuple):
+    """What a path and a query ask for."""
+
+    route: Route[Any]
+    served: ServedWorkspace
+    generation: int | None
+    """None: the newest."""
+
+
+class KeptAnswers:
+    """Used by the event loop alone."""
+
+    def __init__(
+        self,
+        key_workspaces: tuple[ServedWorkspace, ...],
+        callers: KnownCallers,
+        limits: RateLimits,
+        max_bytes: int,
+    ) -> None:
+        self._key_workspaces = key_workspaces
+        self._callers = callers
+        self._limits = limits
+        self._rendered = RenderedAnswers(max_bytes)
+        self._places: dict[Target, Place] = {}
+
+    def answer(self, scope: HTTPScope, exchange: Exchange) -> tuple[int, RenderedAnswer] | None:
+        """The status and the answer of a read; None if it has to be worked out, or refused."""
+        if scope["method"] != "GET":
+            return None
+        target = (scope["raw_path"], scope["query_string"])
+        place = self._places.get(target)
+        if place is None:
+            return None
+        credentials, if_none_match, is_plain = _headers(scope)
+        snapshots = self.snapshots()
+        if not is_plain or snapshots is None:
+            return None
+        entry = self._callers.get(credentials, snapshots)
+        generation = place.generation
+        if generation is None:
+            newest = place.served.known()
+            if newest is None:
+                return None
+            generation = newest.generation
+        if entry is None:
+            return None
+        route, served, _ = place
+        visible = entry.where(served.tenant, served.name, route.permission)
+        if visible.nothing:
+            return None
+        answer = self._rendered.get(RenderedKey(target, generation, visible.namespaces))
+        if answer is None or not self._limits.take(entry.name).is_allowed:
+            return None
+        exchange.route, exchange.operation = route.path, route.operation
+        exchange.who, exchange.workspace = entry.caller, served.path
+        return (304 if if_none_match == answer.etag.encode() else 200), answer
+
+    def snapshots(self) -> Snapshots | None:
+        """Of all workspaces whose keys and roles count; None if one has to be looked for."""
+        snapshots: list[Snapshot] = []
+        for each in self._key_workspaces:
+            snapshot = each.known()
+            if snapshot is None:
+                return None
+            snapshots.append(snapshot)
+        return snapshots
+
+    def rendered(self, key: RenderedKey) -> RenderedAnswer | None:
+        return self._rendered.get(key)
+
+    def keep(self, place: Place, key: RenderedKey, answer: RenderedAnswer) -> None:
+        if key.target not in self._places and len(self._places) >= KEPT_PLACES:
+            self._places.clear()
+        self._places[key.target] = place
+        self._rendered.put(key, answer)
+
+
+def _headers(scope: Scope) -> tuple[bytes, bytes, bool]:
+    """Credentials and If-None-Match; whether both are there at most once."""
+    credentials = cookie = if_none_match = b""
+    is_plain = True
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            is_plain, credentials = is_plain and not credentials, value
+        elif name == b"cookie":
+            is_plain, cookie = is_plain and not cookie, value
+        elif name == b"if-none-match":
+            is_plain, if_none_match = is_plain and not if_none_match, value
+    return (b"a" + credentials if credentials else b"c" + cookie), if_none_match, is_plain
+
+
+def credentials_of(scope: Scope) -> bytes | None:
+    """What a request proves its caller with; None if that is not clear."""
+    credentials, _, is_plain = _headers(scope)
+    return credentials if is_plain else None

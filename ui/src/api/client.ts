@@ -1,0 +1,120 @@
+/** Requests to the API: typed by path, errors as `Problem`. Nothing else of the page calls `fetch`. */
+import type { Answer, PathParameters, PathsOf, ReadPath, ReadQuery, Schemas, WriteAnswer, WriteBody } from "./types";
+
+export interface Workspace {
+  tenant: string;
+  workspace: string;
+}
+
+type ProblemDetails = Partial<Schemas["ProblemDetails"]>;
+
+/** A request that was not carried out. Status 0: no answer came. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly details: ProblemDetails,
+  ) {
+    super(details.detail ?? "The server cannot be reached.");
+  }
+  get hint(): string {
+    return this.details.hint ?? "";
+  }
+  get code(): string {
+    return this.details.code ?? "";
+  }
+}
+
+export const base = (at: Workspace): string =>
+  `/api/v1/workspaces/${encodeURIComponent(at.tenant)}/${encodeURIComponent(at.workspace)}`;
+
+type Value = string | number | boolean | readonly (string | number)[] | null | undefined;
+
+export function address(path: string, parameters: object = {}, query: object = {}): string {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String((parameters as Record<string, unknown>)[name])),
+  );
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query) as [string, Value][]) {
+    if (value === undefined || value === null || value === "") continue;
+    for (const each of Array.isArray(value) ? value : [value]) search.append(name, String(each));
+  }
+  const text = search.toString();
+  return text ? `${filled}?${text}` : filled;
+}
+
+export async function request(url: string, init: RequestInit = {}): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url, { credentials: "same-origin", ...init });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, { hint: "Check that the server runs, then try again." });
+  }
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  try {
+    return new Problem(response.status, (await response.json()) as ProblemDetails);
+  } catch {
+    return new Problem(response.status, { detail: response.statusText || "The request failed." });
+  }
+}
+
+export async function read<R extends ReadPath>(
+  at: Workspace,
+  path: R,
+  parameters: PathParameters<"get", R>,
+  query: ReadQuery<R>,
+  generation: number | undefined,
+  signal?: AbortSignal,
+): Promise<Answer<R>> {
+  const url = base(at) + address(path, parameters, { ...query, generation });
+  const response = await request(url, { signal, headers: { Accept: "application/json" } });
+  return (await response.json()) as Answer<R>;
+}
+
+type Writing = "post" | "put" | "patch" | "delete";
+
+export interface WriteOptions {
+  /** The ETag of what was read: the write fails if it has changed since. */
+  ifMatch?: string;
+  /** The same key with the same request has its effect once. */
+  key?: string;
+}
+
+/** A write. Answers with the generation in which its effect can be seen. */
+export async function write<M extends Writing, R extends PathsOf<M>>(
+  at: Workspace,
+  method: M,
+  path: R,
+  parameters: PathParameters<M, R>,
+  body: WriteBody<M, R>,
+  options: WriteOptions = {},
+): Promise<{ answer: WriteAnswer<M, R>; generation: number | undefined }> {
+  const headers: Record<string, string> = {
+    "Content-Type": "application/json",
+    "X-Arco-Csrf": "1",
+    "Idempotency-Key": options.key ?? crypto.randomUUID(),
+  };
+  if (options.ifMatch) headers["If-Match"] = options.ifMatch;
+  const url = base(at) + address(path, parameters);
+  const response = await request(url, { method: method.toUpperCase(), headers, body: JSON.stringify(body ?? {}) });
+  const generation = response.headers.get("Arco-Generation");
+  return {
+    answer: (await response.json()) as WriteAnswer<M, R>,
+    generation: generation === null ? undefined : Number(generation),
+  };
+}
+
+export interface Me {
+  kind: string;
+  id: string;
+  name: string;
+  grants: { role: string; scope: string }[];
+}
+
+export const readMe = async (): Promise<Me> => (await request("/api/v1/me")).json() as Promise<Me>;
+export const readWorkspaces = async (): Promise<{ items: Workspace[] }> =>
+  (await request("/api/v1/workspaces")).json() as Promise<{ items: Workspace[] }>;

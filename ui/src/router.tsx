@@ -1,0 +1,108 @@
+/** The addresses of the page. What a page shows is in its address: a link shows somebody else the same. */
+import { useQuery } from "@tanstack/react-query";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Navigate,
+  Outlet,
+} from "@tanstack/react-router";
+import { readWorkspaces } from "./api/client";
+import { Empty, Skeleton } from "./design/parts";
+import { Fault, FaultPage, NotFoundPage } from "./layout/faults";
+import { Shell } from "./layout/shell";
+
+/** Reads of a URL's search: anything unexpected is left out. */
+export const text = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
+export const oneOf = <T extends string>(value: unknown, options: readonly T[]): T | undefined => options.find((each) => each === value);
+export const natural = (value: unknown): number | undefined => (Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined);
+
+const root = createRootRoute({
+  component: Outlet,
+  notFoundComponent: () => <NotFoundPage />,
+  errorComponent: ({ error }) => <FaultPage error={error} />,
+});
+
+function FirstWorkspace() {
+  const workspaces = useQuery({ queryKey: ["workspaces"], queryFn: readWorkspaces, retry: false });
+  if (workspaces.error) return <FaultPage error={workspaces.error} />;
+  if (!workspaces.data) return <Skeleton />;
+  const first = workspaces.data.items[0];
+  if (!first)
+    return (
+      <Fault title="You see no workspace">
+        <Empty title="You have no role in a workspace of this server">
+          Somebody who manages roles can give you one. <code>servo auth roles grant</code>
+        </Empty>
+      </Fault>
+    );
+  return <Navigate to="/w/$tenant/$workspace" params={first} replace />;
+}
+
+const home = createRoute({ getParentRoute: () => root, path: "/", component: FirstWorkspace });
+
+export const workspaceRoute = createRoute({
+  getParentRoute: () => root,
+  path: "/w/$tenant/$workspace",
+  component: Shell,
+  validateSearch: (search: Record<string, unknown>): { generation?: number | undefined } => ({ generation: natural(search.generation) }),
+  notFoundComponent: () => <NotFoundPage />,
+  errorComponent: ({ error }) => <FaultPage error={error} />,
+});
+
+const page = <const P extends string, S extends object>(path: P, load: () => Promise<Record<string, unknown>>, name: string, validateSearch: (search: Record<string, unknown>) => S) =>
+  createRoute({
+    getParentRoute: () => workspaceRoute,
+    path,
+    component: lazyRouteComponent(load as never, name as never) as never,
+    validateSearch,
+    errorComponent: ({ error }) => <FaultPage error={error} />,
+  });
+
+const RUN_VIEWS = ["timeline", "tasks", "logs", "plan", "outputs"] as const;
+export type RunView = (typeof RUN_VIEWS)[number];
+const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "runs", "code", "explain"] as const;
+export type AssetView = (typeof ASSET_VIEWS)[number];
+
+const pages = [
+  page("/", () => import("./pages/overview"), "OverviewPage", () => ({})),
+  page("/assets", () => import("./pages/assets"), "AssetsPage", (search) => ({
+    q: text(search.q),
+    namespace: text(search.namespace),
+    status: text(search.status),
+    sort: oneOf(search.sort, ["name", "updated"]),
+  })),
+  page("/runs", () => import("./pages/runs"), "RunsPage", (search) => ({
+    state: text(search.state),
+    asset: text(search.asset),
+    since: text(search.since),
+  })),
+  page("/assets/$asset", () => import("./pages/asset"), "AssetPage", (search) => ({
+    view: oneOf(search.view, ASSET_VIEWS),
+    partition: text(search.partition),
+    version: text(search.version),
+    check: text(search.check),
+  })),
+  page("/runs/$run", () => import("./pages/run"), "RunPage", (search) => ({
+    view: oneOf(search.view, RUN_VIEWS),
+    task: text(search.task),
+    state: text(search.state),
+    q: text(search.q),
+  })),
+];
+
+export const router = createRouter({
+  routeTree: root.addChildren([home, workspaceRoute.addChildren(pages)]),
+  defaultPreload: "intent",
+  defaultPendingMs: 150,
+  defaultPendingComponent: () => <Skeleton rows={8} />,
+  defaultNotFoundComponent: () => <NotFoundPage />,
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
