@@ -59,7 +59,7 @@ def test_the_reference_page_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "source"), [("documents", documents_source), ("operations", operations_source)]
+    ("module", "source"), [("documents", documents_source), ("methods", operations_source)]
 )
 def test_the_client_has_all_operations(module: str, source: Callable[[Any], str]) -> None:
     text = source(document(ROUTES))

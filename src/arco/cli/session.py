@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,17 +77,11 @@ class Session:
         if create:
             raise _needs_store()
         # An HTTP client takes a while to import.
-        from arco.remote.client import Client  # noqa: PLC0415
-        from arco.remote.workspace import RemoteWorkspace  # noqa: PLC0415
-
-        client = Client(
-            config.store,
-            os.environ.get("ARCO_TOKEN", ""),
-            tenant=config.tenant,
-            workspace=config.workspace,
-            ca_file=os.environ.get("ARCO_CA_FILE") or None,
+        remote = importlib.import_module("arco.remote.workspace")
+        workspace: Workspace = remote.connected(
+            config, os.environ, clock=self.clock(), actor=self.who(), source="servo"
         )
-        return RemoteWorkspace(client, clock=self.clock(), actor=self.who(), source="servo")
+        return workspace
 
     def open_other(self, tenant: str, workspace: str) -> Workspace:
         """Another workspace of the same store."""

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from arco.clock import Clock, SystemClock
 from arco.errors import Invalid, Unauthenticated, Unavailable
-from arco.remote.operations import Operations
-from arco.remote.problems import error_of
+from arco.remote.error_answers import error_of
+from arco.remote.methods import Operations
 from servo.contract.ulid import system_ulids
 
 TIMEOUT_S: Final = 60.0

@@ -32,7 +32,7 @@ def remote_rows(
     answer = client.preview_data(
         asset, version=version.materialization_id, limit=limit, columns=names
     )
-    shown = [each["name"] for each in answer["columns"]]
-    rows = [dict(zip(shown, row, strict=True)) for row in answer["rows"]]
-    table = pa.Table.from_pylist(rows, schema=None) if rows else pa.table({n: [] for n in shown})
+    names = [each["name"] for each in answer["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+    table = pa.Table.from_pylist(rows, schema=None) if rows else pa.table({n: [] for n in names})
     return FirstRows(table, answer["masked"], 0, answer["more_columns"])

@@ -6,11 +6,13 @@ Readers are the same, over the objects that the API hands out; commands are carr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from arco.app.reading import Reading
 from arco.app.workspace import Workspace
 from arco.clock import Clock
+from arco.config import Config
 from arco.errors import Denied
 from arco.remote.client import Client
 from arco.remote.commands import remote_commands
@@ -28,6 +30,18 @@ class RemoteWorkspace(Workspace):
         self.commands = remote_commands(self.commands, client)
         self.upkeep = _NeedsTheStore()  # type: ignore[assignment]
         self.runtime = _NeedsTheStore()  # type: ignore[assignment]
+
+
+def connected(config: Config, env: Mapping[str, str], **settings: Any) -> RemoteWorkspace:
+    """The workspace at the API that `config.store` names."""
+    client = Client(
+        config.store,
+        env.get("ARCO_TOKEN", ""),
+        tenant=config.tenant,
+        workspace=config.workspace,
+        ca_file=env.get("ARCO_CA_FILE") or None,
+    )
+    return RemoteWorkspace(client, **settings)
 
 
 class _RemoteReading(Reading):

@@ -40,6 +40,8 @@ _SHOWN: Final = (
     paths.LIVENESS,
     "plans/",
 )
+_NAMED: Final = (*_SHOWN, "artifacts/", paths.QUEUE)
+"""Listed, though not all of it can be read."""
 _HIDDEN: Final = (f"{paths.MANIFESTS}{SECURITY}/", f"{paths.STATE}{SECURITY}/")
 _CHANGES: Final = f"{paths.STATE}changes/"
 LISTED: Final = 1_000
@@ -73,12 +75,12 @@ class ObjectsBody(msgspec.Struct, frozen=True, kw_only=True):
 def list_objects(view: View, visible: Visible, parameters: ObjectsParameters) -> ObjectsBody:
     """List objects of the store that readers of the workspace need, in the order of their paths."""
     whole = view.sees_security
-    if not visible.all or not parameters.prefix.startswith((*_SHOWN, "artifacts/")):
+    if not visible.all or not parameters.prefix.startswith(_NAMED):
         raise NotFound(f"no objects that begin with {parameters.prefix} are handed out")
     listed: list[StoredObject] = []
     metas = view.store.list(parameters.prefix, parameters.start_after or None)
     for meta in metas:
-        if not is_shown(meta.path, whole=whole):
+        if not whole and meta.path.startswith(_HIDDEN):
             continue
         if len(listed) == LISTED:
             return ObjectsBody(objects=listed, truncated=True)
@@ -116,7 +118,7 @@ class ShownObjects:
     def _root(self, path: str) -> bytes:
         """A root manifest without tables of security, sealed again."""
         root = msgspec.json.decode(unseal(self._store.get(path).data, path), type=RootManifest)
-        shown = msgspec.structs.replace(
+        redacted = msgspec.structs.replace(
             root,
             changes=tuple(self._changes_ref(ref) for ref in root.changes if _others(ref)),
             l0={name: refs for name, refs in root.l0.items() if not _is_hidden(name)},
@@ -126,7 +128,7 @@ class ShownObjects:
             pending_cleanup=(),
             segment=None,
         )
-        return encode_sealed(shown)
+        return encode_sealed(redacted)
 
     def _changes_ref(self, ref: ChangesRef) -> ChangesRef:
         others = _others(ref)

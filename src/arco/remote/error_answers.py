@@ -11,7 +11,7 @@ from arco import errors
 MAX_TEXT: Final = 200
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Of `application/problem+json`, what a client needs."""
 
     kind: str = ""
@@ -25,10 +25,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 def error_of(status: int, body: bytes) -> errors.Error:
     """The error that the server meant; of an answer of somebody in between, one by its status."""
     try:
-        problem = msgspec.json.decode(body, type=Problem)
+        problem = msgspec.json.decode(body, type=ErrorAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = " ".join(body[:MAX_TEXT].decode("utf-8", "replace").split())
-        problem = Problem(detail=f"the API answered {status}: {text or 'nothing'}")
+        problem = ErrorAnswer(detail=f"the API answered {status}: {text or 'nothing'}")
     message = problem.detail or f"the API answered {status}"
     kind = problem.kind or _kind(status)
     match kind:
