@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
 
-setup: .venv/.installed java
+setup: .venv/.installed .tools/datacontract/.installed java
 
 # uv comes from PyPI, into an environment of its own, so that neither the system's
 # Python nor its "externally managed" mark is in the way.
@@ -30,6 +30,12 @@ setup: .venv/.installed java
 
 .venv/.installed: .tools/bin/uv pyproject.toml uv.lock
 	@$(UV) sync --quiet --locked --all-extras --python $(PYTHON)
+	@touch $@
+
+# Validates exported contracts in the tests; it conflicts with our own dependencies.
+.tools/datacontract/.installed: .tools/bin/uv tests/kit/datacontract.txt
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .tools/datacontract
+	@$(UV) pip install --quiet -p .tools/datacontract -r tests/kit/datacontract.txt
 	@touch $@
 
 java:

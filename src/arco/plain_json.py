@@ -48,8 +48,9 @@ def plain(value: object) -> Any:
         case msgspec.Raw():
             return json.loads(bytes(value))
         case msgspec.Struct():
-            names = value.__struct_fields__
-            return {document_name(name): plain(getattr(value, name)) for name in names}
+            config, names = value.__struct_config__, value.__struct_fields__
+            tag = {config.tag_field: config.tag} if config.tag_field else {}
+            return tag | {document_name(name): plain(getattr(value, name)) for name in names}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():

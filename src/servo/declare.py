@@ -151,6 +151,9 @@ def declare_sensor(definition: SensorDefinition, project: Project) -> tuple[Sens
         existing=definition.existing,
         asset=definition.asset,
         workspace=definition.workspace,
+        secret=keep(partial(SecretRef.parse, definition.secret), None)
+        if definition.secret
+        else None,
     )
     function = definition.function
     if function is not None and not takes_one(function):

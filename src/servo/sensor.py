@@ -127,6 +127,7 @@ class SensorDefinition:
         existing: bool = False,
         asset: str = "",
         workspace: str = "",
+        secret: str = "",
         function: SensorFunction | None = None,
     ) -> None:
         expect(name, str, "name")
@@ -142,6 +143,7 @@ class SensorDefinition:
         self.existing: Final = existing
         self.asset: Final = asset
         self.workspace: Final = workspace
+        self.secret: Final = secret
         self.function: SensorFunction | None = None
         self.name = name
         self.code: Code = code_of_caller(name)
@@ -211,13 +213,20 @@ def webhook_sensor(
     selection: Sequence[str | Declaration],
     timeout: Duration = "1m",
     secrets: Mapping[str, str] | None = None,
+    secret: str = "",
 ) -> SensorDefinition:
     """Run the selection for each message that is pushed; a repeated message id changes nothing.
+
+    `secret` is the reference of what signs messages that come over HTTP, as `env:WEBHOOK_TILL`:
+    `servo serve` resolves it. Without one, messages need an API key.
 
     Over a function, that gets each message's `payload`, in the order in which they came, and says
     what should run.
     """
-    return SensorDefinition("webhook", name, selection, timeout=timeout, secrets=secrets)
+    expect(secret, str, "secret")
+    return SensorDefinition(
+        "webhook", name, selection, timeout=timeout, secrets=secrets, secret=secret
+    )
 
 
 def file_sensor(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.e2e.conftest import Servo
+from tests.kit.datacontract import lint
 
 SHOP = """
 import pyarrow as pa
@@ -147,6 +149,7 @@ def test_a_contract_is_kept_broken_accepted_and_replaced(tmp_path: Path) -> None
     assert servo.json("admin", "rebuild", "--check")["same"] is True
 
 
+@pytest.mark.xdist_group("datacontract")
 def test_a_contract_is_exported_imported_and_owned_by_one_side(tmp_path: Path) -> None:
     servo = Servo(tmp_path)
     servo.store.mkdir()
@@ -155,6 +158,7 @@ def test_a_contract_is_exported_imported_and_owned_by_one_side(tmp_path: Path) -
     servo.text("run", "+shop.revenue", "shop.items")
     file = tmp_path / "contract.yaml"
     servo.text("contracts", "export", "shop.orders", "--output", str(file))
+    assert lint(file) == ""
     document = yaml.safe_load(file.read_text())
     assert json.loads(servo.text("contracts", "export", "shop.orders", "--json")) == document
     code = servo.error("contracts", "import", str(file), code=2)

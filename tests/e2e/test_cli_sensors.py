@@ -119,11 +119,20 @@ def test_real_processes_evaluate_sensors_and_what_hangs_times_out(servo: Servo) 
         until(lambda: shown(servo, "hanging")["status"] == "ERROR")
         until(lambda: shown(servo, "watch")["status"] == "ERROR")
         until(lambda: {"poll", "landing", "pushed"} <= causes(servo))
+        until(lambda: shown(servo, "landing")["nothing_new"])
     finally:
         for process in (orchestrator, worker):
             process.send_signal(signal.SIGTERM)
         for process in (orchestrator, worker):
             process.communicate(timeout=100)
+    landing = shown(servo, "landing")
+    assert landing["evaluated_at"] > landing["last_evaluation_at"], "one without effect, later"
+    assert landing["nothing_new"]["sensor_id"] == "main/landing"
+    (listed,) = [s for s in servo.json("sensors", "list")["sensors"] if s["name"] == "landing"]
+    assert listed["evaluated_at"] == landing["evaluated_at"]
+    assert "nothing new" in servo.text("sensors", "show", "landing")
+    at = ("--generation", str(landing["generation"]))
+    assert servo.json("sensors", "show", "landing", *at)["nothing_new"] is None
     hanging = shown(servo, "hanging")
     assert hanging["error"].startswith("the evaluation took longer than its 1 s")
     assert "begins to hang" in servo.text("sensors", "show", "hanging", "--log", "1")

@@ -10,7 +10,7 @@ from arco.automation.freshness_events import FreshnessChanged
 from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.schema_events import SchemaObserved
 from arco.execution.events import CostIncurred, OutputAccepted, OutputHeld
-from arco.lineage.events import LineageRecorded
+from arco.lineage.events import HeldLineageDecided, LineageRecorded
 from arco.log.envelope import EventTypes, Payload
 from arco.quality.events import ChecksEvaluated
 from tests.kit.workspace import make_workspace
@@ -21,6 +21,7 @@ DERIVED: tuple[type[Payload], ...] = (
     CostIncurred,
     ChecksEvaluated,
     LineageRecorded,
+    HeldLineageDecided,
     ContractEvaluated,
     FreshnessChanged,
     SchemaObserved,

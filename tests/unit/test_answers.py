@@ -31,6 +31,7 @@ from arco.execution.events import (
 from arco.execution.reader import ExecutionReader
 from arco.execution.version_lookup import VersionLookup
 from arco.log.envelope import Payload
+from arco.orchestration.catalog_names import lineage_reader
 from arco.orchestration.out_of_date import OutOfDate
 from arco.orchestration.reader import OrchestrationReader
 from arco.orchestration.states import RunState
@@ -458,7 +459,8 @@ def test_costs_are_compared_with_those_of_successes() -> None:
         workspace.ledger.append(list(report))
         workspace.committer.commit()
         workspace.clock.sleep(1)
-    reader = ObservationReader(workspace.read.snapshot())
+    snapshot = workspace.read.snapshot()
+    reader = ObservationReader(snapshot, lineage_reader(snapshot))
     (cause,) = reader.of("city.first", FIRST_ID, DAY)
     assert (cause.kind, cause.facts["usual_wall_ms"]) == ("expensive", 1_000)
     assert "it read 9,000 bytes, usually 1,000" in cause.text

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from arco.security.permissions import Role
-from tests.kit.api import ApiClient, ApiWorld, Company
+from servo.contract.manifest import Manifest
+from tests.kit.api import SHOP, ApiClient, ApiWorld, Company
+from tests.kit.flows import project
 
 
 @pytest.fixture
@@ -152,3 +156,109 @@ def test_two_versions_are_compared(world: ApiWorld) -> None:
     viewer = world.client(Role.VIEWER, "sales")
     refused = viewer.send("GET", f"/assets/sales.total/compare?before={ids[0]}")
     assert refused.status_code == 403  # rows and bounds are data
+
+
+def test_versions_are_held_and_released_by_people(world: ApiWorld) -> None:
+    owner = world.owner
+    (version,) = owner.get("/assets/sales.orders/versions", page_size=1)["items"]
+    id = version["materialization_id"]
+    body = {"materialization_id": id, "reason": "half of the shops"}
+    held = owner.post("/assets/sales.orders/quarantine", body)
+    assert (held.status_code, held.json()["reason"]) == (200, "half of the shops")
+    again = owner.post("/assets/sales.orders/quarantine", body)
+    assert again.json()["held_at"] == held.json()["held_at"]
+    released = owner.post(f"/quarantine/{id}/release", {"reason": "they were closed"})
+    assert released.json()["status"] == "APPROVED"
+    repeated = owner.post(f"/quarantine/{id}/release", {"reason": "they were closed"})
+    assert repeated.status_code == 200
+    checks = owner.get("/quarantine", asset="sales.total")["items"][0]["materialization_id"]
+    assert owner.post(f"/quarantine/{checks}/release", {}).status_code == 400
+    wrong = {"materialization_id": checks, "reason": "of another asset"}
+    assert owner.post("/assets/sales.orders/quarantine", wrong).status_code == 404
+
+
+def test_a_dbt_project_is_imported_listed_and_removed(world: ApiWorld) -> None:
+    golden = Path(__file__).parents[2] / "examples" / "dbt" / "target"
+    body = {
+        "manifest": msgspec.json.decode((golden / "manifest.json").read_bytes()),
+        "catalog": msgspec.json.decode((golden / "catalog.json").read_bytes()),
+        "dry_run": True,
+    }
+    owner = world.owner
+    tried = owner.post("/imports/dbt", body)
+    assert (tried.status_code, owner.get("/imports")["items"]) == (200, []), tried.text
+    first = owner.post("/imports/dbt", body | {"dry_run": False}).json()["imported"]
+    second = owner.post("/imports/dbt", body | {"dry_run": False}).json()["imported"]
+    assert (len(first["added"]) > 0, second["added"], second["changed"]) == (True, [], [])
+    assert [each["source"] for each in owner.get("/imports")["items"]] == [first["source"]]
+    removed = owner.post("/imports/remove", {"source": first["source"]})
+    assert len(removed.json()["imported"]["removed"]) == first["nodes"]
+    wrong = owner.post("/imports/dbt", {"manifest": {"metadata": {}}})
+    assert (wrong.status_code, "not a file of dbt" in wrong.json()["detail"]) == (400, True)
+    assert world.client(Role.EDITOR, "sales").post("/imports/dbt", body).status_code == 403
+
+
+def test_inputs_and_open_lineage_leave_out_what_is_hidden(world: ApiWorld) -> None:
+    everything = world.owner.get("/assets/hr.report/inputs")
+    assert sorted(each["source"] for each in everything["inputs"]) == ["hr.salaries", "sales.total"]
+    part = world.client(Role.VIEWER, "hr").get("/assets/hr.report/inputs")
+    assert ([each["source"] for each in part["inputs"]], part["hidden"]) == (["hr.salaries"], 1)
+    run_id = everything["run_id"]
+    events = world.owner.get(f"/runs/{run_id}/lineage")["events"]
+    assert [each["eventType"] for each in events] == ["START", "COMPLETE"]
+    assert len(events[1]["inputs"]) == 2
+    (_, end) = world.client(Role.VIEWER, "hr").get(f"/runs/{run_id}/lineage")["events"]
+    assert [each["name"] for each in end["inputs"]] == ["hr.salaries"]
+
+
+def test_the_audit_log_is_shown_and_verified(world: ApiWorld) -> None:
+    owner = world.owner
+    owner.post("/terms", {"term": "customer", "description": "Who buys"})
+    newest = owner.get("/audit", page_size=1)["items"][0]
+    assert owner.get(f"/audit/{newest['position']}")["hash"] == newest["hash"]
+    verified = owner.get("/audit/verification")
+    assert (verified["intact"], verified["report"]["problems"]) == (True, [])
+    head = verified["report"]["head"]
+    assert owner.get("/audit/verification", head=head)["intact"]
+    forged = f"{head.partition(':')[0]}:{'0' * 64}"
+    assert not owner.get("/audit/verification", head=forged)["intact"]
+    admin = world.client(Role.ADMIN, "sales")
+    assert admin.send("GET", "/audit/verification").status_code == 403
+    assert admin.send("GET", f"/audit/{newest['position']}").status_code == 404
+
+
+def test_pins_and_recommendations_are_listed(world: ApiWorld) -> None:
+    world.workspace.upkeep.pins.pin("quarter", 3, "books")
+    assert [each["name"] for each in world.owner.get("/pins")["items"]] == ["quarter"]
+    assert world.client(Role.VIEWER, "sales").send("GET", "/pins").status_code == 403
+    seen = world.client(Role.VIEWER, "sales").pages("/recommendations", 1)
+    assert {each["asset"].partition(".")[0] for each in seen} <= {"sales"}
+    assert (
+        world.client(Role.VIEWER, "hr")
+        .send("GET", "/recommendations", params={"asset": "sales.total"})
+        .status_code
+        == 404
+    )
+
+
+def test_a_rollback_that_is_sent_twice_happens_once(world: ApiWorld) -> None:
+    owner = world.owner
+    first = owner.get("/deployments", project="main")["items"][-1]["deployment_id"]
+    manifest = owner.get(f"/deployments/{first}/manifest")["manifest"]
+    changed = msgspec.convert(manifest, Manifest)
+    fewer = msgspec.structs.replace(changed, schedules=())
+    world.workspace.commands.orchestration.deploy(fewer, _source())
+    path = f"/deployments/{first}/rollback"
+    answers = [owner.post(path, {}, Idempotency_Key="back") for _ in range(2)]
+    assert [each.status_code for each in answers] == [201, 201]
+    ids = {each.json()["deployment"]["deployment_id"] for each in answers}
+    newest = owner.get("/deployments", project="main")["items"]
+    assert (ids, len(newest)) == ({newest[0]["deployment_id"]}, 3)
+    other = owner.post(
+        f"/deployments/{newest[1]['deployment_id']}/rollback", {}, Idempotency_Key="back"
+    )
+    assert other.status_code == 409
+
+
+def _source() -> bytes:
+    return project(SHOP)[1]

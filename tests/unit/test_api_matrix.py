@@ -43,6 +43,9 @@ BODIES: dict[str, Any] = {
     "set_limit": {"scope": "workspace", "name": "max_concurrent_runs", "value": "9"},
     "validate_deployment": {"manifest": {}},
     "set_contract": {"document": {}},
+    "import_dbt": {"manifest": {}},
+    "remove_import": {"source": "dbt/none"},
+    "quarantine_version": {"materialization_id": "$materialization_id", "reason": "x"},
     "validate_contract": {"document": {}},
     "remove_contract": {"reason": "x"},
     "add_column": {"name": "x", "type": "string"},
@@ -78,6 +81,11 @@ OF_THE_WORKSPACE = {
     "create_term",
     "update_term",
     "drop_term",
+    "import_dbt",
+    "remove_import",
+    "list_imports",
+    "list_pins",
+    "verify_audit_log",
     # A key of the caller's own.
     "get_command",
 }
@@ -119,6 +127,7 @@ def _values(company: Company) -> dict[str, dict[str, str]]:
         "keys": {"foreign": "shops", "absent": "none"},
         "key": {"foreign": NOTHING, "absent": NOTHING},
         "request": {"foreign": company.hr_request, "absent": NOTHING},
+        "position": {"foreign": "1", "absent": "999999"},
         "term": {"foreign": "nothing", "absent": "nothing"},
     }
 

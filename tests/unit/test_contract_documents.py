@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -23,6 +24,7 @@ from servo.contract.manifest import (
     FreshnessSpec,
     Retention,
 )
+from tests.kit.datacontract import lint
 
 SCHEMA = jsonschema.Draft201909Validator(
     json.loads(files("open_data_contract_standard").joinpath("schema.json").read_text("utf-8"))
@@ -199,3 +201,14 @@ def test_one_of_several_schemas_is_chosen() -> None:
         from_odcs(document, schema="y")
     with pytest.raises(Invalid, match="not an object"):
         from_odcs(["no document"])
+
+
+@pytest.mark.xdist_group("datacontract")
+def test_another_program_accepts_what_is_exported_and_names_what_is_wrong(tmp_path: Path) -> None:
+    document = to_odcs(CONTRACT, id="01ABC", tenant="acme")
+    file = tmp_path / "contract.yaml"
+    file.write_text(yaml.safe_dump(document))
+    assert lint(file) == ""
+    document["schema"][0]["properties"][0]["logicalType"] = "nonsense"
+    file.write_text(yaml.safe_dump(document))
+    assert "'nonsense' is not one of" in lint(file)

@@ -48,6 +48,7 @@ columns that are in the data alone, and what of a declared column is in the data
 LATER = {
     *("declared_by", "actual_type", "actual_nullable", "difference", "status", "first_version"),
     *("last_version", "lacking_version", "field_id", "renaming_to", "updated_at"),
+    *("observed_at", "named_at"),
 }
 DESCRIBED = {
     "security.audit": {
@@ -59,7 +60,7 @@ DESCRIBED = {
 MARKS = {
     "catalog.columns": "declared_by",
     "catalog.column_renames": "in_data_at",
-    "lineage.column_coverage": "observed_at",
+    "lineage.column_coverage": "materialization_id",
 }
 """Fields that rows have which were recorded since."""
 

@@ -60,9 +60,9 @@ const page = <const P extends string, S extends object>(path: P, load: () => Pro
     errorComponent: ({ error }) => <FaultPage error={error} />,
   });
 
-const RUN_VIEWS = ["timeline", "tasks", "logs", "plan", "outputs"] as const;
+const RUN_VIEWS = ["timeline", "plan", "outputs", "explain"] as const;
 export type RunView = (typeof RUN_VIEWS)[number];
-const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "runs", "code", "explain"] as const;
+const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "contract", "runs", "costs", "code", "explain"] as const;
 export type AssetView = (typeof ASSET_VIEWS)[number];
 
 const pages = [
@@ -70,9 +70,17 @@ const pages = [
   page("/assets", () => import("./pages/assets"), "AssetsPage", (search) => ({
     q: text(search.q),
     namespace: text(search.namespace),
-    status: text(search.status),
-    sort: oneOf(search.sort, ["name", "updated"]),
+    status: oneOf(search.status, ["HEALTHY", "WARNING", "UNHEALTHY", "UNKNOWN"]),
+    state: text(search.state),
+    sort: oneOf(search.sort, ["name", "updated", "rows"]),
   })),
+  page("/lineage", () => import("./pages/lineage"), "LineagePage", (search) => ({
+    asset: text(search.asset),
+    column: text(search.column),
+    open: text(search.open),
+    view: oneOf(search.view, ["graph", "list"]),
+  })),
+  page("/sql", () => import("./pages/sql"), "SqlPage", (search) => ({ sql: text(search.sql), engine: oneOf(search.engine, ["server", "browser"]) })),
   page("/runs", () => import("./pages/runs"), "RunsPage", (search) => ({
     state: text(search.state),
     asset: text(search.asset),
@@ -82,7 +90,8 @@ const pages = [
     view: oneOf(search.view, ASSET_VIEWS),
     partition: text(search.partition),
     version: text(search.version),
-    check: text(search.check),
+    before: text(search.before),
+    column: text(search.column),
   })),
   page("/runs/$run", () => import("./pages/run"), "RunPage", (search) => ({
     view: oneOf(search.view, RUN_VIEWS),

@@ -23,7 +23,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arco.answers.asset_states import ASSET_STATES, AssetStateRow
+from arco.answers.asset_states import (
+    ASSET_OUTCOMES,
+    ASSET_STATES,
+    AssetOutcome,
+    AssetOutcomeRow,
+)
 from arco.answers.sla import SlaBreach, SlaReader
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
 from arco.automation.freshness_tables import FreshnessPolicyRow, FreshnessStatus
@@ -100,8 +105,8 @@ class HealthReader:
         self._freshness = FreshnessReader(snapshot)
         self._slas = SlaReader(snapshot, self._freshness)
 
-    def state(self, asset_id: str) -> AssetStateRow | None:
-        return self.snapshot.get(ASSET_STATES, asset_id)
+    def state(self, asset_id: str) -> AssetOutcomeRow | None:
+        return self.snapshot.get(ASSET_OUTCOMES, asset_id)
 
     def of(self, asset: str, asset_id: str) -> AssetHealth:
         """One asset. What this costs does not depend on how many there are."""
@@ -165,7 +170,7 @@ class HealthReader:
     def _judge(
         self,
         asset: str,
-        state: AssetStateRow | None,
+        state: AssetOutcome | None,
         policy: FreshnessPolicyRow | None,
         series: list[SeriesFreshness],
         *,
@@ -265,11 +270,11 @@ def policy_text(policy: FreshnessPolicyRow) -> str:
     return ", ".join(part for part in (age, cron) if part)
 
 
-def _ended(state: AssetStateRow) -> str:
+def _ended(state: AssetOutcome) -> str:
     return "failed" if state.last_outcome == "failed" else "gave an output that is held"
 
 
-def _quality(state: AssetStateRow | None, held: int) -> QualityHealth:
+def _quality(state: AssetOutcome | None, held: int) -> QualityHealth:
     if state is None:
         return QualityHealth(has_quarantined=bool(held))
     total = sum(state.recent_checks)
@@ -281,7 +286,7 @@ def _quality(state: AssetStateRow | None, held: int) -> QualityHealth:
     )
 
 
-def _last_run(state: AssetStateRow | None) -> LastRunHealth | None:
+def _last_run(state: AssetOutcome | None) -> LastRunHealth | None:
     if state is None or not state.last_run_id:
         return None
     return LastRunHealth(run_id=state.last_run_id, outcome=state.last_outcome)

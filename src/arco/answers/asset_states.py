@@ -14,6 +14,7 @@ import msgspec
 
 from arco.execution.events import AttemptRecorded, PartitionFailed, PartitionMaterialized
 from arco.lineage.events import LineageRecorded
+from arco.orchestration.derived import AssetSkipped
 from arco.quality.events import ChecksRecorded
 from arco.state.fold import Change, Fact, On, Put, Rows, Stage, by
 from arco.state.table import LOOKED_UP_GROUP, Row, Table
@@ -56,11 +57,34 @@ class AssetStateRow(Row, frozen=True):
     widest_input: str = ""
     """The asset of which the newest output read the most versions."""
     widest_input_versions: int = 0
+    last_skipped_at: datetime | None = None
+    """When a run skipped a task of it, because something above gave no good output."""
+    last_skipped_run_id: str = ""
+
+
+class AssetOutcomeRow(Row, frozen=True):
+    """What of the state of an asset tells how it is doing."""
+
+    asset_id: str
+    last_materialization_id: str = ""
+    last_materialization_at: datetime | None = None
+    last_partition_key: str = ""
+    last_run_id: str = ""
+    last_outcome: AttemptOutcome = ""
+    last_failure_at: datetime | None = None
+    last_failure_partition: str = ""
+    last_failure_code: str = ""
+    consecutive_failures: int = 0
+    last_skipped_run_id: str = ""
+    recent_checks: list[int] = []
+    recent_passed: list[int] = []
 
 
 ASSET_STATES = Table(
     "answers", "asset_states", AssetStateRow, key=["asset_id"], group_rows=LOOKED_UP_GROUP
 )
+ASSET_OUTCOMES = ASSET_STATES.view(AssetOutcomeRow)
+AssetOutcome = AssetStateRow | AssetOutcomeRow
 
 
 def _materialize(rows: Rows, fact: Fact, e: PartitionMaterialized) -> Iterator[Change]:
@@ -135,6 +159,11 @@ def _record(rows: Rows, fact: Fact, e: LineageRecorded) -> Iterator[Change]:
         yield _put(fact, row, widest_input=asset, widest_input_versions=widest)
 
 
+def _skip(rows: Rows, fact: Fact, e: AssetSkipped) -> Iterator[Change]:
+    row = _row(rows, fact, e.asset_id)
+    yield _put(fact, row, last_skipped_at=fact.received_at, last_skipped_run_id=e.run_id)
+
+
 def _row(rows: Rows, fact: Fact, asset_id: str) -> AssetStateRow:
     return rows.get(ASSET_STATES, asset_id) or AssetStateRow(asset_id, fact.received_at)
 
@@ -158,5 +187,6 @@ STAGE = Stage(
         On(ChecksRecorded, _by_asset, _evaluate),
         On(AttemptRecorded, _by_asset, _attempt),
         On(LineageRecorded, _by_asset, _record),
+        On(AssetSkipped, _by_asset, _skip),
     ),
 )

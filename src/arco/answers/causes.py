@@ -20,6 +20,7 @@ from arco.automation.asset_tables import AUTOMATIONS, SCOPE, AutomationState
 from arco.automation.freshness_reader import SeriesFreshness
 from arco.execution.states import HELD, HoldStatus, PartitionStatus
 from arco.execution.tables import (
+    CURRENT_VERSIONS,
     MATERIALIZATIONS,
     PARTITION_STATUS,
     PARTITIONS,
@@ -79,9 +80,8 @@ class CauseFinder:
         stale = self._inputs.stale(asset_id)
         if stale is not None:
             return stale.partition
-        for hop in self._inputs.bad_ancestors(asset):
-            for task in self._inputs.skipped(asset_id, hop.status.last_run_id):
-                return task.partition_key
+        for task in self._inputs.last_skipped(asset):
+            return task.partition_key
         return "" if state is None else state.last_partition_key
 
     # -- the chain --------------------------------------------------------------------------
@@ -361,9 +361,11 @@ class CauseFinder:
                 continue
             pairs = zip(read.source_partitions, read.source_materializations, strict=False)
             for source_partition, id in list(pairs)[:MAX_COMPARED]:
-                now = self.snapshot.get(PARTITIONS, source.asset_id, source_partition)
-                if now is not None and now.materialization_id == id:
+                place_of = (source.asset_id, source_partition)
+                current_now = self.snapshot.get(CURRENT_VERSIONS, *place_of)
+                if current_now is not None and current_now.materialization_id == id:
                     continue
+                now = self.snapshot.get(PARTITIONS, *place_of)
                 at = ExplainedPlace(source.asset_key, source_partition)
                 hold = self._hold_of(source.asset_id, id, now)
                 if hold is not None:

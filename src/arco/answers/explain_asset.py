@@ -41,7 +41,7 @@ class AssetExplainer:
         self._inputs = inputs
         self._finder = CauseFinder(inputs)
         self._health = HealthReader(snapshot, now)
-        self._observations = ObservationReader(snapshot)
+        self._observations = ObservationReader(snapshot, inputs.lineage)
         self._recommender = Recommender(snapshot)
 
     def explain(self, asset: str, partition: str | None) -> AssetExplanation:
@@ -51,7 +51,7 @@ class AssetExplainer:
         health = self._health.of(asset, asset_id)
         causes = self._finder.chain(asset, key) or list(_broken_promise(health))
         observations = self._observations.of(asset, asset_id, key)
-        attempts = self._observations.attempts(asset_id, ATTEMPTS)
+        attempts = self._observations.attempts(asset_id)[:ATTEMPTS]
         return AssetExplanation(
             generation=self.snapshot.generation,
             asset=asset,

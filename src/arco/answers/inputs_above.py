@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arco.answers.asset_states import ASSET_STATES, AssetStateRow
+from arco.answers.asset_states import ASSET_OUTCOMES, AssetOutcome
 from arco.automation.freshness_reader import FreshnessReader, SeriesFreshness
 from arco.automation.freshness_tables import FreshnessStatus
 from arco.execution.states import PartitionStatus
@@ -80,6 +80,7 @@ class InputReader:
         self._tasks = functools.lru_cache(maxsize=8)(self._run_tasks)
         self._owner = functools.cache(functools.partial(snapshot.get, PROJECT_NAMESPACES))
         self._rows: dict[str, DeployedAssetRow | None] = {}
+        self._sources = functools.cache(self._read_sources)
 
     def deployed(self, asset: str) -> DeployedAssetRow | None:
         """Always by key: a reader of deployments reads a whole project after some look-ups."""
@@ -99,26 +100,33 @@ class InputReader:
         return None if row is None else row.asset_id
 
     def upstream(self, asset: str) -> list[str]:
-        """The assets that it reads: by lineage, or, in a log from before lineage had the inputs of
-        code, of one that never ran by its declaration."""
-        sources = self.lineage.inputs(asset)
+        """The names of the assets that it reads."""
+        key = self.lineage.names.key
+        return sorted({key(id) for id in self._sources(self.lineage.names.id(asset))})
+
+    def _read_sources(self, id: str) -> tuple[str, ...]:
+        """The ids of the assets that one reads: by lineage, or, in a log from before lineage had
+        the inputs of code, of one that never ran by its declaration."""
+        sources = self.lineage.input_ids(id)
+        if sources or self.snapshot.get(TOPOLOGIES, id) is not None:
+            return tuple([source for source in sources if source != id])
+        asset = self.lineage.names.key(id)
         row = self.deployed(asset)
-        if sources or row is None or not row.active:
-            return [source for source in sources if source != asset]
-        if self.snapshot.get(TOPOLOGIES, row.asset_id) is not None:
-            return []
+        if row is None or not row.active:
+            return ()
         deployment = self._deployments.current_deployment(row.project)
         declared = None if deployment is None else self._library.assets(deployment.manifest)
         if declared is None or asset not in declared:
-            return []
-        return sorted({key for key in keys_read(declared[asset]) if key != asset})
+            return ()
+        read = {self.lineage.names.id(key) for key in keys_read(declared[asset]) if key != asset}
+        return tuple(sorted(read))
 
     # -- other assets -------------------------------------------------------------------------
 
     def bad_upstream(self, asset: str, partition: str) -> BadUpstream | None:
         """An input that is the reason, one that this task was skipped for before others."""
         asset_id = self.asset_id(asset)
-        for hop in self.bad_ancestors(asset):
+        for hop in self.bad_ancestors(asset) if self._was_skipped(asset_id) else ():
             run_id = hop.status.last_run_id
             tasks = self.skipped(asset_id, run_id)
             skipped = next((task for task in tasks if task.partition_key == partition), None)
@@ -147,20 +155,38 @@ class InputReader:
         return ExplainedPlace(hop.direct, partition if partition in keys or not keys else keys[0])
 
     def bad_ancestors(self, asset: str) -> Iterator[BadAncestor]:
-        """Assets above whose last attempt gave no good output, the nearest first."""
-        seen, edge = {asset}, [(source, source) for source in self.upstream(asset)]
+        """Assets above whose last attempt gave no good output, the nearest first.
+
+        Nobody asks unless a run has skipped the asset. Walked by ids: the names of most of them
+        are not needed.
+        """
+        id, key = self.lineage.names.id(asset), self.lineage.names.key
+        seen, edge = {id}, [(source, source) for source in self._sources(id)]
         while edge and len(seen) <= MAX_ANCESTORS:
             beyond = []
             for source, direct in edge:
                 if source in seen:
                     continue
                 seen.add(source)
-                asset_id = self.deployed_id(source)
-                status = None if asset_id is None else self._newest_failure(asset_id)
+                status = self._newest_failure(source)
                 if status is not None:
-                    yield BadAncestor(source, direct, status)
-                beyond += [(above, direct) for above in self.upstream(source)]
+                    yield BadAncestor(key(source), key(direct), status)
+                beyond += [(above, direct) for above in self._sources(source)]
             edge = beyond
+
+    def last_skipped(self, asset: str) -> Iterator[TaskRow]:
+        """Tasks of it that were skipped and not made up for: of the last run that skipped any,
+        then of those in which assets above failed."""
+        asset_id = self.asset_id(asset)
+        state = self.snapshot.get(ASSET_OUTCOMES, asset_id)
+        if state is not None and state.last_skipped_run_id:
+            yield from self.skipped(asset_id, state.last_skipped_run_id)
+            for hop in self.bad_ancestors(asset):
+                yield from self.skipped(asset_id, hop.status.last_run_id)
+
+    def _was_skipped(self, asset_id: str) -> bool:
+        state = self.snapshot.get(ASSET_OUTCOMES, asset_id)
+        return state is not None and bool(state.last_skipped_run_id)
 
     def problem_at(self, asset: str, partition: str) -> ExplainedPlace | None:
         """The partition of an input that is bad, missing or stale, and that matters for this one.
@@ -174,7 +200,7 @@ class InputReader:
         status = self.snapshot.get(PARTITION_STATUS, row.asset_id, partition)
         if status is not None and status.status in BAD:
             return ExplainedPlace(asset, partition)
-        state = self.snapshot.get(ASSET_STATES, row.asset_id)
+        state = self.snapshot.get(ASSET_OUTCOMES, row.asset_id)
         if state is None:
             return ExplainedPlace(asset, partition)
         alike = _dimensions(partition) == _dimensions(
@@ -192,10 +218,10 @@ class InputReader:
         """Few assets fail, and those have a row in a small table: the others end here."""
         if self.snapshot.get(ASSET_FAILURES, asset_id) is None:
             return None
-        state = self.snapshot.get(ASSET_STATES, asset_id)
+        state = self.snapshot.get(ASSET_OUTCOMES, asset_id)
         return None if state is None else self.bad(asset_id, state)
 
-    def bad(self, asset_id: str, state: AssetStateRow) -> PartitionStatusRow | None:
+    def bad(self, asset_id: str, state: AssetOutcome) -> PartitionStatusRow | None:
         if state.last_failure_at is None:
             return None
         status = self.snapshot.get(PARTITION_STATUS, asset_id, state.last_failure_partition)

@@ -7,6 +7,7 @@ compared with those of the asset's last attempts.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from statistics import median
@@ -26,8 +27,8 @@ from arco.execution.tables import (
     TaskCostRow,
 )
 from arco.execution.version_lookup import VersionLookup
+from arco.lineage.reader import LineageReader
 from arco.lineage.tables import EXECUTIONS, ExecutionRow
-from arco.orchestration.catalog_names import lineage_reader
 from arco.state.days import get_of_day, newest_rows
 from arco.state.snapshot import Snapshot
 from arco.tasks.input_failures import partition_text
@@ -45,9 +46,11 @@ LISTED: Final = 20
 
 
 class ObservationReader:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, lineage: LineageReader) -> None:
         self.snapshot = snapshot
-        self._lineage = lineage_reader(snapshot)
+        self._lineage = lineage
+        self.attempts = functools.lru_cache(maxsize=1)(self._read_attempts)
+        """Of an asset, the newest first."""
 
     def of(self, asset: str, asset_id: str, partition: str) -> list[Cause]:
         current = self.snapshot.get(PARTITIONS, asset_id, partition)
@@ -66,10 +69,9 @@ class ObservationReader:
             observations += self._different(asset, version, reads, other, what)
         return observations
 
-    def attempts(self, asset_id: str, limit: int = ATTEMPTS + 1) -> list[TaskCostRow]:
-        """The newest first."""
+    def _read_attempts(self, asset_id: str) -> list[TaskCostRow]:
         since = self.snapshot.published_at - LOOKED_BACK
-        return newest_rows(self.snapshot, TASK_COSTS, asset_id, limit=limit, since=since)
+        return newest_rows(self.snapshot, TASK_COSTS, asset_id, limit=ATTEMPTS + 1, since=since)
 
     def columns(self, version: MaterializationRow) -> dict[str, ColumnInfo]:
         key = version.asset_id, version.materialization_id

@@ -18,7 +18,7 @@ from arco.automation.deadlines import deadline_after
 from arco.automation.freshness_reader import FreshnessReader
 from arco.automation.freshness_tables import FreshnessPolicyRow, FreshnessStatus
 from arco.catalog.governance import decode_sla, sla_text
-from arco.catalog.tables import ASSETS, NAMESPACES
+from arco.catalog.tables import ASSET_IDENTITIES, ASSETS, NAMESPACES
 from arco.state.snapshot import Snapshot
 from servo.contract.manifest import SlaSpec
 
@@ -37,7 +37,7 @@ class SlaReader:
         self._freshness = freshness
 
     def of(self, asset_id: str) -> SlaSpec | None:
-        row = self._snapshot.get(ASSETS, asset_id)
+        row = self._snapshot.get(ASSET_IDENTITIES, asset_id)
         if row is None:
             return None
         namespace = None if row.sla else self._snapshot.get(NAMESPACES, row.namespace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 MIB = 1 << 20
+WEBHOOK_SECRETS = ("env:WEBHOOK_*",)
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """Names that a request may call this server by; empty: any."""
     trusted_proxies: tuple[str, ...] = ()
+    webhook_secrets: tuple[str, ...] = WEBHOOK_SECRETS
+    """Patterns of the references that sensors may name as their secret."""
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""
     sends_files: bool = False

@@ -18,7 +18,7 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_object, answer_signed
+from arco.api.files import answer_file, answer_object, answer_signed, file_origins
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -26,6 +26,7 @@ from arco.api.query import answer_query
 from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
+from arco.api.webhooks import WebhookSecrets, receive_event
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -51,9 +52,10 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
-            *_page_handlers(WebPage()),
+            *_page_handlers(WebPage(sources=file_origins(server))),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -137,6 +139,15 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _webhook(server: ApiServer) -> HTTPRouteHandler:
+    secrets = WebhookSecrets(server.settings.webhook_secrets, server.clock)
+
+    async def receive(request: Request[Any, Any, Any]) -> Answer:
+        return await receive_event(server, secrets, request)
+
+    return _http("POST", f"{PREFIX}/sensors/{{project}}/{{name}}/events", receive)
 
 
 def _on_error(
@@ -264,12 +275,14 @@ def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
         return page.index(RequestHeaders(request.scope))
 
     async def get_static(request: Request[Any, Any, Any]) -> Answer:
-        exchange_of(request.scope).route = "/static/{name}"
-        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+        exchange_of(request.scope).route = "(page)"
+        path = request.scope["path"].removeprefix("/")
+        return page.static(path, RequestHeaders(request.scope))
 
     return [
         _http("GET", "/", get_page),
         _http("GET", "/w/{tenant}/{workspace}", get_page),
         _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
         _http("GET", "/static/{name}", get_static),
+        _http("GET", "/duckdb/{version}/{platform}/{name}", get_static),
     ]

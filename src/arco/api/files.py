@@ -7,6 +7,7 @@ size is in the manifest. Who has the URL may read that file until then: it is ne
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from litestar import Request
 
@@ -17,7 +18,7 @@ from arco.api.reads.files import CHANGES, PERMISSION, require_all, stored_file
 from arco.api.routes import AtParameters, Parameters
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
-from arco.errors import Invalid
+from arco.errors import Error, Invalid
 from arco.security.permissions import Permission
 from arco.storage.signing import byte_range, plain_range, preflight, respond
 
@@ -118,6 +119,21 @@ def _signed(served: ServedWorkspace, path: str, *, by_server: bool) -> str:
         except Invalid:  # it has no URLs of its own, or none for such a name
             pass
     return served.signer.sign(path, LIFE)
+
+
+def file_origins(server: ApiServer) -> list[str]:
+    """Origins besides the server's own that files of tables are read from."""
+    if server.settings.sends_files:
+        return []
+    origins = set()
+    for served in server.workspaces.values():
+        try:
+            url = urlsplit(served.workspace.store.sign("state/any", LIFE))
+        except Error:  # it has no URLs of its own
+            continue
+        if url.scheme in ("http", "https"):
+            origins.add(f"{url.scheme}://{url.netloc}")
+    return sorted(origins)
 
 
 async def answer_signed(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:

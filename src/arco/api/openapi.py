@@ -13,6 +13,7 @@ from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
+from arco.api.webhooks import EventAnswer, webhook_operation
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -33,6 +34,13 @@ def document(routes: Sequence[Route[Any]]) -> Json:
     for path, item in file_paths(*common).items():
         paths[f"{PREFIX}{path}"] = item
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
+        "post": webhook_operation(
+            schemas.of(EventAnswer),
+            _workspace_parameters(),
+            _refused(400, 404, 413, 429, 500, 503, 504),
+        )
+    }
     for path, operation in _beside().items():
         paths[path] = {"get": operation}
     return {
@@ -58,7 +66,7 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer]
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer]
         for special in (StreamParameters, AtParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:

@@ -142,6 +142,7 @@ class ServedWorkspace:
             store=self.workspace.store,
             now=self._now() if is_current else snapshot.published_at,
             clock=self.workspace.clock,
+            types=self.workspace.core.types,
             is_current=is_current,
             derived=self._derived,
             lasting=self._lasting,

@@ -98,10 +98,7 @@ class ApiServer:
     async def authenticate(self, request: Request[Any, Any, Any], *, is_read: bool) -> Caller:
         """Raises if nobody knows the token. Takes from the caller's allowance."""
         exchange = exchange_of(request.scope)
-        if self._failed_logins.is_exhausted(exchange.address):
-            raise ApiError(
-                "rate_limited", "too many failed logins from this address", retry_after_s=60
-            )
+        self.check_address(exchange.address)
         headers = RequestHeaders(request.scope)
         token = bearer_token(headers, is_read=is_read)
         try:
@@ -132,6 +129,16 @@ class ApiServer:
             user_agent=(headers.get("user-agent") or "")[:200],
         )
         return exchange.who
+
+    def check_address(self, address: str) -> None:
+        """Raise for an address from which too many logins or signatures were wrong."""
+        if self._failed_logins.is_exhausted(address):
+            raise ApiError(
+                "rate_limited", "too many failed logins from this address", retry_after_s=60
+            )
+
+    def failed_login(self, address: str) -> None:
+        self._failed_logins.take(address)
 
     async def _known(self, token: str, credentials: bytes | None) -> Caller | None:
         """Looks at the store in a thread, if what is known of it is too old."""

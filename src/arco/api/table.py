@@ -19,12 +19,20 @@ from arco.api.reads import (
     personal_reads,
     planned_reads,
     preview,
+    record_reads,
     run_reads,
     security,
     version_reads,
 )
 from arco.api.routes import Route
-from arco.api.writes import automation_writes, contract_writes, glossary_writes, run_writes
+from arco.api.writes import (
+    automation_writes,
+    contract_writes,
+    glossary_writes,
+    hold_writes,
+    import_writes,
+    run_writes,
+)
 from arco.api.writes import catalog as catalog_writes
 from arco.api.writes import operations as operation_writes
 from arco.api.writes import security as security_writes
@@ -47,6 +55,7 @@ READS: Final[tuple[Route[Any], ...]] = (
     *glossary_reads.ROUTES,
     *version_reads.ROUTES,
     *planned_reads.ROUTES,
+    *record_reads.ROUTES,
 )
 WRITES: Final[tuple[Route[Any], ...]] = (
     *operation_writes.ROUTES,
@@ -56,5 +65,7 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *security_writes.ROUTES,
     *contract_writes.ROUTES,
     *glossary_writes.ROUTES,
+    *hold_writes.ROUTES,
+    *import_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

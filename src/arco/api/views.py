@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from arco.api.command_keys import id_of_key, stored_key
 from arco.clock import Clock
 from arco.errors import NotFound
+from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
 from arco.security.caller import Caller
@@ -61,6 +62,7 @@ class View:
         store: Store,
         now: datetime,
         clock: Clock,
+        types: EventTypes,
         is_current: bool,
         derived: DerivedState,
         lasting: DerivedState,
@@ -77,6 +79,8 @@ class View:
         self.now = now
         """The time that answers are about: of an older generation, when that was published."""
         self.clock = clock
+        self.types = types
+        """Of events of the log."""
         self.is_current = is_current
         """Whether it was the newest, so that what happens now belongs to the answer."""
         self._derived = derived

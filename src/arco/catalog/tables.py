@@ -71,12 +71,13 @@ class AssetRow(Row, frozen=True):
 
 
 class AssetIdentityRow(Row, frozen=True):
-    """What an asset is and was called."""
+    """What an asset is and was called, and what of it many answers need."""
 
     asset_id: str
     namespace: str
     name: str
     previous_names: list[str]
+    sla: str = ""
 
 
 class ColumnRow(Row, frozen=True):

@@ -353,11 +353,14 @@ def _show_report(session: Session, generation: int, report: ContractReport) -> N
     verdict = "keeps" if report.is_kept else "breaks"
     style = "green" if report.is_kept else "red"
     render.say(f"{name or report.asset} {verdict} version {report.version} of its contract", style)
-    lines = [
+    lines: list[tuple[object, ...]] = [
         (each.promise, Text(each.status, _PROMISES[each.status]), each.message or None)
         for each in report.promises
     ]
-    render.show_table(("promise", "status", ""), lines, whole=["promise", "status"])
+    headers: tuple[str, ...] = ("promise", "status", "why")
+    if not any(each.message for each in report.promises):
+        headers, lines = headers[:2], [line[:2] for line in lines]
+    render.show_table(headers, lines, whole=["promise", "status"])
 
 
 @command(

@@ -17,7 +17,7 @@ if deferral.LOADED:
     from litestar.types import ASGIApp
 
     from arco.api.access_log import AccessLog
-    from arco.api.api_settings import ApiSettings
+    from arco.api.api_settings import WEBHOOK_SECRETS, ApiSettings
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
     from arco.api.development import DevelopmentState
@@ -68,6 +68,14 @@ def serve_http(
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
     ] = None,
+    webhook_secret: Annotated[
+        list[str] | None,
+        option(
+            "PATTERN",
+            "References that webhook sensors may name as their secret; default: env:WEBHOOK_*. "
+            "Repeatable.",
+        ),
+    ] = None,
     rate: Annotated[
         float, option("N", "Requests that one caller may send in a second, on average.", min=0.1)
     ] = 50.0,
@@ -103,6 +111,7 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        webhook_secrets=tuple(webhook_secret or WEBHOOK_SECRETS),
         rate_per_s=rate,
         rate_burst=max(1, round(4 * rate)),
         sends_files=send_files,

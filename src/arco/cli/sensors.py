@@ -24,6 +24,7 @@ if deferral.LOADED:
     )
     from arco.cli import render
     from arco.cli.exit_codes import DIFFERENT
+    from arco.cli.sensor_evaluations import last_evaluated, shown_turn, turn_text
     from arco.cli.sensor_trial import Trial, try_sensor
     from arco.cli.session import Session
     from arco.dispatch.sensor_waiting import untaken
@@ -44,34 +45,40 @@ def list_(
     session: Session,
     removed: Annotated[bool, flag("--removed", "Also sensors that left their project.")] = False,
 ) -> None:
-    """List sensors with their state and last recorded evaluation.
+    """List sensors with their state and their last evaluation.
 
-    An evaluation without effect is not recorded.
+    An evaluation without effect is not recorded in the log. With --generation or --as-of the last
+    one that was recorded is shown, and otherwise the last one.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
     rows = reader.sensors(removed=removed)
     waiting = _waiting(session, workspace, rows)
+    evaluated = last_evaluated(session, workspace, rows)
     if session.json:
-        sensors = [_plain(row) | {"waiting": waiting.get(row.sensor_id)} for row in rows]
+        sensors = [
+            _plain(row)
+            | {"waiting": waiting.get(row.sensor_id), "evaluated_at": evaluated[row.sensor_id]}
+            for row in rows
+        ]
         render.document({"generation": reader.snapshot.generation, "sensors": sensors})
         return
     if not rows:
         render.say("there are no sensors; declare one with servo.sensor(), and deploy it")
         return
-    headers = ("sensor", "kind", "status", "last recorded", "what", "message")
+    headers = ("sensor", "kind", "status", "evaluated", "what", "message")
     lines = [
         (
             row.sensor_id,
             row.kind,
             row.status,
-            row.last_evaluation_at,
+            evaluated[row.sensor_id],
             " ".join(row.selection),
             waiting.get(row.sensor_id) or row.error or row.skip_reason or None,
         )
         for row in rows
     ]
-    render.show_table(headers, lines, whole=("sensor", "kind", "status", "last recorded"))
+    render.show_table(headers, lines, whole=("sensor", "kind", "status", "evaluated"))
 
 
 @command(
@@ -89,7 +96,8 @@ def show(
     """Show a sensor, its recorded evaluations, and messages that wait.
 
     An evaluation is REQUESTED (it asked for runs), SKIPPED (it asked for none) or FAILED (it
-    changed nothing). Merged requests have a key that was used before.
+    changed nothing). Merged requests have a key that was used before. Evaluations that found
+    nothing new are not recorded: of these only the last is shown.
     """
     workspace = session.open()
     reader = workspace.read.sensors(session.at())
@@ -99,8 +107,11 @@ def show(
         return
     evaluations, messages = reader.evaluations(row, limit), reader.undone(row, limit)
     waiting = _waiting(session, workspace, [row]).get(row.sensor_id)
+    turn = None if session.at() else shown_turn(workspace, row)
     if session.json:
         document = {"generation": reader.snapshot.generation, **_plain(row), "waiting": waiting}
+        document["evaluated_at"] = row.last_evaluation_at if turn is None else turn.at
+        document["nothing_new"] = None if turn is None else turn.turn
         render.document(document | {"evaluations": evaluations, "messages": messages})
         return
     definition = definition_of(row)
@@ -119,6 +130,7 @@ def show(
             "cursor": _shortened(row.cursor) or None,
             "messages waiting": row.waiting or None,
             "last recorded": row.last_evaluation_at,
+            "nothing new": None if turn is None else turn_text(turn),
         }
     )
     if evaluations:

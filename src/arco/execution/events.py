@@ -206,6 +206,8 @@ class HoldEnded(Payload, frozen=True, kw_only=True):
     materialization_id: str
     approved: bool
     reason: str = ""
+    position: int = 0
+    """Of the report that brought it."""
 
 
 class Version(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -90,6 +90,7 @@ def decide(rows: Rows, fact: Fact, e: QuarantineDecided) -> Iterator[Change]:
             materialization_id=e.materialization_id,
             approved=e.approved,
             reason=e.reason,
+            position=row.position,
         )
     )
     yield applied(fact)

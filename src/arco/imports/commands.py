@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, structs
 
 from arco.catalog.tables import ASSET_NAMES, ASSETS, COLUMNS
 from arco.errors import Conflict, Invalid, Refused
-from arco.imports.dbt_artifacts import DbtCatalog, DbtManifest, read_catalog, read_manifest
+from arco.imports.dbt_artifacts import (
+    DbtCatalog,
+    DbtFile,
+    DbtManifest,
+    read_catalog,
+    read_manifest,
+)
 from arco.imports.dbt_assets import DbtAssets, ExistingAsset
 from arco.imports.dbt_names import NamedNodes, keys_of
 from arco.imports.events import ImportCreated, ImportedAsset, ImportInstalled, ImportPart
@@ -78,8 +83,8 @@ class ImportCommands:
 
     def dbt(
         self,
-        manifest: Path,
-        catalog: Path | None = None,
+        manifest: DbtFile,
+        catalog: DbtFile | None = None,
         *,
         namespaces: Mapping[str, str] | None = None,
         dry_run: bool = False,

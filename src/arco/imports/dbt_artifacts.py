@@ -152,12 +152,28 @@ class _AnyArtifact(Struct, frozen=True):
     metadata: DbtMetadata
 
 
-def read_manifest(path: Path) -> DbtManifest:
+class DbtUpload(Struct, frozen=True):
+    """A file that somebody sent."""
+
+    name: str
+    data: bytes
+
+    def read_bytes(self) -> bytes:
+        return self.data
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DbtFile = Path | DbtUpload
+
+
+def read_manifest(path: DbtFile) -> DbtManifest:
     """Raises Invalid for a file that is none, is broken, or is of a version that is not known."""
     return _read(path, "manifest", MANIFEST_VERSIONS, DbtManifest)
 
 
-def read_catalog(path: Path, manifest: DbtManifest) -> DbtCatalog:
+def read_catalog(path: DbtFile, manifest: DbtManifest) -> DbtCatalog:
     catalog = _read(path, "catalog", CATALOG_VERSIONS, DbtCatalog)
     nodes = manifest.data_nodes()
     if nodes and not any(catalog.node(id) for id in nodes):
@@ -169,7 +185,7 @@ def read_catalog(path: Path, manifest: DbtManifest) -> DbtCatalog:
 
 
 def _read(
-    path: Path, kind: Literal["manifest", "catalog"], versions: tuple[int, ...], type: type[T]
+    path: DbtFile, kind: Literal["manifest", "catalog"], versions: tuple[int, ...], type: type[T]
 ) -> T:
     command = "dbt compile" if kind == "manifest" else "dbt docs generate"
     try:

@@ -42,6 +42,20 @@ class HeldLineageDecided(Payload, frozen=True, kw_only=True):
     asset_id: str
     materialization_id: str
     approved: bool
+    position: int = 0
+    """Of the report that brought the output."""
+
+
+class LineageWithdrawn(Payload, frozen=True, kw_only=True):
+    """Derived: a current version was quarantined by hand. The one before it is current, if there
+    is one."""
+
+    TYPE: ClassVar[str] = "lineage.withdrawn"
+    asset_id: str
+    partition: str
+    materialization_id: str
+    previous_id: str = ""
+    previous_position: int = 0
 
 
 class DeclaredInput(Struct, frozen=True, order=True):

@@ -5,7 +5,8 @@ with them: an output that reads less than its code does changes none. Of an asse
 deployed before deployments said this, edges are all that its outputs have read. Columns are those
 of the newest output, and of an input that it did not read those of an earlier one; one that says
 what was known changes nothing. Newest is by the position of the report, so that one which was held
-back, and is approved late, is counted and replaces nothing. What people have added stays until
+back, and is approved late, is counted and replaces nothing. A version that somebody takes back
+leaves the columns that were known before it (`withdrawals.py`). What people have added stays until
 people remove it, and what was imported until an import does not have it any more. What an asset
 uses of another goes to the stage of sources, whenever it changes, as a whole.
 
@@ -28,11 +29,14 @@ from arco.lineage.events import (
     InputsDeclared,
     LineageImported,
     LineageRecorded,
+    LineageWithdrawn,
     UsesChanged,
 )
 from arco.lineage.imported_edges import import_lineage
 from arco.lineage.manual_edges import add_edge, remove_edge
+from arco.lineage.output_columns import columns_of, coverage_of, source_id
 from arco.lineage.tables import (
+    COLUMN_STATES,
     COLUMNS,
     COVERAGE,
     DEPENDENTS,
@@ -43,7 +47,6 @@ from arco.lineage.tables import (
     TOPOLOGIES,
     USES,
     ColumnEdgeRow,
-    CoverageRow,
     DependentRow,
     EdgeMetadataRow,
     EdgeRow,
@@ -52,10 +55,11 @@ from arco.lineage.tables import (
     TopologyRow,
     UseRow,
 )
+from arco.lineage.withdrawals import keep_state, release, withdraw
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Fact, On, Put, Rows, Stage, by
 from servo.contract.identity import edge_id
-from servo.contract.task import ColumnSource, Confidence, InputRef, LineageMethod
+from servo.contract.task import InputRef
 
 # -- by target ----------------------------------------------------------------------------
 
@@ -81,18 +85,25 @@ def _decide(rows: Rows, fact: Fact, decided: HeldLineageDecided) -> Iterator[Cha
     key = decided.asset_id, decided.materialization_id
     held = rows.get(HELD, *key)
     if held is None:
+        yield from release(rows, fact, decided)
         return
     yield Delete(HELD, key)
     recorded = msgspec.json.decode(held.recorded, type=LineageRecorded)
     reads = _reads(recorded.lineage.read)
     if decided.approved and not _is_known(rows, recorded, reads):
         reported = msgspec.structs.replace(fact, position=held.position)
-        yield from _record(rows, reported, recorded, reads)
+        yield from _record(rows, reported, recorded, reads, named_at=held.held_at)
 
 
 def _record(
-    rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
+    rows: Rows,
+    fact: Fact,
+    recorded: LineageRecorded,
+    reads: list[InputRef],
+    *,
+    named_at: datetime | None = None,
 ) -> Iterator[Change]:
+    """`named_at` is when an output was reported that counts since later."""
     newest = rows.get(COVERAGE, recorded.asset_id)
     if newest is None and not reads and not recorded.lineage.columns:
         return  # it never came from anywhere, and there is nothing to forget
@@ -100,11 +111,15 @@ def _record(
     for ref in reads:
         yield from _seen(rows, fact, recorded, ref, is_newest)
     if is_newest:
-        yield from _depend(rows, fact, recorded, reads)
+        yield from _depend(rows, fact, recorded, reads, named_at)
 
 
 def _depend(
-    rows: Rows, fact: Fact, recorded: LineageRecorded, reads: list[InputRef]
+    rows: Rows,
+    fact: Fact,
+    recorded: LineageRecorded,
+    reads: list[InputRef],
+    named_at: datetime | None,
 ) -> Iterator[Change]:
     """Make the columns of an asset those of this output."""
     target = recorded.asset_id
@@ -113,21 +128,30 @@ def _depend(
     if rows.get(TOPOLOGIES, target) is None:
         for ref in reads:
             row = EdgeRow(
-                target, _edge_id(recorded, ref), _id(ref), ref.parameter, "output", fact.received_at
+                target,
+                _edge_id(recorded, ref),
+                source_id(ref),
+                ref.parameter,
+                "output",
+                fact.received_at,
             )
             if EDGES.key_of(row) not in edges:
                 edges[EDGES.key_of(row)] = row
                 yield Put(EDGES, row)
     sources = {edge.source for edge in edges.values()}
-    columns = unchanged(existing, _columns(fact, recorded))
+    columns = unchanged(existing, columns_of(fact, recorded))
     newest = rows.get(COVERAGE, target)
-    said_at = None if newest is None else newest.observed_at
-    kept = _staying(existing, recorded, sources - {_id(ref) for ref in reads}, said_at)
+    said_at = None if newest is None else newest.names_of
+    kept = _staying(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
     for column in kept:
         if column.method != "dbt" or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
+    coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
+    if coverage.observed_at == fact.received_at:
+        coverage = msgspec.structs.replace(coverage, named_at=named_at)
+    yield from keep_state(rows, fact, recorded, existing, columns, coverage)
     yield from replaced(existing, columns)
-    yield Put(COVERAGE, _coverage(rows, fact, recorded, is_silent=bool(sources and not reads)))
+    yield Put(COVERAGE, coverage)
     yield from uses_changed(
         target, existing, columns.values(), {edge.source for edge in before}, sources
     )
@@ -213,12 +237,8 @@ def _move_metadata(rows: Rows, target: str, by_key: str, by_id: str) -> Iterator
 # -- outputs ------------------------------------------------------------------------------
 
 
-def _id(ref: InputRef) -> str:
-    return ref.asset_id or ref.asset
-
-
 def _edge_id(recorded: LineageRecorded, ref: InputRef) -> str:
-    return edge_id(_id(ref), recorded.asset_id, ref.parameter)
+    return edge_id(source_id(ref), recorded.asset_id, ref.parameter)
 
 
 def _is_known(rows: Rows, recorded: LineageRecorded, reads: list[InputRef]) -> bool:
@@ -279,7 +299,7 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         target=recorded.asset_id,
         materialization_id=recorded.materialization_id,
         edge_id=id,
-        source=_id(ref),
+        source=source_id(ref),
         partition_key=recorded.partition,
         run_id=recorded.run_id,
         task_id=recorded.task_id,
@@ -293,53 +313,6 @@ def _execution(fact: Fact, recorded: LineageRecorded, ref: InputRef, id: str) ->
         source_fingerprint=ref.fingerprint,
         source_list="" if ref.listed_in is None else ref.listed_in.path,
     )
-
-
-def _columns(fact: Fact, recorded: LineageRecorded) -> Iterator[ColumnEdgeRow]:
-    lineage = recorded.lineage
-    ids = {ref.asset: _id(ref) for ref in lineage.read} | {recorded.asset: recorded.asset_id}
-
-    def row(
-        column: str, source: ColumnSource, method: LineageMethod, confidence: Confidence
-    ) -> ColumnEdgeRow:
-        return ColumnEdgeRow(
-            target=recorded.asset_id,
-            target_column=column,
-            source=ids.get(source.asset, source.asset),
-            source_column=source.column,
-            kind=source.kind,
-            masked=source.masked,
-            method=method,
-            confidence=confidence,
-            since=fact.received_at,
-        )
-
-    for each in lineage.columns:
-        for source in each.sources:
-            yield row(each.column, source, each.method, each.confidence)
-    for source in lineage.influences:
-        yield row("", source, lineage.method, lineage.confidence)
-
-
-def _coverage(rows: Rows, fact: Fact, recorded: LineageRecorded, *, is_silent: bool) -> CoverageRow:
-    """`is_silent`: it has read none of its inputs, and says nothing about them."""
-    lineage, coverage = recorded.lineage, rows.get(COVERAGE, recorded.asset_id)
-    if coverage is not None and is_silent and not lineage.columns:
-        return msgspec.structs.replace(coverage, position=fact.position)
-    row = row_from(
-        CoverageRow,
-        lineage,
-        target=recorded.asset_id,
-        columns=[each.column for each in lineage.columns],
-        since=fact.received_at,
-        position=fact.position,
-        observed_at=fact.received_at,
-    )
-    if coverage is None:
-        return row
-    since = msgspec.structs.replace(row, since=coverage.since)
-    same = msgspec.structs.replace(coverage, position=row.position, observed_at=row.observed_at)
-    return since if since == same else row
 
 
 # -- by source ----------------------------------------------------------------------------
@@ -366,10 +339,11 @@ def _dependent(rows: Rows, fact: Fact, changed: UsesChanged) -> Iterator[Change]
 _by_target = by("asset_id")
 TARGETS = Stage(
     "lineage_targets",
-    (EDGES, TOPOLOGIES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, HELD),
+    (EDGES, TOPOLOGIES, EDGE_METADATA, EXECUTIONS, COLUMNS, COVERAGE, COLUMN_STATES, HELD),
     (
         On(LineageRecorded, _by_target, _recorded),
         On(HeldLineageDecided, _by_target, _decide),
+        On(LineageWithdrawn, _by_target, withdraw),
         On(InputsDeclared, _by_target, _declare),
         On(EdgeAdded, by("target_id"), add_edge),
         On(EdgeRemoved, by("target_id"), remove_edge),

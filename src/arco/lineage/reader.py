@@ -3,9 +3,8 @@
 Who asks, asks by names, and is answered with names: those of that generation. Rows have ids, and a
 `LineageNames` says which belong together. Columns have the names that outputs had them under, and
 an output's time tells which column that was: rows have no column ids, since the fold of a target
-does not know the columns of its sources. One case is told wrongly: a task that reads an old
-version, pinned by hand, in which a name meant a column that has another name now, while another
-column has that name.
+does not know the columns of its sources. The time of a source's names is that of the newest version
+of it that the output has read, which may be old: it was pinned, say.
 
 A graph is walked breadth first, each node once, so cycles (an asset that reads its own
 past) end. A node is a column, or with an empty column the rows of an asset as a whole.
@@ -16,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +33,7 @@ DEPTH = 32
 
 
 R = TypeVar("R", bound=Row)
+End = Literal["source", "target"]
 
 
 class LineageNames(Protocol):
@@ -54,6 +54,9 @@ class LineageNames(Protocol):
 
     def column_names(self, id: str, name: str) -> Sequence[str]:
         """All names that outputs may have a column under: today's, earlier ones, the next."""
+
+    def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
+        """When the newest of some versions of an asset was made; None if nobody knows."""
 
 
 class NamesAsIds:
@@ -76,6 +79,9 @@ class NamesAsIds:
 
     def column_names(self, id: str, name: str) -> Sequence[str]:
         return (name,)
+
+    def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
+        return None
 
 
 class Node(NamedTuple):
@@ -123,7 +129,8 @@ class LineageReader:
     def __init__(self, snapshot: Snapshot, names: LineageNames) -> None:
         self.snapshot = snapshot
         self.names = names
-        self._observed_at = functools.cache(self._read_observed_at)
+        self._newest = functools.cache(lambda target: snapshot.get(tables.COVERAGE, target))
+        self._read_at = functools.cache(self._newest_read)
 
     # -- one asset --------------------------------------------------------------------
 
@@ -133,8 +140,12 @@ class LineageReader:
 
     def inputs(self, target: str) -> list[str]:
         """The assets that an asset reads or comes after."""
-        rows = self.snapshot.rows(tables.EDGE_SOURCES, self.names.id(target))
-        return sorted({self.names.key(row.source) for row in rows})
+        return sorted(map(self.names.key, self.input_ids(self.names.id(target))))
+
+    def input_ids(self, id: str) -> list[str]:
+        """The same, by ids."""
+        rows = self.snapshot.rows(tables.EDGE_SOURCES, id)
+        return sorted({self._today(row.source) for row in rows})
 
     def edge_metadata(self, target: str) -> dict[str, tables.EdgeMetadataRow]:
         """When each edge was seen, by its id; also of edges that are no more."""
@@ -181,7 +192,7 @@ class LineageReader:
         row = self.snapshot.get(tables.COVERAGE, id)
         if row is None:
             return None
-        at = row.observed_at or row.since
+        at = row.names_of or row.since
         today = {name: self.names.column(id, name, at) for name in (*row.columns, *row.unmapped)}
         return msgspec.structs.replace(
             row,
@@ -213,28 +224,45 @@ class LineageReader:
 
     def _named(self, row: Any) -> Any:
         """A row with names for the ids in it."""
-        ids = {end: id for end in ("source", "target") if (id := getattr(row, end, None))}
-        changes = {end: self.names.key(id) for end, id in ids.items()}
+        ends: tuple[End, ...] = ("source", "target")
+        ids = {end: id for end in ends if (id := getattr(row, end, None))}
+        changes: dict[str, str] = {end: self.names.key(id) for end, id in ids.items()}
         for end, id in ids.items():
             if name := getattr(row, f"{end}_column", ""):
-                changes[f"{end}_column"] = self._column(row, id, name)
+                changes[f"{end}_column"] = self._column(row, end, id, name)
         return msgspec.structs.replace(row, **changes)
 
-    def _column(self, row: tables.ColumnEdgeRow | tables.UseRow, id: str, name: str) -> str:
+    def _column(
+        self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str, name: str
+    ) -> str:
         """Today's name of a column at one end of a row, the asset `id`."""
         if not self.names.has_renames(id):
             return name
-        return self.names.column(id, name, self._said_at(row))
+        return self.names.column(id, name, self._said_at(row, end, id))
 
-    def _said_at(self, row: tables.ColumnEdgeRow | tables.UseRow) -> datetime | None:
-        """When the output was made whose names a row has; `since` is when it was said first."""
+    def _said_at(
+        self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str
+    ) -> datetime | None:
+        """When data was made whose names a row has: the output, or what it has read."""
         if row.said_at is not None or row.method in ("manual", "dbt"):
-            return row.said_at or row.since
-        return self._observed_at(row.target) or row.since
+            return row.said_at or row.since  # `since` is when it was said first
+        read_at = self._read_at(row.target, id) if end == "source" and id != row.target else None
+        newest = self._newest(row.target)
+        return read_at or (None if newest is None else newest.names_of) or row.since
 
-    def _read_observed_at(self, target: str) -> datetime | None:
-        coverage = self.snapshot.get(tables.COVERAGE, target)
-        return None if coverage is None else coverage.observed_at
+    def _newest_read(self, target: str, source: str) -> datetime | None:
+        """When the newest version of a source was made that the newest output has read."""
+        newest = self._newest(target)
+        if newest is None or not newest.materialization_id:
+            return None
+        rows = self.snapshot.rows(tables.EXECUTIONS, target, newest.materialization_id)
+        versions = [
+            id
+            for row in rows
+            if self._today(row.source) == source and not row.source_count
+            for id in row.source_materializations
+        ]
+        return self.names.made_at(source, versions) if versions else None
 
     # -- walks ------------------------------------------------------------------------
 
@@ -277,8 +305,8 @@ class LineageReader:
             return
         for name in self.names.column_names(node.asset, node.column):
             for row in self.snapshot.rows(tables.COLUMNS, node.asset, name):
-                if self._column(row, node.asset, name) == node.column:
-                    source = self._node(row, row.source, row.source_column)
+                if self._column(row, "target", node.asset, name) == node.column:
+                    source = self._node(row, "source", row.source, row.source_column)
                     yield _link(distance, source, node, row)
 
     def targets(self, node: Node, distance: int = 1) -> Iterator[Link]:
@@ -290,13 +318,15 @@ class LineageReader:
                 continue
             for name in self.names.column_names(node.asset, node.column):
                 for use in self.snapshot.rows(tables.USES, source, name):
-                    if self._column(use, node.asset, name) == node.column:
-                        target = self._node(use, use.target, use.target_column)
+                    if self._column(use, "source", node.asset, name) == node.column:
+                        target = self._node(use, "target", use.target, use.target_column)
                         yield _link(distance, node, target, use)
 
-    def _node(self, row: tables.ColumnEdgeRow | tables.UseRow, id: str, column: str) -> Node:
+    def _node(
+        self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str, column: str
+    ) -> Node:
         id = self._today(id)
-        return Node(id, self._column(row, id, column) if column else "")
+        return Node(id, self._column(row, end, id, column) if column else "")
 
     def _today(self, id: str) -> str:
         """The id of a source, of which a row may have the name alone."""

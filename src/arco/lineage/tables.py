@@ -124,8 +124,36 @@ class CoverageRow(Row, frozen=True):
     position: int = 0
     """Of the report of that output: what newest means."""
     observed_at: datetime | None = None
-    """When that output was reported: the time of the names in it. Unlike `since`, it moves with
-    outputs that say what was known."""
+    """Since when that output counts: when it was reported, or approved. Unlike `since`, it moves
+    with outputs that say what was known."""
+    materialization_id: str = ""
+    """That output."""
+    named_at: datetime | None = None
+    """When it was reported, if it was held back and counts since later."""
+
+    @property
+    def names_of(self) -> datetime | None:
+        """The time of the names in it."""
+        return self.named_at or self.observed_at
+
+
+class ColumnStateRow(Row, frozen=True):
+    """What was known of the columns of an asset from an output on, until one said something else.
+
+    The last few are kept: a version that is taken back leaves what was known before it.
+    """
+
+    target: str
+    position: int
+    """Of the report of that output."""
+    materialization_id: str
+    """That output."""
+    partition_key: str
+    columns: str
+    """All `ColumnEdgeRow`s that outputs have said, as JSON."""
+    coverage: str
+    """`CoverageRow`, as JSON."""
+    since: datetime
 
 
 class HeldRow(Row, frozen=True):
@@ -186,6 +214,13 @@ COLUMNS = Table(
 )
 COVERAGE = Table(
     "lineage", "column_coverage", CoverageRow, key=["target"], group_rows=LOOKED_UP_GROUP
+)
+COLUMN_STATES = Table(
+    "lineage",
+    "column_states",
+    ColumnStateRow,
+    key=["target", "position"],
+    group_rows=LOOKED_UP_GROUP,
 )
 HELD = Table("lineage", "held_outputs", HeldRow, key=["target", "materialization_id"])
 USES = Table(

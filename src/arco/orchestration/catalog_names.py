@@ -9,8 +9,12 @@ from operator import attrgetter
 
 from arco.catalog import tables
 from arco.catalog.schema_tables import COLUMN_RENAMES, ColumnRenameRow
+from arco.execution.tables import MATERIALIZATIONS
 from arco.lineage.reader import LineageReader
 from arco.state.snapshot import Snapshot
+
+NEWEST = 20
+"""Of the versions that an output has read, so many of the last partitions are looked at."""
 
 
 class CatalogNames:
@@ -58,6 +62,10 @@ class CatalogNames:
             n for row in renames if row.column_id in ids for n in (row.old_name, row.new_name)
         ]
         return tuple(dict.fromkeys((name, *others)))
+
+    def made_at(self, id: str, versions: Sequence[str]) -> datetime | None:
+        rows = [self._snapshot.get(MATERIALIZATIONS, id, version) for version in versions[-NEWEST:]]
+        return max((row.created_at for row in rows if row is not None), default=None)
 
     def _renamed_at(self, row: ColumnRenameRow) -> datetime:
         """When data had the new name first: a rename that waits for an output is yet to come."""

@@ -199,6 +199,7 @@ class OrchestrationCommands:
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
         progress: Progress = silent,
+        deployment_id: str = "",
     ) -> Deployed:
         """Deploy an older deployment again, as a new one of its project.
 
@@ -217,7 +218,7 @@ class OrchestrationCommands:
             accept_breaking.checked(),
             progress,
         )
-        return self._deploy(draft)
+        return self._deploy(draft, deployment_id)
 
     def _deploy(self, draft: _Draft, deployment_id: str = "") -> Deployed:
         raw = encode_manifest(draft.manifest)

@@ -114,6 +114,8 @@ class DeployedSensor(DeclarationStruct, frozen=True, kw_only=True, tag="sensor")
     existing: bool = False
     asset: str = ""
     workspace: str = ""
+    secret: SecretRef | None = None
+    """Of a webhook: what signs messages that come over HTTP."""
 
 
 class DeployedNamespace(NamespaceStatement, frozen=True, tag_field="kind", tag="namespace"):

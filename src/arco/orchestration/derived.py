@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from arco.catalog.contract_events import ContractEvaluated
 from arco.catalog.schema_events import HeldSchemaDecided, SchemaObserved, SchemaWithdrawn
 from arco.execution.events import CostIncurred, HoldEnded, OutputRecorded, VersionWithdrawn
-from arco.lineage.events import HeldLineageDecided, LineageRecorded
+from arco.lineage.events import HeldLineageDecided, LineageRecorded, LineageWithdrawn
 from arco.log.envelope import Payload
 from arco.orchestration.events import RefusalCode
 from arco.orchestration.states import RunState
@@ -87,6 +87,15 @@ class AutomationRecovered(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "orchestration.automation_recovered"
     kind: str
     name: str
+
+
+class AssetSkipped(Payload, frozen=True, kw_only=True):
+    """A run skips tasks of an asset, because something above them gave no good output. Said once
+    for all that end at the same moment."""
+
+    TYPE: ClassVar[str] = "orchestration.asset_skipped"
+    asset_id: str
+    run_id: str
 
 
 class RunEnded(Payload, frozen=True, kw_only=True):
@@ -202,7 +211,10 @@ def why(result: TaskResult) -> str:
 def _decide_hold(rows: Rows, fact: Fact, e: HoldEnded) -> Iterator[Emit]:
     yield Emit(
         HeldLineageDecided(
-            asset_id=e.asset_id, materialization_id=e.materialization_id, approved=e.approved
+            asset_id=e.asset_id,
+            materialization_id=e.materialization_id,
+            approved=e.approved,
+            position=e.position,
         )
     )
     yield Emit(
@@ -230,7 +242,16 @@ def _observe_schema(rows: Rows, fact: Fact, e: OutputRecorded) -> Iterator[Emit]
         )
 
 
-def _withdraw_schema(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Emit]:
+def _withdraw(rows: Rows, fact: Fact, e: VersionWithdrawn) -> Iterator[Emit]:
+    yield Emit(
+        LineageWithdrawn(
+            asset_id=e.asset_id,
+            partition=e.partition,
+            materialization_id=e.materialization_id,
+            previous_id=e.previous_id,
+            previous_position=e.previous_position,
+        )
+    )
     if e.previous_id:
         yield Emit(
             SchemaWithdrawn(
@@ -252,7 +273,7 @@ DECISIONS = Stage(
     [
         On(HoldEnded, lambda fact, e: e.asset_id, _decide_hold),
         On(OutputRecorded, lambda fact, e: e.materialization.asset_id, _observe_schema),
-        On(VersionWithdrawn, lambda fact, e: e.asset_id, _withdraw_schema),
+        On(VersionWithdrawn, lambda fact, e: e.asset_id, _withdraw),
     ],
 )
 """Between outputs and the domains that follow: what outputs have, and what was decided of them."""

@@ -471,6 +471,7 @@ class _Run:
         """Take a task to a terminal state, and everything below it where that leads."""
         self._set(task)
         ending = [(task.task_id, cause)]
+        skipped: dict[str, None] = {}
         while ending:
             id, cause = ending.pop()
             row = self._task(id)  # as it is by now: two upstreams may end it
@@ -482,9 +483,14 @@ class _Run:
             self._set(replace(task, state=state, finished_at=self._now))
             counter = _COUNTER[state]
             self._update(**{counter: getattr(self.row, counter) + 1})
+            if state == TaskState.SKIPPED:
+                skipped[task.asset_id] = None
             held = task.gate in HELD_GATES and not task.materialization_id
             below = TaskCause.UPSTREAM_HELD if held else _DOWNSTREAM[state]
             ending.extend(self._resolve(task, below))
+        self._emitted += [
+            derived.AssetSkipped(asset_id=id, run_id=self.row.run_id) for id in skipped
+        ]
         self.complete()
 
     def _resolve(self, task: TaskRow, cause: TaskCause) -> Iterable[tuple[str, TaskCause]]:

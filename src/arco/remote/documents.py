@@ -222,6 +222,21 @@ class AssetStatsRowJson(TypedDict):
     observed_at: str
 
 
+class AuditProblemJson(TypedDict):
+    position: int
+    problem: str
+
+
+class AuditReportJson(TypedDict):
+    generation: int
+    records: int
+    head: str
+    commands: int
+    uncovered: int
+    rollbacks: list[int]
+    problems: list[AuditProblemJson]
+
+
 class AuditRowJson(TypedDict):
     record_id: str
     position: int
@@ -248,6 +263,13 @@ class AuditRowJson(TypedDict):
     prev_hash: str
     hash: str
     seal: str
+    generation: NotRequired[int]
+
+
+class AuditVerificationJson(TypedDict):
+    intact: bool
+    report: AuditReportJson
+    generation: NotRequired[int]
 
 
 class AutomationExplanationJson(TypedDict):
@@ -805,10 +827,19 @@ class DataDetailsBodyJson(TypedDict):
     location: NotRequired[str | None]
 
 
+class DbtImportBodyJson(TypedDict):
+    manifest: Any
+    catalog: NotRequired[dict[str, Any] | None]
+    namespaces: NotRequired[dict[str, str]]
+    dry_run: NotRequired[bool]
+
+
 class DeployBodyJson(TypedDict):
     message: NotRequired[str]
     allow_missing_inputs: NotRequired[bool]
     allow_removals: NotRequired[bool]
+    accept_breaking: NotRequired[list[str]]
+    reason: NotRequired[str]
     manifest: Any
     source: str
 
@@ -817,6 +848,8 @@ class DeployOptionsJson(TypedDict):
     message: NotRequired[str]
     allow_missing_inputs: NotRequired[bool]
     allow_removals: NotRequired[bool]
+    accept_breaking: NotRequired[list[str]]
+    reason: NotRequired[str]
 
 
 class DeployedJson(TypedDict):
@@ -913,6 +946,12 @@ class EdgeRefBodyJson(TypedDict):
 
 
 EvaluationStateJson: TypeAlias = Literal["FAILED", "REQUESTED", "SKIPPED"]
+
+
+class EventAnswerJson(TypedDict):
+    message_id: str
+    state: str
+    is_repeated: bool
 
 
 class ExplainedPartitionJson(TypedDict):
@@ -1079,6 +1118,36 @@ class ImpactEntryJson(TypedDict):
     masked: bool
 
 
+class ImportRowJson(TypedDict):
+    source: str
+    import_id: str
+    number: int
+    nodes: int
+    tool_version: str
+    generated_at: str
+    imported_at: str
+    imported_by: str
+
+
+class ImportedJson(TypedDict):
+    source: str
+    generation: int
+    nodes: int
+    added: NotRequired[list[str]]
+    changed: NotRequired[list[str]]
+    removed: NotRequired[list[str]]
+    moved: NotRequired[list[str]]
+    normalised: NotRequired[dict[str, str]]
+    refused: NotRequired[dict[str, str]]
+    notes: NotRequired[list[str]]
+
+
+class ImportedBodyJson(TypedDict):
+    dry_run: bool
+    imported: ImportedJson
+    generation: NotRequired[int]
+
+
 class InputJson(TypedDict):
     asset: str
     parameter: NotRequired[str]
@@ -1088,6 +1157,21 @@ class InputJson(TypedDict):
     ]
     version: NotRequired[str]
     as_of: NotRequired[str]
+
+
+class InputVersionJson(TypedDict):
+    partition: str
+    materialization_id: str
+
+
+class InputsBodyJson(TypedDict):
+    asset: str
+    partition: str
+    materialization_id: str
+    run_id: str
+    inputs: list[ReadInputJson]
+    hidden: int
+    generation: NotRequired[int]
 
 
 class KeyChangesJson(TypedDict):
@@ -1343,6 +1427,13 @@ class NotificationJson(TypedDict):
     code: CodeJson
 
 
+class NotificationBodyJson(TypedDict):
+    notification: NotificationRowJson
+    title: str
+    text: str
+    generation: NotRequired[int]
+
+
 class NotificationRowJson(TypedDict):
     rule_id: str
     notification_id: str
@@ -1500,6 +1591,15 @@ class PersonalWayJson(TypedDict):
     links: list[LinkBodyJson]
 
 
+class PinBodyJson(TypedDict):
+    name: str
+    generation: int
+    reason: str
+    created_at: str
+    expires_at: str | None
+    active: bool
+
+
 class PlanPreviewJson(TypedDict):
     tasks: int
     runs: int
@@ -1621,6 +1721,11 @@ class QualityHealthJson(TypedDict):
     recent_results: NotRequired[int]
 
 
+class QuarantineBodyJson(TypedDict):
+    materialization_id: str
+    reason: str
+
+
 class QuarantineRowJson(TypedDict):
     asset_id: str
     materialization_id: str
@@ -1657,6 +1762,13 @@ class QueryColumnJson(TypedDict):
     type: str
 
 
+class ReadInputJson(TypedDict):
+    source: str
+    count: int
+    versions: list[InputVersionJson]
+    complete: bool
+
+
 class ReasonBodyJson(TypedDict):
     reason: NotRequired[str]
 
@@ -1675,6 +1787,10 @@ class RemediationHintJson(TypedDict):
     action: str
     command: NotRequired[str | None]
     documentation_url: NotRequired[str | None]
+
+
+class RemoveImportBodyJson(TypedDict):
+    source: str
 
 
 class RenameBodyJson(TypedDict):
@@ -1830,6 +1946,12 @@ class RunExplanationBodyJson(TypedDict):
     causes: list[CauseBodyJson]
     observations: list[CauseBodyJson]
     triggered_by: list[str]
+    generation: NotRequired[int]
+
+
+class RunLineageBodyJson(TypedDict):
+    run_id: str
+    events: list[dict[str, Any]]
     generation: NotRequired[int]
 
 
@@ -2028,6 +2150,7 @@ class SensorJson(TypedDict):
     existing: NotRequired[bool]
     asset: NotRequired[str]
     workspace: NotRequired[str]
+    secret: NotRequired[SecretRefJson | None]
 
 
 class SensorBodyJson(TypedDict):
@@ -2411,6 +2534,8 @@ class ValidateBodyJson(TypedDict):
     message: NotRequired[str]
     allow_missing_inputs: NotRequired[bool]
     allow_removals: NotRequired[bool]
+    accept_breaking: NotRequired[list[str]]
+    reason: NotRequired[str]
     manifest: Any
 
 

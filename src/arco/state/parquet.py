@@ -25,7 +25,7 @@ from arco.errors import Corrupt, Invalid, NotFound
 from arco.log.manifest import ChangesRef, FileRef, verified
 from arco.state import changes
 from arco.state.key_hashes import KeyHashes
-from arco.state.row_groups import FetchedRange, Group, RowGroupIndex, row_groups, runs
+from arco.state.row_groups import FetchedRange, Group, RowGroupIndex, RowGroups, runs
 from arco.state.table import LOOKED_UP_GROUP, Key, Table, Versioned
 from arco.storage.port import Store
 from arco.storage.seal import read_checked
@@ -293,7 +293,7 @@ class Files:
             raw = self._twice(lambda: self._read_footer(ref))
         # A footer alone will do: nothing else is looked at before a row group is read.
         metadata = pq.read_metadata(pa.BufferReader(raw))
-        footer = RowGroupIndex(metadata, row_groups(metadata))
+        footer = RowGroupIndex(metadata, RowGroups(metadata))
         with self._lock:
             if ref.path not in self._footers:
                 self._footers[ref.path] = footer
@@ -314,7 +314,7 @@ class OpenedFile:
                     pa.BufferReader(content), page_checksum_verification=True
                 )
             self._rows: pa.Table | None = None
-            self.groups = row_groups(self._file.metadata)
+            self.groups: Sequence[Group] = RowGroups(self._file.metadata)
             self.schema = self._file.schema_arrow
         else:
             self._file, self._rows, self.groups, self.schema = None, content, (), content.schema

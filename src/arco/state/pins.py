@@ -74,16 +74,21 @@ class Pins:
         self._store.delete(paths.pin(name))
 
     def all(self) -> Iterator[Pin]:
-        for meta in listed_surely(self._store, paths.PINS):
-            try:
-                yield read_pin(self._store, meta.path)
-            except NotFound:
-                continue
+        return read_pins(self._store)
 
     def active(self, now: datetime | None = None) -> list[Pin]:
         """The pins that hold at a time of the store's clock, by default about now."""
         now = now or self._store_clock.estimate()
         return [pin for pin in self.all() if pin.expires_at is None or pin.expires_at > now]
+
+
+def read_pins(store: Store) -> Iterator[Pin]:
+    """All pins, including expired ones."""
+    for meta in listed_surely(store, paths.PINS):
+        try:
+            yield read_pin(store, meta.path)
+        except NotFound:
+            continue
 
 
 def read_pin(store: Store, path: str) -> Pin:

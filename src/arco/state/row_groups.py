@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import pyarrow.parquet as pq
 
@@ -32,8 +32,7 @@ class Group(NamedTuple):
 
 class RowGroupIndex(NamedTuple):
     metadata: pq.FileMetaData
-    groups: tuple[Group, ...]
-    """In the order of their buckets."""
+    groups: RowGroups
 
     def may_hold(self, bucket: int, key: Key | None = None) -> Iterator[int]:
         """The numbers of the groups that may hold a bucket, and a key in it."""
@@ -48,24 +47,47 @@ def _last_bucket(group: Group) -> int:
     return group.buckets[1]
 
 
-def row_groups(metadata: pq.FileMetaData) -> tuple[Group, ...]:
-    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    bucket = names.index("_bucket")
-    groups = []
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        buckets = group.column(bucket).statistics
-        keys = []
-        for c in range(bucket if buckets.min == buckets.max else 0):
-            stats = group.column(c).statistics
-            if stats is None or not stats.has_min_max:
-                break  # statistics are written for the key alone, and the key comes first
-            keys.append((stats.min, stats.max))
-        # The columns of a group lie one after the other.
-        start, last = _start(group.column(0)), group.column(group.num_columns - 1)
-        length = _start(last) + last.total_compressed_size - start
-        groups.append(Group((buckets.min, buckets.max), tuple(keys), start, length))
-    return tuple(groups)
+class RowGroups(Sequence[Group]):
+    """The row groups of a file, in the order of their buckets.
+
+    Each is made when it is looked at: a search for a bucket looks at few of them.
+    """
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self._metadata = metadata
+        self._bucket = metadata.schema.names.index("_bucket")
+        self._made: dict[int, Group] = {}
+
+    def __len__(self) -> int:
+        return int(self._metadata.num_row_groups)
+
+    @overload
+    def __getitem__(self, at: int) -> Group: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Group]: ...
+    def __getitem__(self, at: int | slice) -> Group | Sequence[Group]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        group = self._made.get(at)
+        if group is None:
+            number = range(len(self))[at]
+            group = self._made[at] = _group(self._metadata.row_group(number), self._bucket)
+        return group
+
+
+def _group(group: pq.RowGroupMetaData, bucket: int) -> Group:
+    """`bucket` is the number of the column of buckets, which follows those of the key."""
+    buckets = group.column(bucket).statistics
+    keys = []
+    for c in range(bucket if buckets.min == buckets.max else 0):
+        stats = group.column(c).statistics
+        if stats is None or not stats.has_min_max:
+            break  # statistics are written for the key alone, and the key comes first
+        keys.append((stats.min, stats.max))
+    # The columns of a group lie one after the other.
+    start, last = _start(group.column(0)), group.column(group.num_columns - 1)
+    length = _start(last) + last.total_compressed_size - start
+    return Group((buckets.min, buckets.max), tuple(keys), start, length)
 
 
 def runs(numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -20,6 +20,7 @@ LEASES = "leases/"
 LIVENESS = "liveness/"
 ORCHESTRATORS = "liveness/orchestrators/"
 CANCELLED = "liveness/cancelled/"
+SENSOR_TURNS = "liveness/sensors/"
 LOGS = "logs/"
 QUEUE = "queue/"
 INPUTS = "inputs/"
@@ -172,6 +173,10 @@ def liveness(worker: str) -> str:
 
 def orchestrator(name: str) -> str:
     return f"{ORCHESTRATORS}{name}.json"
+
+
+def sensor_turn(name: str) -> str:
+    return f"{SENSOR_TURNS}{name}.json"
 
 
 TASK_KEYS = "keys/tasks.json"

@@ -3,6 +3,7 @@
     liveness/{worker}.json                 while it works on something
     liveness/orchestrators/{name}.json     while there are active runs
     liveness/cancelled/{run}.json          see `orchestration/cancel_notes.py`
+    liveness/sensors/{sensor}.json         see `transport/sensor_turns.py`
 
 A record is rewritten every `heartbeat_s`. It goes when there is nothing left to do; that of
 a process which died stays, and tells since when it has been silent.
@@ -103,7 +104,7 @@ def _signs(
 
 
 def _workers(store: Store) -> Iterator[ObjectMeta]:
-    others = (paths.ORCHESTRATORS, paths.CANCELLED)
+    others = (paths.ORCHESTRATORS, paths.CANCELLED, paths.SENSOR_TURNS)
     return (meta for meta in store.list(paths.LIVENESS) if not meta.path.startswith(others))
 
 

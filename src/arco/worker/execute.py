@@ -9,6 +9,7 @@ what happened. After a cancellation or a timeout nothing is committed.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,11 +18,12 @@ import msgspec
 
 from arco.automation.sensor_events import SensorEvaluated
 from arco.clock import Clock
-from arco.errors import Corrupt, Denied, Invalid, NotFound
+from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
 from arco.spark.host import SparkHost
 from arco.storage import paths
 from arco.storage.open import options_of
 from arco.storage.port import Store
+from arco.transport.sensor_turns import SensorTurn, record_turn
 from arco.transport.task_envelope import EnvelopeSigner, check_request, open_unsigned
 from arco.worker import slot_messages as messages
 from arco.worker.artifact import ArtifactCache
@@ -37,6 +39,8 @@ from arco.worker.slots import SlotPool, slot_host
 from arco.worker.supervise import Control, Supervision
 from servo.contract.sensing import SensorAnswer
 from servo.contract.task import ErrorInfo, OutputCommit, TaskRequest, TaskResult, Usage
+
+process_log = logging.getLogger(__name__)
 
 
 class _SlotRun(NamedTuple):
@@ -155,7 +159,19 @@ class Executor:
             log.discard()
             raise Interrupted()
         wall_ms = round((self._clock.monotonic() - began) * 1000)
-        return evaluated(request, log, answer, error, self._worker_id, wall_ms)
+        event = evaluated(request, log, answer, error, self._worker_id, wall_ms)
+        if event is None and answer is not None:
+            self._leave_trace(request, answer, wall_ms)
+        return event
+
+    def _leave_trace(self, request: TaskRequest, answer: SensorAnswer, wall_ms: int) -> None:
+        """Of an evaluation that is not recorded. Nothing depends on it, so a failure is no more."""
+        assert request.sensor is not None
+        turn = SensorTurn(request.sensor.sensor_id, self._worker_id, wall_ms, answer.skip_reason)
+        try:
+            record_turn(self._store, request.task_id, turn)
+        except Error as error:
+            process_log.warning("the trace of %s is not written: %s", request.asset, error)
 
     def _done_before(self, request: TaskRequest, again: bool) -> OutputCommit | None:
         """What was committed by another attempt, or delivery; the first one need not ask."""

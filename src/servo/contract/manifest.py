@@ -448,6 +448,8 @@ class Sensor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asset: str = ""
     workspace: str = ""
     """Of an asset: where it is; empty for the same workspace."""
+    secret: SecretRef | None = None
+    """Of a webhook: what signs messages that come over HTTP. Servers resolve it."""
 
 
 NotificationEvent = Literal[

@@ -44,4 +44,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "contracts": promised,
     "held_partitions": held,
     "imports": imported,
+    "columns_taken_back": quarantined,
 }

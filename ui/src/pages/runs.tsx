@@ -7,7 +7,7 @@ import { Grid, type GridColumn } from "../design/grid";
 import { Bar, Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { between, count, duration, Name, Time } from "../design/values";
-import { RunLink } from "../layout/link";
+import { RunLink, useSetSearch } from "../layout/link";
 import { runTitle } from "./overview";
 import { runShares } from "./run-shares";
 
@@ -30,13 +30,12 @@ const STATES = [["", "Every state"], ["RUNNING", "Running"], ["FAILED", "Failed"
 
 export function RunsPage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
   const list = useList("/runs", {
     query: { state: search.state ? [search.state as Run["state"]] : undefined, asset: search.asset, created_after: search.since },
   });
   const { items, hasMore, more } = list;
   const onRange = useCallback((_: number, last: number) => { if (hasMore && last > items.length - 60) more(); }, [hasMore, items.length, more]);
-  const set = (change: Partial<typeof search>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
+  const set = useSetSearch();
   return (
     <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why.">
       <div className="toolbar">

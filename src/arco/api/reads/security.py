@@ -10,10 +10,13 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.page_tokens import SortKey
+from arco.api.reads.operations import require_everything
 from arco.api.reads.run_reads import Time
-from arco.api.routes import PageParameters, PageWindow, listing
+from arco.api.routes import AtParameters, PageParameters, PageWindow, listing, read
 from arco.api.views import View
 from arco.errors import NotFound
+from arco.security.audit import record_id
+from arco.security.audit_verify import Anchor, AuditReport, verify_audit
 from arco.security.permissions import Permission, Role
 from arco.security.reader import AuditFilter, SecurityReader
 from arco.security.tables import AUDIT, ApiKeyRow, AuditRow, RoleBindingRow
@@ -64,14 +67,57 @@ def require_key(view: View, visible: Visible, key_id: str) -> ApiKeyRow:
     return row
 
 
+class RoleListParameters(PageParameters, frozen=True, kw_only=True):
+    subject: Annotated[
+        str, Meta(max_length=500, description="Only of this one: user:ana@example.org.")
+    ] = ""
+
+
 def list_roles(
-    view: View, visible: Visible, parameters: PageParameters, window: PageWindow
+    view: View, visible: Visible, parameters: RoleListParameters, window: PageWindow
 ) -> Iterator[tuple[SortKey, RoleBindingRow]]:
     """List who has which role where."""
-    for row in SecurityReader(view.snapshot).bindings(visible):
+    for row in SecurityReader(view.snapshot).bindings(visible, parameters.subject):
         key = (row.namespace, row.subject)
         if window.after is None or key > window.after:
             yield key, row
+
+
+class AuditRecordParameters(AtParameters, frozen=True, kw_only=True):
+    position: Annotated[int, Meta(ge=1, le=(1 << 53) - 1, description="The record's number.")]
+
+
+def get_audit_record(view: View, visible: Visible, parameters: AuditRecordParameters) -> AuditRow:
+    """Show one record: who, what, from where, and the rows before and after."""
+    row = view.snapshot.get(AUDIT, record_id(parameters.position))
+    if row is None or not _sees_record(visible, row):
+        raise NotFound(f"the audit log has no record {parameters.position}")
+    return row
+
+
+def _sees_record(visible: Visible, row: AuditRow) -> bool:
+    return visible.all or (row.namespace != "" and visible.sees(row.namespace))
+
+
+class AuditVerifyParameters(AtParameters, frozen=True, kw_only=True):
+    head: Annotated[
+        str, Meta(max_length=200, description="POSITION:HASH, as it was noted outside.")
+    ] = ""
+
+
+class AuditVerification(msgspec.Struct, frozen=True, kw_only=True):
+    intact: bool
+    report: AuditReport
+
+
+def verify_audit_log(
+    view: View, visible: Visible, parameters: AuditVerifyParameters
+) -> AuditVerification:
+    """Compare every record with the log, and check the chain of hashes. Reads all of the log."""
+    require_everything(visible, "checks of the audit log")
+    anchor = Anchor.parse(parameters.head) if parameters.head else None
+    report = verify_audit(view.snapshot, view.types, anchor=anchor)
+    return AuditVerification(intact=report.intact, report=report)
 
 
 class AuditParameters(PageParameters, frozen=True, kw_only=True):
@@ -99,7 +145,7 @@ def list_audit(
     after: Any = window.after
 
     def matches(row: AuditRow) -> bool:
-        is_seen = visible.all or (row.namespace != "" and visible.sees(row.namespace))
+        is_seen = _sees_record(visible, row)
         follows = after is None or (row.recorded_at, row.record_id) < after
         return is_seen and follows and conditions.matches(row)
 
@@ -114,4 +160,6 @@ ROUTES: tuple[Any, ...] = (
     listing("/keys", Permission.KEYS_MANAGE, list_api_keys),
     listing("/roles", Permission.ROLES_MANAGE, list_roles),
     listing("/audit", Permission.AUDIT_READ, list_audit),
+    read("/audit/verification", Permission.AUDIT_READ, verify_audit_log, live=True),
+    read("/audit/{position}", Permission.AUDIT_READ, get_audit_record),
 )

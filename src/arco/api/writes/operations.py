@@ -1,4 +1,4 @@
-"""Deployments, quarantine, limits, dispatch, dynamic keys, notifications."""
+"""Deployments, limits, dispatch, dynamic keys, notifications."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import msgspec
 from msgspec import Meta
 
 from arco.api.command_keys import id_of_key
-from arco.api.reads.data import require_held
 from arco.api.reads.operations import LimitsBody, limits_body, require_deployment
 from arco.api.routes import NoBody, Parameters, write
 from arco.api.writes.automation_writes import ReasonBody
 from arco.api.writes.run_writes import NoParameters, ReasonText, allow_namespaces
 from arco.api.writing import WriteAnswer, Writing
 from arco.errors import Conflict, Denied, NotFound
-from arco.execution.tables import QuarantineRow
 from arco.notifications.reader import NotificationReader
 from arco.notifications.tables import NotificationRow
 from arco.orchestration.deploying import Deployed
 from arco.orchestration.reader import OrchestrationReader
+from arco.orchestration.schema_deploy import BreakAcceptance
 from arco.orchestration.tables import DEPLOYMENTS
 from arco.security.permissions import Permission
 from servo.contract.manifest import Manifest, decode_manifest, encode_manifest, keys_read
@@ -37,6 +36,16 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     message: ReasonText = ""
     allow_missing_inputs: bool = False
     allow_removals: bool = False
+    accept_breaking: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1500)], ...], Meta(max_length=1000)
+    ] = ()
+    """Columns whose changes may break readers: `namespace.asset.column`."""
+    reason: ReasonText = ""
+    """Why they are accepted."""
+
+    @property
+    def accepted(self) -> BreakAcceptance:
+        return BreakAcceptance(self.accept_breaking, self.reason)
 
 
 class ValidateBody(DeployOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +106,7 @@ def validate_deployment(
         manifest,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
     )
     return WriteAnswer(DeployedBody(deployment=preview), writing.view.generation)
 
@@ -113,6 +123,7 @@ def create_deployment(
         message=body.message,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
         deployment_id=id,
     )
     return WriteAnswer(
@@ -120,14 +131,17 @@ def create_deployment(
     )
 
 
-def _earlier(writing: Writing, manifest: Manifest, id: str) -> Deployed | None:
+def _earlier(
+    writing: Writing, manifest: Manifest, id: str, rollback_of: str = ""
+) -> Deployed | None:
     """What the same request has deployed before."""
     if not id:
         return None
     row = writing.view.snapshot.get(DEPLOYMENTS, manifest.project, id)
     if row is None:
         return None
-    if row.manifest != hashlib.sha256(encode_manifest(manifest)).hexdigest():
+    digest = hashlib.sha256(encode_manifest(manifest)).hexdigest()
+    if row.manifest != digest or row.rollback_of != rollback_of:
         raise Conflict("this idempotency key was used for another deployment")
     return Deployed(id, row.number, writing.view.generation, False, project=row.project)
 
@@ -143,45 +157,20 @@ def rollback_deployment(
     row = require_deployment(writing.view, writing.visible, parameters.deployment_id)
     manifest = writing.view.library.manifest(row.manifest)
     _manifest(writing, msgspec.Raw(encode_manifest(manifest)))
-    done = writing.unkeyed.orchestration.rollback(
+    id = id_of_key(writing.key) if writing.key else ""
+    done = _earlier(writing, manifest, id, row.deployment_id)
+    done = done or writing.unkeyed.orchestration.rollback(
         row.deployment_id,
         project=row.project,
         message=body.message,
         allow_missing_inputs=body.allow_missing_inputs,
         allow_removals=body.allow_removals,
+        accept_breaking=body.accepted,
+        deployment_id=id,
     )
     return WriteAnswer(
         DeployedBody(deployment=done), done.generation, f"/deployments/{done.deployment_id}"
     )
-
-
-# -- quarantine -------------------------------------------------------------------------------
-
-
-class HeldWriteParameters(Parameters, frozen=True, kw_only=True):
-    materialization_id: Annotated[str, Meta(min_length=1, max_length=64)]
-
-
-def approve_output(
-    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
-) -> WriteAnswer[QuarantineRow]:
-    """Approve a held output. It becomes current, unless a newer version is."""
-    return _decide(writing, parameters.materialization_id, True, body.reason)
-
-
-def reject_output(
-    writing: Writing, parameters: HeldWriteParameters, body: ReasonBody
-) -> WriteAnswer[QuarantineRow]:
-    """Reject a held output for good."""
-    return _decide(writing, parameters.materialization_id, False, body.reason)
-
-
-def _decide(writing: Writing, id: str, approved: bool, reason: str) -> WriteAnswer[QuarantineRow]:
-    held = require_held(writing.view, writing.visible, id)
-    writing.allow_asset(held.asset_key)
-    done = writing.commands.execution.decide(held, approved=approved, reason=reason)
-    after = require_held(writing.fresh(), writing.visible, id)
-    return WriteAnswer(after, done.generation, f"/quarantine/{id}")
 
 
 # -- limits and dispatch ----------------------------------------------------------------------
@@ -265,12 +254,12 @@ def change_partition_keys(
 # -- notifications ----------------------------------------------------------------------------
 
 
-class NotificationParameters(Parameters, frozen=True, kw_only=True):
+class NotificationWriteParameters(Parameters, frozen=True, kw_only=True):
     notification_id: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 def retry_notification(
-    writing: Writing, parameters: NotificationParameters, body: NoBody
+    writing: Writing, parameters: NotificationWriteParameters, body: NoBody
 ) -> WriteAnswer[NotificationRow]:
     """Send a notification again that FAILED."""
     if not writing.visible.all:
@@ -308,18 +297,6 @@ ROUTES: tuple[Any, ...] = (
         Permission.ASSETS_DEPLOY,
         rollback_deployment,
         status=201,
-    ),
-    write(
-        "POST",
-        "/quarantine/{materialization_id}/approve",
-        Permission.QUARANTINE_MANAGE,
-        approve_output,
-    ),
-    write(
-        "POST",
-        "/quarantine/{materialization_id}/reject",
-        Permission.QUARANTINE_MANAGE,
-        reject_output,
     ),
     write("PUT", "/limits", _LIMITS, set_limit),
     write("POST", "/dispatch/pause", _LIMITS, pause_dispatch),

@@ -1,0 +1,245 @@
+"""Messages to webhook sensors from programs that sign them, and have no API key.
+
+Signatures are those of the Standard Webhooks specification: `webhook-id`, `webhook-timestamp` and
+`webhook-signature`, which is HMAC-SHA256 over `{id}.{timestamp}.{body}` with the sensor's secret.
+The body is signed as it was sent. A timestamp is good for five minutes, and an id counts once.
+
+Whether a sensor is there is told only to who can sign for it: every other answer is the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import logging
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from litestar import Request
+
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.problems import ApiError
+from arco.api.served import ServedWorkspace
+from arco.api.server import ApiServer
+from arco.automation.sensor_evaluations import definition_of
+from arco.automation.sensor_tables import SENSORS, SensorStatus
+from arco.clock import Clock
+from arco.errors import NotFound
+from arco.plain_json import plain
+from arco.security.caller import Caller
+from arco.tasks.failure import TaskFailed
+from arco.worker.secrets import SecretRegistry
+from servo.contract.manifest import SecretRef
+from servo.contract.sensing import MAX_MESSAGE_ID_BYTES, MAX_PAYLOAD_BYTES
+
+log = logging.getLogger("arco.api")
+
+OPERATION: Final = "receive_event"
+WINDOW_S: Final = 300
+"""So far a timestamp may be from the server's time."""
+KEPT_S: Final = 60.0
+"""So long a secret is kept that was resolved."""
+MAX_SIGNATURES: Final = 10
+_PREFIX: Final = "whsec_"
+_NOBODY: Final = b"no sensor has this secret"
+
+
+class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    message_id: str
+    state: str
+    is_repeated: bool
+    """Whether an event of this id was received before; then nothing has changed."""
+
+
+class SignedEvent(NamedTuple):
+    id: str
+    timestamp: str
+    signatures: list[bytes]
+    body: bytes
+
+    def is_signed_with(self, key: bytes) -> bool:
+        """In constant time, whatever is wrong with the signature."""
+        signed = f"{self.id}.{self.timestamp}.".encode() + self.body
+        expected = hmac.digest(key, signed, hashlib.sha256)
+        matches = [hmac.compare_digest(expected, each) for each in self.signatures]
+        return any(matches)
+
+
+class WebhookSecrets:
+    """Resolves references that the server's settings allow: nobody who can deploy a sensor may
+    have the server read any other variable or file."""
+
+    def __init__(
+        self, allowed: Sequence[str], clock: Clock, registry: SecretRegistry | None = None
+    ) -> None:
+        self._allowed = allowed
+        self._clock = clock
+        self._registry = registry or SecretRegistry()
+        self._kept: dict[str, tuple[float, bytes]] = {}
+
+    def key(self, ref: SecretRef) -> bytes | None:
+        """None, and a line in the server's log, if it cannot be resolved."""
+        name = f"{ref.provider}:{ref.path}"
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._allowed):
+            log.warning("the secret %s of a webhook is not allowed by --webhook-secret", name)
+            return None
+        now = self._clock.monotonic()
+        kept = self._kept.get(name)
+        if kept is not None and now - kept[0] < KEPT_S:
+            return kept[1]
+        try:
+            key = signing_key(self._registry.resolve({"secret": ref})["secret"])
+        except TaskFailed as error:
+            log.warning("the secret %s of a webhook: %s", name, error.info.code)
+            return None
+        self._kept[name] = (now, key)
+        return key
+
+
+def signing_key(secret: str) -> bytes:
+    """`whsec_` and base64, as the specification has it; any other text as it is."""
+    if secret.startswith(_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    return secret.encode("utf-8", "surrogatepass")
+
+
+async def receive_event(
+    server: ApiServer, secrets: WebhookSecrets, request: Request[Any, Any, Any]
+) -> Answer:
+    exchange = exchange_of(request.scope)
+    exchange.route, exchange.operation = "/sensors/{project}/{name}/events", OPERATION
+    server.check_address(exchange.address)
+    event = _event(RequestHeaders(request.scope), await server.body(request, MAX_PAYLOAD_BYTES))
+    path = request.path_params
+    served = server.workspaces.get((path["tenant"], path["workspace"]))
+    sensor_id = f"{path['project']}/{path['name']}"
+
+    def receive() -> EventAnswer | None:
+        key = None if served is None else _key(served, secrets, sensor_id)
+        is_signed = event.is_signed_with(_NOBODY if key is None else key)
+        if served is None or key is None or not is_signed or not _is_recent(served, event):
+            return None
+        return _pushed(served, sensor_id, event, caller)
+
+    caller = Caller(
+        kind="service",
+        id=f"webhook:{sensor_id}",
+        request_id=exchange.request_id,
+        address=exchange.address,
+    )
+    answer = await server.in_thread(receive)
+    if answer is None:
+        server.failed_login(exchange.address)
+        raise NotFound(
+            "there is no such sensor, or the event is not signed for it",
+            hint="sign `id.timestamp.body` with the sensor's secret; the time must be now",
+        )
+    exchange.who = caller
+    exchange.workspace = f"{path['tenant']}/{path['workspace']}"
+    return Answer(202, msgspec.json.encode(plain(answer)))
+
+
+def _event(headers: RequestHeaders, body: bytes) -> SignedEvent:
+    id = headers.get("webhook-id") or ""
+    timestamp = headers.get("webhook-timestamp") or ""
+    given = (headers.get("webhook-signature") or "").split(" ")[:MAX_SIGNATURES]
+    signatures = [_decoded(each.removeprefix("v1,")) for each in given if each.startswith("v1,")]
+    is_id = 1 <= len(id) <= MAX_MESSAGE_ID_BYTES and id.isascii() and id.isprintable()
+    is_time = timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12
+    if not is_id or not is_time or not signatures:
+        raise ApiError(
+            "invalid",
+            "the event has no webhook-id, webhook-timestamp and webhook-signature",
+            code="unsigned_event",
+            hint="the timestamp is in seconds, and the signature is v1, and base64",
+        )
+    return SignedEvent(id, timestamp, signatures, body)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _key(served: ServedWorkspace, secrets: WebhookSecrets, sensor_id: str) -> bytes | None:
+    row = served.newest().get(SENSORS, sensor_id)
+    if row is None or row.status == SensorStatus.REMOVED or row.kind != "webhook":
+        return None
+    ref = definition_of(row).secret
+    return None if ref is None else secrets.key(ref)
+
+
+def _is_recent(served: ServedWorkspace, event: SignedEvent) -> bool:
+    now = served.workspace.clock.now().replace(tzinfo=UTC).timestamp()
+    return abs(now - int(event.timestamp)) <= WINDOW_S
+
+
+def _pushed(
+    served: ServedWorkspace, sensor_id: str, event: SignedEvent, caller: Caller
+) -> EventAnswer:
+    try:
+        payload = event.body.decode()
+    except UnicodeDecodeError:
+        raise ApiError("invalid", "the body is not UTF-8 text", code="invalid_text") from None
+    done = served.commands(caller).sensors.push(sensor_id, event.id, payload)
+    served.look_again()
+    return EventAnswer(
+        message_id=done.message_id, state=str(done.state), is_repeated=done.is_repeated
+    )
+
+
+def webhook_operation(
+    answer: dict[str, Any], workspace: list[dict[str, Any]], refusals: dict[str, Any]
+) -> dict[str, Any]:
+    """For the OpenAPI document."""
+    path = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+        }
+        for name in ("project", "name")
+    ]
+    headers = [
+        {
+            "name": name,
+            "in": "header",
+            "required": True,
+            "description": description,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 2000},
+        }
+        for name, description in (
+            ("webhook-id", "The event's id; each counts once."),
+            ("webhook-timestamp", "Seconds since 1970, within five minutes of now."),
+            ("webhook-signature", "`v1,` and HMAC-SHA256 over `id.timestamp.body` in base64."),
+        )
+    ]
+    return {
+        "operationId": OPERATION,
+        "summary": "Receive an event for a webhook sensor from a program that signs it.",
+        "description": "Needs no API key. An unknown sensor and a wrong signature are answered "
+        "alike. The body is the payload, as it is signed.",
+        "tags": ["sensors"],
+        "x-permission": "a signature",
+        "security": [],
+        "parameters": [*workspace, *path, *headers],
+        "requestBody": {"required": False, "content": {"*/*": {"schema": {"type": "string"}}}},
+        "responses": {
+            "202": {
+                "description": "The sensor gets it.",
+                "content": {"application/json": {"schema": answer}},
+            },
+            **refusals,
+        },
+    }
