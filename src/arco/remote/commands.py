@@ -324,13 +324,13 @@ class RemoteOrchestration(OrchestrationCommands):
         progress: Progress = silent,
         deployment_id: str = "",
     ) -> Deployed:
-        _check_accepted(accept_breaking)
         body = {
             "manifest": msgspec.Raw(encode_manifest(manifest)),
             "source": base64.b64encode(artifact).decode(),
             "message": message,
             "allow_missing_inputs": allow_missing_inputs,
             "allow_removals": allow_removals,
+            **_accepted(accept_breaking),
         }
         return _deployed(self.api.client.create_deployment(cast(Any, body)))
 
@@ -344,13 +344,14 @@ class RemoteOrchestration(OrchestrationCommands):
         allow_removals: bool = False,
         accept_breaking: BreakAcceptance = NOTHING_ACCEPTED,
         progress: Progress = silent,
+        deployment_id: str = "",
     ) -> Deployed:
-        _check_accepted(accept_breaking)
         row = OrchestrationReader(self._snapshot()).deployment(deployment, project)
         body = {
             "message": message,
             "allow_missing_inputs": allow_missing_inputs,
             "allow_removals": allow_removals,
+            **_accepted(accept_breaking),
         }
         return _deployed(self.api.client.rollback_deployment(row.deployment_id, cast(Any, body)))
 
@@ -455,9 +456,8 @@ def _check_engine(engine_id: str) -> None:
         )
 
 
-def _check_accepted(acceptance: BreakAcceptance) -> None:
-    if acceptance != NOTHING_ACCEPTED:
-        raise Invalid("breaking changes cannot be accepted through the API", hint="unset ARCO_API")
+def _accepted(acceptance: BreakAcceptance) -> dict[str, Any]:
+    return {"accept_breaking": acceptance.columns, "reason": acceptance.reason}
 
 
 def _plan_body(request: PlanRequest) -> dict[str, Any]:

@@ -1386,6 +1386,7 @@ class Operations(ABC):
         as_of: str | None = None,
         as_of_run: str | None = None,
         page_size: int = 100,
+        subject: str | None = None,
     ) -> Iterator[doc.RoleBindingRowJson]:
         """List who has which role where."""
         answer: Iterator[doc.RoleBindingRowJson] = self._pages(
@@ -1395,6 +1396,7 @@ class Operations(ABC):
                 "as_of": as_of,
                 "as_of_run": as_of_run,
                 "page_size": page_size,
+                "subject": subject,
             },
         )
         return answer
@@ -1435,6 +1437,37 @@ class Operations(ABC):
                 "request_id": request_id,
                 "since": since,
             },
+        )
+        return answer
+
+    def verify_audit_log(
+        self,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        head: str | None = None,
+    ) -> doc.AuditVerificationJson:
+        """Compare every record with the log, and check the chain of hashes. Reads all of the
+        log."""
+        answer: doc.AuditVerificationJson = self._read(
+            "/audit/verification",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run, "head": head},
+        )
+        return answer
+
+    def get_audit_record(
+        self,
+        position: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.AuditRowJson:
+        """Show one record: who, what, from where, and the rows before and after."""
+        answer: doc.AuditRowJson = self._read(
+            f"/audit/{_quoted(position)}",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
         )
         return answer
 
@@ -1859,6 +1892,120 @@ class Operations(ABC):
         )
         return answer
 
+    def list_inputs(
+        self,
+        asset: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        materialization_id: str | None = None,
+    ) -> doc.InputsBodyJson:
+        """List the input versions of an output."""
+        answer: doc.InputsBodyJson = self._read(
+            f"/assets/{_quoted(asset)}/inputs",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "materialization_id": materialization_id,
+            },
+        )
+        return answer
+
+    def export_run_lineage(
+        self,
+        run_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.RunLineageBodyJson:
+        """Show a run that has ended as OpenLineage events. Outputs that were held are not in
+        them."""
+        answer: doc.RunLineageBodyJson = self._read(
+            f"/runs/{_quoted(run_id)}/lineage",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+        )
+        return answer
+
+    def list_imports(
+        self,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[doc.ImportRowJson]:
+        """List what was imported from dbt: the newest import of each source."""
+        answer: Iterator[doc.ImportRowJson] = self._pages(
+            "/imports",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "page_size": page_size,
+            },
+        )
+        return answer
+
+    def list_pins(
+        self,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[doc.PinBodyJson]:
+        """List pins: generations that are kept, whatever their age. Expired ones, too."""
+        answer: Iterator[doc.PinBodyJson] = self._pages(
+            "/pins",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "page_size": page_size,
+            },
+        )
+        return answer
+
+    def get_notification(
+        self,
+        notification_id: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+    ) -> doc.NotificationBodyJson:
+        """Show a notification: what it says, to whom, and what became of it."""
+        answer: doc.NotificationBodyJson = self._read(
+            f"/notifications/{_quoted(notification_id)}",
+            {"generation": generation, "as_of": as_of, "as_of_run": as_of_run},
+        )
+        return answer
+
+    def list_recommendations(
+        self,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        page_size: int = 100,
+        asset: str | None = None,
+    ) -> Iterator[doc.RecommendationBodyJson]:
+        """List what to improve, from what is recorded, the most important first."""
+        answer: Iterator[doc.RecommendationBodyJson] = self._pages(
+            "/recommendations",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "page_size": page_size,
+                "asset": asset,
+            },
+        )
+        return answer
+
     def validate_deployment(
         self, body: doc.ValidateBodyJson, *, idempotency_key: str = ""
     ) -> doc.DeployedBodyJson:
@@ -1874,24 +2021,6 @@ class Operations(ABC):
         """Deploy an older deployment again, as a new one of its project."""
         answer: doc.DeployedBodyJson = self._write(
             "POST", f"/deployments/{_quoted(deployment_id)}/rollback", {}, body, idempotency_key
-        )
-        return answer
-
-    def approve_output(
-        self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
-    ) -> doc.QuarantineRowJson:
-        """Approve a held output. It becomes current, unless a newer version is."""
-        answer: doc.QuarantineRowJson = self._write(
-            "POST", f"/quarantine/{_quoted(materialization_id)}/approve", {}, body, idempotency_key
-        )
-        return answer
-
-    def reject_output(
-        self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
-    ) -> doc.QuarantineRowJson:
-        """Reject a held output for good."""
-        answer: doc.QuarantineRowJson = self._write(
-            "POST", f"/quarantine/{_quoted(materialization_id)}/reject", {}, body, idempotency_key
         )
         return answer
 
@@ -2184,5 +2313,59 @@ class Operations(ABC):
         """Drop a column from an asset that no code declares."""
         answer: doc.ChangedBodyJson = self._write(
             "POST", f"/assets/{_quoted(asset)}/columns/drop", {}, body, idempotency_key
+        )
+        return answer
+
+    def approve_output(
+        self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
+    ) -> doc.QuarantineRowJson:
+        """Approve a held output. It becomes current, unless a newer version is."""
+        answer: doc.QuarantineRowJson = self._write(
+            "POST", f"/quarantine/{_quoted(materialization_id)}/approve", {}, body, idempotency_key
+        )
+        return answer
+
+    def reject_output(
+        self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
+    ) -> doc.QuarantineRowJson:
+        """Reject a held output for good."""
+        answer: doc.QuarantineRowJson = self._write(
+            "POST", f"/quarantine/{_quoted(materialization_id)}/reject", {}, body, idempotency_key
+        )
+        return answer
+
+    def release_output(
+        self, materialization_id: str, body: doc.ReasonBodyJson, *, idempotency_key: str = ""
+    ) -> doc.QuarantineRowJson:
+        """Release a version that somebody put into quarantine."""
+        answer: doc.QuarantineRowJson = self._write(
+            "POST", f"/quarantine/{_quoted(materialization_id)}/release", {}, body, idempotency_key
+        )
+        return answer
+
+    def quarantine_version(
+        self, asset: str, body: doc.QuarantineBodyJson, *, idempotency_key: str = ""
+    ) -> doc.QuarantineRowJson:
+        """Put a good version into quarantine, so that nothing reads it."""
+        answer: doc.QuarantineRowJson = self._write(
+            "POST", f"/assets/{_quoted(asset)}/quarantine", {}, body, idempotency_key
+        )
+        return answer
+
+    def import_dbt(
+        self, body: doc.DbtImportBodyJson, *, idempotency_key: str = ""
+    ) -> doc.ImportedBodyJson:
+        """Import models, sources, seeds and snapshots of a dbt project, and their lineage."""
+        answer: doc.ImportedBodyJson = self._write(
+            "POST", "/imports/dbt", {}, body, idempotency_key
+        )
+        return answer
+
+    def remove_import(
+        self, body: doc.RemoveImportBodyJson, *, idempotency_key: str = ""
+    ) -> doc.ImportedBodyJson:
+        """End an import: its lineage leaves, and assets that nobody else has become inactive."""
+        answer: doc.ImportedBodyJson = self._write(
+            "POST", "/imports/remove", {}, body, idempotency_key
         )
         return answer
