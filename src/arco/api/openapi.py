@@ -14,6 +14,8 @@ from arco.api.query import ARROW, QueryAnswer, QueryBody
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
+from arco.api.work_objects import ObjectParameters
+from arco.api.work_openapi import WORK_TYPES, work_paths
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -34,6 +36,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
     for path, item in file_paths(*common).items():
         paths[f"{PREFIX}{path}"] = item
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
         "post": webhook_operation(
             schemas.of(EventAnswer),
@@ -66,8 +69,8 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer]
-        for special in (StreamParameters, AtParameters):
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer, *WORK_TYPES]
+        for special in (StreamParameters, AtParameters, ObjectParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
             types.append(route.response)
@@ -312,6 +315,11 @@ def _query_operation(schemas: _Schemas) -> Json:
             **_refused(*_COMMON, 415),
         },
     }
+
+
+def _work_paths(schemas: _Schemas) -> Mapping[str, Json]:
+    listing = _declared(ObjectParameters, "", schemas)
+    return work_paths(schemas.of, _workspace_parameters(), listing, _refused(*_COMMON, 409, 415))
 
 
 def _beside() -> Mapping[str, Json]:

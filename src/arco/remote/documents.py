@@ -503,6 +503,38 @@ ChunkStateJson: TypeAlias = Literal[
 ]
 
 
+class ClaimAnswerJson(TypedDict):
+    tasks: list[ClaimedTaskJson]
+
+
+class ClaimRequestJson(TypedDict):
+    token: str
+    limit: NotRequired[int]
+    slots: int
+    memory_mib: NotRequired[int]
+    free_slots: int
+    free_memory_mib: NotRequired[int]
+    wait_s: NotRequired[float]
+
+
+class ClaimedTaskJson(TypedDict):
+    name: str
+    priority: int
+    slots: int
+    memory_mib: int
+    number: int
+    lost: int
+    envelope: str
+    attempt_id: str
+    version: str
+    claim: str
+    access: str
+
+
+class ClaimsRequestJson(TypedDict):
+    claims: list[str]
+
+
 class CodeJson(TypedDict):
     module: str
     name: str
@@ -1086,6 +1118,17 @@ class HealthSummaryJson(TypedDict):
     generation: NotRequired[int]
 
 
+class HeartbeatAnswerJson(TypedDict):
+    cancelled_runs: list[str]
+
+
+class HeartbeatRequestJson(TypedDict):
+    claims: NotRequired[list[str]]
+    renew: NotRequired[bool]
+    record: NotRequired[LivenessRecordJson | None]
+    idle: NotRequired[bool]
+
+
 class HeldBodyJson(TypedDict):
     output: QuarantineRowJson
     version: int
@@ -1286,6 +1329,23 @@ class LinkEndJson(TypedDict):
     column: str
 
 
+class ListedObjectJson(TypedDict):
+    path: str
+    size: int
+    last_modified: str
+
+
+class LivenessRecordJson(TypedDict):
+    worker_id: str
+    beat: int
+    attempts: NotRequired[dict[str, ProgressJson]]
+    slots: NotRequired[int]
+    memory_mib: NotRequired[int]
+    busy: NotRequired[int]
+    heartbeat_s: NotRequired[float]
+    outage: NotRequired[PastOutageJson | None]
+
+
 class LogBodyJson(TypedDict):
     attempt: int
     start: int
@@ -1470,6 +1530,11 @@ class NotificationRuleRowJson(TypedDict):
 NotificationStateJson: TypeAlias = Literal["DELIVERED", "FAILED", "PENDING", "SENDING"]
 
 
+class ObjectListingJson(TypedDict):
+    items: list[ListedObjectJson]
+    start_after: NotRequired[str]
+
+
 class ObjectsBodyJson(TypedDict):
     objects: list[StoredObjectJson]
     truncated: bool
@@ -1528,6 +1593,13 @@ class PartitionsBodyJson(TypedDict):
     ranges: list[StatusRangeJson]
     next_offset: int | None
     generation: NotRequired[int]
+
+
+class PastOutageJson(TypedDict):
+    began: str
+    ended: str
+    kind: str
+    message: str
 
 
 class PauseBodyJson(TypedDict):
@@ -1689,6 +1761,13 @@ class ProblemDetailsJson(TypedDict):
     retry_after: NotRequired[int | None]
 
 
+class ProgressJson(TypedDict):
+    run_id: str
+    task_id: str
+    percent: NotRequired[int]
+    message: NotRequired[str]
+
+
 class PromiseResultJson(TypedDict):
     promise: str
     status: Literal["broken", "kept", "unknown"]
@@ -1795,6 +1874,20 @@ class RemoveImportBodyJson(TypedDict):
 
 class RenameBodyJson(TypedDict):
     new_name: str
+
+
+class ReportRequestJson(TypedDict):
+    batch: str
+    events: list[ReportedEventJson]
+    claims: list[str]
+
+
+class ReportedEventJson(TypedDict):
+    id: str
+    type: str
+    version: NotRequired[int]
+    time: str
+    data: Any
 
 
 class RequestBodyJson(TypedDict):
@@ -2530,6 +2623,11 @@ class TriggeredBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class UploadJson(TypedDict):
+    url: NotRequired[str]
+    headers: NotRequired[dict[str, str]]
+
+
 class ValidateBodyJson(TypedDict):
     message: NotRequired[str]
     allow_missing_inputs: NotRequired[bool]
@@ -2565,6 +2663,20 @@ class WindowJson(TypedDict):
 class WithdrawBodyJson(TypedDict):
     key: str
     reason: NotRequired[str]
+
+
+class WorkDoneJson(TypedDict):
+    ok: NotRequired[bool]
+
+
+class WorkSettingsJson(TypedDict):
+    tenant: str
+    workspace: str
+    worker_id: str
+    claim_s: float
+    secret_variables: list[str]
+    needs_spark: bool
+    store: str
 
 
 class WorkspaceBodyJson(TypedDict):
