@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 PREFIX = "/api/v1/workspaces/{tenant}/{workspace}"
-LEFT_OUT = {"stream_events", "query", "get_file", "get_file_size", "get_object"}
+LEFT_OUT = {"stream_events", "query", "get_file", "get_file_size", "get_stored_object"}
 """Written by hand, in `arco/remote/client.py`."""
 LEFT_OUT |= {"receive_event"}
 """Signed by who sends it, without a token."""
@@ -133,9 +133,14 @@ def operations_source(document: Json) -> str:
     ]
     for path, item in document["paths"].items():
         for method, operation in item.items():
-            if path.startswith(PREFIX) and operation["operationId"] not in LEFT_OUT:
+            if _is_for_clients(path) and operation["operationId"] not in LEFT_OUT:
                 lines += _method(path.removeprefix(PREFIX), method.upper(), operation)
     return _formatted("\n".join(lines) + "\n")
+
+
+def _is_for_clients(path: str) -> bool:
+    """Workers have a client of their own (`arco/worker`)."""
+    return path.startswith(PREFIX) and not path.startswith(f"{PREFIX}/work/")
 
 
 def _method(path: str, method: str, operation: Json) -> Iterator[str]:

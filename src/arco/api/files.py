@@ -51,7 +51,7 @@ async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Ans
 async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
     """An object of the store, for readers elsewhere."""
     scope, exchange = request.scope, exchange_of(request.scope)
-    exchange.route, exchange.operation = "/objects/{path}", "get_object"
+    exchange.route, exchange.operation = "/objects/{path}", "get_stored_object"
     exchange.permission = PERMISSION.value
     caller = await server.authenticate(request, is_read=True)
     at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]

@@ -69,7 +69,7 @@ def _size(parameters: list[Json], refused: Json) -> Json:
 def _object(parameters: list[Json], refused: Json) -> Json:
     content = {OBJECT: _BYTES}
     return {
-        "operationId": "get_object",
+        "operationId": "get_stored_object",
         "summary": "Read an object of the store that readers of the workspace need.",
         "description": "Also needs `runs.read`. `Range` with both ends is honoured.",
         "tags": ["objects"],

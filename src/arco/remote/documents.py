@@ -1676,6 +1676,7 @@ class PlanPreviewJson(TypedDict):
     tasks: int
     runs: int
     assets: list[PlannedAssetJson]
+    first_tasks: list[PreviewedRunTaskJson]
     generation: NotRequired[int]
 
 
@@ -1726,6 +1727,13 @@ class PreviewBodyJson(TypedDict):
 class PreviewColumnJson(TypedDict):
     name: str
     type: str
+
+
+class PreviewedRunTaskJson(TypedDict):
+    asset: str
+    partition: str
+    action: str
+    reason: str
 
 
 class PreviewedTaskJson(TypedDict):

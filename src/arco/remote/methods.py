@@ -660,7 +660,7 @@ class Operations(ABC):
         )
         return answer
 
-    def list_objects(
+    def list_stored_objects(
         self,
         *,
         prefix: str,

@@ -55,7 +55,7 @@ class ApiStore:
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
         after = start_after or ""
         while True:
-            page = self.client.list_objects(prefix=prefix, start_after=after)
+            page = self.client.list_stored_objects(prefix=prefix, start_after=after)
             for each in page["objects"]:
                 time = datetime.fromisoformat(each["last_modified"]).astimezone(UTC)
                 yield ObjectMeta(each["path"], each["size"], time.replace(tzinfo=None))

@@ -65,7 +65,7 @@ class _NeedsTheStore:
 def _require_access(client: Client) -> None:
     """Who sees some namespaces alone cannot read the tables, in which all of them are."""
     try:
-        client.list_objects(prefix="manifests/head.json")
+        client.list_stored_objects(prefix="manifests/head.json")
     except Denied:
         raise Denied(
             "`servo` through the API is for those who may read the whole workspace",

@@ -72,7 +72,7 @@ class ObjectsBody(msgspec.Struct, frozen=True, kw_only=True):
     """There are more: ask for those after the last one."""
 
 
-def list_objects(view: View, visible: Visible, parameters: ObjectsParameters) -> ObjectsBody:
+def list_stored_objects(view: View, visible: Visible, parameters: ObjectsParameters) -> ObjectsBody:
     """List objects of the store that readers of the workspace need, in the order of their paths."""
     whole = view.sees_security
     if not visible.all or not parameters.prefix.startswith(_NAMED):
@@ -168,4 +168,4 @@ def _is_hidden(table: str) -> bool:
     return table.startswith(f"{SECURITY}.")
 
 
-ROUTES = (read("/objects", PERMISSION, list_objects, live=True),)
+ROUTES = (read("/objects", PERMISSION, list_stored_objects, live=True),)
