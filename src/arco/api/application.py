@@ -18,7 +18,7 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_signed, file_origins
+from arco.api.files import answer_file, answer_object, answer_signed, file_origins
 from arco.api.login import Login, LoginRoutes
 from arco.api.openapi import document
 from arco.api.page import WebPage
@@ -100,7 +100,11 @@ def _files(server: ApiServer) -> list[HTTPRouteHandler]:
     async def signed(request: Request[Any, Any, Any]) -> Answer:
         return await answer_signed(server, request)
 
+    async def stored_object(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_object(server, request)
+
     return [
+        _http("GET", f"{PREFIX}/objects/{{path:path}}", stored_object),
         _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
         _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
     ]

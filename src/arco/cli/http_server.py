@@ -101,6 +101,7 @@ def serve_http(
     The access log is on stderr, as JSON lines. After SIGTERM no new connections are accepted, and
     requests that are under way may finish.
     """
+    session.require_store()
     binding = Binding(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
     proxies = tuple(trusted_proxy or ())
     if not binding.is_loopback and not binding.has_tls and not proxies:
