@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,6 +27,14 @@ OUT = ROOT / "src" / "arco" / "ui"
 OPENAPI = ROOT / "tests" / "golden" / "openapi.json"
 STAMP = OUT / "build.json"
 STORED_AS_IS = {".woff2", ".png"}
+DUCKDB = "v1.5.1/wasm_eh"
+"""The engine of `@duckdb/duckdb-wasm`, for which extensions must be made."""
+EXTENSIONS_OF = "embedding-atlas==0.26.0"
+"""A wheel of PyPI that carries them: DuckDB's own server is on the internet, and we are offline."""
+EXTENSIONS = {
+    "parquet": "82dc14353de0d518f5824a799e69aedcc05eea82ff1a8d1814715ecf72bfc951",
+    "json": "29844ad96567fbc1f05ff1d4d99a22c1e6723ba290e2e83f019f1777beb240f6",
+}
 SOURCES = ("src", "sql", "index.html", "package.json", "package-lock.json", "tsconfig.json")
 
 
@@ -88,6 +97,35 @@ def install(npm: list[str]) -> None:
     mark.write_text(lock, "utf-8")
 
 
+def install_extensions() -> None:
+    """DuckDB's extensions for browsers, each with the digest that it must have."""
+    kept = UI / "node_modules" / ".duckdb" / DUCKDB
+    names = {name: f"{name}.duckdb_extension.wasm" for name in EXTENSIONS}
+    if not all((kept / file).exists() for file in names.values()):
+        with tempfile.TemporaryDirectory() as folder:
+            run([*_pip(), "--no-deps", "--target", folder, EXTENSIONS_OF], EXTENSIONS_OF)
+            kept.mkdir(parents=True, exist_ok=True)
+            for file in names.values():
+                shutil.copy(
+                    Path(folder, "embedding_atlas", "static", "duckdb-wasm", DUCKDB, file), kept
+                )
+    target = OUT / "duckdb" / DUCKDB
+    target.mkdir(parents=True)
+    for name, file in names.items():
+        found = hashlib.sha256((kept / file).read_bytes()).hexdigest()
+        if found != EXTENSIONS[name]:
+            raise CannotBuild(f"{kept / file} is not the file that is expected: {found}")
+        shutil.copy(kept / file, target)
+
+
+def _pip() -> list[str]:
+    uv = ROOT / ".tools" / "bin" / "uv"
+    found = str(uv) if uv.exists() else shutil.which("uv")
+    if found is not None:
+        return [found, "pip", "install", "--quiet"]
+    return [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+
+
 def compress() -> None:
     for file in sorted(OUT.rglob("*")):
         if file.is_file() and file.suffix not in STORED_AS_IS:
@@ -104,6 +142,7 @@ def build() -> None:
     run([*npm, "run", "-s", "types"], "making types of the OpenAPI document")
     run([binary, str(modules / "typescript/bin/tsc"), "--noEmit"], "checking types")
     run([binary, str(modules / "vite/bin/vite.js"), "build", "--logLevel", "warn"], "vite build")
+    install_extensions()
     compress()
     STAMP.write_text(json.dumps({"digest": made_of}), "utf-8")
 

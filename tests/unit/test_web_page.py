@@ -42,22 +42,22 @@ def folder(tmp_path: Path) -> Path:
 
 def test_files_are_sent_compressed_to_those_who_accept_it(folder: Path) -> None:
     page = WebPage(folder)
-    packed = page.static("index-1a.js", Headers(accept_encoding="br, gzip"))
+    packed = page.static("static/index-1a.js", Headers(accept_encoding="br, gzip"))
     assert gzip.decompress(packed.body) == b"1"
     assert packed.headers["Content-Encoding"] == "gzip"
-    plain = page.static("index-1a.js", Headers())
+    plain = page.static("static/index-1a.js", Headers())
     assert (plain.body, "Content-Encoding" in plain.headers) == (b"1", False)
-    assert page.static("inter-2b.woff2", Headers(accept_encoding="gzip")).body == b"font"
+    assert page.static("static/inter-2b.woff2", Headers(accept_encoding="gzip")).body == b"font"
 
 
 def test_hashed_files_are_kept_for_ever_and_the_index_is_looked_at_again(folder: Path) -> None:
     page = WebPage(folder)
     assert page.index(Headers()).headers["Cache-Control"] == "no-cache"
-    assert page.static("index-1a.js", Headers()).headers["Cache-Control"] == IMMUTABLE
+    assert page.static("static/index-1a.js", Headers()).headers["Cache-Control"] == IMMUTABLE
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret", "secret", "", "..", "index-1a.js.gz", "%2e%2e/secret"]
+    "name", ["static/../secret", "secret", "", "static/..", "static/index-1a.js.gz", "index.html"]
 )
 def test_only_files_of_the_page_are_sent(folder: Path, name: str) -> None:
     with pytest.raises(NotFound):
@@ -104,7 +104,7 @@ def test_built_page_is_of_these_sources_and_names_only_files_that_are_there() ->
     named = [part.split('"')[0] for part in html.split('"/static/')[1:]]
     assert named
     for name in named:
-        assert page.static(name, Headers()).body
+        assert page.static(f"static/{name}", Headers()).body
     assert "<style" not in html and "onload=" not in html
     assert html.count("<script") == html.count('<script type="module" crossorigin src="/static/')
 

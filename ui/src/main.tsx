@@ -4,6 +4,7 @@ import "./design/tokens.css";
 import "./design/base.css";
 import "./design/parts.css";
 import "./design/shell.css";
+import "./design/pages.css";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";

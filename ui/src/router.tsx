@@ -60,9 +60,9 @@ const page = <const P extends string, S extends object>(path: P, load: () => Pro
     errorComponent: ({ error }) => <FaultPage error={error} />,
   });
 
-const RUN_VIEWS = ["timeline", "tasks", "logs", "plan", "outputs"] as const;
+const RUN_VIEWS = ["timeline", "plan", "outputs", "explain"] as const;
 export type RunView = (typeof RUN_VIEWS)[number];
-const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "runs", "code", "explain"] as const;
+const ASSET_VIEWS = ["partitions", "versions", "columns", "checks", "contract", "runs", "costs", "code", "explain"] as const;
 export type AssetView = (typeof ASSET_VIEWS)[number];
 
 const pages = [
@@ -70,9 +70,17 @@ const pages = [
   page("/assets", () => import("./pages/assets"), "AssetsPage", (search) => ({
     q: text(search.q),
     namespace: text(search.namespace),
-    status: text(search.status),
-    sort: oneOf(search.sort, ["name", "updated"]),
+    status: oneOf(search.status, ["HEALTHY", "WARNING", "UNHEALTHY", "UNKNOWN"]),
+    state: text(search.state),
+    sort: oneOf(search.sort, ["name", "updated", "rows"]),
   })),
+  page("/lineage", () => import("./pages/lineage"), "LineagePage", (search) => ({
+    asset: text(search.asset),
+    column: text(search.column),
+    open: text(search.open),
+    view: oneOf(search.view, ["graph", "list"]),
+  })),
+  page("/sql", () => import("./pages/sql"), "SqlPage", (search) => ({ sql: text(search.sql), engine: oneOf(search.engine, ["server", "browser"]) })),
   page("/runs", () => import("./pages/runs"), "RunsPage", (search) => ({
     state: text(search.state),
     asset: text(search.asset),
@@ -82,13 +90,46 @@ const pages = [
     view: oneOf(search.view, ASSET_VIEWS),
     partition: text(search.partition),
     version: text(search.version),
-    check: text(search.check),
+    before: text(search.before),
+    column: text(search.column),
   })),
   page("/runs/$run", () => import("./pages/run"), "RunPage", (search) => ({
     view: oneOf(search.view, RUN_VIEWS),
     task: text(search.task),
     state: text(search.state),
     q: text(search.q),
+  })),
+  page("/quarantine", () => import("./pages/quarantine"), "QuarantinePage", (search) => ({
+    id: text(search.id),
+    asset: text(search.asset),
+    which: oneOf(search.which, ["all"]),
+  })),
+  page("/backfills", () => import("./pages/backfills"), "BackfillsPage", (search) => ({ id: text(search.id) })),
+  page("/automation", () => import("./pages/automation"), "AutomationPage", (search) => ({
+    view: oneOf(search.view, ["schedules", "sensors", "assets", "requests"]),
+    name: text(search.name),
+    project: text(search.project),
+    request: text(search.request),
+  })),
+  page("/contracts", () => import("./pages/contracts"), "ContractsPage", (search) => ({
+    asset: text(search.asset),
+    which: oneOf(search.which, ["breached"]),
+  })),
+  page("/costs", () => import("./pages/costs"), "CostsPage", (search) => ({
+    by: oneOf(search.by, ["asset", "day", "run", "asset,day"]),
+    days: oneOf(String(search.days), ["7", "30", "90", "365"]),
+    asset: text(search.asset),
+  })),
+  page("/audit", () => import("./pages/audit"), "AuditPage", (search) => ({
+    actor: text(search.actor),
+    action: text(search.action),
+    outcome: oneOf(search.outcome, ["applied", "refused", "denied"]),
+    resource: text(search.resource),
+    since: text(search.since),
+    record: text(search.record),
+  })),
+  page("/settings", () => import("./pages/settings"), "SettingsPage", (search) => ({
+    view: oneOf(search.view, ["limits", "notifications", "keys", "roles"]),
   })),
 ];
 

@@ -18,7 +18,8 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_signed
+from arco.api.files import answer_file, answer_object, answer_signed, file_origins
+from arco.api.login import Login, LoginRoutes
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -27,6 +28,8 @@ from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
 from arco.api.webhooks import WebhookSecrets, receive_event
+from arco.api.work import WORK_ROUTES, WorkRoute, answer_work
+from arco.api.work_objects import Objects
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -42,6 +45,8 @@ def make_app(
     ids: Callable[[], str],
     local: LocalAccess | None = None,
     development: Callable[[], DevelopmentState] | None = None,
+    objects: Objects | None = None,
+    login: Login | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -52,10 +57,13 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            *[_work(server, each) for each in WORK_ROUTES],
+            *_objects(objects or Objects(server)),
             _webhook(server),
             *_beside(server, routes, local),
+            *_login_handlers(LoginRoutes(server, login)),
             *_development(server, development),
-            *_page_handlers(WebPage()),
+            *_page_handlers(WebPage(sources=file_origins(server))),
         ],
         exception_handlers={Exception: functools.partial(_on_error, server)},
         openapi_config=None,
@@ -92,7 +100,11 @@ def _files(server: ApiServer) -> list[HTTPRouteHandler]:
     async def signed(request: Request[Any, Any, Any]) -> Answer:
         return await answer_signed(server, request)
 
+    async def stored_object(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_object(server, request)
+
     return [
+        _http("GET", f"{PREFIX}/objects/{{path:path}}", stored_object),
         _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
         _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
     ]
@@ -106,6 +118,7 @@ def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRoute
             status_code=answer.status,
             media_type=answer.media_type,
             headers=dict(answer.headers),
+            cookies=answer.cookies,
         )
 
     typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
@@ -135,6 +148,41 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
+    async def work(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_work(server, route, request)
+
+    return _http(route.method, f"{PREFIX}{route.path}", work)
+
+
+def _objects(objects: Objects) -> list[HTTPRouteHandler]:
+    """Objects for workers: bytes, not JSON."""
+    table: list[tuple[Method, str, Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]]]
+    table = [
+        ("GET", "/work/objects", objects.list_objects),
+        ("GET", "/work/objects/{path:path}", objects.get_object),
+        ("PUT", "/work/objects/{path:path}", objects.put_object),
+        ("DELETE", "/work/objects/{path:path}", objects.delete_object),
+        ("GET", "/work/metadata/{path:path}", objects.object_metadata),
+        ("POST", "/work/uploads/{path:path}", objects.begin_upload),
+    ]
+    return [_raw(method, path, handle) for method, path, handle in table]
+
+
+def _raw(
+    method: Method, path: str, handle: Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]
+) -> HTTPRouteHandler:
+    async def respond(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await handle(request)
+
+    return HTTPRouteHandler(
+        f"{PREFIX.replace('}', ':str}')}{path}",
+        http_method=method,
+        status_code=200,  # an answer has its own
+        include_in_schema=False,
+    )(respond)
 
 
 def _webhook(server: ApiServer) -> HTTPRouteHandler:
@@ -248,6 +296,18 @@ def _beside(
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
 
 
+def _login_handlers(routes: LoginRoutes) -> list[HTTPRouteHandler]:
+    return [
+        _http("GET", "/auth/login", routes.begin),
+        _http("GET", "/auth/callback", routes.come_back),
+        _http("GET", "/auth/session", routes.who),
+        _http("POST", "/auth/logout", routes.end),
+        _http("GET", "/auth/cli", routes.ask),
+        _http("POST", "/auth/cli", routes.allow),
+        _http("POST", "/auth/token", routes.exchange),
+    ]
+
+
 def _development(
     server: ApiServer, state: Callable[[], DevelopmentState] | None
 ) -> list[HTTPRouteHandler]:
@@ -271,12 +331,14 @@ def _page_handlers(page: WebPage) -> list[HTTPRouteHandler]:
         return page.index(RequestHeaders(request.scope))
 
     async def get_static(request: Request[Any, Any, Any]) -> Answer:
-        exchange_of(request.scope).route = "/static/{name}"
-        return page.static(request.path_params["name"], RequestHeaders(request.scope))
+        exchange_of(request.scope).route = "(page)"
+        path = request.scope["path"].removeprefix("/")
+        return page.static(path, RequestHeaders(request.scope))
 
     return [
         _http("GET", "/", get_page),
         _http("GET", "/w/{tenant}/{workspace}", get_page),
         _http("GET", "/w/{tenant}/{workspace}/{rest:path}", get_page),
         _http("GET", "/static/{name}", get_static),
+        _http("GET", "/duckdb/{version}/{platform}/{name}", get_static),
     ]

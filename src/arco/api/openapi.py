@@ -7,14 +7,15 @@ from typing import Any, Final
 
 import msgspec
 
-from arco.api.files import PARQUET
+from arco.api.openapi_files import file_paths
 from arco.api.parameters import list_fields
 from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
-from arco.api.reads.files import PERMISSION as FILE_PERMISSION
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
+from arco.api.work_objects import ObjectParameters
+from arco.api.work_openapi import WORK_TYPES, work_paths
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -31,11 +32,11 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         item = paths.setdefault(f"{PREFIX}{route.path}", {})
         item[route.method.lower()] = _operation(route, schemas)
     paths[f"{PREFIX}/events"] = {"get": _stream_operation(schemas)}
-    paths[f"{PREFIX}/files/{{path}}"] = {
-        "get": _file_operation(schemas),
-        "head": _size_operation(schemas),
-    }
+    common = (_workspace_parameters(), _declared(AtParameters, "", schemas), _refused(*_COMMON))
+    for path, item in file_paths(*common).items():
+        paths[f"{PREFIX}{path}"] = item
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
         "post": webhook_operation(
             schemas.of(EventAnswer),
@@ -68,8 +69,8 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer]
-        for special in (StreamParameters, AtParameters):
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer, *WORK_TYPES]
+        for special in (StreamParameters, AtParameters, ObjectParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
             types.append(route.response)
@@ -292,48 +293,6 @@ def _stream_operation(schemas: _Schemas) -> Json:
     }
 
 
-def _file_parameters(schemas: _Schemas) -> list[Json]:
-    path = {
-        "name": "path",
-        "in": "path",
-        "required": True,
-        "description": "`path` of a file in `GET /files`.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 300},
-    }
-    return [*_workspace_parameters(), path, *_declared(AtParameters, "", schemas)]
-
-
-def _file_operation(schemas: _Schemas) -> Json:
-    binary = {PARQUET: {"schema": {"type": "string", "format": "binary"}}}
-    location = {"description": "A signed URL, good for five minutes.", "schema": {"type": "string"}}
-    return {
-        "operationId": "get_file",
-        "summary": "Read a file of a table: a redirect to a signed URL.",
-        "description": "Of a file of the kind `change` the answer is the bytes.",
-        "tags": ["files"],
-        "x-permission": FILE_PERMISSION.value,
-        "parameters": _file_parameters(schemas),
-        "responses": {
-            "200": {"description": "The bytes of a file that the server makes.", "content": binary},
-            "206": {"description": "A part of them.", "content": binary},
-            "307": {"description": "Where the file is.", "headers": {"Location": location}},
-            "416": {"description": "The file is shorter."},
-            **_refused(*_COMMON),
-        },
-    }
-
-
-def _size_operation(schemas: _Schemas) -> Json:
-    return {
-        "operationId": "get_file_size",
-        "summary": "Tell the size of a file of a table: `Content-Length`.",
-        "tags": ["files"],
-        "x-permission": FILE_PERMISSION.value,
-        "parameters": _file_parameters(schemas),
-        "responses": {"206": {"description": "The size."}, **_refused(*_COMMON)},
-    }
-
-
 def _query_operation(schemas: _Schemas) -> Json:
     return {
         "operationId": "query",
@@ -356,6 +315,11 @@ def _query_operation(schemas: _Schemas) -> Json:
             **_refused(*_COMMON, 415),
         },
     }
+
+
+def _work_paths(schemas: _Schemas) -> Mapping[str, Json]:
+    listing = _declared(ObjectParameters, "", schemas)
+    return work_paths(schemas.of, _workspace_parameters(), listing, _refused(*_COMMON, 409, 415))
 
 
 def _beside() -> Mapping[str, Json]:

@@ -52,10 +52,9 @@ class WebPage:
         }
         return self._answer("index.html", headers, sent)
 
-    def static(self, name: str, headers: Headers) -> Answer:
-        """A file that the page names."""
-        path = f"static/{name}"
-        if path not in self._files:
+    def static(self, path: str, headers: Headers) -> Answer:
+        """A file that the page names: of `static/`, or an extension of DuckDB, of `duckdb/`."""
+        if not path.startswith(("static/", "duckdb/")) or path not in self._files:
             raise NotFound("there is no such file")
         # A worker has a policy of its own: that of its script.
         sent = {"Cache-Control": IMMUTABLE, "Content-Security-Policy": self._policy}

@@ -16,11 +16,13 @@ from arco.api.file_urls import url_signer
 from arco.api.page_tokens import PageTokens
 from arco.api.problems import ApiError
 from arco.api.reads.files import ChangeFiles
+from arco.api.reads.objects import ShownObjects
 from arco.api.routes import AtParameters
 from arco.api.security_log import SecurityLog
 from arco.api.views import DerivedState, View
 from arco.app import Workspace
 from arco.app.commands import Commands
+from arco.app.remote_work import RemoteWork
 from arco.errors import Invalid
 from arco.orchestration.reader import OrchestrationReader, as_of_run
 from arco.security.caller import Caller
@@ -45,6 +47,7 @@ class ServedWorkspace:
         self._lasting = DerivedState(KEPT_RUNS)
         self._tables = {str(table): table for table in workspace.tables}
         self.change_files = ChangeFiles()
+        self.objects = ShownObjects(workspace.store)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._looked_at = float("-inf")
@@ -54,6 +57,11 @@ class ServedWorkspace:
     @functools.cached_property
     def tokens(self) -> PageTokens:
         return PageTokens(task_keys(self.workspace.store)[0].secret)
+
+    @functools.cached_property
+    def work(self) -> RemoteWork:
+        """What is done for workers that have no access to the store."""
+        return self.workspace.runtime.remote_work()
 
     @functools.cached_property
     def signer(self) -> Signer:

@@ -1,5 +1,5 @@
 /** Requests to the API: typed by path, errors as `Problem`. Nothing else of the page calls `fetch`. */
-import type { Answer, PathParameters, PathsOf, ReadPath, ReadQuery, Schemas, WriteAnswer, WriteBody } from "./types";
+import type { Answer, PathParameters, ReadPath, ReadQuery, Schemas } from "./types";
 
 export interface Workspace {
   tenant: string;
@@ -62,20 +62,21 @@ async function problemOf(response: Response): Promise<Problem> {
   }
 }
 
-export async function read<R extends ReadPath>(
+/** A read by its path; `read` has the types. */
+export async function readPlain(at: Workspace, path: string, parameters: object, query: object, generation: number | undefined, signal?: AbortSignal): Promise<unknown> {
+  const url = base(at) + address(path, parameters, { ...query, generation });
+  const response = await request(url, { signal, headers: { Accept: "application/json" } });
+  return response.json();
+}
+
+export const read = readPlain as <R extends ReadPath>(
   at: Workspace,
   path: R,
   parameters: PathParameters<"get", R>,
   query: ReadQuery<R>,
   generation: number | undefined,
   signal?: AbortSignal,
-): Promise<Answer<R>> {
-  const url = base(at) + address(path, parameters, { ...query, generation });
-  const response = await request(url, { signal, headers: { Accept: "application/json" } });
-  return (await response.json()) as Answer<R>;
-}
-
-type Writing = "post" | "put" | "patch" | "delete";
+) => Promise<Answer<R>>;
 
 export interface WriteOptions {
   /** The ETag of what was read: the write fails if it has changed since. */
@@ -84,15 +85,8 @@ export interface WriteOptions {
   key?: string;
 }
 
-/** A write. Answers with the generation in which its effect can be seen. */
-export async function write<M extends Writing, R extends PathsOf<M>>(
-  at: Workspace,
-  method: M,
-  path: R,
-  parameters: PathParameters<M, R>,
-  body: WriteBody<M, R>,
-  options: WriteOptions = {},
-): Promise<{ answer: WriteAnswer<M, R>; generation: number | undefined }> {
+/** A write. Answers with the generation in which its effect can be seen. `useWrite` has the types. */
+export async function writePlain(at: Workspace, method: string, path: string, parameters: object, body: unknown, options: WriteOptions = {}): Promise<{ answer: unknown; generation: number | undefined }> {
   const headers: Record<string, string> = {
     "Content-Type": "application/json",
     "X-Arco-Csrf": "1",
@@ -103,7 +97,7 @@ export async function write<M extends Writing, R extends PathsOf<M>>(
   const response = await request(url, { method: method.toUpperCase(), headers, body: JSON.stringify(body ?? {}) });
   const generation = response.headers.get("Arco-Generation");
   return {
-    answer: (await response.json()) as WriteAnswer<M, R>,
+    answer: await response.json(),
     generation: generation === null ? undefined : Number(generation),
   };
 }

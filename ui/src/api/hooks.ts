@@ -4,10 +4,11 @@ import {
   useInfiniteQuery,
   useMutation,
   useQuery,
+  type UseMutationResult,
   type UseQueryResult,
 } from "@tanstack/react-query";
 import { learnGeneration } from "../live/generation";
-import { Problem, read, write, type WriteOptions } from "./client";
+import { Problem, readPlain, type WriteOptions, writePlain } from "./client";
 import type { Answer, Item, PathParameters, PathsOf, ReadPath, ReadQuery, WriteAnswer, WriteBody } from "./types";
 import { useMoment, useWorkspace } from "./workspace";
 
@@ -27,16 +28,27 @@ interface ReadOptions<R extends string> {
 export const isWorthRepeating = (count: number, error: unknown): boolean =>
   count < 2 && (!(error instanceof Problem) || error.status === 0 || error.status === 503);
 
-export function useRead<R extends ReadPath>(path: R, options: ReadOptions<R> = {}): UseQueryResult<Answer<R>, Problem> {
+/** The options without their types: the compiler would compute those of all paths at once. */
+interface PlainOptions {
+  path?: object;
+  query?: object;
+  enabled?: boolean;
+  at?: "generation" | "now";
+  refetchInterval?: number | false;
+  pageSize?: number;
+}
+
+export function useRead<R extends ReadPath>(path: R, options?: ReadOptions<R>): UseQueryResult<Answer<R>, Problem>;
+export function useRead(path: string, options: PlainOptions = {}): UseQueryResult<unknown, Problem> {
   const at = useWorkspace();
   const moment = useMoment();
   const isNow = options.at === "now" && moment.isLive;
-  const parameters = (options.path ?? {}) as PathParameters<"get", R>;
-  const query = (options.query ?? {}) as ReadQuery<R>;
-  return useQuery<Answer<R>, Problem>({
+  const parameters = options.path ?? {};
+  const query = options.query ?? {};
+  return useQuery<unknown, Problem>({
     queryKey: [at.tenant, at.workspace, path, parameters, query, moment.generation, isNow],
     queryFn: async ({ signal }) => {
-      const answer = await read(at, path, parameters, query, isNow ? undefined : moment.generation, signal);
+      const answer = await readPlain(at, path, parameters, query, isNow ? undefined : moment.generation, signal);
       if (isNow) learnGeneration(at, (answer as { generation?: number }).generation);
       return answer;
     },
@@ -58,23 +70,20 @@ export interface ListResult<T> {
 }
 
 /** A list by its pages, all of one generation. */
-export function useList<R extends ReadPath>(path: R, options: ReadOptions<R> & { pageSize?: number } = {}): ListResult<Item<R>> {
+export function useList<R extends ReadPath>(path: R, options?: ReadOptions<R> & { pageSize?: number }): ListResult<Item<R>>;
+export function useList(path: string, options: PlainOptions = {}): ListResult<unknown> {
   const at = useWorkspace();
   const moment = useMoment();
-  const parameters = (options.path ?? {}) as PathParameters<"get", R>;
-  const query = (options.query ?? {}) as ReadQuery<R>;
+  const parameters = options.path ?? {};
+  const query = options.query ?? {};
   const isNow = options.at === "now" && moment.isLive;
   const result = useInfiniteQuery({
     queryKey: ["list", at.tenant, at.workspace, path, parameters, query, moment.generation, options.pageSize ?? 100],
-    queryFn: async ({ pageParam, signal }) =>
-      (await read(
-        at,
-        path,
-        parameters,
-        { ...query, page_size: options.pageSize ?? 100, page_token: pageParam } as ReadQuery<R>,
-        isNow || pageParam ? undefined : moment.generation,
-        signal,
-      )) as { items: Item<R>[]; next_page_token?: string },
+    queryFn: async ({ pageParam, signal }) => {
+      const page = { ...query, page_size: options.pageSize ?? 100, page_token: pageParam };
+      const generation = isNow || pageParam ? undefined : moment.generation;
+      return (await readPlain(at, path, parameters, page, generation, signal)) as { items: unknown[]; next_page_token?: string };
+    },
     initialPageParam: "",
     getNextPageParam: (page) => page.next_page_token || undefined,
     enabled: moment.generation !== undefined && (options.enabled ?? true),
@@ -94,16 +103,15 @@ export function useList<R extends ReadPath>(path: R, options: ReadOptions<R> & {
 
 type Writing = "post" | "put" | "patch" | "delete";
 
+type WriteInput<M extends Writing, R extends string> = { path: PathParameters<M, R>; body: WriteBody<M, R> } & WriteOptions;
+
 /** A write. When it is done the page moves to a generation in which its effect is visible. */
-export function useWrite<M extends Writing, R extends PathsOf<M>>(method: M, path: R) {
+export function useWrite<M extends Writing, R extends PathsOf<M>>(method: M, path: R): UseMutationResult<WriteAnswer<M, R>, Problem, WriteInput<M, R>>;
+export function useWrite(method: Writing, path: string): UseMutationResult<any, Problem, any> {
   const at = useWorkspace();
-  return useMutation<
-    WriteAnswer<M, R>,
-    Problem,
-    { path: PathParameters<M, R>; body: WriteBody<M, R> } & WriteOptions
-  >({
+  return useMutation<unknown, Problem, { path: object; body: unknown } & WriteOptions>({
     mutationFn: async ({ path: parameters, body, ...options }) => {
-      const { answer, generation } = await write(at, method, path, parameters, body, options);
+      const { answer, generation } = await writePlain(at, method, path, parameters, body, options);
       learnGeneration(at, generation);
       return answer;
     },

@@ -45,6 +45,12 @@ export function useGo(): (to: PagePath, params?: Record<string, string>, search?
     });
 }
 
+/** Change what the URL says of this page; `undefined` removes. */
+export function useSetSearch(): (change: Record<string, unknown>) => void {
+  const navigate = useNavigate();
+  return (change) => void navigate({ to: ".", search: ((old: object) => ({ ...old, ...change })) as never, replace: true });
+}
+
 export const AssetLink = ({ asset, children }: { asset: string; children?: ReactNode }) => (
   <PageLink to="/assets/$asset" params={{ asset }} title={asset}>
     {children ?? <bdi className="name mono">{asset}</bdi>}

@@ -4,11 +4,12 @@ import { Outlet, useLocation, useNavigate } from "@tanstack/react-router";
 import { History, Menu, Monitor, Moon, Search, Sun } from "lucide-react";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { readWorkspaces } from "../api/client";
-import { useMe, usePermissions } from "../api/permissions";
+import { useCan, useMe, usePermissions } from "../api/permissions";
 import { useMoment, useWorkspace } from "../api/workspace";
 import { Choice } from "../design/parts";
 import icon from "../design/icon.svg";
 import { Live } from "../live/live";
+import { warmBrowserEngine } from "../query/engine";
 import { ExpiredPage, FaultPage } from "./faults";
 import { PageLink, useGo } from "./link";
 import { NAVIGATION } from "./navigation";
@@ -58,6 +59,16 @@ function useKeys(openPalette: () => void, toggleTime: () => void) {
   });
 }
 
+/** DuckDB loads when the page is at rest, for those who may read files; until then the server answers. */
+function useBrowserEngine() {
+  const mayReadFiles = useCan("metadata.read_all");
+  useEffect(() => {
+    if (!mayReadFiles) return;
+    const timer = setTimeout(warmBrowserEngine, 2_000);
+    return () => clearTimeout(timer);
+  }, [mayReadFiles]);
+}
+
 const THEMES: Record<Theme, [Theme, typeof Sun, string]> = {
   system: ["light", Monitor, "as the system"],
   light: ["dark", Sun, "light"],
@@ -77,6 +88,7 @@ export function Shell() {
     () => setPaletteOpen(true),
     () => setTimeOpen((open) => !open),
   );
+  useBrowserEngine();
   const [next, ThemeIcon, themeText] = THEMES[theme];
   const expired = status === "expired" || (me.error as { status?: number } | null)?.status === 401;
   if (expired) return <ExpiredPage />;

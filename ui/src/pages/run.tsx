@@ -1,29 +1,199 @@
-/** One run. */
+/** One run: how far it is, why each task ran or was reused, and what it printed. */
 import { getRouteApi } from "@tanstack/react-router";
-import { useRead } from "../api/hooks";
-import { Page, Panel, Skeleton } from "../design/parts";
+import { useState } from "react";
+import { useRead, useWrite } from "../api/hooks";
+import { useCan } from "../api/permissions";
+import type { Answer } from "../api/types";
+import { useMoment } from "../api/workspace";
+import { Bar, Dialog, Page, Panel, ProblemNote, Skeleton } from "../design/parts";
 import { State } from "../design/states";
-import { Time } from "../design/values";
+import { between, count, duration, Name, plural, Time } from "../design/values";
 import { FaultPage } from "../layout/faults";
+import { PageLink, RunLink, useGo } from "../layout/link";
+import type { RunView } from "../router";
+import { CauseLine } from "./asset-explain";
+import { runTitle } from "./overview";
+import { RunOutputs } from "./run-outputs";
+import { RunPlan } from "./run-plan";
+import { runShares } from "./run-shares";
+import { RunTasks } from "./run-tasks";
+import { RunTimeline } from "./run-timeline";
 
-const route = getRouteApi("/w/$tenant/$workspace/runs/$run");
+export const runRoute = getRouteApi("/w/$tenant/$workspace/runs/$run");
+
+const VIEWS: [RunView | undefined, string][] = [
+  [undefined, "Tasks"],
+  ["timeline", "Timeline"],
+  ["plan", "Plan"],
+  ["outputs", "Outputs"],
+  ["explain", "Explain"],
+];
+export const ACTIVE = ["RUNNING", "PLANNING", "CANCELLING"];
 
 export function RunPage() {
-  const { run } = route.useParams();
+  const { run } = runRoute.useParams();
+  const { view } = runRoute.useSearch();
   const details = useRead("/runs/{run_id}", { path: { run_id: run }, at: "now" });
-  if (details.error) return <FaultPage error={details.error} what="run" />;
+  if (details.error && !details.data) return <FaultPage error={details.error} what="run" />;
+  const body = details.data?.run;
   return (
-    <Page title={`Run ${run.slice(-8)}`}>
-      <Panel title="State">
-        {details.data ? (
-          <dl className="properties body">
-            <dt>State</dt>
-            <dd><State state={details.data.run.state} pill /></dd>
-            <dt>Created</dt>
-            <dd><Time at={details.data.run.created_at} /></dd>
-          </dl>
-        ) : <Skeleton />}
-      </Panel>
+    <Page
+      full
+      title={
+        <>
+          {body ? <Name>{runTitle(body)}</Name> : `Run ${run.slice(-8)}`} {body ? <State state={body.state} pill /> : null}
+        </>
+      }
+      lead={body ? <Summary body={details.data!} /> : null}
+      actions={body ? <Actions run={run} state={body.state} /> : null}
+    >
+      {details.data?.waiting.length ? (
+        <div className="notice">
+          <div>
+            {details.data.waiting.map((each, index) => (
+              <div key={index}>
+                <Name>{each.text}</Name> {each.since ? <Time at={each.since} /> : null}
+              </div>
+            ))}
+          </div>
+        </div>
+      ) : null}
+      <nav className="tabs" aria-label="Parts of the run">
+        {VIEWS.map(([each, title]) => (
+          <PageLink key={title} to="/runs/$run" params={{ run }} search={{ view: each }} current={view === each}>
+            {title}
+            {title === "Tasks" && body ? <span className="count num">{count(body.tasks_total)}</span> : null}
+          </PageLink>
+        ))}
+      </nav>
+      {!body ? (
+        <Skeleton rows={10} />
+      ) : view === "timeline" ? (
+        <RunTimeline run={run} body={body} />
+      ) : view === "plan" ? (
+        <RunPlan run={run} />
+      ) : view === "outputs" ? (
+        <RunOutputs run={run} />
+      ) : view === "explain" ? (
+        <RunExplain run={run} />
+      ) : (
+        <RunTasks run={run} body={body} />
+      )}
     </Page>
+  );
+}
+
+function Summary({ body }: { body: Answer<"/runs/{run_id}"> }) {
+  const run = body.run;
+  const took = between(run.started_at, run.finished_at);
+  return (
+    <span style={{ display: "flex", gap: 14, flexWrap: "wrap", alignItems: "center" }}>
+      <Name mono>{run.run_id}</Name>
+      <span style={{ width: 140 }}>
+        <Bar shares={runShares(run)} />
+      </span>
+      <span>{plural(run.tasks_total, "task")}</span>
+      {run.partitions.length ? <Name>{run.partitions.join(", ")}</Name> : null}
+      <span>
+        {run.trigger} by <Name>{run.triggered_by}</Name> <Time at={run.created_at} />
+      </span>
+      {took !== null ? <span>took {duration(took)}</span> : null}
+      {run.retry_of ? (
+        <span>
+          retries <RunLink run={run.retry_of} />
+        </span>
+      ) : null}
+      {body.caused_by.length ? (
+        <span>
+          caused by <RunLink run={body.caused_by[0]!} />
+        </span>
+      ) : null}
+      {run.cancel_reason ? (
+        <span>
+          cancelled: <Name>{run.cancel_reason}</Name>
+        </span>
+      ) : null}
+      {body.hidden_tasks ? <span>{plural(body.hidden_tasks, "task")} that you may not see</span> : null}
+    </span>
+  );
+}
+
+function Actions({ run, state }: { run: string; state: string }) {
+  const { isLive } = useMoment();
+  const mayCancel = useCan("runs.cancel");
+  const mayRetry = useCan("runs.retry");
+  const [asked, setAsked] = useState<"cancel" | "retry" | null>(null);
+  const [reason, setReason] = useState("");
+  const cancel = useWrite("post", "/runs/{run_id}/cancel");
+  const retry = useWrite("post", "/runs/{run_id}/retry");
+  const go = useGo();
+  if (!isLive) return null;
+  const close = () => setAsked(null);
+  const error = cancel.error ?? retry.error;
+  const isBusy = cancel.isPending || retry.isPending;
+  const perform = async () => {
+    if (asked === "cancel") await cancel.mutateAsync({ path: { run_id: run }, body: { reason } as never });
+    else {
+      const answer = await retry.mutateAsync({ path: { run_id: run }, body: { reason } as never });
+      go("/runs/$run", { run: (answer as { run_id: string }).run_id });
+    }
+    close();
+  };
+  return (
+    <>
+      {mayCancel && ACTIVE.includes(state) ? (
+        <button type="button" className="button danger" onClick={() => setAsked("cancel")}>
+          Cancel…
+        </button>
+      ) : null}
+      {mayRetry && ["FAILED", "CANCELLED", "TIMED_OUT"].includes(state) ? (
+        <button type="button" className="button primary" onClick={() => setAsked("retry")}>
+          Retry…
+        </button>
+      ) : null}
+      <Dialog
+        title={asked === "cancel" ? "Cancel this run?" : "Retry this run?"}
+        open={asked !== null}
+        onClose={close}
+        footer={
+          <>
+            <button type="button" className="button" onClick={close}>
+              Keep it as it is
+            </button>
+            <button type="button" className={asked === "cancel" ? "button danger" : "button primary"} disabled={isBusy} onClick={() => void perform().catch(() => undefined)}>
+              {asked === "cancel" ? "Cancel the run" : "Start a new run"}
+            </button>
+          </>
+        }
+      >
+        <p className="muted">
+          {asked === "cancel"
+            ? "Tasks that wait do not start; running ones are told to stop. What has succeeded stays."
+            : "A new run has the same selection and partitions. Tasks that succeeded are reused."}
+        </p>
+        <label className="labelled">
+          <span>Reason (in the audit log)</span>
+          <input className="field" value={reason} onChange={(event) => setReason(event.target.value)} />
+        </label>
+        {error ? <ProblemNote error={error} /> : null}
+      </Dialog>
+    </>
+  );
+}
+
+function RunExplain({ run }: { run: string }) {
+  const result = useRead("/runs/{run_id}/explain", { path: { run_id: run }, at: "now" });
+  return (
+    <Panel title="Why this run is in its state">
+      {result.error ? <div className="body"><ProblemNote error={result.error} /></div> : result.data ? (
+        <>
+          <div className="cause">
+            <strong><Name>{result.data.summary}</Name></strong>
+            {result.data.triggered_by.map((text, index) => <div key={index} className="muted"><Name>{text}</Name></div>)}
+          </div>
+          {[...result.data.causes, ...result.data.observations].map((cause, index) => <CauseLine key={index} cause={cause} />)}
+        </>
+      ) : <Skeleton />}
+    </Panel>
   );
 }

@@ -7,8 +7,9 @@ import { Grid, type GridColumn } from "../design/grid";
 import { Bar, Choice, Empty, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
 import { State } from "../design/states";
 import { between, count, duration, Name, Time } from "../design/values";
-import { RunLink } from "../layout/link";
+import { RunLink, useSetSearch } from "../layout/link";
 import { runTitle } from "./overview";
+import { Materialize } from "./materialize";
 import { runShares } from "./run-shares";
 
 const route = getRouteApi("/w/$tenant/$workspace/runs");
@@ -30,15 +31,14 @@ const STATES = [["", "Every state"], ["RUNNING", "Running"], ["FAILED", "Failed"
 
 export function RunsPage() {
   const search = route.useSearch();
-  const navigate = route.useNavigate();
   const list = useList("/runs", {
     query: { state: search.state ? [search.state as Run["state"]] : undefined, asset: search.asset, created_after: search.since },
   });
   const { items, hasMore, more } = list;
   const onRange = useCallback((_: number, last: number) => { if (hasMore && last > items.length - 60) more(); }, [hasMore, items.length, more]);
-  const set = (change: Partial<typeof search>) => void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
+  const set = useSetSearch();
   return (
-    <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why.">
+    <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why." actions={<Materialize />}>
       <div className="toolbar">
         <Choice label="State" value={search.state ?? ""} options={STATES} onChange={(state) => set({ state: state || undefined })} />
         <SearchField label="Asset, for example sales.orders" value={search.asset ?? ""} onChange={(asset) => set({ asset: asset || undefined })} />

@@ -1,0 +1,171 @@
+/**
+ * Partitions on a canvas, from ranges of the same state: a cell is a partition, or as many as must share
+ * one. A calendar for one dimension of days, else rows in the order of the keys. A million partitions
+ * are as quick as a thousand: ranges are drawn, never a list of keys.
+ */
+import { useEffect, useMemo, useRef, useState } from "react";
+import type { Schemas } from "../api/types";
+import { State, stateText, toneOf } from "../design/states";
+import { count, plural } from "../design/values";
+import { colour, useTheme } from "../layout/theme";
+import { partitionText } from "./partition-text";
+
+type Range = Schemas["StatusRange"];
+const WORST = ["FAILED", "QUARANTINED", "BLOCKED", "REJECTED", "STALE", "MATERIALIZING", "WARNED", "MISSING", "MATERIALIZED"];
+
+/** Held or failed quality says more than "materialized". */
+export const shownState = (range: { state: string; quality: string }): string =>
+  ["QUARANTINED", "BLOCKED", "REJECTED", "WARNED"].includes(range.quality) && range.state !== "FAILED" ? range.quality : range.state;
+
+const swatch = (state: string): string => (state === "MISSING" ? "idle" : toneOf(state));
+
+interface Cells {
+  columns: number;
+  rows: number;
+  size: number;
+  gap: number;
+  /** Partitions of one cell. */
+  share: number;
+  /** Cells before the first partition: days of the week before the first day. */
+  lead: number;
+  byColumn: boolean;
+}
+
+function layout(total: number, width: number, firstDay: number | null): Cells {
+  if (firstDay !== null && total <= 1_500) {
+    const columns = Math.ceil((total + firstDay) / 7);
+    const size = Math.max(4, Math.min(15, Math.floor(width / columns) - 2));
+    if (columns * (size + 2) <= width) return { columns, rows: 7, size, gap: 2, share: 1, lead: firstDay, byColumn: true };
+  }
+  for (const [size, gap] of [[14, 2], [9, 1], [5, 1], [3, 0]] as const) {
+    const columns = Math.max(1, Math.floor(width / (size + gap)));
+    const rows = Math.ceil(total / columns);
+    if (rows * (size + gap) <= 260) return { columns, rows, size, gap, share: 1, lead: 0, byColumn: false };
+  }
+  const columns = Math.max(1, Math.floor(width / 3));
+  const rows = 80;
+  return { columns, rows, size: 3, gap: 0, share: Math.ceil(total / (columns * rows)), lead: 0, byColumn: false };
+}
+
+/** Monday is 0; null if the keys are not days. */
+function weekday(first: string | undefined): number | null {
+  const match = first && /^[^=|,]+=d:(\d{4}-\d{2}-\d{2})$/.exec(first);
+  return match ? (new Date(`${match[1]}T00:00Z`).getUTCDay() + 6) % 7 : null;
+}
+
+export function HeatMap({ ranges, total, onChoose }: { ranges: Range[]; total: number; onChoose?: (range: Range) => void }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(0);
+  const [tip, setTip] = useState<{ x: number; y: number; range: Range; place: number } | null>(null);
+  const theme = useTheme();
+  const starts = useMemo(() => {
+    let at = 0;
+    return ranges.map((range) => ((at += range.partitions), at - range.partitions));
+  }, [ranges]);
+  const cells = useMemo(() => layout(Math.max(1, total), Math.max(60, width), weekday(ranges[0]?.first)), [total, width, ranges]);
+  useEffect(() => {
+    const element = canvas.current?.parentElement;
+    if (!element) return;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth - 32));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element || !width) return;
+    const scale = devicePixelRatio;
+    const height = cells.rows * (cells.size + cells.gap);
+    element.width = width * scale;
+    element.height = height * scale;
+    element.style.height = `${height}px`;
+    const context = element.getContext("2d")!;
+    context.scale(scale, scale);
+    const colours = new Map<string, string>(WORST.map((state) => [state, colour(state === "MISSING" ? "line-strong" : toneOf(state))]));
+    // The worst state of each cell; ranges are drawn in order, so a cell of many is judged once.
+    const worst = new Uint8Array(Math.ceil(total / cells.share)).fill(255);
+    ranges.forEach((range, index) => {
+      const rank = Math.max(0, WORST.indexOf(shownState(range)));
+      const from = Math.floor(starts[index]! / cells.share);
+      const to = Math.floor((starts[index]! + range.partitions - 1) / cells.share);
+      for (let cell = from; cell <= to; cell++) if (rank < worst[cell]!) worst[cell] = rank;
+    });
+    for (let cell = 0; cell < worst.length; cell++) {
+      const state = WORST[worst[cell]!];
+      if (state === undefined) continue;
+      const place = cell + cells.lead;
+      const column = cells.byColumn ? Math.floor(place / cells.rows) : place % cells.columns;
+      const row = cells.byColumn ? place % cells.rows : Math.floor(place / cells.columns);
+      context.fillStyle = colours.get(state)!;
+      context.fillRect(column * (cells.size + cells.gap), row * (cells.size + cells.gap), cells.size, cells.size);
+    }
+  }, [cells, ranges, starts, total, width, theme]);
+  const find = (event: React.MouseEvent): { range: Range; place: number } | null => {
+    const box = canvas.current!.getBoundingClientRect();
+    const step = cells.size + cells.gap;
+    const column = Math.floor((event.clientX - box.left) / step);
+    const row = Math.floor((event.clientY - box.top) / step);
+    const cell = (cells.byColumn ? column * cells.rows + row : row * cells.columns + column) - cells.lead;
+    const place = cell * cells.share;
+    if (place < 0 || place >= total) return null;
+    let low = 0;
+    for (let high = starts.length - 1; low < high; ) {
+      const middle = (low + high + 1) >> 1;
+      if (starts[middle]! <= place) low = middle;
+      else high = middle - 1;
+    }
+    const range = ranges[low];
+    return range ? { range, place: place - starts[low]! } : null;
+  };
+  const counts = new Map<string, number>();
+  for (const range of ranges) counts.set(shownState(range), (counts.get(shownState(range)) ?? 0) + range.partitions);
+  const words = [...counts].map(([state, value]) => `${count(value)} ${stateText(state).toLowerCase()}`).join(", ");
+  return (
+    <>
+      <div className="legend">
+        {[...counts].map(([state, value]) => (
+          <span key={state}>
+            <span className={`swatch ${swatch(state)}`} aria-hidden />
+            {stateText(state)} <strong className="num">{count(value)}</strong>
+          </span>
+        ))}
+        {cells.share > 1 ? <span>A cell is {plural(cells.share, "partition")}, in the colour of the worst</span> : null}
+      </div>
+      <div className="heat">
+        <canvas
+          ref={canvas}
+          role="img"
+          aria-label={`Partitions: ${words}`}
+          onMouseMove={(event) => {
+            const found = find(event);
+            const box = event.currentTarget.parentElement!.getBoundingClientRect();
+            setTip(found && { x: Math.min(event.clientX - box.left + 14, box.width - 240), y: event.clientY - box.top + 16, ...found });
+          }}
+          onMouseLeave={() => setTip(null)}
+          onClick={(event) => {
+            const found = find(event);
+            if (found) onChoose?.(found.range);
+          }}
+        />
+        {tip ? (
+          <div className="tip" style={{ left: tip.x, top: tip.y }}>
+            <State state={shownState(tip.range)} />
+            <div>
+              {dayAt(tip.range, tip.place) ?? (tip.range.first === tip.range.last ? partitionText(tip.range.first) : `${partitionText(tip.range.first)} … ${partitionText(tip.range.last)}`)}
+            </div>
+            {tip.range.partitions > 1 ? <div className="muted">in a range of {plural(tip.range.partitions, "partition")}</div> : null}
+          </div>
+        ) : null}
+      </div>
+    </>
+  );
+}
+
+/** The key of a day within a range of days. */
+function dayAt(range: Range, place: number): string | null {
+  const match = /^([^=|,]+)=d:(\d{4}-\d{2}-\d{2})$/.exec(range.first);
+  const last = /=d:(\d{4}-\d{2}-\d{2})$/.exec(range.last);
+  if (!match || !last) return null;
+  const begin = Date.parse(`${match[2]}T00:00Z`);
+  if (Math.round((Date.parse(`${last[1]}T00:00Z`) - begin) / 86_400_000) + 1 !== range.partitions) return null;
+  return `${match[1]}=${new Date(begin + place * 86_400_000).toISOString().slice(0, 10)}`;
+}

@@ -1,0 +1,142 @@
+/** Lineage: one step around an asset, with what is hidden counted; and everything that depends on it, as a list. */
+import { getRouteApi } from "@tanstack/react-router";
+import { Download } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
+import edgesSql from "../../sql/lineage_edges.sql?raw";
+import { useRead } from "../api/hooks";
+import { csv, download } from "../design/csv";
+import { Empty, Loaded, Page, Panel, ProblemNote, SearchField, Skeleton } from "../design/parts";
+import { count, Name, plural } from "../design/values";
+import { AssetLink, PageLink, useSetSearch } from "../layout/link";
+import { useQuestion } from "../query/engine";
+import type { GraphNode } from "./lineage-graph";
+
+const Graph = lazy(async () => ({ default: (await import("./lineage-graph")).LineageGraph }));
+const route = getRouteApi("/w/$tenant/$workspace/lineage");
+
+interface Edge {
+  source: string;
+  target: string;
+  source_state: string;
+  target_state: string;
+}
+
+export function LineagePage() {
+  const { asset, view } = route.useSearch();
+  return (
+    <Page
+      full
+      title={asset ? <>Lineage of <Name>{asset}</Name></> : "Lineage"}
+      actions={asset ? <PageLink to="/assets/$asset" params={{ asset }} className="button">Open the asset</PageLink> : null}
+    >
+      {asset ? (
+        <>
+          <nav className="tabs" aria-label="Views of lineage">
+            <PageLink to="/lineage" search={{ asset }} current={view !== "list"}>Graph</PageLink>
+            <PageLink to="/lineage" search={{ asset, view: "list" }} current={view === "list"}>Everything that depends on it</PageLink>
+          </nav>
+          {view === "list" ? <Impact asset={asset} /> : <Neighbours asset={asset} />}
+        </>
+      ) : (
+        <Choose />
+      )}
+    </Page>
+  );
+}
+
+/** Which asset: a search. */
+function Choose() {
+  const [text, setText] = useState("");
+  const found = useRead("/search", { query: { q: text, limit: 30 }, enabled: text.length > 0 });
+  const first = useRead("/assets", { query: { page_size: 30 }, enabled: text.length === 0 });
+  const names = text ? (found.data?.hits.map((hit) => hit.asset) ?? []) : (first.data?.items.map((row) => `${row.namespace}.${row.name}`) ?? []);
+  return (
+    <>
+      <div className="toolbar">
+        <SearchField label="Find an asset" value={text} onChange={setText} autoFocus />
+      </div>
+      <Panel title="Start with an asset">
+        <div className="table-wrap">
+          <table className="table">
+            <tbody>
+              {names.map((name) => (
+                <tr key={name}>
+                  <td>
+                    <PageLink to="/lineage" search={{ asset: name }}><Name mono>{name}</Name></PageLink>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+        {names.length ? null : <Empty title={found.isFetching || first.isFetching ? "Searching…" : "Nothing was found"} />}
+      </Panel>
+    </>
+  );
+}
+
+function Neighbours({ asset }: { asset: string }) {
+  const { open } = route.useSearch();
+  const set = useSetSearch();
+  const opened = [asset, ...(open ? open.split(" ") : [])];
+  // First what is shown, then what touches that: the numbers at the sides.
+  const near = useQuestion<Edge>("lineage_edges", edgesSql, { assets: opened.join(" ") }, { maxRows: 5_000 });
+  const shown = new Set([asset, ...(near.data ?? []).flatMap((edge) => [edge.source, edge.target])]);
+  const around = useQuestion<Edge>("lineage_edges", edgesSql, { assets: [...shown].sort().join(" ") }, { maxRows: 10_000, enabled: near.data !== undefined });
+  if (near.error) return <ProblemNote error={near.error} />;
+  if (!near.data) return <Skeleton rows={10} />;
+  const states = new Map((near.data ?? []).flatMap((edge) => [[edge.source, edge.source_state], [edge.target, edge.target_state]] as const));
+  const all = around.data ?? near.data;
+  const edges = all.filter((edge) => shown.has(edge.source) && shown.has(edge.target)).map((edge) => [edge.source, edge.target] as [string, string]);
+  const nodes: GraphNode[] = [...shown].map((name) => ({
+    asset: name,
+    state: states.get(name) ?? "UNKNOWN",
+    isCenter: name === asset,
+    hiddenUp: all.filter((edge) => edge.target === name && !shown.has(edge.source)).length,
+    hiddenDown: all.filter((edge) => edge.source === name && !shown.has(edge.target)).length,
+  }));
+  return (
+    <Panel fill title={plural(nodes.length, "asset")} actions={<span className="muted small">Double-click puts an asset in the middle</span>}>
+      <Suspense fallback={<Skeleton />}>
+        <Graph
+          nodes={nodes}
+          edges={edges}
+          onOpen={(name) => set({ open: [...new Set([...opened.slice(1), name])].join(" ") })}
+          onCenter={(name) => set({ asset: name, open: undefined })}
+        />
+      </Suspense>
+    </Panel>
+  );
+}
+
+function Impact({ asset }: { asset: string }) {
+  const result = useRead("/assets/{asset}/downstream", { path: { asset }, query: { depth: 100 } });
+  return (
+    <Loaded result={result} rows={10}>
+      {(body) => {
+        const nearest = new Map<string, number>();
+        for (const link of body.links) nearest.set(link.target.asset, Math.min(nearest.get(link.target.asset) ?? Infinity, link.distance));
+        const rows = [...nearest].sort((a, b) => a[1] - b[1] || a[0].localeCompare(b[0]));
+        return (
+          <Panel
+            title="Depends on it"
+            count={count(rows.length)}
+            actions={rows.length ? <button type="button" className="button" onClick={() => download(`impact-of-${asset}.csv`, csv(["asset", "steps"], rows))}><Download size={14} aria-hidden /> CSV</button> : null}
+          >
+            {rows.length ? (
+              <div className="table-wrap">
+                <table className="table">
+                  <thead><tr><th>Asset</th><th className="num">Steps away</th></tr></thead>
+                  <tbody>{rows.slice(0, 1_000).map(([name, distance]) => <tr key={name}><td><AssetLink asset={name} /></td><td className="num">{distance}</td></tr>)}</tbody>
+                </table>
+              </div>
+            ) : <Empty title="Nothing depends on it" />}
+            {rows.length > 1_000 ? <p className="body muted">The first 1,000; the CSV has all.</p> : null}
+            {body.hidden ? <p className="body muted">{count(body.hidden)} more that you may not see.</p> : null}
+            {body.truncated ? <p className="body muted">There is more than an answer holds.</p> : null}
+          </Panel>
+        );
+      }}
+    </Loaded>
+  );
+}

@@ -1,0 +1,87 @@
+/**
+ * DuckDB in this browser, over the Parquet files of a generation (ADR 45). For those who may read the
+ * whole metadata: the server signs a URL for each file, and answers nothing else.
+ *
+ * Tables are views over files, made when a query first names them at a generation. Queries run one
+ * after the other, so none sees the views of another generation.
+ */
+import * as duckdb from "@duckdb/duckdb-wasm";
+import workerUrl from "@duckdb/duckdb-wasm/dist/duckdb-browser-eh.worker.js?url";
+import wasmUrl from "@duckdb/duckdb-wasm/dist/duckdb-eh.wasm?url";
+import { address, base, request, type Workspace } from "../api/client";
+import type { Schemas } from "../api/types";
+import type { Rows } from "./engine";
+import { tablesOf } from "./sql";
+
+let database: duckdb.AsyncDuckDB;
+let connection: duckdb.AsyncDuckDBConnection;
+let queue: Promise<unknown> = Promise.resolve();
+let shown = "";
+const made = new Set<string>();
+const registered = new Set<string>();
+
+export async function start(): Promise<void> {
+  database = new duckdb.AsyncDuckDB(new duckdb.VoidLogger(), new Worker(workerUrl));
+  await database.instantiate(wasmUrl);
+  await database.open({
+    query: { castBigIntToDouble: true, castDecimalToDouble: true },
+    filesystem: { reliableHeadRequests: true, allowFullHTTPReads: false, forceFullHTTPReads: false },
+  });
+  connection = await database.connect();
+  // Extensions are ours, of the same version as the engine; nothing comes from elsewhere.
+  await connection.query(`SET custom_extension_repository='${location.origin}/duckdb'`);
+  await connection.query("INSTALL parquet; LOAD parquet");
+  await connection.query("SET autoinstall_known_extensions=false; SET allow_community_extensions=false");
+}
+
+export function queryBrowser(at: Workspace, sql: string, generation: number, maxRows: number): Promise<Rows> {
+  const answer = queue.then(() => run(at, sql, generation, maxRows));
+  queue = answer.catch(() => undefined);
+  return answer;
+}
+
+async function run(at: Workspace, sql: string, generation: number, maxRows: number): Promise<Rows> {
+  const began = performance.now();
+  await show(at, tablesOf(sql), generation);
+  const text = sql.trim().replace(/;\s*$/, "");
+  const result = await connection.query(`SELECT * FROM (\n${text}\n) LIMIT ${maxRows + 1}`);
+  const columns = result.schema.fields.map((field) => ({ name: field.name, type: String(field.type) }));
+  const isTime = columns.map((column) => /^(Timestamp|Date)/.test(column.type));
+  const rows = result.toArray().map((row) => (Object.values(row.toJSON()) as unknown[]).map((value, index) => plain(value, isTime[index]!)));
+  return { columns, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows, engine: "browser", ms: performance.now() - began };
+}
+
+/** Make views of tables at a generation. */
+async function show(at: Workspace, tables: string[], generation: number): Promise<void> {
+  const place = `${at.tenant}/${at.workspace}/${generation}`;
+  if (place !== shown) {
+    made.clear();
+    shown = place;
+  }
+  const wanted = tables.filter((table) => !made.has(table));
+  if (!wanted.length) return;
+  const response = await request(base(at) + address("/files", {}, { table: wanted, generation }));
+  const listed = (await response.json()) as Schemas["FilesAnswer"];
+  for (const table of listed.tables) {
+    for (const file of table.files) {
+      if (registered.has(file.path)) continue;
+      await database.registerFileURL(file.path, `${location.origin}${base(at)}${file.url}`, duckdb.DuckDBDataProtocol.HTTP, false);
+      registered.add(file.path);
+    }
+    await connection.query(`CREATE SCHEMA IF NOT EXISTS ${table.table.split(".")[0]}`);
+    await connection.query(`CREATE OR REPLACE VIEW ${table.table} AS ${table.sql}`);
+    made.add(table.table);
+  }
+}
+
+/** Values as JSON of the server has them. */
+function plain(value: unknown, isTime: boolean): unknown {
+  if (value === null || value === undefined) return null;
+  if (typeof value === "bigint") return Number(value);
+  if (isTime && typeof value === "number") return new Date(value).toISOString();
+  if (typeof value === "object") {
+    if ("toArray" in value) return Array.from((value as { toArray(): Iterable<unknown> }).toArray(), (each) => plain(each, false));
+    if ("toJSON" in value) return Object.fromEntries(Object.entries((value as { toJSON(): object }).toJSON()).map(([key, each]) => [key, plain(each, false)]));
+  }
+  return value;
+}

@@ -1,0 +1,25 @@
+/** Questions are files of `sql/`; `$name` in them is replaced by a literal, the same for both engines. */
+
+export type Literal = string | number | boolean | null;
+
+export const literal = (value: Literal): string => {
+  if (value === null) return "NULL";
+  if (typeof value === "string") return `'${value.replaceAll("\0", "").replaceAll("'", "''")}'`;
+  if (typeof value === "number" && !Number.isFinite(value)) throw new Error("not a number");
+  return String(value);
+};
+
+/** The text of a question with its parameters filled in. Throws if one is missing. */
+export function fill(sql: string, parameters: Record<string, Literal>): string {
+  return sql.replace(/\$([a-z_]+)/g, (_, name: string) => {
+    const value = parameters[name];
+    if (value === undefined) throw new Error(`the question needs ${name}`);
+    return literal(value);
+  });
+}
+
+/** Names of tables in a SELECT: `catalog.assets`. */
+export function tablesOf(sql: string): string[] {
+  const plain = sql.replace(/'(?:[^']|'')*'/g, "''").replace(/--[^\n]*/g, "");
+  return [...new Set([...plain.matchAll(/\b(?:from|join)\s+"?([a-z]\w*)"?\."?([a-z]\w*)"?/gi)].map((match) => `${match[1]}.${match[2]}`.toLowerCase()))];
+}

@@ -1,0 +1,53 @@
+/** A list of any length by windows: only those in sight are asked for. */
+import { keepPreviousData, useQueries } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
+import { useCan } from "../api/permissions";
+import { useMoment, useWorkspace } from "../api/workspace";
+import { ask, objects } from "./engine";
+import { fill, type Literal } from "./sql";
+
+const SIZE = 200;
+
+export interface Windows<T> {
+  count: number;
+  row: (index: number) => T | undefined;
+  onRange: (first: number, last: number) => void;
+  error: Error | null;
+  /** No window has come yet. */
+  isPending: boolean;
+  isFetching: boolean;
+}
+
+/** `sql` has `$limit` and `$offset`, and `total` in each row. */
+export function useWindows<T extends { total: number }>(name: string, sql: string, parameters: Record<string, Literal>, enabled = true): Windows<T> {
+  const at = useWorkspace();
+  const moment = useMoment();
+  const inBrowser = useCan("metadata.read_all");
+  const [range, setRange] = useState<[number, number]>([0, 0]);
+  const first = Math.floor(range[0] / SIZE);
+  const last = Math.min(first + 2, Math.floor(range[1] / SIZE));
+  const places = [...new Set([0, ...Array.from({ length: last - first + 1 }, (_, index) => first + index)])];
+  const results = useQueries({
+    queries: places.map((place) => ({
+      queryKey: ["window", at.tenant, at.workspace, name, parameters, moment.generation, place],
+      queryFn: async ({ signal }: { signal: AbortSignal }) => {
+        const text = fill(sql, { ...parameters, limit: SIZE, offset: place * SIZE });
+        return objects<T>(await ask(at, text, moment.generation, SIZE, inBrowser, signal));
+      },
+      enabled: enabled && moment.generation !== undefined,
+      staleTime: Infinity,
+      placeholderData: place === 0 ? keepPreviousData : undefined,
+      retry: false,
+    })),
+  });
+  const windows = new Map(places.map((place, index) => [place, results[index]?.data]));
+  const onRange = useCallback((from: number, to: number) => setRange([from, to]), []);
+  return {
+    count: windows.get(0)?.[0]?.total ?? 0,
+    row: (index) => windows.get(Math.floor(index / SIZE))?.[index % SIZE],
+    onRange,
+    error: results.find((each) => each.error)?.error ?? null,
+    isPending: results[0]?.data === undefined,
+    isFetching: results.some((each) => each.isFetching),
+  };
+}
