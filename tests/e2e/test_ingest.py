@@ -60,17 +60,20 @@ def _events() -> list[RunEvent]:
                 fields=[schema_dataset.SchemaDatasetFacetFields(name="mail", type="text")]
             ),
             "columnLineage": lineage,
-            "dataQualityAssertions": (
-                data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
-                    assertions=[
-                        data_quality_assertions_dataset.Assertion("unique", False, column="mail")
-                    ]
-                )
-            ),
         },
         outputFacets={
             "outputStatistics": output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
                 rowCount=1200, size=48_000
+            )
+        },
+    )
+    assertion = data_quality_assertions_dataset.Assertion("unique", False, column="mail")
+    checked = InputDataset(
+        DATABASE,
+        "shop.public.mails",
+        inputFacets={
+            "dataQualityAssertions": (
+                data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet([assertion])
             )
         },
     )
@@ -82,7 +85,7 @@ def _events() -> list[RunEvent]:
             eventType=state,
             run=run,
             job=job,
-            inputs=[source],
+            inputs=[source, checked],
             outputs=[target],
         )
         for minute, state in ((0, RunState.START), (5, RunState.COMPLETE))

@@ -64,17 +64,17 @@ class ReportedDatasetFacets(NamedTuple):
     statistics: dict[str, Any]
 
 
-class _Run(Struct, frozen=True):
+class EventRun(Struct, frozen=True):
     run_id: str = msgspec.field(name="runId")
     facets: dict[str, Any] = {}
 
 
-class _Job(Struct, frozen=True):
+class EventJob(Struct, frozen=True):
     namespace: str
     name: str
 
 
-class _Dataset(Struct, frozen=True, rename="camel"):
+class EventDataset(Struct, frozen=True, rename="camel"):
     namespace: str
     name: str
     facets: dict[str, Any] = {}
@@ -88,10 +88,10 @@ class OpenLineageEvent(Struct, frozen=True, rename="camel"):
     event_time: datetime
     event_type: str = "OTHER"
     producer: str = ""
-    run: _Run | None = None
-    job: _Job | None = None
-    inputs: list[_Dataset] = []
-    outputs: list[_Dataset] = []
+    run: EventRun | None = None
+    job: EventJob | None = None
+    inputs: list[EventDataset] = []
+    outputs: list[EventDataset] = []
 
 
 class RunReport(NamedTuple):
@@ -122,7 +122,9 @@ class RunReport(NamedTuple):
             message=self.message,
             columns=tuple(columns_of(output.facets)),
             checks=tuple(_checks(output.facets)),
-            input_ids=tuple(ids[each] for each in self.inputs if each in ids),
+            input_ids=tuple(
+                ids[each] for each in self.inputs if each in ids and each != output.dataset
+            ),
             column_edges=tuple(_column_edges(output.facets, ids)),
         )
 
@@ -160,7 +162,7 @@ def run_report(event: OpenLineageEvent) -> RunReport | None:
     )
 
 
-def _assertions(inputs: list[_Dataset], output: _Dataset) -> dict[str, Any]:
+def _assertions(inputs: list[EventDataset], output: EventDataset) -> dict[str, Any]:
     """Results of checks may be facets of a dataset as input, by which a test has read it."""
     for each in inputs:
         if (each.namespace, each.name) == (output.namespace, output.name):
