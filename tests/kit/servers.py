@@ -56,6 +56,15 @@ class Backend(NamedTuple):
 
 @contextlib.contextmanager
 def seaweedfs() -> Iterator[Backend]:
+    with limited_seaweedfs({}) as (owner, _):
+        yield owner
+
+
+@contextlib.contextmanager
+def limited_seaweedfs(
+    roles: Mapping[str, list[str]],
+) -> Iterator[tuple[Backend, dict[str, Backend]]]:
+    """Whose owner may do everything, and who has identities that may do what their actions say."""
     weed = Path(sys.executable).with_name("weed")
     if not weed.exists():
         raise CannotStart("there is no `weed` beside python: install the dev group")
@@ -66,7 +75,15 @@ def seaweedfs() -> Iterator[Backend]:
     }
     with _folder("arco-weed-") as folder:
         config = folder / "ids.json"
-        config.write_text(json.dumps({"identities": [identity]}))
+        limited = [
+            {
+                "name": role,
+                "credentials": [{"accessKey": f"arco-{role}", "secretKey": f"{role}-secret"}],
+                "actions": actions,
+            }
+            for role, actions in roles.items()
+        ]
+        config.write_text(json.dumps({"identities": [identity, *limited]}))
         names = ("master", "volume", "filer", "s3")
         ports = dict(zip(names, _free_ports(4), strict=True))
         grpc = dict(zip(names, _free_ports(4), strict=True))
@@ -92,7 +109,14 @@ def seaweedfs() -> Iterator[Backend]:
             bucket = f"http://127.0.0.1:{ports['filer']}/buckets/{BUCKET}/"
             server.until(lambda: _call("POST", bucket))
             server.until(lambda: _call("GET", f"{endpoint}/status"))
-            yield Backend(f"s3://{BUCKET}", options)
+            keys = {
+                role: {"access_key_id": f"arco-{role}", "secret_access_key": f"{role}-secret"}
+                for role in roles
+            }
+            yield (
+                Backend(f"s3://{BUCKET}", options),
+                {role: Backend(f"s3://{BUCKET}", {**options, **keys[role]}) for role in roles},
+            )
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from arco.cli import (
     asset_automation,
     audit,
     auth,
+    auth_login,
     backfill,
     catalog_asset,
     catalog_column,
@@ -132,6 +133,7 @@ data_gc.register(app)
 serve.register(app)
 http_server.register(app)
 doctor.register(app)
+auth_login.register(auth.app)
 app.add_typer(auth.app)
 app.add_typer(roles.app)
 app.add_typer(audit.app)
