@@ -159,6 +159,9 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "worker": ENGINE,
     "serve": "is the API",
     # Security
+    "auth login": "keeps the session of the issuer on this machine",
+    "auth logout": "forgets the session on this machine",
+    "auth whoami": ("me",),
     "auth keys create": ("create_api_key",),
     "auth keys list": ("list_api_keys",),
     "auth keys revoke": ("revoke_api_key",),
