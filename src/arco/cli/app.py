@@ -76,7 +76,10 @@ from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
-HELP = "Arco from the command line: a data platform that lives in files."
+HELP = """Arco from the command line: a data platform that lives in files.
+
+A new project: servo init sales, then cd sales, then servo dev.
+"""
 app = group("servo", HELP)
 
 admin = group("admin", "Maintain a workspace: its log, tables and files.")
