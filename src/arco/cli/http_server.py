@@ -92,7 +92,7 @@ def serve_http(
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
 ) -> None:
-    """Serve the HTTP API.
+    """Serve the HTTP API and the web page.
 
     Callers send an API key (`servo auth keys`), or a token of the issuer in `[auth]` of
     `arco.toml`. On a loopback address the server also prints a token of its own, and a link that
