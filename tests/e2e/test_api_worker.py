@@ -253,3 +253,15 @@ def test_a_task_on_spark_is_refused_where_spark_has_no_access_to_the_data(fleet:
     fleet.wait(run, "FAILED")
     (task,) = fleet.servo.open().read.orchestration().tasks(run)
     assert (task.error_code, task.attempt) == ("spark.data_url", 1)
+
+
+@pytest.mark.spark
+def test_tasks_on_spark_open_the_data_themselves(servo: Servo) -> None:
+    fleet = Fleet(servo)  # a JVM may take longer to start than others are silent
+    try:
+        fleet.worker("box", "--data-url", f"file://{servo.store}")
+        run = fleet.run("shop.on_spark", "shop.after_spark")
+        fleet.wait(run, "SUCCEEDED")
+        assert fleet.rows("shop.after_spark") == {"id": 0}
+    finally:
+        fleet.close()
