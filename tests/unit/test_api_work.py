@@ -15,6 +15,7 @@ import pytest
 
 from arco.api.table import ROUTES
 from arco.app import Workspace
+from arco.clock import SystemClock
 from arco.errors import Invalid
 from arco.log.envelope import encode_payload
 from arco.orchestration.events import RunTriggered, TaskStarted
@@ -22,9 +23,14 @@ from arco.orchestration.limits import Timing
 from arco.orchestration.results import finished
 from arco.security.permissions import Role
 from arco.storage import paths
+from arco.storage.http import HttpStore
 from arco.storage.http_client import checked_api_url
+from arco.storage.memory import MemoryStore
 from arco.transport.liveness import LivenessRecord, Progress, records
 from arco.transport.queues.objectstore import contents
+from arco.worker.failures import TaskFailed
+from arco.worker.sensing import check_reads_tables
+from servo.contract.sensing import SensorCall
 from servo.contract.task import Materialization, TaskRequest, TaskResult
 from tests.kit.api import ApiClient, ApiWorld
 from tests.kit.flows import deploy, trigger
@@ -452,3 +458,13 @@ def test_a_variable_that_was_taken_is_gone_from_the_process() -> None:
     env = {"PATH": os.environ["PATH"], "ARCO_TOKEN": "arco_secret", "OTHER": "kept"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_a_sensor_of_versions_is_refused_with_what_to_do() -> None:
+    call = SensorCall(
+        sensor_id="shop/new", name="new", kind="asset", number=0, asset="sales.orders"
+    )
+    with pytest.raises(TaskFailed) as refused:
+        check_reads_tables(HttpStore("https://arco.example/work"), call)
+    assert refused.value.info.code == "sensor.needs_store"
+    check_reads_tables(MemoryStore(SystemClock()), call)
