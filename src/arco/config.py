@@ -134,6 +134,16 @@ def resolve(options: ConfigSource, env: Mapping[str, str], directory: Path) -> C
     return Config(settings.store, settings.tenant or TENANT, settings.workspace or WORKSPACE)
 
 
+def resolve_names(
+    options: ConfigSource, env: Mapping[str, str], directory: Path
+) -> tuple[str, str]:
+    """Tenant and workspace, for who reaches them through a server and needs no store."""
+    path, section = _nearest(directory, "workspace")
+    from_file = _settings(path, section) if path is not None else ConfigSource()
+    settings = options.over(from_env(env)).over(from_file)
+    return settings.tenant or TENANT, settings.workspace or WORKSPACE
+
+
 def _local_store(directory: Path) -> ConfigSource:
     """What `servo dev` has made where nothing names a store: here, or beside an `arco.toml`."""
     for folder in (directory, *(path.parent for path in find_files(directory))):

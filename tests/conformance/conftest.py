@@ -12,6 +12,7 @@ import pytest
 
 from arco.storage.port import Store
 from tests.kit.backends import CLOUDS, Servers
+from tests.kit.object_server import serving_objects
 from tests.kit.scratch import ON_DISK
 from tests.kit.stores import Address
 
@@ -19,6 +20,8 @@ CREW = 4
 
 _LOCAL = ("local", "local-named")
 _HERE = ("memory", "scoped", "faulty")
+_HTTP = "http"
+"""A store behind a server of the API, as workers without access to the store have it."""
 
 
 @pytest.fixture
@@ -27,10 +30,20 @@ def disk() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=[*_LOCAL, *_HERE, *CLOUDS])
-def address(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Address:
+@pytest.fixture(params=[*_LOCAL, *_HERE, _HTTP, *CLOUDS])
+def address(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Address]:
     """An empty store of each backend; in the clouds, a prefix of its own."""
     kind: str = request.param
+    if kind == _HTTP:
+        with serving_objects(tmp_path) as url:
+            yield Address(kind, url, {})
+        return
+    yield _address(kind, request, servers, tmp_path)
+
+
+def _address(
+    kind: str, request: pytest.FixtureRequest, servers: Servers, tmp_path: Path
+) -> Address:
     if kind in _LOCAL:
         return Address(kind, f"file://{request.getfixturevalue('disk')}/store", {})
     if kind in _HERE:

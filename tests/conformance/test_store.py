@@ -357,6 +357,8 @@ def test_probe_finds_the_condition_honoured_and_leaves_nothing(store: Store) -> 
 def signing(address: Address) -> Iterator[Store]:
     if address.kind == "gcs":
         pytest.skip("NOT COVERED: gcs signing (fake-gcs-server checks no signatures)")
+    if address.kind == "http":
+        pytest.skip("a store behind a server signs no URLs")
     if address.kind in ("s3", "azure"):
         yield address.open()
     else:

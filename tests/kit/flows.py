@@ -45,6 +45,7 @@ from arco.state.replay import read_log
 from arco.state.snapshot import Snapshot
 from arco.storage import paths
 from arco.storage.port import Store
+from arco.transport.liveness import StoreLiveness
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
 from arco.transport.reports import Reports
@@ -350,7 +351,7 @@ class WorkerProcess:
             self.executor if executor is None else executor(w),  # type: ignore[arg-type]
             self.queue,
             self.reports,
-            w.store,
+            StoreLiveness(w.store),
             clock,
             timing=timing,
             is_stale=staleness.is_stale,

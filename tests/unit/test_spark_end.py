@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from arco.cli.serve import _end_spark
+from arco.cli.api_worker import end_spark
 from arco.errors import Unavailable
 from arco.spark import driver as drivers
 from arco.spark.driver import JvmDriver
@@ -60,6 +60,6 @@ class BrokenHost:
 def test_results_that_were_not_reported_are_told_although_spark_does_not_end() -> None:
     spark = cast("SparkHost", BrokenHost())
     with pytest.raises(Unavailable, match="did not accept the results of a1"):
-        _end_spark(spark, "w1", ["a1"])
+        end_spark(spark, "w1", ["a1"])
     with pytest.raises(RuntimeError, match="no end"):
-        _end_spark(spark, "w1", [])
+        end_spark(spark, "w1", [])

@@ -70,6 +70,19 @@ def test_columns_that_a_file_does_not_have_yet_get_their_defaults() -> None:
     assert TABLE.row_at(old.combine_chunks().to_batches()[0], 0) == ROW
 
 
+def test_single_rows_are_read_as_they_were_written() -> None:
+    other = msgspec.structs.replace(
+        ROW, name="", number=3, maybe="x", at=datetime(1969, 12, 31, 23, 59, 59, 1), extra="ü" * 300
+    )
+    rows: dict[Any, Any] = {("é", -5): (7, ROW), ("", 3): (8, other)}
+    whole = TABLE.to_arrow(rows).combine_chunks().to_batches()[0]
+    for batch in (whole, whole.slice(1)):  # one that begins in the middle of its buffers, too
+        read = TABLE.reader(batch)
+        for i in range(batch.num_rows):
+            key = (batch.column("name")[i].as_py(), batch.column("number")[i].as_py())
+            assert read(i, key) == TABLE.row_at(batch, i) == rows[key][1]
+
+
 def test_number_that_its_column_cannot_hold_is_invalid() -> None:
     TABLE.check(msgspec.structs.replace(ROW, number=2**63 - 1))
     with pytest.raises(Invalid, match=r"test\.everything\.number"):

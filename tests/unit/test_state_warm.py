@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from arco.app import Workspace
-from arco.catalog.events import NamespaceCreated, NamespaceDropped, NamespaceUpdated
-from arco.catalog.tables import NAMESPACES
+from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDropped, NamespaceUpdated
+from arco.catalog.tables import ASSET_STATS, NAMESPACES
 from arco.errors import Corrupt, Refused, Unavailable
 from arco.state import warm as warm_module
 from arco.storage import paths
@@ -164,6 +166,35 @@ def test_a_bucket_that_was_reduced_to_hashes_is_read_whole_when_many_of_its_rows
     monkeypatch.setattr(warm_module, "FOUND", 0)
     with pytest.raises(Refused):
         catalog.create_asset("sales.a1")
+
+
+def test_a_large_bucket_whose_old_rows_are_found_stays_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_module, "SWEEP", 4)
+    monkeypatch.setattr(warm_module, "LARGE", 4)
+    monkeypatch.setattr(warm_module, "FOUND", 1)
+    at = Pair()
+    at.a.ledger.append(
+        [AssetObserved(asset_id=f"A{n}", row_count=n, size_bytes=1) for n in range(9_000)]
+    )
+    at.a.committer.commit()
+    w = make_workspace(at.store, 3, clock=at.clock)
+    for n in range(4):  # of some 35 rows of a bucket two or three are found
+        w.ledger.append(
+            [
+                AssetObserved(asset_id=f"A{i}", row_count=1, size_bytes=1)
+                for i in range(n, 9_000, 50)
+            ]
+        )
+        w.committer.commit()
+    kinds = Counter(
+        type(bucket).__name__
+        for (table, _), bucket in w.projector.warm.buckets.items()
+        if table is ASSET_STATS
+    )
+    assert kinds["LoadedBucket"] > kinds["BucketHashes"]
+    check_against_model(w)
 
 
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:

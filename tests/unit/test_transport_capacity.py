@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from arco.clock import Clock, SystemClock
 from arco.storage.memory import MemoryStore
+from arco.transport.liveness import StoreLiveness
 from arco.transport.queues.capacity import PASS_S, Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue, contents
@@ -252,7 +253,7 @@ def test_large_tasks_do_not_meet_on_one_worker(weight: Weight, most: int) -> Non
         executor,  # type: ignore[arg-type]
         queue,
         reports,
-        store,
+        StoreLiveness(store),
         w.clock,
         capacity=capacity,
         timing=QUICK,

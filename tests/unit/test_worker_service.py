@@ -17,6 +17,7 @@ from arco.orchestration.tables import TaskRow
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
+from arco.transport.liveness import StoreLiveness
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Message
@@ -113,7 +114,7 @@ class Busy:
             self.executor,  # type: ignore[arg-type]
             self.queue,
             self.reports,
-            store,
+            StoreLiveness(store),
             w.clock,
             capacity=Capacity(1, w.clock),
             timing=QUICK,
@@ -351,7 +352,7 @@ def test_results_are_reported_while_acknowledgements_hang() -> None:
         executor,  # type: ignore[arg-type]
         queue,
         reports,
-        store,
+        StoreLiveness(store),
         w.clock,
         capacity=Capacity(1, w.clock),
         timing=timing,

@@ -27,6 +27,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float = 50.0
     rate_burst: int = 200
     """Of one caller, by identity; never by an address that a client can choose."""
+    work_rate_per_s: float = 1_000.0
+    work_rate_burst: int = 4_000
+    """Of all workers that have one key; of one task."""
+    uploads: int = 8
+    """Objects that workers put through this server at once."""
     failed_logins_per_minute: int = 60
     """Of one address of the network."""
     rendered_bytes: int = 64 * MIB

@@ -27,6 +27,8 @@ from arco.api.routes import Route
 from arco.api.server import ApiServer
 from arco.api.streams import EventStreams
 from arco.api.webhooks import WebhookSecrets, receive_event
+from arco.api.work import WORK_ROUTES, WorkRoute, answer_work
+from arco.api.work_objects import Objects
 from arco.errors import Error, NotFound
 from arco.plain_json import plain
 
@@ -42,6 +44,7 @@ def make_app(
     ids: Callable[[], str],
     local: LocalAccess | None = None,
     development: Callable[[], DevelopmentState] | None = None,
+    objects: Objects | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -52,6 +55,8 @@ def make_app(
             *_files(server),
             _stream(server),
             _query(server),
+            *[_work(server, each) for each in WORK_ROUTES],
+            *_objects(objects or Objects(server)),
             _webhook(server),
             *_beside(server, routes, local),
             *_development(server, development),
@@ -135,6 +140,41 @@ def _query(server: ApiServer) -> HTTPRouteHandler:
         return await answer_query(server, request)
 
     return _http("POST", f"{PREFIX}/query", query)
+
+
+def _work(server: ApiServer, route: WorkRoute) -> HTTPRouteHandler:
+    async def work(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_work(server, route, request)
+
+    return _http(route.method, f"{PREFIX}{route.path}", work)
+
+
+def _objects(objects: Objects) -> list[HTTPRouteHandler]:
+    """Objects for workers: bytes, not JSON."""
+    table: list[tuple[Method, str, Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]]]
+    table = [
+        ("GET", "/work/objects", objects.list_objects),
+        ("GET", "/work/objects/{path:path}", objects.get_object),
+        ("PUT", "/work/objects/{path:path}", objects.put_object),
+        ("DELETE", "/work/objects/{path:path}", objects.delete_object),
+        ("GET", "/work/metadata/{path:path}", objects.object_metadata),
+        ("POST", "/work/uploads/{path:path}", objects.begin_upload),
+    ]
+    return [_raw(method, path, handle) for method, path, handle in table]
+
+
+def _raw(
+    method: Method, path: str, handle: Callable[[Request[Any, Any, Any]], Awaitable[Response[Any]]]
+) -> HTTPRouteHandler:
+    async def respond(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await handle(request)
+
+    return HTTPRouteHandler(
+        f"{PREFIX.replace('}', ':str}')}{path}",
+        http_method=method,
+        status_code=200,  # an answer has its own
+        include_in_schema=False,
+    )(respond)
 
 
 def _webhook(server: ApiServer) -> HTTPRouteHandler:

@@ -15,6 +15,8 @@ from arco.api.reads.files import PERMISSION as FILE_PERMISSION
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
+from arco.api.work_objects import ObjectParameters
+from arco.api.work_openapi import WORK_TYPES, work_paths
 from arco.plain_json import document_name
 from arco.security.permissions import Permission
 
@@ -36,6 +38,7 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         "head": _size_operation(schemas),
     }
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
+    paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
         "post": webhook_operation(
             schemas.of(EventAnswer),
@@ -68,8 +71,8 @@ class _Schemas:
     """JSON schemas of all types that routes name."""
 
     def __init__(self, routes: Sequence[Route[Any]]) -> None:
-        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer]
-        for special in (StreamParameters, AtParameters):
+        types: list[Any] = [ProblemDetails, QueryBody, QueryAnswer, EventAnswer, *WORK_TYPES]
+        for special in (StreamParameters, AtParameters, ObjectParameters):
             types += [field.type for field in msgspec.structs.fields(special)]
         for route in routes:
             types.append(route.response)
@@ -356,6 +359,11 @@ def _query_operation(schemas: _Schemas) -> Json:
             **_refused(*_COMMON, 415),
         },
     }
+
+
+def _work_paths(schemas: _Schemas) -> Mapping[str, Json]:
+    listing = _declared(ObjectParameters, "", schemas)
+    return work_paths(schemas.of, _workspace_parameters(), listing, _refused(*_COMMON, 409, 415))
 
 
 def _beside() -> Mapping[str, Json]:

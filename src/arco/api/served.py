@@ -21,6 +21,7 @@ from arco.api.security_log import SecurityLog
 from arco.api.views import DerivedState, View
 from arco.app import Workspace
 from arco.app.commands import Commands
+from arco.app.remote_work import RemoteWork
 from arco.errors import Invalid
 from arco.orchestration.reader import OrchestrationReader, as_of_run
 from arco.security.caller import Caller
@@ -54,6 +55,11 @@ class ServedWorkspace:
     @functools.cached_property
     def tokens(self) -> PageTokens:
         return PageTokens(task_keys(self.workspace.store)[0].secret)
+
+    @functools.cached_property
+    def work(self) -> RemoteWork:
+        """What is done for workers that have no access to the store."""
+        return self.workspace.runtime.remote_work()
 
     @functools.cached_property
     def signer(self) -> Signer:

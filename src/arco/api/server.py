@@ -66,6 +66,8 @@ class ApiServer:
         self.clock = clock
         self._authenticators = authenticators
         self._limits = RateLimits(clock, settings.rate_per_s, settings.rate_burst)
+        self.work_limits = RateLimits(clock, settings.work_rate_per_s, settings.work_rate_burst)
+        self.uploading = asyncio.Semaphore(settings.uploads)
         self._callers = KnownCallers(clock)
         self.kept = KeptAnswers(
             tuple(key_workspaces), self._callers, self._limits, settings.rendered_bytes
@@ -95,8 +97,10 @@ class ApiServer:
 
     # -- who, and where ------------------------------------------------------------------
 
-    async def authenticate(self, request: Request[Any, Any, Any], *, is_read: bool) -> Caller:
-        """Raises if nobody knows the token. Takes from the caller's allowance."""
+    async def authenticate(
+        self, request: Request[Any, Any, Any], *, is_read: bool, limits: RateLimits | None = None
+    ) -> Caller:
+        """Raises if nobody knows the token. Takes from the caller's allowance, or another one."""
         exchange = exchange_of(request.scope)
         self.check_address(exchange.address)
         headers = RequestHeaders(request.scope)
@@ -109,19 +113,7 @@ class ApiServer:
         if caller is None:
             self._failed_logins.take(exchange.address)
             raise unauthenticated("the token is not valid")
-        allowance = self._limits.take(f"{caller.kind}:{caller.id}")
-        if not allowance.is_allowed:
-            raise ApiError(
-                "rate_limited",
-                "you send more requests than you may",
-                hint="wait for Retry-After seconds",
-                retry_after_s=allowance.retry_after_s,
-                headers={
-                    "X-RateLimit-Limit": str(allowance.limit),
-                    "X-RateLimit-Remaining": str(allowance.remaining),
-                    "X-RateLimit-Reset": str(allowance.reset_s),
-                },
-            )
+        check_rate(limits or self._limits, f"{caller.kind}:{caller.id}")
         exchange.who = msgspec.structs.replace(
             caller,
             request_id=exchange.request_id,
@@ -324,6 +316,23 @@ class ApiServer:
         self._under_way -= 1
         if not future.cancelled():
             future.exception()  # it was raised to who waited, or nobody waits any more
+
+
+def check_rate(limits: RateLimits, who: str) -> None:
+    """Take one request from somebody's allowance. Raises if it is used up."""
+    allowance = limits.take(who)
+    if not allowance.is_allowed:
+        raise ApiError(
+            "rate_limited",
+            "you send more requests than you may",
+            hint="wait for Retry-After seconds",
+            retry_after_s=allowance.retry_after_s,
+            headers={
+                "X-RateLimit-Limit": str(allowance.limit),
+                "X-RateLimit-Remaining": str(allowance.remaining),
+                "X-RateLimit-Reset": str(allowance.reset_s),
+            },
+        )
 
 
 def _fresh(served: ServedWorkspace) -> View:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from arco.app.remote_work import RemoteWork
 from arco.dispatch.orchestrator import Orchestrator
 from arco.dispatch.request_planner import RequestPlanner
 from arco.dispatch.requests import Requests
@@ -26,6 +27,7 @@ from arco.state.core import Core
 from arco.state.writer import LogWriter
 from arco.tasks import private
 from arco.tasks.failure import SparkUnavailable
+from arco.transport.liveness import StoreLiveness
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.objectstore import ObjectStoreQueue
@@ -33,6 +35,7 @@ from arco.transport.queues.port import Queue
 from arco.transport.reports import Reports
 from arco.transport.task_envelope import EnvelopeKey, EnvelopeSigner
 from arco.transport.task_keys import task_keys
+from arco.transport.work_grants import GrantSigner
 from arco.worker.artifact import ArtifactCache
 from arco.worker.execute import Executor
 from arco.worker.pricing import Pricing
@@ -75,7 +78,7 @@ class Runtime:
         for row in OrchestrationReader(self._core.snapshot()).current_deployments():
             yield self._library.outline(row.manifest)
 
-    def _secret_variables(self) -> set[str]:
+    def secret_variables(self) -> set[str]:
         """The variables of the environment that deployed code names as secrets."""
         refs: list[SecretRef] = []
         for manifest in self._manifests():
@@ -87,7 +90,7 @@ class Runtime:
         """Start Spark in the background if the deployed assets seem to need it."""
         needed = self.needs_spark()
         if needed:
-            private.add_secrets(self._secret_variables())
+            private.add_secrets(self.secret_variables())
             self.spark().warm()
         return needed
 
@@ -127,6 +130,17 @@ class Runtime:
     def signer(self, keys: Sequence[EnvelopeKey] = ()) -> EnvelopeSigner:
         """Signs and opens envelopes; with the workspace's own keys unless others are given."""
         return EnvelopeSigner(keys or task_keys(self._core.store), self._core.clock)
+
+    def remote_work(self, timing: Timing | None = None) -> RemoteWork:
+        """What a server does for workers that have no access to the store."""
+        secrets = [key.secret for key in task_keys(self._core.store)]
+        return RemoteWork(
+            self._core,
+            self._writer.ledger,
+            self.signer(),
+            GrantSigner(secrets),
+            claim_s=(timing or Timing()).claim_s,
+        )
 
     def orchestrator(
         self,
@@ -191,7 +205,7 @@ class Runtime:
             core.ids,
             worker_id,
             slots=slots,
-            private=self._secret_variables,
+            private=self.secret_variables,
             spark=self.spark(),
             pricing=self.pricing,
         )
@@ -201,7 +215,7 @@ class Runtime:
             executor,
             queue,
             reports,
-            core.store,
+            StoreLiveness(core.store),
             core.clock,
             capacity=Capacity(slots, core.clock, memory_mib=memory_mib, alone=in_memory),
             timing=timing,

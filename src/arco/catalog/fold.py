@@ -15,7 +15,7 @@ that its caller named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -538,17 +538,15 @@ def _bad_change(
     return None
 
 
-def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Iterator[Change]:
+def _observe(rows: Rows, fact: Fact, e: AssetObserved) -> Sequence[Change]:
     # Of all observations the one with the greatest id stays, whatever else happens to the
     # asset: so they may come in any order, late, and twice, and the row is the same.
-    stats = rows.get(ASSET_STATS, e.asset_id)
-    if stats is None or stats.observed_by < fact.id:
-        yield Put(
-            ASSET_STATS,
-            AssetStatsRow(
-                e.asset_id, e.row_count, e.size_bytes, e.files, fact.id, fact.received_at
-            ),
-        )
+    asset_id, id = e.asset_id, fact.id
+    stats = rows.get(ASSET_STATS, asset_id)
+    if stats is not None and stats.observed_by >= id:
+        return []
+    row = AssetStatsRow(asset_id, e.row_count, e.size_bytes, e.files, id, fact.received_at)
+    return [Put(ASSET_STATS, row)]
 
 
 def _add_column(rows: Rows, fact: Fact, e: ColumnAdded) -> Iterator[Change]:

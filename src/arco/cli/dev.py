@@ -143,7 +143,9 @@ class _DevServer:
         self._lines = RunLines(self.workspace, as_json=session.json)
 
     def serve(self, binding: Binding, listening: socket.socket, url: str, *, opens: bool) -> None:
-        settings = ApiSettings(hosts=binding.local_names(listening), drain_s=DRAIN_S)
+        settings = ApiSettings(
+            hosts=binding.local_names(listening), drain_s=DRAIN_S, sends_files=True
+        )
         http = build_server(
             self._session,
             [self.workspace],

@@ -19,12 +19,12 @@ from arco.cli.stop_signal import stop_on_signal
 
 if deferral.LOADED:
     from arco.cli import render
+    from arco.cli.api_worker import ApiOptions, end_spark, run_api_worker
     from arco.cli.channel_courier import channel_courier
     from arco.cli.session import Session
-    from arco.errors import Invalid, Unavailable
+    from arco.errors import Invalid
     from arco.machine import machine
     from arco.orchestration.limits import Timing
-    from arco.spark.host import SparkHost
     from arco.transport.reports import DRAIN_S
 
 Interval = Annotated[
@@ -46,7 +46,13 @@ def register(app: typer.Typer) -> None:
         example="servo orchestrator\nservo orchestrator --interval 2",
         before=use_little_memory,
     )(orchestrator)
-    command(app, "worker", example="servo worker --slots 4", before=_begin_worker)(worker)
+    command(
+        app,
+        "worker",
+        example="servo worker --slots 4\n"
+        "ARCO_TOKEN=$KEY servo worker --api https://arco.example.com --tenant acme -w prod",
+        before=_begin_worker,
+    )(worker)
 
 
 def _begin_worker() -> None:
@@ -108,6 +114,12 @@ def worker(
     drain: Annotated[
         float, option("S", "Seconds that running tasks may take after SIGTERM.", min=0.0)
     ] = 30.0,
+    api: Annotated[
+        str | None, option("URL", "Work through this server, without access to the store.")
+    ] = None,
+    data_url: Annotated[
+        str, option("URL", "With --api: the store's URL for Spark, which has its own credentials.")
+    ] = "",
 ) -> None:
     """Run tasks from the workspace's queue.
 
@@ -116,13 +128,22 @@ def worker(
 
     A task needs the slots and memory of its Resources. A task that is too large for this
     worker is left to others.
+
+    With --api the worker needs no credentials of the store: it works through `servo serve`, with
+    the API key in ARCO_TOKEN (`servo auth keys create NAME --role admin --scope workers.work
+    --kind worker`). Tasks on Spark need --data-url, and credentials for the data there.
     """
-    workspace = session.open(cache_budget_bytes=CACHED_BYTES)
     timing = _timing(interval, heartbeat, zombie_after, claim)
     stop = stop_on_signal()
     worker_id = name or _identity()
-    reports = workspace.runtime.reports(timing)
     folder = cache or _default_cache()
+    memory = machine().memory_bytes >> 20 if memory_mib is None else memory_mib
+    if api is not None:
+        through = ApiOptions(api, worker_id, data_url, slots, memory, drain)
+        run_api_worker(session, through, timing, folder, stop)
+        return
+    workspace = session.open(cache_budget_bytes=CACHED_BYTES)
+    reports = workspace.runtime.reports(timing)
     service = workspace.runtime.worker(
         worker_id,
         workspace.runtime.store_queue(worker_id, timing),
@@ -130,7 +151,7 @@ def worker(
         workspace.runtime.signer(),
         folder,
         slots=slots,
-        memory_mib=machine().memory_bytes >> 20 if memory_mib is None else memory_mib,
+        memory_mib=memory,
         timing=timing,
         drain_s=drain,
     )
@@ -143,27 +164,8 @@ def worker(
     service.run(stop)
     ended.set()
     reporting.join(2 * DRAIN_S)  # a call of the store may hang
-    _end_spark(workspace.runtime.spark(), worker_id, service.unreported())
+    end_spark(workspace.runtime.spark(), worker_id, service.unreported())
     _say(session, "stopped", f"worker {worker_id} stopped after {service.tasks_done} tasks")
-
-
-def _end_spark(spark: SparkHost, worker_id: str, unreported: list[str]) -> None:
-    """Reports results that the store did not accept, also if stopping Spark fails."""
-    try:
-        spark.end()
-    finally:
-        _raise_if_unreported(worker_id, unreported)
-
-
-def _raise_if_unreported(worker_id: str, attempts: list[str]) -> None:
-    if not attempts:
-        return
-    listed = ", ".join(attempts[:10]) + (", …" if len(attempts) > 10 else "")
-    raise Unavailable(
-        f"worker {worker_id} stopped; the store did not accept the results of {listed}",
-        hint="no action is needed: another worker adopts committed outputs and "
-        "retries the other tasks",
-    )
 
 
 def _default_cache() -> Path:

@@ -28,12 +28,15 @@ from arco.log.envelope import (
     Origin,
     Payload,
     encode_batch,
+    encode_payload,
     make_event,
     oversized,
     unfit,
 )
 from arco.storage import paths
 from arco.storage.port import Mode
+
+replace = msgspec.structs.replace
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -140,15 +143,19 @@ class Ledger:
         """
         now = self._clock.now().replace(tzinfo=UTC)
         wrapped: list[Event] = []
-        own_envelope_fits = False
+        own: Event | None = None
+        own_type: type[Payload] = Payload
         for each in events:
-            event = each if isinstance(each, Event) else self.event(each, time=now)
-            # What differs between events of our own, but for the data, cannot be unfit.
-            if event is each or not own_envelope_fits:
-                self._check_envelope(event)
-                own_envelope_fits = event is not each
-            self._check_data(event)
-            wrapped.append(event)
+            if isinstance(each, Event):
+                self._check_envelope(each)
+                wrapped.append(each)
+            elif own is None or type(each) is not own_type or each.lowest_version != own.version:
+                own, own_type = self.event(each, time=now), type(each)
+                self._check_envelope(own)
+                wrapped.append(own)
+            else:  # it differs in what cannot be unfit: its id, and the data
+                wrapped.append(replace(own, id=self._ids(), data=encode_payload(each)))
+        self._check_data(wrapped)
         name = batch or self._ids()
         self._put(name, encode_batch(Batch(batch=name, events=wrapped)))
         if notify and self._signal is not None:
@@ -159,13 +166,14 @@ class Ledger:
         if (reason := unfit(event, self._tenant, self._workspace)) is not None:
             raise Invalid(reason)
 
-    def _check_data(self, event: Event) -> None:
-        if (reason := oversized(event)) is not None:
-            raise Invalid(reason, hint="store large values as an object and refer to it")
+    def _check_data(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if (reason := oversized(event)) is not None:
+                raise Invalid(reason, hint="store large values as an object and refer to it")
         try:
-            self._types.decode(event.type, event.version, event.data)
+            self._types.payloads(events)
         except Corrupt as error:
-            raise Invalid(f"event {event.id}: {error.message}") from None
+            raise Invalid(error.message) from None
 
     def _put(self, name: str, raw: bytes) -> None:
         before = self._store_clock.moment()

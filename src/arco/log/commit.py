@@ -58,7 +58,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 
@@ -221,10 +221,10 @@ class Committer:
         """
         arrivals = [
             (event.id, batch.received_at, event, payload)
-            for batch in taken.batches
+            for batch in sorted(taken.batches, key=attrgetter("received_at"))
             for event, payload in batch.events
         ]
-        arrivals.sort(key=itemgetter(0, 1))
+        arrivals.sort(key=itemgetter(0))  # it is stable: of the same id, what came first
         log_time = head.manifest.log_time
         recorded = []
         for position, (_, received, event, payload) in enumerate(

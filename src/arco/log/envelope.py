@@ -13,9 +13,9 @@ this program does not know stay in the log and are skipped by the fold.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -65,21 +65,24 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     user_agent: str = ""
 
 
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_BYTES)]
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    id: str
-    type: str
-    version: int = 1
+    id: Text
+    type: Text
+    version: Annotated[int, msgspec.Meta(ge=1, le=MAX_VERSION)] = 1
     time: datetime
     """The producer's clock: information only. Nothing is decided by it."""
-    source: str
+    source: Text
     tenant_id: str
     workspace_id: str
-    idempotency_key: str = ""
+    idempotency_key: Text = ""
     """Empty means: the event's own id."""
-    correlation_id: str | None = None
-    causation_id: str | None = None
-    actor: str = ""
-    traceparent: str | None = None
+    correlation_id: Text | None = None
+    causation_id: Text | None = None
+    actor: Text = ""
+    traceparent: Text | None = None
     data: msgspec.Raw
     origin: Origin | None = None
     """None: a process with access to the store appended it by itself."""
@@ -136,8 +139,18 @@ def decode_batch(raw: bytes, tenant: str, workspace: str, name: str) -> Batch:
         raise Corrupt(f"this is batch {batch.batch[:100]!r}, stored under another name")
     if not 0 < len(batch.events) <= MAX_BATCH_EVENTS:
         raise Corrupt(f"{len(batch.events)} events; between 1 and {MAX_BATCH_EVENTS} are allowed")
+    # What the decoder has checked of plain text, of a size that one event may have, is not
+    # checked again: it would take as long as the decoding.
+    plain = len(raw) <= MAX_EVENT_BYTES and raw.isascii() and b"\\u" not in raw
     for event in batch.events:
-        if (reason := unfit(event, tenant, workspace) or oversized(event)) is not None:
+        if not (
+            plain
+            and event.tenant_id == tenant
+            and event.workspace_id == workspace
+            and event.id
+            and event.type
+            and 1 < event.time.year < 9999
+        ) and (reason := unfit(event, tenant, workspace) or oversized(event)):
             raise Corrupt(reason)
     return batch
 
@@ -228,8 +241,8 @@ class EventTypes:
             if self._types.setdefault(payload.TYPE, payload) is not payload:
                 raise Invalid(f"two payloads have the type {payload.TYPE!r}")
         with _making_decoders:
-            self._decoders: Mapping[str, msgspec.json.Decoder[Any]] = {
-                name: msgspec.json.Decoder(payload) for name, payload in self._types.items()
+            self._decoders: dict[str, Callable[[bytes | msgspec.Raw], Any]] = {
+                name: msgspec.json.Decoder(payload).decode for name, payload in self._types.items()
             }
 
     def decode(self, type_: str, version: int, data: bytes | msgspec.Raw) -> Payload | None:
@@ -238,9 +251,34 @@ class EventTypes:
         if payload is None or version > payload.VERSION:
             return None
         try:
-            return self._decoders[type_].decode(data)  # type: ignore[no-any-return]
+            return self._decoders[type_](data)  # type: ignore[no-any-return]
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"data of {type_} version {version}: {error}") from None
+
+    def payloads(self, events: Sequence[Event]) -> list[Payload | None]:
+        """`decode` for many events, most of which are of the same type. Raises Corrupt."""
+        decoded: list[Payload | None] = []
+        at: tuple[str, int] | None = None
+        decode: Callable[[msgspec.Raw], Any] = _unknown
+        event: Event | None = None
+        try:
+            for event in events:
+                if (event.type, event.version) != at:
+                    at = event.type, event.version
+                    payload = self._types.get(event.type)
+                    is_readable = payload is not None and event.version <= payload.VERSION
+                    decode = self._decoders[event.type] if is_readable else _unknown
+                decoded.append(decode(event.data))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            assert event is not None
+            raise Corrupt(
+                f"event {event.id}: data of {event.type} version {event.version}: {error}"
+            ) from None
+        return decoded
+
+
+def _unknown(data: msgspec.Raw) -> None:
+    """What becomes of data of an unknown type or version."""
 
 
 def make_event(

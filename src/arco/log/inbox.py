@@ -212,8 +212,7 @@ class Inbox:
 
     def _decode(self, head: Head, name: str, raw: bytes) -> Events:
         batch = decode_batch(raw, head.manifest.tenant_id, head.manifest.workspace_id, name)
-        decode = self._types.decode
-        return [(e, decode(e.type, e.version, e.data)) for e in batch.events]
+        return list(zip(batch.events, self._types.payloads(batch.events), strict=True))
 
     def _set_aside(self, rejection: Rejection) -> Rejection | None:
         """Copy a rejected object. One that cannot be copied stays, and stops nobody."""

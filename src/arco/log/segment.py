@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.errors import Corrupt, NotFound
+from arco.log.arrays import array_of
 from arco.log.envelope import Event, EventTypes, Origin, Recorded
 from arco.log.manifest import SegmentRef, verified
 from arco.storage.port import Store
@@ -49,22 +51,15 @@ FEW = 50
 
 
 def to_table(events: Sequence[Recorded]) -> pa.Table:
-    envelopes = [msgspec.structs.astuple(recorded.event) for recorded in events]
-    columns: dict[str, Sequence[Any]] = dict(
-        zip(Event.__struct_fields__, zip(*envelopes, strict=True), strict=True)
-    )
+    envelopes = [recorded.event for recorded in events]
+    columns: dict[str, Sequence[Any]] = {
+        field: list(map(attrgetter(field), envelopes)) for field in Event.__struct_fields__
+    }
     columns["position"] = [recorded.position for recorded in events]
     columns["received_at"] = [recorded.received_at for recorded in events]
-    columns["data"] = [bytes(data) for data in columns["data"]]
+    columns["data"] = list(map(bytes, columns["data"]))
     columns["origin"] = [_origin_text(origin) for origin in columns["origin"]]
-    return pa.table([_array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
-
-
-def _array(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """A column; most columns of most segments have one value, which is converted once."""
-    if values.count(values[0]) == len(values):
-        return pa.repeat(pa.scalar(values[0], type), len(values))
-    return pa.array(values, type)
+    return pa.table([array_of(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
 
 
 def _origin_text(origin: Origin | None) -> str | None:

@@ -62,14 +62,17 @@ class PartitionRecovers(Payload, frozen=True, kw_only=True):
 
 def watched(stage: Stage, tables: Sequence[Table[Any]], derive: Derive) -> Stage:
     """A stage that hands on, too, what `derive` makes of its changes of some tables."""
+    watched_tables = frozenset(tables)
 
     def watching(on: On[Any]) -> On[Any]:
         of_event = on.fold
 
         def fold(rows: Rows, fact: Fact, payload: Any) -> Sequence[Change]:
-            changes = list(of_event(rows, fact, payload))
+            changes = of_event(rows, fact, payload)
+            if not isinstance(changes, list):
+                changes = list(changes)
             for change in changes:
-                if not isinstance(change, Emit) and change.table in tables:
+                if not isinstance(change, Emit) and change.table in watched_tables:
                     return [*changes, *derive(rows, changes)]
             return changes
 

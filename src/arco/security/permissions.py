@@ -48,7 +48,7 @@ class Permission(StrEnum):
     LIMITS_MANAGE = "limits.manage"
     AUDIT_READ = "audit.read"
     WORKERS_WORK = "workers.work"
-    """Take tasks and report on them."""
+    """Take tasks of all namespaces and report on them."""
     WORKSPACE_MAINTAIN = "workspace.maintain"
     """Rebuild, roll back, merge, collect, pin."""
 
@@ -116,7 +116,9 @@ PERMISSIONS: Final[Mapping[Role, frozenset[Permission]]] = MappingProxyType(_cum
 """All that each role may do."""
 
 
-OF_WORKSPACES: Final = frozenset({_P.METADATA_READ_ALL, _P.LIMITS_MANAGE, _P.WORKSPACE_MAINTAIN})
+OF_WORKSPACES: Final = frozenset(
+    {_P.METADATA_READ_ALL, _P.LIMITS_MANAGE, _P.WORKERS_WORK, _P.WORKSPACE_MAINTAIN}
+)
 """What concerns all namespaces at once: a role in one of them does not give it."""
 
 

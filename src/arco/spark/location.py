@@ -27,7 +27,7 @@ def spark_url(store: Store, path: str) -> str:
     Not percent-encoded: Hadoop takes names as they are. Raises Invalid for a store that
     no other process can reach.
     """
-    scheme, _, rest = store.url.partition("://")
+    scheme, _, rest = data_url(store).partition("://")
     match scheme:
         case "file":
             return f"file://{rest}/{path}"
@@ -45,15 +45,20 @@ def spark_url(store: Store, path: str) -> str:
     )
 
 
+def data_url(store: Store) -> str:
+    """Where Spark finds the workspace: of a store behind a server, what the worker was told."""
+    return str(getattr(store, "data_url", "")) or store.url
+
+
 def local_path(store: Store, path: str) -> str | None:
     """The file's name in this machine's file system, if the store is there."""
-    scheme, _, root = store.url.partition("://")
+    scheme, _, root = data_url(store).partition("://")
     return f"{root}/{path}" if scheme == "file" else None
 
 
 def hadoop_options(store: Store) -> dict[str, str]:
     """Hadoop's settings for the store's own options, for one read or write. Holds secrets."""
-    if not store.url.startswith("s3://"):
+    if not data_url(store).startswith("s3://"):
         return {}
     given = {name.removeprefix("aws_"): str(value) for name, value in options_of(store).items()}
     options = {_S3A[name]: value for name, value in given.items() if name in _S3A}

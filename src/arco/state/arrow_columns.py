@@ -18,18 +18,23 @@ class _Texts(Sequence[str]):
     __slots__ = ("_data", "_length", "_offsets")
 
     def __init__(self, column: pa.Array) -> None:
-        _, offsets, data = column.buffers()
-        start, self._length = column.offset, len(column)
-        used = memoryview(offsets)[4 * start : 4 * (start + self._length + 1)]
-        self._offsets = used.cast("i")
-        self._data = memoryview(data or b"")
+        self._length = len(column)
+        self._data, self._offsets = texts_of(column)
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, i: Any) -> Any:
         offsets = self._offsets
-        return self._data[offsets[i] : offsets[i + 1]].tobytes().decode()
+        return str(self._data[offsets[i] : offsets[i + 1]], "utf-8")
+
+
+def texts_of(column: pa.Array) -> tuple[memoryview, memoryview]:
+    """The bytes of a column of text, and where each of its texts begins and ends in them."""
+    _, offsets, data = column.buffers()
+    start = column.offset
+    used = memoryview(offsets)[4 * start : 4 * (start + len(column) + 1)]
+    return memoryview(data or b""), used.cast("i")
 
 
 def values_of(column: pa.Array) -> Sequence[Any]:

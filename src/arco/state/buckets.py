@@ -39,6 +39,7 @@ class LoadedBucket:
         "batch",
         "changed",
         "hits",
+        "old_hits",
         "used_at",
     )
 
@@ -49,6 +50,8 @@ class LoadedBucket:
         """The number of the commit that last looked at it."""
         self.hits = 0
         """How many looks have found a row, since the last sweep."""
+        self.old_hits = 0
+        """How many of them have found it among the columns, for the first time."""
         self._nbytes = 0
         self._slots, self._mask = array("Q", (0,)), 0
         if batch.num_rows == 0:  # as most are while a table is young
@@ -72,8 +75,10 @@ class LoadedBucket:
 
     def get(self, key: Key) -> Versioned[Any] | None:
         """The row of a key among the columns."""
-        hashed = hash_of(key)
         slots, mask = self._slots, self._mask
+        if not mask:
+            return None
+        hashed = hash(key) & ROW_BITS  # `hash_of`, without a call
         at = hashed & mask
         while entry := slots[at]:
             if entry >> 32 == hashed:

@@ -98,6 +98,10 @@ class _Unreadable(BaseException):
         self.error = error
 
 
+_UNSEEN = object()
+"""In the place of a row that nobody has looked at."""
+
+
 class Rows:
     """What a fold may look at: committed rows, overlaid with what the batch changed."""
 
@@ -123,9 +127,8 @@ class Rows:
 
     def versioned(self, table: Table[R], key: Key) -> Versioned[R] | None:
         cached = self._looked_up[table]
-        if key in cached:
-            loaded = cached[key]
-        else:
+        loaded: Any = cached.get(key, _UNSEEN)
+        if loaded is _UNSEEN:
             try:
                 loaded = cached[key] = self._source.get(table, key)
             except Exception as error:
@@ -134,7 +137,7 @@ class Rows:
             row = loaded[1]
             if row is not None and table.history.has_left(row, self.now):
                 return None
-        return loaded
+        return loaded  # type: ignore[no-any-return]
 
     def scan(self, table: Table[R], *shard: Any) -> list[R]:
         """The rows of one shard key, in the order of their keys.
@@ -170,15 +173,20 @@ class Rows:
     def apply(self, change: Put | Delete, position: int) -> None:
         table = change.table
         if isinstance(change, Put):
-            key: Key = table.key_of(change.row)
             row: Row | None = change.row
+            key: Key = table.key_of(row)
         else:
             key, row = change.key, None
-        before = self.versioned(table, key)
+        cached = self._looked_up[table]
+        before: Any = cached.get(key, _UNSEEN) if table.history is None else _UNSEEN
+        if before is _UNSEEN:
+            before = self.versioned(table, key)
         if (before[1] if before is not None else None) == row:
             return
-        self.changes.setdefault(table, {})[key] = (position, row)
-        self._looked_up[table][key] = (position, row)
+        changed = self.changes.get(table)
+        if changed is None:
+            changed = self.changes[table] = {}
+        changed[key] = cached[key] = (position, row)
         if table.shard < len(table.key) and table.spread == 1:
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
@@ -251,23 +259,31 @@ class Chain:
         return takers[:1] if payload.COMMAND else takers
 
     def entries(self, recorded: Recorded) -> Sequence[tuple[int, Fact]]:
-        payload, event = recorded.payload, recorded.event
-        stages = () if payload is None else self._from_log.get(type(payload), ())
-        if payload is None or not stages:
-            return ()
-        key = event.idempotency_key or event.id
-        fact = Fact(
-            recorded.position,
-            recorded.received_at,
-            event.id,
-            key,
-            event.actor,
-            payload,
-            event.origin,
-        )
-        if len(stages) == 1:  # of most events, and this is asked for each of them
-            return ((stages[0], fact),)
-        return [(i, fact) for i in stages]
+        """The facts that an event is to the stages that take it from the log, by their numbers."""
+        queues = self.queues((recorded,))
+        return [(i, fact) for i, queue in enumerate(queues) for fact in queue]
+
+    def queues(self, events: Iterable[Recorded]) -> list[list[Fact]]:
+        """What each stage takes from the log, in order."""
+        queues: list[list[Fact]] = [[] for _ in self.stages]
+        takers = {p: [queues[i].append for i in stages] for p, stages in self._from_log.items()}
+        for recorded in events:
+            payload, event = recorded.payload, recorded.event
+            if payload is None or not (takes := takers.get(type(payload))):
+                continue
+            id = event.id
+            fact = Fact(
+                recorded.position,
+                recorded.received_at,
+                id,
+                event.idempotency_key or id,
+                event.actor,
+                payload,
+                event.origin,
+            )
+            for take in takes:
+                take(fact)
+        return queues
 
     def takers(self, payload: Payload, after: int) -> list[int]:
         return [i for i in range(after + 1, len(self.stages)) if type(payload) in self.stages[i].on]
@@ -329,10 +345,7 @@ _position = attrgetter("position")
 
 def fold(chain: Chain, source: RowSource, events: Iterable[Recorded]) -> Folded:
     """Fold a batch of events on the embedded engine."""
-    queues: list[list[Fact]] = [[] for _ in chain.stages]
-    for recorded in events:
-        for i, fact in chain.entries(recorded):
-            queues[i].append(fact)
+    queues = chain.queues(events)
     rows = Rows(source)
     failures: list[FoldFailure] = []
     for i, stage in enumerate(chain.stages):

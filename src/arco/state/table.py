@@ -18,6 +18,7 @@ import enum
 import functools
 import math
 import operator
+import struct
 import types
 import typing
 import zlib
@@ -31,9 +32,11 @@ import pyarrow.compute as pc
 
 from arco.epoch import EPOCH
 from arco.errors import Corrupt, Invalid
+from arco.log.arrays import array_of
 from arco.log.contents import TableFiles
 from arco.log.manifest import ColumnSpec, TableManifest
-from arco.state.arrow_columns import values_of
+from arco.state.arrow_columns import texts_of, values_of
+from arco.state.row_reader import Cell, row_reader
 
 LOOKED_UP_GROUP = 1_024
 """Rows of a row group, for tables of which single rows are looked up in commands: a look-up decodes
@@ -112,9 +115,11 @@ class Table(Generic[R]):
             + [("row_version", pa.int64()), ("_deleted", pa.bool_()), ("_bucket", pa.uint8())]
         )
         self._shard_is_text = shard == 1 and self._types[self.key[0]] == pa.string()
-        self._key_values = _values_at(self.key)
+        self.key_of: Callable[[R], Key] = _values_at(self.key)
+        """The key of a row."""
         self._ints = [c for c in self.columns if self._types[c] == pa.int64()]
         self._int_values = _values_at(self._ints)
+        self._pack = struct.Struct(f"{len(self._ints)}q").pack
         specs = tuple(ColumnSpec(c, str(self._types[c])) for c in self.columns)
         self._manifest = TableManifest(specs, self.key, self.shard)
         self._decoder = msgspec.json.Decoder(row)
@@ -152,13 +157,13 @@ class Table(Generic[R]):
 
     def check(self, row: R) -> None:
         """Raise Invalid for a number that its column cannot hold; JSON has no limit."""
-        for value in self._int_values(row):
-            if value is not None and not -(1 << 63) <= value < 1 << 63:
-                column = next(c for c in self._ints if getattr(row, c) == value)
-                raise Invalid(f"{self}.{column} cannot hold {value}")
-
-    def key_of(self, row: R) -> Key:
-        return self._key_values(row)
+        try:
+            self._pack(*self._int_values(row))
+        except struct.error:  # one is too large, or there is none
+            for column in self._ints:
+                value = getattr(row, column)
+                if value is not None and not -(1 << 63) <= value < 1 << 63:
+                    raise Invalid(f"{self}.{column} cannot hold {value}") from None
 
     def shard_text(self, key: Key) -> str:
         return shard_text(key[: self.shard])
@@ -171,6 +176,13 @@ class Table(Generic[R]):
         if self.spread == 1:
             return first
         return (first + bucket_of(str(key[self.shard])) % self.spread) % BUCKETS
+
+    def bucket_numbers(self, keys: Iterable[Key]) -> list[int]:
+        """`bucket` of many keys."""
+        if self._shard_is_text and self.spread == 1:
+            crc32 = zlib.crc32
+            return [crc32(key[0].encode()) & 0xFF for key in keys]
+        return list(map(self.bucket, keys))
 
     def buckets(self, prefix: Key) -> Sequence[int]:
         """Where rows may lie whose keys start with `prefix`: a shard key, or more of a key."""
@@ -199,11 +211,12 @@ class Table(Generic[R]):
         nothing = (None,) * (len(self.columns) - len(self.key))
         as_tuple = msgspec.structs.astuple
         values = [
-            (*(key + nothing if row is None else as_tuple(row)), version, row is None)
-            for key, (version, row) in rows.items()
+            as_tuple(row) if row is not None else key + nothing for key, (_, row) in rows.items()
         ]
         columns: list[Sequence[Any]] = [*zip(*values, strict=True)]
-        columns.append(tuple(map(self.bucket, rows)))
+        columns.append([version for version, _ in rows.values()])
+        columns.append([row is None for _, row in rows.values()])
+        columns.append(self.bucket_numbers(rows))
         table = pa.table(list(map(self._array, self.schema, columns)), schema=self.schema)
         order = [(column, "ascending") for column in ("_bucket", *self.key)]
         return table.take(pc.sort_indices(table, sort_keys=order))
@@ -211,7 +224,7 @@ class Table(Generic[R]):
     def _array(self, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         if field.name in self._maps:
             values = [None if v is None else sorted(v.items()) for v in values]
-        return pa.array(values, field.type)
+        return array_of(values, field.type)
 
     def fits_json(self, rows: Iterable[Versioned[R]]) -> bool:
         """Whether JSON can hold all values: it has no number that is not finite."""
@@ -236,29 +249,30 @@ class Table(Generic[R]):
 
     def row_at(self, batch: pa.RecordBatch, i: int) -> R:
         """One row of a file. Columns that the file does not have yet get their defaults."""
-        return self.row(*[self._cell(batch, column)(i) for column in self.columns])
+        return row_reader(self.row, [self._cell(batch, c) for c in self.columns])(i, ())
 
     def reader(self, batch: pa.RecordBatch) -> Callable[[int, Key], R]:
         """`row_at` for many looks at one batch, by index and key.
 
         Its columns are taken apart once, and those of the key are not read again.
         """
-        row, cells = self.row, [self._cell(batch, c) for c in self.columns[len(self.key) :]]
-        return lambda i, key: row(*key, *[cell(i) for cell in cells])
+        return row_reader(self.row, [self._cell(batch, c) for c in self.columns[len(self.key) :]])
 
-    def _cell(self, batch: pa.RecordBatch, column: str) -> Callable[[int], Any]:
+    def _cell(self, batch: pa.RecordBatch, column: str) -> Cell:
         at = batch.schema.get_field_index(column)
         if at < 0:
-            return lambda i: self._defaults.get(column)
+            return Cell("call", (lambda i: self._defaults.get(column),))
         array = batch.column(at)
-        if array.null_count == 0 and array.type in (pa.string(), pa.int64()):
-            value = values_of(array).__getitem__
-            members = self._members.get(column)
-            return value if members is None else lambda i: members[value(i)]
-        if array.null_count == 0 and array.type == _ARROW[datetime]:
-            moments = values_of(array.view(pa.int64()))
-            return lambda i: EPOCH + timedelta(0, 0, moments[i])
-        return lambda i: self._value(column, array[i].as_py())
+        if len(array) > 0 == array.null_count:
+            if array.type == pa.string():
+                data = texts_of(array)
+                members = self._members.get(column)
+                return Cell("text", data) if members is None else Cell("member", (*data, members))
+            if array.type == pa.int64():
+                return Cell("value", (values_of(array),))
+            if array.type == _ARROW[datetime]:
+                return Cell("moment", (values_of(array.view(pa.int64())),))
+        return Cell("call", (lambda i: self._value(column, array[i].as_py()),))
 
     def rows_of(self, table: pa.Table | pa.RecordBatch) -> Iterable[R]:
         columns = []

@@ -131,13 +131,12 @@ class Warm:
     def apply(self, changes: Changes, tables: Tables, position: int) -> None:
         """Take over what this process itself has just committed on top of this state."""
         for table, changed in changes.items():
-            for key, versioned in changed.items():
-                at = (table, table.bucket(key))
-                bucket = self.buckets.get(at)
-                if bucket is None:
-                    self._incomplete.add(at)
-                else:
-                    bucket.changed[key] = versioned
+            numbers = table.bucket_numbers(changed)
+            loaded = {n: b.changed for n in set(numbers) if (b := self.buckets.get((table, n)))}
+            self._incomplete.update((table, n) for n in set(numbers) if n not in loaded)
+            for number, (key, versioned) in zip(numbers, changed.items(), strict=True):
+                if number in loaded:
+                    loaded[number][key] = versioned
             self._loaded += ROW_BYTES * len(changed)
         self._position = position
         self.advance(tables, position)
@@ -150,9 +149,9 @@ class Warm:
     def get(self, table: Table[Any], key: Key) -> Versioned[Any] | None:
         number = table.bucket(key)
         bucket = self.buckets.get((table, number))
-        if bucket is None and self._is_large(table, number):
-            return self._look_up(table, key)
         if bucket is None or bucket.used_at != self._commits:
+            if bucket is None and self._is_large(table, number):
+                return self._look_up(table, key)
             bucket = self._bucket(table, number)
         versioned = bucket.changed.get(key)
         if versioned is not None:
@@ -167,6 +166,8 @@ class Warm:
                 bucket = self._whole(table, number)
         if versioned is None and isinstance(bucket, LoadedBucket):
             versioned = bucket.get(key)
+            if versioned is not None:
+                bucket.old_hits += 1
         if versioned is not None:
             bucket.changed[key] = versioned  # the next look costs nothing
             bucket.hits += 1
@@ -256,8 +257,10 @@ class Warm:
             if bucket.used_at <= old:
                 self._forget(at)
             else:
-                self.buckets[at] = self._settled(at[0], bucket, rows)
-                self.buckets[at].hits = 0
+                self.buckets[at] = bucket = self._settled(at[0], bucket, rows)
+                bucket.hits = 0
+                if isinstance(bucket, LoadedBucket):
+                    bucket.old_hits = 0
         self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())
         pa.default_memory_pool().release_unused()
 
@@ -279,10 +282,16 @@ class Warm:
     def _is_seldom_found(
         self, table: Table[Any], bucket: LoadedBucket | BucketHashes, rows: Counter[Table[Any]]
     ) -> bool:
-        """Whether the hashes of its keys do instead of a bucket, since what is asked is new."""
+        """Whether the hashes of its keys do instead of a bucket, since what is asked is new.
+
+        Not if more old rows were found than are looked up before it is loaded again: the look-ups
+        and the loading would take longer than many commits.
+        """
         if isinstance(bucket, BucketHashes):
             return bool(bucket.changed)
-        return rows[table] > LARGE and SELDOM * bucket.hits < min(bucket.num_rows, SELDOM * LOOKS)
+        if rows[table] <= LARGE or bucket.old_hits > FOUND:
+            return False
+        return SELDOM * bucket.hits < min(bucket.num_rows, SELDOM * LOOKS)
 
     def _shrink(self) -> None:
         total = self._loaded = sum(bucket.nbytes for bucket in self.buckets.values())

@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import obstore
@@ -69,6 +69,13 @@ _RETRY: RetryConfig = {
 _NO_RETRY: RetryConfig = {**_RETRY, "max_retries": 0}
 PART_BYTES = 8 << 20
 """Of an object that is written in parts; no store takes smaller ones than 5 MiB."""
+
+
+class SignedPut(NamedTuple):
+    """Lets its bearer write one object."""
+
+    url: str
+    headers: dict[str, str]
 
 
 class CloudStore:
@@ -176,9 +183,18 @@ class CloudStore:
             obstore.copy(self._client, self._key(source), self._key(target), overwrite=True)
 
     def sign(self, path: str, expiry: timedelta) -> str:
+        return self._signed("GET", path, expiry)
+
+    def sign_put(self, path: str, expiry: timedelta) -> SignedPut:
+        """Where the bearer may put this object, and the headers that it must send."""
+        url = self._signed("PUT", path, expiry)
+        azure = isinstance(self._client, AzureStore)
+        return SignedPut(url, {"x-ms-blob-type": "BlockBlob"} if azure else {})
+
+    def _signed(self, method: Literal["GET", "PUT"], path: str, expiry: timedelta) -> str:
         key = self._key(path)
         with _mapping(path):
-            url = obstore.sign(self._client, "GET", key, expiry)
+            url = obstore.sign(self._client, method, key, expiry)
         if isinstance(self._client, AzureStore) and "%" in urlsplit(url).path:
             # obstore 0.12 signs the encoded path, and Azure verifies the decoded one.
             raise Invalid(

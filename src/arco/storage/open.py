@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from arco.clock import SystemClock
 from arco.errors import AlreadyExists, Corrupt, Invalid
 from arco.storage.cloud import CLIENTS, CloudStore, Option
+from arco.storage.http import HttpStore
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.port import Mode, Store
@@ -16,7 +17,8 @@ def open_store(url: str, **options: Option) -> Store:
     """Open `memory://`, `file:///path` or a plain path, `s3://`, `gs://` or `az://`.
 
     `url` and `options` are what a store says of itself, so another process can
-    open the same one. A `memory://` store is always new and empty.
+    open the same one. A `memory://` store is always new and empty; a store behind a server
+    (`https://`) lets nobody in before it was given a token.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -24,6 +26,8 @@ def open_store(url: str, **options: Option) -> Store:
     if scheme in CLIENTS:
         parts = urlsplit(url)
         return CloudStore(scheme, parts.netloc, parts.path.strip("/"), **options)
+    if scheme in ("http", "https"):
+        return HttpStore(url, data_url=str(options.get("data_url", "")))
     if options:
         raise Invalid(f"{url} takes no options", hint=f"remove {', '.join(sorted(options))}")
     if scheme == "memory":

@@ -17,7 +17,7 @@ from arco.storage import keys
 from arco.storage.port import Mode, Object, ObjectMeta, Store
 
 if TYPE_CHECKING:
-    from arco.storage.cloud import Option
+    from arco.storage.cloud import Option, SignedPut
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -82,6 +82,11 @@ class ScopedStore:
 
     def sign(self, path: str, expiry: timedelta) -> str:
         return self._store.sign(self._whole(path), expiry)
+
+    def sign_put(self, path: str, expiry: timedelta) -> SignedPut | None:
+        """Where the bearer may put an object, if the store is a cloud's."""
+        sign_put = getattr(self._store, "sign_put", None)
+        return None if sign_put is None else sign_put(self._whole(path), expiry)
 
     def sweep(self, older_than: timedelta) -> int:
         """Remove what writers of this workspace that died left behind, if the store can."""

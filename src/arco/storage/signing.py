@@ -8,6 +8,9 @@ list until the URLs that they signed have expired.
     {base_url}/signed/{path}?expires=1767225600&key_id=2026a&signature=...
 
 `respond` decides the whole answer; an HTTP server only forwards to it.
+
+`TokenSigner` signs texts that a bearer shows instead: what a token says is in it, and nobody can
+make one up.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from arco.storage.port import Store
 SIGNED = "/signed/"
 
 _MIN_SECRET_BYTES = 16
+_MAC_BYTES = 32
 _MAX_EXPIRY = timedelta(days=7)
 _PARAMETERS = ("expires", "key_id", "signature")
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII)
@@ -86,6 +90,39 @@ class Signer:
         if _unix(now) >= int(expires):
             raise Denied(f"{path}: the URL has expired", hint="ask for a new one")
         return path
+
+
+class TokenSigner:
+    """Tokens of one purpose. Signs with the first secret and accepts all of them."""
+
+    def __init__(self, purpose: str, secrets: Sequence[bytes]) -> None:
+        """`secrets` may have other uses: a token of one purpose is none of another."""
+        self._prefix = f"arco_{purpose}_"
+        label = f"arco {purpose} tokens\0".encode()
+        self._keys = [hmac.new(secret, label, hashlib.sha256).digest() for secret in secrets]
+
+    def signs(self, token: str) -> bool:
+        """Whether a text looks like a token of this purpose."""
+        return token.startswith(self._prefix)
+
+    def sign(self, body: bytes) -> str:
+        return self._prefix + _base64(self._mac(self._keys[0], body) + body)
+
+    def verify(self, token: str) -> bytes | None:
+        """What a token says; None if it was not signed here."""
+        if not self.signs(token):
+            return None
+        encoded = token.removeprefix(self._prefix)
+        try:
+            raw = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        except ValueError:
+            return None
+        mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        accepted = any(hmac.compare_digest(self._mac(key, body), mac) for key in self._keys)
+        return body if accepted and _base64(raw) == encoded else None
+
+    def _mac(self, key: bytes, body: bytes) -> bytes:
+        return hmac.new(key, self._prefix.encode() + body, hashlib.sha256).digest()
 
 
 class Response(NamedTuple):
@@ -199,8 +236,11 @@ def _cors(origin: str | None, origins: Sequence[str]) -> dict[str, str]:
 def _signature(secret: bytes, path: str, expires: str) -> str:
     # No key has a line break in it, so the parts cannot run into one another.
     message = f"GET\n{path}\n{expires}".encode(errors="surrogatepass")
-    digest = hmac.new(secret, message, hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return _base64(hmac.new(secret, message, hashlib.sha256).digest())
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _single(query: dict[str, list[str]], name: str) -> str:

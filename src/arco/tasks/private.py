@@ -12,13 +12,17 @@ A slot has the store's credentials while it opens the store, and not when user c
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
-KEYS: Final = frozenset({"ARCO_TASK_KEYS"})
-"""They sign envelopes."""
+TOKEN: Final = "ARCO_TOKEN"
+KEYS: Final = frozenset({"ARCO_TASK_KEYS", TOKEN})
+"""They sign envelopes, and let into the API."""
 _CREDENTIALS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _ADDRESSES: Final = ("REGION", "ENDPOINT", "ACCOUNT_NAME")
 """Variables with one of these in their name say where a store is, not how to get in."""
@@ -35,6 +39,10 @@ _HOST_PREFIXES: Final = (
     "MKL_",
 )
 
+_ENV_START: Final = 47
+"""Its place in `/proc/self/stat`, after the name."""
+_PR_SET_DUMPABLE: Final = 4
+
 _secrets: set[str] = set()
 _away: dict[str, str] = {}
 """Variables that are hidden at this moment."""
@@ -44,6 +52,36 @@ _lock = threading.Lock()
 def add_secrets(variables: Collection[str]) -> None:
     """Variables that assets name as `env:` secrets: a JVM that starts later has none of them."""
     _secrets.update(variables)
+
+
+def taken(name: str) -> str | None:
+    """A variable of the environment, which this process has no more after that.
+
+    Its children do not inherit it, and `/proc/{pid}/environ` does not show it.
+    """
+    value = os.environ.pop(name, None)
+    if value is not None and sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            _erase(name.encode() + b"=")
+    return value
+
+
+def _erase(beginning: bytes) -> None:
+    """The kernel shows the memory in which the environment was when the process began."""
+    environment = Path("/proc/self/environ").read_bytes()
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start = int(fields[_ENV_START])
+    at = 0
+    for entry in environment.split(b"\0"):
+        if start and entry.startswith(beginning):
+            ctypes.memset(start + at + len(beginning), 0, len(entry) - len(beginning))
+        at += len(entry) + 1
+
+
+def unreadable() -> None:
+    """Have the kernel keep the memory of this process from others of the same user."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def of_host(environ: Mapping[str, str]) -> dict[str, str]:

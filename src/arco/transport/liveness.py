@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -76,6 +76,28 @@ _orchestrators = msgspec.json.Decoder(OrchestratorRecord)
 
 def beat(store: Store, record: LivenessRecord) -> None:
     store.put(paths.liveness(record.worker_id), msgspec.json.encode(record), Mode.OVERWRITE)
+
+
+class LivenessWriter(Protocol):
+    """How a worker says that it is alive."""
+
+    def beat(self, record: LivenessRecord) -> None: ...
+
+    def end(self, worker_id: str) -> None:
+        """It has nothing to do any more."""
+
+
+class StoreLiveness:
+    """In the workspace's store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def beat(self, record: LivenessRecord) -> None:
+        beat(self._store, record)
+
+    def end(self, worker_id: str) -> None:
+        self._store.delete(paths.liveness(worker_id))
 
 
 def beat_orchestrator(store: Store, record: OrchestratorRecord) -> None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from arco.clock import Clock
 from arco.errors import Error, Invalid
-from arco.log.append import Ledger
+from arco.log.append import Receipt
 from arco.log.envelope import MAX_BATCH_EVENTS, Event, Payload, encode_payload
 from arco.orchestration.events import TaskFinished
 from arco.orchestration.results import UNRECORDED, finished, unrecorded, whole
@@ -43,10 +43,23 @@ class AppendedBatch(NamedTuple):
     events: Sequence[Event]
 
 
+class EventLog(Protocol):
+    """Where reports go: the log, or a server that appends them."""
+
+    def event(self, payload: Payload) -> Event:
+        """Wrap a payload for this workspace."""
+
+    def new_batch(self) -> str:
+        """A name for a batch: events that are appended again under it are there once."""
+
+    def append(self, events: Sequence[Event], *, batch: str, notify: bool) -> Receipt:
+        """Make events durable. Raises Invalid, or Unavailable if the outcome is unknown."""
+
+
 class Reports:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: EventLog,
         clock: Clock,
         *,
         wake: Callable[[], None] = lambda: None,

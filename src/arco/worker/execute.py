@@ -21,6 +21,7 @@ from arco.clock import Clock
 from arco.errors import Corrupt, Denied, Error, Invalid, NotFound
 from arco.spark.host import SparkHost
 from arco.storage import paths
+from arco.storage.http import HttpStore
 from arco.storage.open import options_of
 from arco.storage.port import Store
 from arco.transport.sensor_turns import SensorTurn, record_turn
@@ -52,6 +53,19 @@ class _SlotRun(NamedTuple):
     """Whether the slot has ended."""
 
 
+class TaskAccess(NamedTuple):
+    """What lets an attempt into a store behind a server."""
+
+    token: str
+    version: str
+    """The id of the version that it writes."""
+
+
+def _opened_store(request: TaskRequest) -> TaskAccess:
+    """A slot opens the store itself, with credentials."""
+    return TaskAccess("", "")
+
+
 class Executor:
     """Runs the tasks of one workspace, each in a slot, for threads of the caller's.
 
@@ -78,8 +92,10 @@ class Executor:
         target_file_bytes: int = TARGET_FILE_BYTES,
         spark: SparkHost | None = None,
         pricing: Pricing | None = None,
+        access: Callable[[TaskRequest], TaskAccess] = _opened_store,
     ) -> None:
         self._store = store
+        self._access = access
         self._tenant = tenant
         self._workspace = workspace
         self._signer = signer
@@ -199,12 +215,14 @@ class Executor:
     def _in_slot(self, request: TaskRequest, control: Control, log: LogCapture) -> _SlotRun:
         if control.cancelled():
             raise Interrupted()
+        self._check_spark(request)
+        access = self._access(request)
         secrets = self._resolved(request, log)
         needs_code = request.sensor is None or request.sensor.has_function
         artifact = request.code.artifact if needs_code else ""
         with self._artifacts.using(artifact) if needs_code else contextlib.nullcontext():
             folder = str(self._folder(artifact)) if needs_code else ""
-            task = messages.Task(request, folder, secrets)
+            task = messages.Task(request, folder, secrets, access.token, access.version)
             if self._store.url.startswith("memory:"):
                 raise failed(
                     "configuration",
@@ -221,6 +239,18 @@ class Executor:
             finally:
                 self._slots.give_back(slot)
         return _SlotRun(result, supervision.answer, slot.is_over)
+
+    def _check_spark(self, request: TaskRequest) -> None:
+        """Spark opens files itself: it needs a way to the data, and a server gives it none."""
+        needed = request.engine == "spark" or request.kind == "sql"
+        if needed and isinstance(self._store, HttpStore) and not self._store.data_url:
+            raise failed(
+                "configuration",
+                "spark.data_url",
+                f"{request.asset} runs on Spark, and this worker has no access to the data",
+                "start the worker with --data-url URL, and give Spark credentials for the data "
+                "there; or run it on a worker that has access to the store",
+            )
 
     def _resolved(self, request: TaskRequest, log: LogCapture) -> dict[str, str]:
         """The task's secrets: from here on its log is redacted. No other task's slot has them."""

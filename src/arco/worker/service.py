@@ -27,11 +27,9 @@ from arco.errors import Denied, Error, Invalid
 from arco.orchestration.events import TaskStarted
 from arco.orchestration.limits import Timing
 from arco.orchestration.results import finished
-from arco.storage import paths
 from arco.storage.outage import Outage
-from arco.storage.port import Store
 from arco.tasks.input_failures import partition_text
-from arco.transport.liveness import LivenessRecord, Progress, beat
+from arco.transport.liveness import LivenessRecord, LivenessWriter, Progress
 from arco.transport.queues.capacity import Capacity
 from arco.transport.queues.memory import MemoryQueue
 from arco.transport.queues.port import Delivery, Queue
@@ -91,7 +89,7 @@ class Worker:
         executor: Executor,
         queue: Queue,
         reports: Reports,
-        store: Store,
+        liveness: LivenessWriter,
         clock: Clock,
         *,
         capacity: Capacity | None = None,
@@ -107,7 +105,7 @@ class Worker:
         self._executor = executor
         self._queue = queue
         self._reports = reports
-        self._store = store
+        self._liveness = liveness
         self._clock = clock
         self.capacity = capacity or Capacity(4, clock)
         self._timing = (timing or Timing()).check()
@@ -465,7 +463,7 @@ class Worker:
         attempts = self.progress()
         if not attempts and (self._ended.is_set() or not self._beats_always):
             if self._was_busy:
-                self._store.delete(paths.liveness(self.worker_id))
+                self._liveness.end(self.worker_id)
             self._was_busy = False
             return
         self._beats += 1
@@ -479,7 +477,7 @@ class Worker:
             self._timing.heartbeat_s,
             self.beating.last,
         )
-        beat(self._store, record)
+        self._liveness.beat(record)
         self._was_busy = True
 
     def renew(self) -> None:

@@ -28,6 +28,7 @@ import msgspec
 from arco.clock import SystemClock
 from arco.spark.joined import JoinedHost, JvmAddress, JvmStatus
 from arco.spark.settings import SparkSettings
+from arco.storage.http import HttpStore
 from arco.storage.open import open_store
 from arco.storage.port import Store
 from arco.tasks import private
@@ -99,7 +100,7 @@ class _Slot:
         with stopping.listening():
             self._before = _look()
             secrets = SecretValues(task.secrets)
-            assignment = Assignment(self._shared, task.request, stopping, loader, secrets)
+            assignment = Assignment(self._given(task), task.request, stopping, loader, secrets)
             answer = None
             if task.request.sensor is None:
                 result = Attempt(assignment).run()
@@ -111,6 +112,14 @@ class _Slot:
         self._frames.send(messages.Done(result, reusable, answer))
         if not reusable:
             os._exit(0)
+
+    def _given(self, task: messages.Task) -> Shared:
+        """What the task has of the slot: of a store behind a server, what its token reaches."""
+        shared = self._shared
+        if not isinstance(shared.store, HttpStore):
+            return shared
+        shared.store.use_token(task.access)
+        return shared._replace(ids=lambda: task.version)
 
     def _is_clean(self) -> bool:
         now, before = _look(), self._before

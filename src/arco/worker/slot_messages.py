@@ -49,6 +49,10 @@ class Task(Struct, frozen=True, tag=True):
     folder: str
     """Where the artifact lies."""
     secrets: dict[str, str] = {}
+    access: str = ""
+    """The task token, for a store behind a server; empty: the store was opened with credentials."""
+    version: str = ""
+    """The id of the version that the attempt writes; empty: one of its own choice."""
 
 
 class SparkAddress(Struct, frozen=True, tag=True):

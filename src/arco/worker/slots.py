@@ -305,10 +305,14 @@ class SlotPool:
                     return slot
             while self._idle and self._busy + len(self._idle) > self._limit:
                 evicted.append(self._idle.pop(0))
-            environment = private.of_slot(os.environ, self._setup.store_url, self._hidden)
+            # A store behind a server needs no credentials; those for its data are Spark's.
+            place = str(self._setup.store_options.get("data_url") or self._setup.store_url)
+            environment = private.of_slot(os.environ, place, self._hidden)
         for slot in evicted:
             slot.close()
         own, credentials = environment
+        if place != self._setup.store_url:
+            credentials = {}
         setup = messages.replace(self._setup, environment=own, credentials=credentials)
         return self._host.fork(setup, artifact)
 

@@ -157,6 +157,30 @@ def contents(store: Store) -> QueueListing:
     return QueueListing(messages, frozenset(claimed), put_at)
 
 
+def claimed_message(store: Store, delivery: Delivery, nonce: str) -> bytes:
+    """The body of a message that somebody has claimed. NotFound if this claim does not count."""
+    key = _key(delivery)
+    try:
+        mine = _claim.decode(store.get(key.claim).data).nonce == nonce
+    except msgspec.DecodeError:  # it was released
+        mine = False
+    if not mine:
+        raise NotFound(f"the claim on {delivery.message.name} has ended")
+    return store.get(key.message).data
+
+
+def renewed_at(store: Store, delivery: Delivery) -> datetime:
+    """When a claim was last renewed. NotFound if it was given up, or another one counts."""
+    key = _key(delivery)
+    counting: tuple[int, int, datetime] | None = None
+    for meta in store.list(f"{CLAIMS}{key.file}."):
+        if match := _CLAIM.fullmatch(meta.path):
+            counting = (int(match[2]), meta.size, meta.last_modified)
+    if counting is None or counting[0] != key.number or not counting[1]:
+        raise NotFound(f"the claim on {delivery.message.name} has ended")
+    return counting[2]
+
+
 class ObjectStoreQueue:
     def __init__(
         self,
@@ -354,6 +378,20 @@ class ObjectStoreQueue:
             return _claim.decode(self._store.get(key.claim).data).nonce == nonce
         except (Error, msgspec.DecodeError):
             return False
+
+    def nonce(self, delivery: Delivery) -> str:
+        """Names a claim that was just made here. NotFound if it has ended."""
+        with self._lock:
+            own = self._mine.get(_key(delivery))
+        if own is None:
+            raise NotFound(f"the claim on {delivery.message.name} has ended")
+        return _claim.decode(own.body).nonce
+
+    def adopt(self, delivery: Delivery, nonce: str) -> None:
+        """Go on with a claim that another process made in this worker's name."""
+        body = msgspec.json.encode(Claim(self._worker, nonce))
+        with self._lock:  # whether it still counts is looked up before it is renewed
+            self._mine.setdefault(_key(delivery), _Own(body, 0, float("-inf")))
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         self._all(self._renew, [_key(delivery) for delivery in deliveries])

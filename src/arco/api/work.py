@@ -1,0 +1,234 @@
+"""Routes for workers that have no access to the store: claims, heartbeats, reports.
+
+All of them need `workers.work` in the whole workspace. A worker's name has that of its key after
+it: nobody can speak for a worker of another key. See `arco.app.remote_work`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from litestar import Request
+
+from arco.api.exchange import Answer, RequestHeaders, exchange_of
+from arco.api.parameters import parse
+from arco.api.problems import ApiError, invalid_body, invalid_field
+from arco.api.routes import Parameters
+from arco.api.served import ServedWorkspace
+from arco.api.server import ApiServer, may
+from arco.security.caller import Caller
+from arco.security.permissions import Permission
+from arco.transport.work_messages import (
+    ClaimAnswer,
+    ClaimedTask,
+    ClaimRequest,
+    ClaimsRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    ReportRequest,
+    WorkDone,
+    WorkSettings,
+)
+
+PERMISSION: Final = Permission.WORKERS_WORK
+FIRST_LOOK_S: Final = 0.1
+LONGEST_LOOK_S: Final = 1.0
+"""How long a request that waits for tasks waits between two looks at the queue."""
+REPORT_BYTES: Final = 16 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class WorkerCall:
+    """A request of a worker, admitted."""
+
+    server: ApiServer
+    request: Request[Any, Any, Any]
+    served: ServedWorkspace
+    caller: str
+    worker: str
+
+
+def worker_id(name: str, caller: Caller) -> str:
+    """The worker's name for everybody else. Raises for a name that cannot be one."""
+    if _NAME.fullmatch(name) is None:
+        raise invalid_field("worker", "is not 1 to 100 of A-Z, a-z, 0-9, '.', '_' and '-'")
+    key = re.sub(r"[^A-Za-z0-9_-]", "-", caller.id)[:64]
+    if key != caller.id:  # two may look alike now
+        key = f"{key[:40]}-{hashlib.sha256(caller.id.encode()).hexdigest()[:8]}"
+    return f"{name}@{key}"
+
+
+async def admitted(
+    server: ApiServer, request: Request[Any, Any, Any], operation: str, route: str
+) -> tuple[ServedWorkspace, Caller]:
+    """The workspace and the caller, if he may work there."""
+    exchange = exchange_of(request.scope)
+    exchange.route, exchange.operation = route, operation
+    exchange.permission = PERMISSION.value
+    caller = await server.authenticate(request, is_read=False, limits=server.work_limits)
+    at = request.scope["path_params"]["tenant"], request.scope["path_params"]["workspace"]
+    served = server.admit(caller, exchange, *at)
+    caller = caller.at(*at)
+    exchange.visible = may(caller, PERMISSION)
+    return served, caller
+
+
+# -- the operations -----------------------------------------------------------------------
+
+
+async def worker_settings(call: WorkerCall, body: None) -> WorkSettings:
+    """Tell a worker what it needs to know before it begins."""
+    runtime, served = call.served.workspace.runtime, call.served
+
+    def read() -> WorkSettings:
+        return WorkSettings(
+            tenant=served.tenant,
+            workspace=served.name,
+            worker_id=call.worker,
+            claim_s=served.work.claim_s,
+            secret_variables=sorted(runtime.secret_variables()),
+            needs_spark=runtime.needs_spark(),
+            store=served.workspace.store.url,
+        )
+
+    return await call.server.in_thread(read)
+
+
+async def claim_tasks(call: WorkerCall, body: ClaimRequest) -> ClaimAnswer:
+    """Claim tasks of the queue for a worker; wait for some if there are none.
+
+    Sent again with the same `token`, it gives the same tasks.
+    """
+    work, loop = call.served.work, asyncio.get_running_loop()
+    until = loop.time() + body.wait_s
+    leaving = asyncio.create_task(_left(call.request))
+    draining = asyncio.create_task(call.server.draining.wait())
+    pause_s = FIRST_LOOK_S
+    tasks: list[ClaimedTask] = []
+    try:
+        while True:
+            tasks = await call.server.in_thread(lambda: work.claim(call.worker, call.caller, body))
+            left = until - loop.time()
+            if tasks or left <= 0 or leaving.done() or draining.done():
+                break
+            await asyncio.wait(
+                {leaving, draining},
+                timeout=min(pause_s, left),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if leaving.done() or draining.done():
+                break
+            pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
+        if tasks and leaving.done():  # nobody is there to work on them
+            claims = [task.claim for task in tasks]
+            await call.server.in_thread(lambda: work.release(call.worker, call.caller, claims))
+            tasks = []
+    finally:
+        leaving.cancel()
+        draining.cancel()
+    return ClaimAnswer(tasks=tasks)
+
+
+async def _left(request: Request[Any, Any, Any]) -> None:
+    with contextlib.suppress(Exception):
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+
+async def send_heartbeat(call: WorkerCall, body: HeartbeatRequest) -> HeartbeatAnswer:
+    """Keep a worker's claims and its liveness record; learn which runs are cancelled."""
+    work = call.served.work
+    return await call.server.in_thread(lambda: work.heartbeat(call.worker, call.caller, body))
+
+
+async def report_events(call: WorkerCall, body: ReportRequest) -> WorkDone:
+    """Append events of attempts that the worker was given. The same batch counts once."""
+    work = call.served.work
+    await call.server.in_thread(lambda: work.report(call.worker, call.caller, body))
+    call.served.look_again()
+    return WorkDone()
+
+
+async def acknowledge_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
+    """Remove messages from the queue: the results of their tasks are in the log."""
+    work = call.served.work
+    await call.server.in_thread(lambda: work.done(call.worker, call.caller, body.claims))
+    return WorkDone()
+
+
+async def release_tasks(call: WorkerCall, body: ClaimsRequest) -> WorkDone:
+    """Give claims back: other workers may have the tasks at once."""
+    work = call.served.work
+    await call.server.in_thread(lambda: work.release(call.worker, call.caller, body.claims))
+    return WorkDone()
+
+
+@dataclass(frozen=True)
+class WorkRoute:
+    method: Literal["GET", "POST"]
+    path: str
+    body: type[msgspec.Struct] | None
+    answer: type[msgspec.Struct]
+    call: Callable[[WorkerCall, Any], Awaitable[msgspec.Struct]]
+
+    @property
+    def operation(self) -> str:
+        return self.call.__name__
+
+    @property
+    def summary(self) -> str:
+        assert self.call.__doc__
+        return self.call.__doc__
+
+
+WORK_ROUTES: Final = (
+    WorkRoute("GET", "/work/{worker}/settings", None, WorkSettings, worker_settings),
+    WorkRoute("POST", "/work/{worker}/claims", ClaimRequest, ClaimAnswer, claim_tasks),
+    WorkRoute(
+        "POST", "/work/{worker}/heartbeat", HeartbeatRequest, HeartbeatAnswer, send_heartbeat
+    ),
+    WorkRoute("POST", "/work/{worker}/reports", ReportRequest, WorkDone, report_events),
+    WorkRoute("POST", "/work/{worker}/done", ClaimsRequest, WorkDone, acknowledge_tasks),
+    WorkRoute("POST", "/work/{worker}/releases", ClaimsRequest, WorkDone, release_tasks),
+)
+
+
+async def answer_work(
+    server: ApiServer, route: WorkRoute, request: Request[Any, Any, Any]
+) -> Answer:
+    served, caller = await admitted(server, request, route.operation, route.path)
+    worker = worker_id(request.scope["path_params"]["worker"], caller)
+    parse(Parameters, {}, request.scope["query_string"])
+    body = None
+    if route.body is not None:
+        body = await _body(server, request, route.body)
+    call = WorkerCall(server, request, served, f"{caller.kind}:{caller.id}", worker)
+    answer = await route.call(call, body)
+    return Answer(200, msgspec.json.encode(answer))
+
+
+async def _body(server: ApiServer, request: Request[Any, Any, Any], type_: type[B]) -> B:
+    raw = await server.body(request, REPORT_BYTES)
+    content_type = RequestHeaders(request.scope).get("content-type") or ""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(
+            "unsupported_media_type",
+            "the body must be application/json",
+            hint="send Content-Type: application/json",
+        )
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.DecodeError as error:
+        raise invalid_body(error, "body") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise ApiError("invalid", "the body is not JSON in UTF-8", code="invalid_json") from None

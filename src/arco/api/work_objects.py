@@ -1,0 +1,330 @@
+"""Objects for workers that have no access to the store: each as far as a token allows.
+
+A slot shows its task token; a supervisor its API key, and for the log of an attempt the claim token
+besides (`Arco-Claim`). `arco.transport.work_grants` says what each reaches. What a cloud can hand
+out by itself goes by URLs of that cloud; everything else passes through the server, in parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import queue
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+from litestar import Request, Response
+from litestar.response import Stream
+
+from arco.api.authentication import bearer_token
+from arco.api.exchange import RequestHeaders, exchange_of
+from arco.api.parameters import parse
+from arco.api.problems import ApiError
+from arco.api.routes import Parameters
+from arco.api.server import ApiServer, check_rate
+from arco.api.work import PERMISSION, admitted, worker_id
+from arco.errors import AlreadyExists, Denied, Invalid, NotFound, Unavailable
+from arco.security.caller import Caller
+from arco.storage.http import MODIFIED, ListedObject, ObjectListing, Upload
+from arco.storage.port import Mode, ObjectMeta, Store
+from arco.transport.work_grants import ObjectRules, supervisor_rules
+
+SIGNED_FOR: Final = timedelta(minutes=15)
+CHUNK_BYTES: Final = 4 << 20
+WHOLE_BYTES: Final = 8 << 20
+"""Up to so much of an object is put at once; more passes through in parts."""
+PAGE: Final = 1_000
+CLAIM: Final = "arco-claim"
+WORKER: Final = "arco-worker"
+_ARTIFACT = re.compile(r"artifacts/[0-9a-f]{64}\.zip")
+_REDIRECTED: Final = ("data/", "artifacts/", "inputs/")
+_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})", re.ASCII)
+_END: Final = object()
+
+RawResponse = Response[Any]
+Handle = Callable[["Objects", Request[Any, Any, Any]], Awaitable[RawResponse]]
+
+
+class ObjectParameters(Parameters, frozen=True, kw_only=True):
+    prefix: str = ""
+    start_after: str = ""
+
+
+@dataclass(frozen=True)
+class ObjectAccess:
+    """What a request may use."""
+
+    store: Store
+    rules: ObjectRules
+
+    def refuse(self, what: str, path: str) -> Denied:
+        return Denied(
+            f"this token does not let you {what} {path}",
+            hint="a task reads its planned inputs, and writes its own output",
+        )
+
+
+def raw_path(request: Request[Any, Any, Any]) -> str:
+    """The path of an object, decoded once, from what the client sent."""
+    raw = request.scope["raw_path"].decode("latin-1")
+    encoded = raw.partition("/work/")[2].partition("/")[2]
+    try:
+        return unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise Invalid("the path is not UTF-8 text") from None
+
+
+class Objects:
+    """The objects of all workspaces of a server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def access(
+        self, request: Request[Any, Any, Any], operation: str, route: str
+    ) -> ObjectAccess:
+        server, exchange = self._server, exchange_of(request.scope)
+        exchange.route, exchange.operation = route, operation
+        exchange.permission = PERMISSION.value
+        headers = RequestHeaders(request.scope)
+        token = bearer_token(headers, is_read=False)
+        at = request.scope["path_params"]["tenant"], request.scope["path_params"]["workspace"]
+        of_task = server.workspaces.get(at)
+        if of_task is not None:
+            work = await server.in_thread(lambda: of_task.work)
+            if work.is_task_token(token):
+                exchange.workspace = "/".join(at)
+                grant = work.task_grant(token)
+                exchange.who = Caller(kind="worker", id=f"task:{grant.attempt_id}")
+                check_rate(server.work_limits, f"task:{grant.attempt_id}")
+                rules = await server.in_thread(lambda: work.task_rules(grant))
+                return ObjectAccess(of_task.workspace.store, rules)
+        served, caller = await admitted(server, request, operation, route)
+        rules = ObjectRules()
+        claim = headers.get(CLAIM)
+        if claim is not None:
+            worker = worker_id(headers.get(WORKER) or "", caller)
+            grant = served.work.claim_grant(worker, f"{caller.kind}:{caller.id}", claim)
+            rules = supervisor_rules(grant)
+        path = raw_path(request)
+        if _ARTIFACT.fullmatch(path):  # its digest is known to who was given a task of it
+            rules = msgspec.structs.replace(rules, objects=rules.objects | {path})
+        return ObjectAccess(served.workspace.store, rules)
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def get_object(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """Read an object, or a range of it. A cloud's is answered with a redirect to the cloud."""
+        access = await self.access(request, "get_object", "/work/objects/{path}")
+        path, store = raw_path(request), access.store
+        if not access.rules.may_read(path):
+            raise access.refuse("read", path)
+        if path.startswith(_REDIRECTED) and store.url.partition("://")[0] in ("s3", "gs", "az"):
+            url = await self._server.in_thread(lambda: _signed(store, path))
+            if url:
+                return Response(b"", status_code=307, headers={"Location": url})
+        meta = await self._server.in_thread(lambda: store.head(path))
+        range_header = RequestHeaders(request.scope).get("range")
+        if range_header is None and meta.size <= CHUNK_BYTES:
+            # At once: between two calls it may be replaced.
+            data, meta = await self._server.in_thread(lambda: store.get(path))
+            return Response(data, headers=_headers(meta, 0, len(data)), media_type=_OCTETS)
+        start, end, status = _span(range_header, meta)
+        headers = _headers(meta, start, end)
+        if end - start <= CHUNK_BYTES:
+            read = functools.partial(store.get_range, path, start, end - start)
+            data = await self._server.in_thread(read)
+            return Response(data, status_code=status, headers=headers, media_type=_OCTETS)
+        parts = self._parts(store, path, start, end)
+        return Stream(parts, status_code=status, headers=headers, media_type=_OCTETS)
+
+    async def _parts(self, store: Store, path: str, start: int, end: int) -> AsyncIterator[bytes]:
+        for at in range(start, end, CHUNK_BYTES):
+            read = functools.partial(store.get_range, path, at, min(CHUNK_BYTES, end - at))
+            yield await self._server.in_thread(read)
+
+    async def object_metadata(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """The size and the time of an object."""
+        access = await self.access(request, "object_metadata", "/work/metadata/{path}")
+        path = raw_path(request)
+        if not access.rules.may_read(path):
+            raise access.refuse("read", path)
+        meta = await self._server.in_thread(lambda: access.store.head(path))
+        return _json(ListedObject(path, meta.size, meta.last_modified))
+
+    async def list_objects(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """List the objects of a folder, in pages."""
+        access = await self.access(request, "list_objects", "/work/objects")
+        given = parse(ObjectParameters, {}, request.scope["query_string"])
+        if not access.rules.may_list(given.prefix):
+            raise access.refuse("list", given.prefix)
+
+        def listed() -> list[ObjectMeta]:
+            after = given.start_after or None
+            return list(islice(access.store.list(given.prefix, after), PAGE + 1))
+
+        metas = await self._server.in_thread(listed)
+        items = [ListedObject(*meta) for meta in metas[:PAGE]]
+        more = items[-1].path if len(metas) > PAGE else ""
+        return _json(ObjectListing(items=items, start_after=more))
+
+    # -- writing -------------------------------------------------------------------------
+
+    async def put_object(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """Write an object; with `If-None-Match: *`, only if it is absent."""
+        access = await self.access(request, "put_object", "/work/objects/{path}")
+        path, rules, store = raw_path(request), access.rules, access.store
+        headers = RequestHeaders(request.scope)
+        creates = headers.get("if-none-match") == "*"
+        if not (rules.may_create(path) if creates else rules.may_write(path)):
+            raise access.refuse("create" if creates else "write", path)
+        size = _content_length(headers.get("content-length") or "")
+        if rules.is_own(path) and (size is None or size > WHOLE_BYTES):
+            if creates and await self._server.in_thread(lambda: _exists(store, path)):
+                raise AlreadyExists(f"{path} exists")
+            await self._pass_through(request, store, path, size)
+            return Response(b"", status_code=204)
+        data = await self._server.body(request, WHOLE_BYTES)
+        if size is not None and size != len(data):
+            raise Unavailable("the body ended before its length")
+        mode = Mode.OVERWRITE
+        if creates:
+            mode = Mode.FRESH if rules.is_own(path) else Mode.CREATE
+        await self._server.in_thread(lambda: store.put(path, data, mode))
+        return Response(b"", status_code=204)
+
+    async def _pass_through(
+        self, request: Request[Any, Any, Any], store: Store, path: str, length: int | None
+    ) -> None:
+        """Write what comes in, without having all of it: visible whole, or not at all."""
+        passing: queue.Queue[Any] = queue.Queue(maxsize=4)
+        loop = asyncio.get_running_loop()
+
+        def parts() -> Iterator[bytes]:
+            while (part := passing.get()) is not _END:
+                if isinstance(part, BaseException):
+                    raise part
+                yield part
+
+        async with self._server.uploading:
+            writing = loop.run_in_executor(None, lambda: store.put_parts(path, parts()))
+            size = 0
+            ended: Any = _END
+            try:
+                async for part in _received(request, self._server.settings.body_timeout_s):
+                    size += len(part)
+                    await _handed(passing, part, writing)
+                if length is not None and size != length:
+                    ended = Unavailable(f"{path}: the body ended before its length")
+            except BaseException as error:
+                ended = error
+            await _handed(passing, ended, writing)
+            await writing
+        if isinstance(ended, BaseException):
+            raise ended
+
+    async def delete_object(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """Remove an object of the task's own output."""
+        access = await self.access(request, "delete_object", "/work/objects/{path}")
+        path = raw_path(request)
+        if not access.rules.is_own(path):
+            raise access.refuse("remove", path)
+        await self._server.in_thread(lambda: access.store.delete(path))
+        return Response(b"", status_code=204)
+
+    async def begin_upload(self, request: Request[Any, Any, Any]) -> RawResponse:
+        """Where to put a large object of the task's own output: a URL of the cloud, or here."""
+        access = await self.access(request, "begin_upload", "/work/uploads/{path}")
+        path, store = raw_path(request), access.store
+        if not access.rules.is_own(path):
+            raise access.refuse("write", path)
+        upload = await self._server.in_thread(lambda: _upload(store, path))
+        return _json(upload)
+
+
+_OCTETS: Final = "application/octet-stream"
+
+
+def _json(body: msgspec.Struct) -> RawResponse:
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+def _headers(meta: ObjectMeta, start: int, end: int) -> dict[str, str]:
+    headers = {
+        MODIFIED: meta.last_modified.isoformat(),
+        "Content-Length": str(end - start),
+        "Accept-Ranges": "bytes",
+    }
+    if end - start != meta.size:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{meta.size}"
+    return headers
+
+
+def _span(header: str | None, meta: ObjectMeta) -> tuple[int, int, int]:
+    """Begin, end and status of what is asked for."""
+    match = _RANGE.fullmatch(header.strip()) if header else None
+    if match is None:
+        return 0, meta.size, 200
+    start, end = int(match[1]), min(int(match[2]) + 1, meta.size)
+    if start >= end:
+        raise ApiError("invalid", f"the object has {meta.size} bytes", code="invalid_range")
+    return start, end, 206
+
+
+def _content_length(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 19 else None
+
+
+def _exists(store: Store, path: str) -> bool:
+    try:
+        store.head(path)
+    except NotFound:
+        return False
+    return True
+
+
+def _signed(store: Store, path: str) -> str:
+    """A URL of the cloud; empty where it cannot make one."""
+    store.head(path)  # a redirect to what is not there would be answered in another way
+    try:
+        return store.sign(path, SIGNED_FOR)
+    except Invalid:
+        return ""
+
+
+def _upload(store: Store, path: str) -> Upload:
+    sign_put = getattr(store, "sign_put", None)
+    try:
+        signed = None if sign_put is None else sign_put(path, SIGNED_FOR)
+    except Invalid:
+        signed = None
+    return Upload() if signed is None else Upload(url=signed.url, headers=signed.headers)
+
+
+async def _received(request: Request[Any, Any, Any], timeout_s: float) -> AsyncIterator[bytes]:
+    """The parts of a body. Raises if the client leaves before its end."""
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise ApiError("invalid", "the body did not arrive in time", code="slow_body") from None
+
+
+async def _handed(passing: queue.Queue[Any], part: Any, writing: asyncio.Future[None]) -> None:
+    """Hand over a part; drop it if nobody takes it any more."""
+    while not writing.done():
+        try:
+            passing.put_nowait(part)
+            return
+        except queue.Full:
+            await asyncio.sleep(0.005)

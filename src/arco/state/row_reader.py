@@ -1,0 +1,53 @@
+"""Rows out of columns, one at a time: a function that is made for the columns of a table.
+
+A commit looks at thousands of rows, each in another place of a large bucket. Going through its
+columns in a loop takes longer than all else that a look does, so the expressions that read them
+stand side by side in one function, as in the constructor of a dataclass. Its text is made of the
+kinds of the columns alone, never of names or values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from arco.epoch import EPOCH
+
+T = TypeVar("T")
+
+_KINDS = {
+    "value": "{0}[i]",
+    "text": "str({0}[{1}[i]:{1}[i + 1]], 'utf-8')",
+    "member": "{2}[str({0}[{1}[i]:{1}[i + 1]], 'utf-8')]",
+    "moment": "EPOCH + timedelta(0, 0, {0}[i])",
+    "call": "{0}(i)",
+}
+
+
+class Cell(NamedTuple):
+    """How the values of a column are read: the kind of expression, and what it refers to."""
+
+    kind: str
+    values: tuple[Any, ...]
+
+
+def row_reader(row: Callable[..., T], cells: Sequence[Cell]) -> Callable[[int, Any], T]:
+    """A function of an index and a key, which makes the row there of the key and the cells."""
+    make = _compiled(tuple((cell.kind, len(cell.values)) for cell in cells))
+    read: Callable[[int, Any], T] = make(row, *(v for cell in cells for v in cell.values))
+    return read
+
+
+@functools.cache
+def _compiled(kinds: tuple[tuple[str, int], ...]) -> Any:
+    names: list[str] = []
+    expressions: list[str] = []
+    for kind, width in kinds:
+        own = [f"v{len(names) + n}" for n in range(width)]
+        expressions.append(_KINDS[kind].format(*own))
+        names += own
+    parameters, values = ", ".join(["row", *names]), ", ".join(["*key", *expressions])
+    source = f"lambda {parameters}: lambda i, key: row({values})"
+    return eval(source, {"EPOCH": EPOCH, "timedelta": timedelta, "str": str})

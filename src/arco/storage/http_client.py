@@ -1,0 +1,188 @@
+"""HTTP for processes that reach a store through a server: connections, and what may be repeated.
+
+- A connection that cannot be made has sent nothing: it is tried again, for `patience_s`.
+- A request that was sent, and whose answer did not come, is sent again only if the caller says that
+  it may be. Otherwise it is Unavailable: unknown.
+- "Too many requests" is an answer that says when to come back.
+
+Connections are kept for the next request, and shared by threads; a fork must not share them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from arco.clock import Clock, SystemClock
+from arco.errors import Invalid, Unavailable
+
+IDLE_S = 20.0
+"""A connection that was not used for so long may have been closed by the server."""
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+_BUSY = (429, 502, 503, 504)
+
+
+class HttpAnswer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+    body: bytes
+
+
+class _Connection(NamedTuple):
+    raw: http.client.HTTPConnection
+    used_at: float
+
+
+class HttpClient:
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 60.0,
+        patience_s: float = 60.0,
+        clock: Clock | None = None,
+        on_pause: Callable[[float], None] | None = None,
+    ) -> None:
+        """`on_pause` waits between two attempts; it may raise to give up."""
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self._clock = clock or SystemClock()
+        self._pause = on_pause or self._clock.sleep
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[str, str], list[_Connection]] = {}
+        self._busy: set[http.client.HTTPConnection] = set()
+        self._closed = False
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | Iterable[bytes] | None = None,
+        repeat: bool,
+        timeout_s: float | None = None,
+    ) -> HttpAnswer:
+        """The answer, whatever its status. Raises Unavailable if there is none.
+
+        `repeat`: the request may be sent again if its answer was lost, or was "try later".
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Invalid(f"{url[:200]!r} is not the URL of a server", hint="use https://host")
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        place = (parts.scheme, parts.netloc)
+        until = self._clock.monotonic() + self._patience_s
+        pause_s = FIRST_PAUSE_S
+        while True:
+            sent = False
+            answer: HttpAnswer | None = None
+            try:
+                connection = self._connection(place, timeout_s or self._timeout_s)
+                sent = True
+                answer = self._exchange(connection, place, method, target, headers or {}, body)
+                problem = f"{parts.netloc} answered {answer.status}"
+            except (OSError, http.client.HTTPException) as error:
+                problem = f"{parts.netloc}: {type(error).__name__}: {error}"
+            if answer is not None and not self._is_busy(answer, repeat):
+                return answer
+            may_repeat = repeat or not sent or (answer is not None and answer.status == 429)
+            left = until - self._clock.monotonic()
+            if not may_repeat or left <= 0 or self._closed:
+                if answer is not None:
+                    return answer
+                raise Unavailable(problem, hint="the server did not answer; try again")
+            self._pause(min(left, max(pause_s, _retry_after(answer))))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """Break off what is under way. Nothing is sent any more."""
+        with self._lock:
+            self._closed = True
+            busy = list(self._busy)
+            idle = [each.raw for some in self._idle.values() for each in some]
+            self._idle.clear()
+        for connection in [*busy, *idle]:
+            with contextlib.suppress(OSError):
+                if connection.sock is not None:
+                    connection.sock.shutdown(2)
+            if connection not in busy:
+                connection.close()
+
+    def _is_busy(self, answer: HttpAnswer, repeat: bool) -> bool:
+        return answer.status == 429 or (repeat and answer.status in _BUSY)
+
+    def _connection(self, place: tuple[str, str], timeout_s: float) -> http.client.HTTPConnection:
+        """One that is open: who has none has sent nothing."""
+        now = self._clock.monotonic()
+        stale: list[_Connection] = []
+        kept: http.client.HTTPConnection | None = None
+        with self._lock:
+            if self._closed:
+                raise ConnectionError("the client was closed")
+            idle = self._idle.get(place, [])
+            while idle and kept is None:
+                each = idle.pop()
+                if now - each.used_at <= IDLE_S:
+                    kept = each.raw
+                else:
+                    stale.append(each)
+        for each in stale:
+            each.raw.close()
+        if kept is None:
+            scheme, netloc = place
+            if scheme == "https":
+                context = ssl.create_default_context()
+                kept = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
+            else:
+                kept = http.client.HTTPConnection(netloc, timeout=timeout_s)
+            kept.connect()
+        elif kept.sock is not None:
+            kept.sock.settimeout(timeout_s)
+        with self._lock:
+            self._busy.add(kept)
+        return kept
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        place: tuple[str, str],
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes] | None,
+    ) -> HttpAnswer:
+        try:
+            # A server that refuses a body may have answered before it had read all of it.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, target, body=body, headers=dict(headers))
+            response = connection.getresponse()
+            data = response.read()
+            answer = HttpAnswer(
+                response.status, {name.lower(): v for name, v in response.getheaders()}, data
+            )
+        except BaseException:
+            with self._lock:
+                self._busy.discard(connection)
+            connection.close()
+            raise
+        with self._lock:
+            self._busy.discard(connection)
+            keep = not response.will_close and not self._closed
+            if keep:
+                used = _Connection(connection, self._clock.monotonic())
+                self._idle.setdefault(place, []).append(used)
+        if not keep:
+            connection.close()
+        return answer
+
+
+def _retry_after(answer: HttpAnswer | None) -> float:
+    text = "" if answer is None else answer.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() and len(text) < 6 else 0.0
