@@ -42,6 +42,8 @@ PAGES = {
     "/sql": "SQL",
 }
 """Each page that the router has, with its heading."""
+WITHOUT_ROWS = ("check_history",)
+"""Questions of tables that have no rows here, and so no files: the server answers them."""
 
 
 def literal(text: str) -> str:
@@ -159,9 +161,10 @@ def test_each_question_has_the_same_rows_in_both_engines(enter: Enter, company: 
         for name, question in questions.items():
             filled = re.sub(r"\$([a-z_]+)", lambda match: literal(parameters[match[1]]), question)
             page.get_by_label("SQL", exact=True).fill(filled)
-            page.get_by_role("button", name="Run").click()
-            expect(page.get_by_role("button", name="Run")).to_be_enabled()
-            expect(page.get_by_role("heading", name=re.compile(where))).to_be_visible()
+            page.get_by_role("button", name="Run Ctrl").click()
+            expect(page.get_by_role("button", name="Run Ctrl")).to_be_enabled()
+            expected = "on the server" if name in WITHOUT_ROWS else where
+            expect(page.get_by_role("heading", name=re.compile(expected))).to_be_visible()
             settled(page)
             rows = page.locator(".panel.fill").inner_text()
             texts[name].append(re.sub(r"^Rows .*$", "", rows, flags=re.MULTILINE))

@@ -104,10 +104,10 @@ export function Shell() {
         </button>
         <WorkspaceChoice />
         <span className="spring" />
-        <button type="button" className="button open-search" aria-label="Search" onClick={() => setPaletteOpen(true)}>
+        <button type="button" className="button open-search" onClick={() => setPaletteOpen(true)}>
           <Search size={14} aria-hidden />
           <span>Search</span>
-          <kbd aria-hidden>{navigator.platform.startsWith("Mac") ? "⌘K" : "Ctrl K"}</kbd>
+          <kbd>{navigator.platform.startsWith("Mac") ? "⌘K" : "Ctrl K"}</kbd>
         </button>
         <button type="button" className="button quiet" aria-pressed={isTimeOpen || !moment.isLive} onClick={() => setTimeOpen(!isTimeOpen)} title={liveText(status)}>
           <span className={`live-dot ${moment.isLive ? status : "past"}`} aria-hidden />
