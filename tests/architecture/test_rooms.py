@@ -28,6 +28,7 @@ RULES = {
     ("`arco/quality`", "evaluates a check"): LAYERS,
     ("`arco/security`", "knows another domain"): LAYERS,
     ("`arco/imports`", "reads what a worker wrote"): LAYERS,
+    ("`arco/ingest`", "takes a report for an output of its own"): LAYERS,
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
     (
         "`arco/search`",
@@ -53,6 +54,10 @@ RULES = {
         "`arco/api`",
         "reaches an appender from a read; keeps state of its own",
     ): "reads of the API cannot append",
+    (
+        "`arco/remote`",
+        "opens a store; imports the server",
+    ): "what goes through the API opens no store",
     (
         "`ui/`",
         "has a back end of its own; runs scripts that are not its own",

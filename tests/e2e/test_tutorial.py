@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Servo
-from tests.e2e.test_dev import Dev
+from tests.e2e.test_dev import Dev, gone
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 _BLOCK = re.compile(r'^```(console|python|diff)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
@@ -101,5 +101,6 @@ def test_the_tutorial_can_be_done_as_it_says(tmp_path: Path) -> None:
         reader.dev.process.send_signal(signal.SIGINT)
         assert reader.dev.process.wait(120) == 0
         assert children
+        assert gone(children)
     finally:
         servo.end()

@@ -43,6 +43,15 @@ BODIES: dict[str, Any] = {
     "set_limit": {"scope": "workspace", "name": "max_concurrent_runs", "value": "9"},
     "validate_deployment": {"manifest": {}},
     "set_contract": {"document": {}},
+    "ingest_lineage": {
+        "eventTime": "2026-01-01T00:00:00Z",
+        "eventType": "COMPLETE",
+        "run": {"runId": "one"},
+        "job": {"namespace": "x", "name": "y"},
+        "outputs": [{"namespace": "arco://acme/prod", "name": "$asset"}],
+    },
+    "report_materialization": {"id": "one", "inputs": ["$asset"]},
+    "report_check_results": {"id": "one", "results": [{"name": "x", "passed": True}]},
     "import_dbt": {"manifest": {}},
     "remove_import": {"source": "dbt/none"},
     "quarantine_version": {"materialization_id": "$materialization_id", "reason": "x"},
@@ -70,6 +79,7 @@ OF_THE_WORKSPACE = {
     "get_limits",
     "get_snapshot",
     "list_files",
+    "list_stored_objects",
     "get_diff",
     "get_costs",
     "get_health_summary",
@@ -132,6 +142,7 @@ def _values(company: Company) -> dict[str, dict[str, str]]:
 
 
 QUERY = {"search": {"q": "x"}, "get_diff": {"since": "1"}, "get_request": {"key": "$request"}}
+QUERY |= {"list_stored_objects": {"prefix": "plans/"}}
 QUERY |= {"get_impact": {"column": "text"}, "explain_personal_column": {"column": "text"}}
 QUERY |= {"get_governance": {"subject": "$asset"}, "compare_versions": {"before": "1"}}
 

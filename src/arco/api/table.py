@@ -14,9 +14,11 @@ from arco.api.reads import (
     files,
     glossary_reads,
     lineage,
+    objects,
     operations,
     personal_reads,
     planned_reads,
+    preview,
     record_reads,
     run_reads,
     security,
@@ -29,6 +31,7 @@ from arco.api.writes import (
     glossary_writes,
     hold_writes,
     import_writes,
+    ingest_writes,
     run_writes,
 )
 from arco.api.writes import catalog as catalog_writes
@@ -40,6 +43,8 @@ READS: Final[tuple[Route[Any], ...]] = (
     *catalog.ROUTES,
     *data.ROUTES,
     *files.ROUTES,
+    *objects.ROUTES,
+    *preview.ROUTES,
     *lineage.ROUTES,
     *answers.ROUTES,
     *run_reads.ROUTES,
@@ -63,5 +68,6 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *glossary_writes.ROUTES,
     *hold_writes.ROUTES,
     *import_writes.ROUTES,
+    *ingest_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

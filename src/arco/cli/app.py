@@ -29,6 +29,7 @@ from arco.cli import (
     asset_automation,
     audit,
     auth,
+    auth_login,
     backfill,
     catalog_asset,
     catalog_column,
@@ -47,6 +48,7 @@ from arco.cli import (
     explain,
     freshness,
     http_server,
+    ingest,
     init,
     lineage,
     lineage_imports,
@@ -74,7 +76,10 @@ from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
-HELP = "Arco from the command line: a data platform that lives in files."
+HELP = """Arco from the command line: a data platform that lives in files.
+
+A new project: servo init sales, then cd sales, then servo dev.
+"""
 app = group("servo", HELP)
 
 admin = group("admin", "Maintain a workspace: its log, tables and files.")
@@ -117,6 +122,7 @@ compare.register(app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
 lineage_imports.register(lineage.app)
+app.add_typer(ingest.app)
 app.add_typer(personal.app)
 quarantine_by_hand.register(quarantine.app)
 app.add_typer(schemas.app)
@@ -130,6 +136,7 @@ data_gc.register(app)
 serve.register(app)
 http_server.register(app)
 doctor.register(app)
+auth_login.register(auth.app)
 app.add_typer(auth.app)
 app.add_typer(roles.app)
 app.add_typer(audit.app)

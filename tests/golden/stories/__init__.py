@@ -12,9 +12,10 @@ from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.contracts import promised
 from tests.golden.stories.deploying import billed, declared, limited, notified
 from tests.golden.stories.imports import imported
+from tests.golden.stories.ingest import reported
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
-from tests.golden.stories.security import guarded
+from tests.golden.stories.security import guarded, logged_out
 from tests.golden.stories.watching import aged, sensed
 from tests.kit.runs import Folding
 
@@ -40,9 +41,11 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "schemas": schemas,
     "removed_partition_keys": keys_removed,
     "security": guarded,
+    "sessions": logged_out,
     "costs": billed,
     "contracts": promised,
     "held_partitions": held,
     "imports": imported,
     "columns_taken_back": quarantined,
+    "reports": reported,
 }
