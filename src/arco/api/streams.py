@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
@@ -17,7 +18,16 @@ from litestar import Request, Response
 from litestar.types import Receive, Scope, Send
 from msgspec import Meta
 
-from arco.api.events import LOOK_S, SLICE, EventFilter, LogEvent, Tail, read_events, seen_events
+from arco.api.events import (
+    KEPT,
+    LOOK_S,
+    SLICE,
+    EventFilter,
+    LogEvent,
+    Tail,
+    read_events,
+    seen_events,
+)
 from arco.api.exchange import RequestHeaders, exchange_of
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_field
@@ -210,7 +220,9 @@ class _Listener:
                     yield f"id: {self._position}\n: ping\n\n".encode()
 
 
+@functools.lru_cache(maxsize=KEPT)
 def _text(event: LogEvent) -> bytes:
+    """Rendered once for all who listen."""
     data = msgspec.json.encode(plain({k: v for k, v in plain(event).items() if v != ""}))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.position, event.type.encode(), data)
 
