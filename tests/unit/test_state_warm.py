@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from arco.app import Workspace
@@ -11,6 +13,8 @@ from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDroppe
 from arco.catalog.tables import ASSET_STATS, NAMESPACES
 from arco.errors import Corrupt, Refused, Unavailable
 from arco.state import warm as warm_module
+from arco.state.table import Table
+from arco.state.warm import Warm
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -195,6 +199,32 @@ def test_a_large_bucket_whose_old_rows_are_found_stays_loaded(
     )
     assert kinds["LoadedBucket"] > kinds["BucketHashes"]
     check_against_model(w)
+
+
+def test_a_commit_that_touches_more_than_the_budget_reads_each_bucket_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimClock()
+    store = MemoryStore(clock)
+    w = make_workspace(store, 1, clock=clock)
+    ids = [f"A{n}" for n in range(9_000)]
+    w.ledger.append([AssetObserved(asset_id=i, row_count=1, size_bytes=1) for i in ids])
+    w.committer.commit()
+    loads: Counter[int] = Counter()
+    load = Warm._load
+
+    def counted(self: Warm, table: Table[Any], number: int) -> pa.RecordBatch:
+        loads[number] += table is ASSET_STATS
+        return load(self, table, number)
+
+    monkeypatch.setattr(Warm, "_load", counted)
+    monkeypatch.setattr(warm_module, "LARGE", len(ids))  # hashes alone would not do
+    tight = make_workspace(store, 2, clock=clock, warm_budget_bytes=1 << 20)
+    tight.ledger.append([AssetObserved(asset_id=i, row_count=2, size_bytes=2) for i in ids])
+    tight.committer.commit()
+    assert tight.projector.warm.is_tight
+    assert sum(loads.values()) < 3 * 256
+    check_against_model(tight)
 
 
 def test_rows_committed_without_loading_their_bucket_are_read_when_it_is_loaded() -> None:
