@@ -14,7 +14,7 @@ export UV_COMPILE_BYTECODE = 1
 # Tests start hundreds of processes: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo clean
+.PHONY: setup java ui test test-deep archive compiled lint format bench peers overhead checks cli api demo docs clean
 
 setup: .venv/.installed .tools/datacontract/.installed java
 
@@ -110,9 +110,14 @@ cli: setup peers
 api: setup peers
 	@$(PY) -m benchmarks.api
 
+# The documentation as a site, in site/; `mkdocs serve` shows it while it is written.
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo "site/index.html; to read it with its search: $(PY) -m http.server -d site"
+
 # At the end it serves the web page, if there is a terminal.
 demo: setup ui
 	@$(PY) examples/demo.py
 
 clean:
-	rm -rf .venv .tools .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo
+	rm -rf site .venv .tools .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

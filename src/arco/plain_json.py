@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from arco.times import iso
 
@@ -29,7 +30,7 @@ def document_name(field: str) -> str:
 
 
 def plain(value: object) -> Any:
-    """`value` as JSON knows it. Times are UTC, with a Z."""
+    """`value` as JSON knows it. Times are UTC, with a Z; a field that is not set is left out."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -50,7 +51,8 @@ def plain(value: object) -> Any:
         case msgspec.Struct():
             config, names = value.__struct_config__, value.__struct_fields__
             tag = {config.tag_field: config.tag} if config.tag_field else {}
-            return tag | {document_name(name): plain(getattr(value, name)) for name in names}
+            fields = ((name, getattr(value, name)) for name in names)
+            return tag | {document_name(n): plain(each) for n, each in fields if each is not UNSET}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case Iterable():

@@ -54,6 +54,10 @@ RULES = {
         "reaches an appender from a read; keeps state of its own",
     ): "reads of the API cannot append",
     (
+        "`arco/remote`",
+        "opens a store; imports the server",
+    ): "what goes through the API opens no store",
+    (
         "`ui/`",
         "has a back end of its own; runs scripts that are not its own",
     ): "test_the_page_asks_and_runs_nothing_of_other_hosts",

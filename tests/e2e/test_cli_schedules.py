@@ -69,6 +69,8 @@ def test_a_detached_run_is_a_request_that_can_be_looked_at_and_cancelled(servo: 
     )
     assert servo.json("requests", "list", "--state", "pending")["requests"] == []
     assert "a mistake" in servo.text("requests", "show", key)
+    assert key.startswith("manual:*@20"), "people can tell it from others"
+    assert servo.json("requests", "show", run_id[:12])["request_key"] == key
     assert servo.json("runs", "show", run_id)["request"]["state"] == "REFUSED"
     assert "REFUSED already" in servo.error("runs", "cancel", run_id, code=5)["message"]
 

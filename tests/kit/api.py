@@ -96,7 +96,7 @@ class ApiClient:
     ) -> httpx.Response:
         url = (
             path
-            if path.startswith(("/api/", "/healthz", "/readyz", "/local/"))
+            if path.startswith(("/api/", "/healthz", "/readyz", "/local/", "/auth/"))
             else f"{BASE}{path}"
         )
         sent = httpx.Headers({"Authorization": f"Bearer {self._token}"} if self._token else {})

@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,6 +56,15 @@ class Backend(NamedTuple):
 
 @contextlib.contextmanager
 def seaweedfs() -> Iterator[Backend]:
+    with limited_seaweedfs({}) as (owner, _):
+        yield owner
+
+
+@contextlib.contextmanager
+def limited_seaweedfs(
+    roles: Mapping[str, list[str]],
+) -> Iterator[tuple[Backend, dict[str, Backend]]]:
+    """Whose owner may do everything, and who has identities that may do what their actions say."""
     weed = Path(sys.executable).with_name("weed")
     if not weed.exists():
         raise CannotStart("there is no `weed` beside python: install the dev group")
@@ -66,7 +75,15 @@ def seaweedfs() -> Iterator[Backend]:
     }
     with _folder("arco-weed-") as folder:
         config = folder / "ids.json"
-        config.write_text(json.dumps({"identities": [identity]}))
+        limited = [
+            {
+                "name": role,
+                "credentials": [{"accessKey": f"arco-{role}", "secretKey": f"{role}-secret"}],
+                "actions": actions,
+            }
+            for role, actions in roles.items()
+        ]
+        config.write_text(json.dumps({"identities": [identity, *limited]}))
         names = ("master", "volume", "filer", "s3")
         ports = dict(zip(names, _free_ports(4), strict=True))
         grpc = dict(zip(names, _free_ports(4), strict=True))
@@ -92,13 +109,20 @@ def seaweedfs() -> Iterator[Backend]:
             bucket = f"http://127.0.0.1:{ports['filer']}/buckets/{BUCKET}/"
             server.until(lambda: _call("POST", bucket))
             server.until(lambda: _call("GET", f"{endpoint}/status"))
-            yield Backend(f"s3://{BUCKET}", options)
+            keys = {
+                role: {"access_key_id": f"arco-{role}", "secret_access_key": f"{role}-secret"}
+                for role in roles
+            }
+            yield (
+                Backend(f"s3://{BUCKET}", options),
+                {role: Backend(f"s3://{BUCKET}", {**options, **keys[role]}) for role in roles},
+            )
 
 
 @contextlib.contextmanager
 def azurite() -> Iterator[Backend]:
     node = _node()
-    script = _azurite_home(node) / "node_modules/azurite/dist/src/blob/main.js"
+    script = _npm_home(node, "azurite") / "node_modules/azurite/dist/src/blob/main.js"
     with _folder("arco-azurite-") as folder:
         (port,) = _free_ports(1)
         command = [
@@ -115,6 +139,23 @@ def azurite() -> Iterator[Backend]:
         with _running(command, folder) as server:
             server.until(lambda: _make_azure_container(endpoint))
             yield Backend(f"az://{BUCKET}", options)
+
+
+@contextlib.contextmanager
+def oidc_provider(
+    users: Mapping[str, Mapping[str, object]], clients: Sequence[Mapping[str, object]]
+) -> Iterator[str]:
+    """The issuer of an OpenID Connect provider whose pages take any password."""
+    node = _node()
+    module = _npm_home(node, "oidc_provider") / "node_modules/oidc-provider/lib/index.js"
+    script = Path(__file__).parent / "oidc_provider/provider.mjs"
+    with _folder("arco-oidc-") as folder:
+        (port,) = _free_ports(1)
+        settings = json.dumps({"users": users, "clients": clients})
+        url = f"http://127.0.0.1:{port}"
+        with _running([str(node), str(script), str(module), str(port), settings], folder) as server:
+            server.until(lambda: _call("GET", f"{url}/.well-known/openid-configuration", None, {}))
+            yield url
 
 
 @contextlib.contextmanager
@@ -219,23 +260,24 @@ def _make_azure_container(endpoint: str) -> None:
     _call("PUT", f"{endpoint}/{BUCKET}?restype=container", None, headers)
 
 
-def _azurite_home(node: Path) -> Path:
-    """Where Azurite is installed for this lock file; installs it there if it is not."""
-    source = Path(__file__).parent / "azurite"
+def _npm_home(node: Path, name: str) -> Path:
+    """Where a package is installed for its lock file, `tests/kit/NAME`; installs it there if it
+    is not."""
+    source = Path(__file__).parent / name
     lock = (source / "package-lock.json").read_bytes()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arco-tests"
-    home = caches / f"azurite-{hashlib.sha256(lock).hexdigest()[:12]}"
+    home = caches / f"{name}-{hashlib.sha256(lock).hexdigest()[:12]}"
     if home.exists():
         return home
-    _log.warning("installing azurite into %s", home)
+    _log.warning("installing %s into %s", name, home)
     try:
         caches.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotStart(f"azurite cannot be installed: {error}") from error
+        raise CannotStart(f"{name} cannot be installed: {error}") from error
     # Beside its place, then renamed: nobody sees it half installed.
     with tempfile.TemporaryDirectory(prefix="installing-", dir=caches) as draft:
-        for name in ("package.json", "package-lock.json", ".npmrc"):
-            shutil.copy(source / name, draft)
+        for file in ("package.json", "package-lock.json", ".npmrc"):
+            shutil.copy(source / file, draft)
         command = [*_npm(node), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
         done = subprocess.run(

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from arco.security.permissions import Role
-from tests.kit.api import BASE, ApiClient, ApiWorld, Company
+from tests.kit.api import ApiClient, ApiWorld, Company
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +171,3 @@ def test_a_generation_that_is_gone_has_no_files(world: ApiWorld) -> None:
         409,
         503,
     )
-
-
-def test_signed_urls_are_not_in_the_access_log(
-    world: ApiWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", "arco.api.access"):
-        world.without_token().send("GET", f"{BASE}/signed/state/x?expires=1&key_id=a&signature=s")
-    assert "/signed/{path}" in caplog.text
-    assert "signature" not in caplog.text

@@ -70,6 +70,7 @@ OF_THE_WORKSPACE = {
     "get_limits",
     "get_snapshot",
     "list_files",
+    "list_stored_objects",
     "get_diff",
     "get_costs",
     "get_health_summary",
@@ -132,6 +133,7 @@ def _values(company: Company) -> dict[str, dict[str, str]]:
 
 
 QUERY = {"search": {"q": "x"}, "get_diff": {"since": "1"}, "get_request": {"key": "$request"}}
+QUERY |= {"list_stored_objects": {"prefix": "plans/"}}
 QUERY |= {"get_impact": {"column": "text"}, "explain_personal_column": {"column": "text"}}
 QUERY |= {"get_governance": {"subject": "$asset"}, "compare_versions": {"before": "1"}}
 

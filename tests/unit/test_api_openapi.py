@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from arco.api.openapi import document
 from arco.api.problems import STATUS
 from arco.api.table import ROUTES
 from tests.golden.api_reference import api_reference
+from tests.golden.client_source import documents_source, operations_source
 from tests.kit.api import ApiWorld, Company
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
 ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+CLIENT = Path(__file__).parents[2] / "src" / "arco" / "remote"
 EXAMPLES = 8
 
 
@@ -54,6 +56,17 @@ def test_the_reference_page_is_current() -> None:
     if os.environ.get("ARCO_UPDATE_GOLDEN"):
         REFERENCE.write_text(text)
     assert REFERENCE.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("module", "source"), [("documents", documents_source), ("methods", operations_source)]
+)
+def test_the_client_has_all_operations(module: str, source: Callable[[Any], str]) -> None:
+    text = source(document(ROUTES))
+    path = CLIENT / f"{module}.py"
+    if os.environ.get("ARCO_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
 
 
 def test_every_operation_has_a_permission() -> None:

@@ -99,6 +99,38 @@ const pages = [
     state: text(search.state),
     q: text(search.q),
   })),
+  page("/quarantine", () => import("./pages/quarantine"), "QuarantinePage", (search) => ({
+    id: text(search.id),
+    asset: text(search.asset),
+    which: oneOf(search.which, ["all"]),
+  })),
+  page("/backfills", () => import("./pages/backfills"), "BackfillsPage", (search) => ({ id: text(search.id) })),
+  page("/automation", () => import("./pages/automation"), "AutomationPage", (search) => ({
+    view: oneOf(search.view, ["schedules", "sensors", "assets", "requests"]),
+    name: text(search.name),
+    project: text(search.project),
+    request: text(search.request),
+  })),
+  page("/contracts", () => import("./pages/contracts"), "ContractsPage", (search) => ({
+    asset: text(search.asset),
+    which: oneOf(search.which, ["breached"]),
+  })),
+  page("/costs", () => import("./pages/costs"), "CostsPage", (search) => ({
+    by: oneOf(search.by, ["asset", "day", "run", "asset,day"]),
+    days: oneOf(String(search.days), ["7", "30", "90", "365"]),
+    asset: text(search.asset),
+  })),
+  page("/audit", () => import("./pages/audit"), "AuditPage", (search) => ({
+    actor: text(search.actor),
+    action: text(search.action),
+    outcome: oneOf(search.outcome, ["applied", "refused", "denied"]),
+    resource: text(search.resource),
+    since: text(search.since),
+    record: text(search.record),
+  })),
+  page("/settings", () => import("./pages/settings"), "SettingsPage", (search) => ({
+    view: oneOf(search.view, ["limits", "notifications", "keys", "roles"]),
+  })),
 ];
 
 export const router = createRouter({

@@ -62,6 +62,8 @@ class FirstRows(msgspec.Struct, frozen=True):
     """Columns whose values are not shown."""
     fetched: int
     """Bytes."""
+    more_columns: int = 0
+    """So many are left out, because there are more than were asked for."""
 
 
 def personal_columns(asset_id: str, *snapshots: Snapshot) -> frozenset[str]:
@@ -123,6 +125,8 @@ def first_rows(
     limit: int,
     columns: Sequence[str] = (),
     hidden: Collection[str] = (),
+    *,
+    max_columns: int | None = None,
 ) -> FirstRows:
     """The first rows of a version, in the order of its files: all columns, or these.
 
@@ -136,11 +140,14 @@ def first_rows(
     parts: list[pa.Table] = []
     fetched = count = 0
     names: list[str] = []
+    more = 0
     for meta in metas:
         file = RangedFile(store, meta)
         file.load_footer()
         schema = file.metadata.schema.to_arrow_schema()
         names = _chosen(with_dimensions(schema.empty_table(), key).column_names, columns)
+        more = 0 if max_columns is None else max(len(names) - max_columns, 0)
+        names = names[:max_columns]
         own = [n for n in names if n in schema.names and n.lower() not in hidden]
         table = _head(store, file, own, limit - count)
         parts.append(_shown(table, schema, key, names, hidden))
@@ -149,7 +156,7 @@ def first_rows(
         if count >= limit:
             break
     masked = [name for name in names if name.lower() in hidden]
-    return FirstRows(pa.concat_tables(parts, promote_options="permissive"), masked, fetched)
+    return FirstRows(pa.concat_tables(parts, promote_options="permissive"), masked, fetched, more)
 
 
 def _chosen(there: Sequence[str], columns: Sequence[str]) -> list[str]:

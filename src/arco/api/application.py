@@ -18,7 +18,8 @@ from arco.api.authentication import COOKIE, LocalAccess
 from arco.api.development import DevelopmentState
 from arco.api.edge import Edge
 from arco.api.exchange import Answer, RequestHeaders, exchange_of
-from arco.api.files import answer_file, answer_signed, file_origins
+from arco.api.files import answer_file, answer_object, answer_signed, file_origins
+from arco.api.login import Login, LoginRoutes
 from arco.api.openapi import document
 from arco.api.page import WebPage
 from arco.api.problems import MEDIA_TYPE, ApiError, ProblemDetails, Reader, encode, problem_of
@@ -45,6 +46,7 @@ def make_app(
     local: LocalAccess | None = None,
     development: Callable[[], DevelopmentState] | None = None,
     objects: Objects | None = None,
+    login: Login | None = None,
 ) -> ASGIApp:
     """Refuses a table with a route that has no permission, or two with one operation."""
     _check(routes)
@@ -59,6 +61,7 @@ def make_app(
             *_objects(objects or Objects(server)),
             _webhook(server),
             *_beside(server, routes, local),
+            *_login_handlers(LoginRoutes(server, login)),
             *_development(server, development),
             *_page_handlers(WebPage(sources=file_origins(server))),
         ],
@@ -97,7 +100,11 @@ def _files(server: ApiServer) -> list[HTTPRouteHandler]:
     async def signed(request: Request[Any, Any, Any]) -> Answer:
         return await answer_signed(server, request)
 
+    async def stored_object(request: Request[Any, Any, Any]) -> Answer:
+        return await answer_object(server, request)
+
     return [
+        _http("GET", f"{PREFIX}/objects/{{path:path}}", stored_object),
         _http(["GET", "HEAD"], f"{PREFIX}/files/{{path:path}}", file),
         _http(["GET", "OPTIONS"], f"{PREFIX}/signed/{{path:path}}", signed),
     ]
@@ -111,6 +118,7 @@ def _http(method: Method | list[Method], path: str, handle: Handle) -> HTTPRoute
             status_code=answer.status,
             media_type=answer.media_type,
             headers=dict(answer.headers),
+            cookies=answer.cookies,
         )
 
     typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
@@ -286,6 +294,18 @@ def _beside(
         _http("GET", "/api/v1/workspaces", list_workspaces),
     ]
     return handlers if local is None else [*handlers, _http("GET", "/local/{code}", open_local)]
+
+
+def _login_handlers(routes: LoginRoutes) -> list[HTTPRouteHandler]:
+    return [
+        _http("GET", "/auth/login", routes.begin),
+        _http("GET", "/auth/callback", routes.come_back),
+        _http("GET", "/auth/session", routes.who),
+        _http("POST", "/auth/logout", routes.end),
+        _http("GET", "/auth/cli", routes.ask),
+        _http("POST", "/auth/cli", routes.allow),
+        _http("POST", "/auth/token", routes.exchange),
+    ]
 
 
 def _development(

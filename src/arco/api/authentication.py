@@ -1,4 +1,4 @@
-"""Who sends a request: a bearer token, or the cookie of a local session, becomes a `Caller`.
+"""Who sends a request: a bearer token, or the cookie of a session, becomes a `Caller`.
 
 A token is read from `Authorization: Bearer` alone, never from the URL. Each authenticator is asked
 in turn; who is known to none of them is unauthenticated, whatever he asks for.
@@ -61,7 +61,16 @@ class Credentials(Protocol):
     def get(self, name: str, /) -> str | None: ...
 
 
-def bearer_token(headers: Credentials, *, is_read: bool) -> str:
+def session_cookie(*, secure: bool) -> str:
+    """`__Host-` keeps other hosts of the domain from setting it; browsers want TLS for it."""
+    return "__Host-arco_session" if secure else "arco_session"
+
+
+def login_cookie(*, secure: bool) -> str:
+    return "__Host-arco_login" if secure else "arco_login"
+
+
+def bearer_token(headers: Credentials, *, is_read: bool, secure: bool = False) -> str:
     """The token of a request. Raises if there is none, or none that counts.
 
     A cookie counts for a write only with the header `X-Arco-Csrf`, which a page of another
@@ -73,7 +82,7 @@ def bearer_token(headers: Credentials, *, is_read: bool) -> str:
         if scheme.lower() != "bearer" or not token.strip() or len(token) > MAX_TOKEN_CHARS:
             raise unauthenticated("the Authorization header is not `Bearer TOKEN`")
         return token.strip()
-    token = _cookie(headers.get("cookie") or "")
+    token = cookie_of(headers, session_cookie(secure=secure)) or cookie_of(headers, COOKIE)
     if not token:
         raise unauthenticated("the request has no token")
     if not is_read and headers.get("x-arco-csrf") != "1":
@@ -86,11 +95,13 @@ def bearer_token(headers: Credentials, *, is_read: bool) -> str:
     return token
 
 
-def _cookie(header: str) -> str:
-    if COOKIE not in header or len(header) > MAX_TOKEN_CHARS:
+def cookie_of(headers: Credentials, name: str) -> str:
+    """A cookie of a request; empty if it is not there, or there is no making sense of them."""
+    header = headers.get("cookie") or ""
+    if name not in header or len(header) > 2 * MAX_TOKEN_CHARS:
         return ""
     try:
-        morsel = SimpleCookie(header).get(COOKIE)
+        morsel = SimpleCookie(header).get(name)
     except CookieError:
         return ""
     return "" if morsel is None else morsel.value

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from litestar.datastructures import Cookie
 from litestar.types import Scope
 
 from arco.security.caller import Caller
@@ -40,6 +41,7 @@ class Answer:
     body: bytes
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+    cookies: tuple[Cookie, ...] = ()
 
 
 def exchange_of(scope: Scope) -> Exchange:

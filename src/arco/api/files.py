@@ -15,13 +15,15 @@ from arco.api.exchange import Answer, RequestHeaders, exchange_of
 from arco.api.file_urls import CACHED_S, LIFE
 from arco.api.parameters import parse
 from arco.api.reads.files import CHANGES, PERMISSION, require_all, stored_file
-from arco.api.routes import AtParameters
+from arco.api.routes import AtParameters, Parameters
 from arco.api.served import ServedWorkspace
 from arco.api.server import ApiServer, may
 from arco.errors import Error, Invalid
-from arco.storage.signing import byte_range, preflight, respond
+from arco.security.permissions import Permission
+from arco.storage.signing import byte_range, plain_range, preflight, respond
 
 OPERATION: Final = "get_file"
+OBJECT: Final = "application/octet-stream"
 PARQUET: Final = "application/vnd.apache.parquet"
 _OF_ANSWER: Final = ("Content-Type", "Content-Length")
 """Headers that the server works out."""
@@ -44,6 +46,35 @@ async def answer_file(server: ApiServer, request: Request[Any, Any, Any]) -> Ans
     return await server.in_thread(
         lambda: _answer(server, served, parameters, path, range_header, is_head=is_head)
     )
+
+
+async def answer_object(server: ApiServer, request: Request[Any, Any, Any]) -> Answer:
+    """An object of the store, for readers elsewhere."""
+    scope, exchange = request.scope, exchange_of(request.scope)
+    exchange.route, exchange.operation = "/objects/{path}", "get_stored_object"
+    exchange.permission = PERMISSION.value
+    caller = await server.authenticate(request, is_read=True)
+    at = scope["path_params"]["tenant"], scope["path_params"]["workspace"]
+    served = server.admit(caller, exchange, *at)
+    caller = caller.at(*at)
+    visible = exchange.visible = may(caller, PERMISSION)
+    require_all(visible)
+    may(caller, Permission.RUNS_READ)
+    parse(Parameters, {}, scope["query_string"])
+    path = str(scope["path_params"]["path"]).removeprefix("/")
+    range_header = RequestHeaders(scope).get("range")
+
+    def call() -> Answer:
+        whole = served.view(AtParameters(), caller).sees_security
+        bounds = None if range_header is None else plain_range(range_header)
+        if bounds is None:
+            return Answer(200, served.objects.get(path, whole=whole), OBJECT)
+        data = served.objects.part(path, *bounds, whole=whole)
+        start, length = bounds
+        sent = {"Content-Range": f"bytes {start}-{start + length - 1}/*"}
+        return Answer(206, data, OBJECT, sent)
+
+    return await server.in_thread(call)
 
 
 def _answer(

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from arco.api.files import PARQUET
+from arco.api.openapi_files import file_paths
 from arco.api.parameters import list_fields
 from arco.api.problems import MEDIA_TYPE, STATUS, ProblemDetails
 from arco.api.query import ARROW, QueryAnswer, QueryBody
-from arco.api.reads.files import PERMISSION as FILE_PERMISSION
 from arco.api.routes import AtParameters, Route
 from arco.api.streams import StreamParameters
 from arco.api.webhooks import EventAnswer, webhook_operation
@@ -33,10 +32,9 @@ def document(routes: Sequence[Route[Any]]) -> Json:
         item = paths.setdefault(f"{PREFIX}{route.path}", {})
         item[route.method.lower()] = _operation(route, schemas)
     paths[f"{PREFIX}/events"] = {"get": _stream_operation(schemas)}
-    paths[f"{PREFIX}/files/{{path}}"] = {
-        "get": _file_operation(schemas),
-        "head": _size_operation(schemas),
-    }
+    common = (_workspace_parameters(), _declared(AtParameters, "", schemas), _refused(*_COMMON))
+    for path, item in file_paths(*common).items():
+        paths[f"{PREFIX}{path}"] = item
     paths[f"{PREFIX}/query"] = {"post": _query_operation(schemas)}
     paths |= {f"{PREFIX}{path}": item for path, item in _work_paths(schemas).items()}
     paths[f"{PREFIX}/sensors/{{project}}/{{name}}/events"] = {
@@ -292,48 +290,6 @@ def _stream_operation(schemas: _Schemas) -> Json:
             },
             **_refused(*_COMMON),
         },
-    }
-
-
-def _file_parameters(schemas: _Schemas) -> list[Json]:
-    path = {
-        "name": "path",
-        "in": "path",
-        "required": True,
-        "description": "`path` of a file in `GET /files`.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 300},
-    }
-    return [*_workspace_parameters(), path, *_declared(AtParameters, "", schemas)]
-
-
-def _file_operation(schemas: _Schemas) -> Json:
-    binary = {PARQUET: {"schema": {"type": "string", "format": "binary"}}}
-    location = {"description": "A signed URL, good for five minutes.", "schema": {"type": "string"}}
-    return {
-        "operationId": "get_file",
-        "summary": "Read a file of a table: a redirect to a signed URL.",
-        "description": "Of a file of the kind `change` the answer is the bytes.",
-        "tags": ["files"],
-        "x-permission": FILE_PERMISSION.value,
-        "parameters": _file_parameters(schemas),
-        "responses": {
-            "200": {"description": "The bytes of a file that the server makes.", "content": binary},
-            "206": {"description": "A part of them.", "content": binary},
-            "307": {"description": "Where the file is.", "headers": {"Location": location}},
-            "416": {"description": "The file is shorter."},
-            **_refused(*_COMMON),
-        },
-    }
-
-
-def _size_operation(schemas: _Schemas) -> Json:
-    return {
-        "operationId": "get_file_size",
-        "summary": "Tell the size of a file of a table: `Content-Length`.",
-        "tags": ["files"],
-        "x-permission": FILE_PERMISSION.value,
-        "parameters": _file_parameters(schemas),
-        "responses": {"206": {"description": "The size."}, **_refused(*_COMMON)},
     }
 
 

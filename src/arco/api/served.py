@@ -16,6 +16,7 @@ from arco.api.file_urls import url_signer
 from arco.api.page_tokens import PageTokens
 from arco.api.problems import ApiError
 from arco.api.reads.files import ChangeFiles
+from arco.api.reads.objects import ShownObjects
 from arco.api.routes import AtParameters
 from arco.api.security_log import SecurityLog
 from arco.api.views import DerivedState, View
@@ -46,6 +47,7 @@ class ServedWorkspace:
         self._lasting = DerivedState(KEPT_RUNS)
         self._tables = {str(table): table for table in workspace.tables}
         self.change_files = ChangeFiles()
+        self.objects = ShownObjects(workspace.store)
         self._lock = threading.Lock()
         self._newest: Snapshot | None = None
         self._looked_at = float("-inf")

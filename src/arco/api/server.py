@@ -104,14 +104,14 @@ class ApiServer:
         exchange = exchange_of(request.scope)
         self.check_address(exchange.address)
         headers = RequestHeaders(request.scope)
-        token = bearer_token(headers, is_read=is_read)
+        token = bearer_token(headers, is_read=is_read, secure=self.settings.secure)
         try:
             caller = await self._known(token, credentials_of(request.scope))
         except Unauthenticated:
-            self._failed_logins.take(exchange.address)
+            self.failed_login(exchange.address)
             raise
         if caller is None:
-            self._failed_logins.take(exchange.address)
+            self.failed_login(exchange.address)
             raise unauthenticated("the token is not valid")
         check_rate(limits or self._limits, f"{caller.kind}:{caller.id}")
         exchange.who = msgspec.structs.replace(

@@ -15,6 +15,7 @@ import uvicorn
 import uvloop
 from litestar.types import ASGIApp
 
+from arco.api.connections import BoundedHttp
 from arco.api.server import ApiServer
 from arco.errors import Error, Invalid, Unavailable
 
@@ -93,11 +94,10 @@ def serve(
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        http="httptools",
+        http=BoundedHttp,
         ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(server.settings.drain_s),
-        h11_max_incomplete_event_size=64 << 10,
         ssl_certfile=None if binding.tls_cert is None else str(binding.tls_cert),
         ssl_keyfile=None if binding.tls_key is None else str(binding.tls_key),
     )

@@ -15,6 +15,7 @@ from arco.log.envelope import EventTypes
 from arco.log.head import Manifests
 from arco.orchestration.reader import Library
 from arco.security.caller import Caller
+from arco.security.permissions import Permission
 from arco.security.visibility import Visible
 from arco.state.snapshot import Generation, Snapshot
 from arco.state.table import Table
@@ -108,6 +109,12 @@ class View:
     def id_of_key(self, key: str) -> str:
         """The id of what was created under an idempotency key of the caller."""
         return id_of_key(self.stored_key(key))
+
+    @property
+    def sees_security(self) -> bool:
+        """Whether the caller may read all of keys, roles and the audit log."""
+        needed = (Permission.KEYS_MANAGE, Permission.ROLES_MANAGE, Permission.AUDIT_READ)
+        return self._caller is not None and all(map(self._caller.may, needed))
 
     def derived(self, name: str, make: Callable[[], T]) -> T:
         """Made once for a generation."""

@@ -29,7 +29,7 @@ from arco.api.problems import ApiError
 from arco.api.routes import Parameters
 from arco.api.server import ApiServer, check_rate
 from arco.api.work import PERMISSION, admitted, worker_id
-from arco.errors import AlreadyExists, Denied, Invalid, NotFound, Unavailable
+from arco.errors import AlreadyExists, Denied, Error, Invalid, NotFound, Unavailable
 from arco.security.caller import Caller
 from arco.storage.http import MODIFIED, ListedObject, ObjectListing, Upload
 from arco.storage.port import Mode, ObjectMeta, Store
@@ -294,7 +294,7 @@ def _signed(store: Store, path: str) -> str:
     store.head(path)  # a redirect to what is not there would be answered in another way
     try:
         return store.sign(path, SIGNED_FOR)
-    except Invalid:
+    except Error:  # it may lack a key to sign with: the bytes go through the server
         return ""
 
 
@@ -302,7 +302,7 @@ def _upload(store: Store, path: str) -> Upload:
     sign_put = getattr(store, "sign_put", None)
     try:
         signed = None if sign_put is None else sign_put(path, SIGNED_FOR)
-    except Invalid:
+    except Error:
         signed = None
     return Upload() if signed is None else Upload(url=signed.url, headers=signed.headers)
 

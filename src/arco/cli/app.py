@@ -29,6 +29,7 @@ from arco.cli import (
     asset_automation,
     audit,
     auth,
+    auth_login,
     backfill,
     catalog_asset,
     catalog_column,
@@ -74,7 +75,10 @@ from arco.cli import run as running
 from arco.cli.exit_codes import INTERRUPTED
 from arco.cli.options import group, help_without_command
 
-HELP = "Arco from the command line: a data platform that lives in files."
+HELP = """Arco from the command line: a data platform that lives in files.
+
+A new project: servo init sales, then cd sales, then servo dev.
+"""
 app = group("servo", HELP)
 
 admin = group("admin", "Maintain a workspace: its log, tables and files.")
@@ -130,6 +134,7 @@ data_gc.register(app)
 serve.register(app)
 http_server.register(app)
 doctor.register(app)
+auth_login.register(auth.app)
 app.add_typer(auth.app)
 app.add_typer(roles.app)
 app.add_typer(audit.app)

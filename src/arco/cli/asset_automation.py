@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.cli.session import Session
     from servo.errors import Invalid
 
-app = group("automation", "Show assets that run by themselves, and why; pause and resume them.")
+app = group("automation", "Show, pause and resume the automation of assets.")
 
 Key = Annotated[str, argument("ASSET", "The key of an asset, or its name if that is enough.")]
 

@@ -1,4 +1,4 @@
-"""`servo auth`: keys that let programs in."""
+"""`servo auth keys`: what lets programs in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if deferral.LOADED:
     from arco.security.commands import parse_role
     from arco.security.tables import ApiKeyRow
 
-app = group("auth", "Create and revoke the keys that let programs in.")
+app = group("auth", "Log in at an API; create and revoke API keys.")
 keys = group("keys", "Create, list and revoke API keys.")
 app.add_typer(keys)
 

@@ -24,7 +24,7 @@ if deferral.LOADED:
     from arco.cli.shorts import short, shorts
     from arco.dispatch.backfill_waiting import waits_for
 
-app = group("backfill", "Backfill many partitions, in chunks: preview, create, pause, retry.")
+app = group("backfill", "Preview, create, pause and retry backfills.")
 
 SELECTION = "shop.orders -p date=2020-01-01..2025-12-31"
 

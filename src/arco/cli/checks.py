@@ -60,7 +60,7 @@ def list_(
         )
         for row in rows
     ]
-    headers = ("partition", "check", "status", "severity", "")
+    headers = ("partition", "check", "status", "severity", "why")
     render.show_table(headers, lines, whole=["partition", "check", "status"])
 
 

@@ -62,10 +62,11 @@ def compare(
     ] = DiffEngine.auto,
     reveal: Reveal = False,
 ) -> None:
-    """Compare two versions of a partition: their columns, rows and statistics.
+    """Compare two versions of a partition.
 
-    With --key also row by row: what was added, removed and changed, with examples. Values of
-    personal and restricted columns are masked, unless --reveal is given.
+    Columns, row counts and statistics are compared. With --key also row by row: what was added,
+    removed and changed, with examples. Values of personal and restricted columns are masked,
+    unless --reveal is given.
     """
     workspace = session.open()
     snapshot = workspace.read.snapshot(session.at())

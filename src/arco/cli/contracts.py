@@ -29,7 +29,7 @@ if deferral.LOADED:
     from arco.cli.shorts import short
     from servo.contract.manifest import ContractStatement
 
-app = group("contracts", "Show and exchange contracts, and check whether they are kept.")
+app = group("contracts", "Show, check, import and export contracts.")
 
 VersionOption = Annotated[str, option("VERSION", "A version, 1.2.0; default: the one in effect.")]
 _STATES = {"KEPT": "green", "BREACHED": "red", "UNKNOWN": "yellow"}

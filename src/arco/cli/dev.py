@@ -63,11 +63,11 @@ def dev(
     no_open: Annotated[bool, flag("--no-open", "Only print the link; open no browser.")] = False,
     slots: Annotated[int, option("N", "Maximum number of concurrent tasks.", min=1)] = 4,
 ) -> None:
-    """Run everything for the project in this folder: API, web page, orchestrator and worker.
+    """Run everything that the project in this folder needs.
 
-    Each save is deployed. A save that cannot be deployed is reported here and on the page, and
-    runs go on with the last deployment. Schedules, sensors and automation run. Tasks run in
-    processes of their own.
+    That is an orchestrator, a worker, the HTTP API and the web page. Each save is deployed. A
+    save that cannot be deployed is reported here and on the page, and runs go on with the last
+    deployment. Schedules, sensors and automation run. Tasks run in processes of their own.
 
     The workspace is in the folder `.arco`, unless --store, ARCO_STORE or `arco.toml` name another
     store. Ctrl-C stops everything; running tasks have a few seconds to end.
@@ -143,7 +143,9 @@ class _DevServer:
         self._lines = RunLines(self.workspace, as_json=session.json)
 
     def serve(self, binding: Binding, listening: socket.socket, url: str, *, opens: bool) -> None:
-        settings = ApiSettings(hosts=binding.local_names(listening), drain_s=DRAIN_S)
+        settings = ApiSettings(
+            hosts=binding.local_names(listening), drain_s=DRAIN_S, sends_files=True
+        )
         http = build_server(
             self._session,
             [self.workspace],

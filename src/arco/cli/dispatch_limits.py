@@ -19,7 +19,7 @@ if deferral.LOADED:
     from arco.orchestration.reader import OrchestrationReader
     from arco.orchestration.states import TaskState
 
-app = group("limits", "Set and show limits of tasks and runs, and the sizes of pools.")
+app = group("limits", "Show and set limits of tasks, runs and pools.")
 
 Scope = Annotated[str, argument("SCOPE", "workspace, tenant:NAME, tenant:* or pool:NAME.")]
 
@@ -126,10 +126,11 @@ def unset(
 
 
 def pause(session: Session, reason: Reason = "") -> None:
-    """Pause all dispatch: no task and no run of the workspace starts until `servo resume`.
+    """Pause dispatch: no task and no run starts.
 
-    Running and queued tasks go on. Schedules tick, and their requests wait; `servo run` is
-    refused. Orchestrators and workers keep running.
+    It holds for the whole workspace, until `servo resume`. Running and queued tasks go on.
+    Schedules tick, and their requests wait; `servo run` is refused. Orchestrators and workers
+    keep running.
     """
     workspace = session.open()
     was_paused = workspace.read.orchestration().limits().is_paused
@@ -153,7 +154,10 @@ def pause(session: Session, reason: Reason = "") -> None:
 
 
 def resume(session: Session, reason: Reason = "") -> None:
-    """Resume dispatch: tasks that are ready start, and requests that waited are planned."""
+    """Resume dispatch after `servo pause`.
+
+    Tasks that are ready start, and requests that waited are planned.
+    """
     workspace = session.open()
     workspace.commands.limits.resume(reason=reason)
     if session.json:

@@ -76,11 +76,11 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Explain why an asset is stale, failed, blocked, empty, expensive or different, or why a
-    run is in its state.
+    """Explain why an asset or a run is in its state.
 
-    The chain begins with what was asked for and ends with the first cause, with the recorded
-    facts and the commands that help.
+    An asset may be stale, failed, blocked, empty, expensive or different. The chain begins with
+    what was asked for and ends with the first cause, with the recorded facts and the commands
+    that help.
     """
     answers = session.open().answers(session.at())
     explanation = answers.explain(subject, partition or ())

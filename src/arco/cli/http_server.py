@@ -21,6 +21,7 @@ if deferral.LOADED:
     from arco.api.application import make_app
     from arco.api.authentication import Authenticator, LocalAccess
     from arco.api.development import DevelopmentState
+    from arco.api.login import Login
     from arco.api.served import KeySource, ServedWorkspace
     from arco.api.server import ApiServer
     from arco.api.serving import Binding, serve
@@ -39,7 +40,11 @@ if deferral.LOADED:
     )
     from arco.security.directory import TENANT_WORKSPACE
     from arco.security.oidc import TokenVerifier
+    from arco.security.oidc_login import OidcLogin
+    from arco.security.sessions import Sealer, Sessions, session_key
+    from arco.security.settings import AuthSettings
     from arco.security.tables import ApiKeyRow
+    from arco.worker.secrets import EnvSecrets, FileSecrets
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +92,7 @@ def serve_http(
         float, option("S", "Seconds that requests may take after SIGTERM.", min=0.0)
     ] = 20.0,
 ) -> None:
-    """Serve the HTTP API.
+    """Serve the HTTP API and the web page.
 
     Callers send an API key (`servo auth keys`), or a token of the issuer in `[auth]` of
     `arco.toml`. On a loopback address the server also prints a token of its own, and a link that
@@ -96,6 +101,7 @@ def serve_http(
     The access log is on stderr, as JSON lines. After SIGTERM no new connections are accepted, and
     requests that are under way may finish.
     """
+    session.require_store()
     binding = Binding(host=host, port=port, tls_cert=tls_cert, tls_key=tls_key)
     proxies = tuple(trusted_proxy or ())
     if not binding.is_loopback and not binding.has_tls and not proxies:
@@ -145,8 +151,14 @@ def build_server(
     directories = Directories([KeySource(each) for each in keyed])
     authenticators: list[Authenticator] = [_key_authenticator(directories, clock)]
     auth = resolve_auth(Path.cwd())
+    login = None
     if auth.has_issuer:
-        authenticators.append(OidcAuthenticator(TokenVerifier(auth, clock), auth, directories))
+        verifier = TokenVerifier(auth, clock)
+        oidc = OidcAuthenticator(verifier, auth, directories)
+        authenticators.append(oidc)
+        if auth.has_login:
+            login = _login(auth, verifier, oidc, directories, served[0], is_local=is_local)
+            authenticators.append(login.sessions)
     local = None
     if is_local:
         names = [(each.tenant, each.name) for each in workspaces]
@@ -154,8 +166,39 @@ def build_server(
         authenticators.append(local)
     access = AccessLog(clock, _to_stderr if development is None else None)
     server = ApiServer(served, authenticators, settings, clock, keyed, access)
-    app = make_app(server, ROUTES, workspaces[0].ids, local, development)
+    app = make_app(server, ROUTES, workspaces[0].ids, local, development, login=login)
     return HttpServer(server, app, local)
+
+
+def _login(
+    auth: AuthSettings,
+    verifier: TokenVerifier,
+    oidc: OidcAuthenticator,
+    directories: Directories,
+    home: ServedWorkspace,
+    *,
+    is_local: bool,
+) -> Login:
+    if not auth.public_url and not is_local:
+        raise Invalid(
+            "[auth] has a client_id, and browsers must know the name of this server",
+            hint='write public_url = "https://…" under [auth]',
+        )
+    workspace = home.workspace
+    sessions = Sessions(
+        Sealer(session_key(workspace.store)),
+        oidc,
+        directories,
+        KeySource(home),
+        workspace.clock.now,
+    )
+    secret = _referred(auth.client_secret) if auth.client_secret else ""
+    return Login(OidcLogin(auth, verifier, workspace.clock, secret), sessions, auth, home)
+
+
+def _referred(reference: str) -> str:
+    provider, _, path = reference.partition(":")
+    return (EnvSecrets() if provider == "env" else FileSecrets()).resolve(path)
 
 
 def _workspaces(session: Session, names: list[str]) -> list[Workspace]:

@@ -67,7 +67,7 @@ def init(
         ),
     ] = "starter",
 ) -> None:
-    """Create a project: a folder with assets, tests and an `arco.toml`.
+    """Create a project: a folder with assets and tests.
 
     The project works as it is, with a workspace of its own in its folder `.arco`. Nothing is
     overwritten: the folder must be new or empty.

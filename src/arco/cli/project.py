@@ -94,9 +94,9 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(session: Session, project: Folder = Path()) -> None:
-    """Validate the assets, schedules, sensors and notifications in this folder.
+    """Validate the code in this folder. Changes nothing.
 
-    Changes nothing.
+    Assets, schedules, sensors and notifications are imported and checked, as `servo deploy` does.
     """
     name = resolve_project(project.resolve())
     content = discovered(project)

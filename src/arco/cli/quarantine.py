@@ -30,7 +30,7 @@ if deferral.LOADED:
 
 SAMPLES = 5
 
-app = group("quarantine", "Hold versions; show, release, approve and reject what is held.")
+app = group("quarantine", "Show, approve and reject held outputs; hold versions.")
 
 Id = Annotated[str, argument("ID", "The output's id, or its first characters.")]
 

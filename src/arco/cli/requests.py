@@ -78,7 +78,7 @@ def list_(
 )
 def show(
     session: Session,
-    request: Annotated[str, argument("REQUEST", "The key of a request.")],
+    request: Annotated[str, argument("REQUEST", "The key of a request, or the id of its run.")],
 ) -> None:
     """Show a request: who asked for what, and what became of it."""
     workspace = session.open()

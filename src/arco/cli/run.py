@@ -121,6 +121,7 @@ def run(
     A dimension that no -p names stands for its last complete period, or, if it is not a
     dimension of time, for all its values. The output says so.
     """
+    remote = remote or bool(session.api)
     if detach and not remote:
         raise Invalid(
             "--detach needs --remote", hint="without --remote, this process runs the tasks"

@@ -252,7 +252,7 @@ def _settled(workspace: Workspace, run_id: str) -> RunRow:
 def retry(session: Session, run: Run, remote: Remote = False, slots: Slots = 4) -> None:
     """Start a new run with the same selection and partitions. Tasks that succeeded are reused."""
     workspace = session.open()
-    if remote:
+    if remote or session.api:
         follow_remotely(session, workspace, workspace.commands.orchestration.retry(run))
         return
     work_here(

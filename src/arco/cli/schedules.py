@@ -30,7 +30,7 @@ if deferral.LOADED:
     from servo.contract.manifest import Catchup
     from servo.errors import Invalid
 
-app = group("schedules", "Show schedules and their ticks; pause, resume and preview them.")
+app = group("schedules", "Show, preview, pause and resume schedules.")
 
 Name = Annotated[str, argument("SCHEDULE", "The name of a schedule, or project/name.")]
 

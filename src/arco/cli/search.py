@@ -36,11 +36,12 @@ def search(
     query: Annotated[list[str], argument("QUERY", "Words and filters; all of them must hold.")],
     limit: Limit = 20,
 ) -> None:
-    """Find assets by their names, columns, owners, tags, descriptions and code.
+    """Find assets by names, columns, owners, tags or texts.
 
-    Whole names come first, then starts of names, then words, then what is spelled alike. Filters:
-    tag:tier=gold, tag:tier, owner:ana, namespace:sales, kind:sql, has:pii, stale, failing. A comma
-    separates alternatives (owner:ana,bob). A filter in quotes is a word: '"stale"'.
+    Descriptions and code are searched too. Whole names come first, then starts of names, then
+    words, then what is spelled alike. Filters: tag:tier=gold, tag:tier, owner:ana,
+    namespace:sales, kind:sql, has:pii, stale, failing. A comma separates alternatives
+    (owner:ana,bob). A filter in quotes is a word: '"stale"'.
     """
     snapshot = session.open().read.snapshot(session.at())
     result = SearchReader(snapshot).search(" ".join(query), limit=limit)

@@ -31,7 +31,7 @@ if deferral.LOADED:
     from arco.errors import Invalid
     from arco.orchestration.declarations import DeployedSensor
 
-app = group("sensors", "Show sensors and their evaluations; pause, test, reset and push to them.")
+app = group("sensors", "Show, test, pause and reset sensors; push messages.")
 
 Name = Annotated[str, argument("SENSOR", "The name of a sensor, or project/name.")]
 PayloadFile = Annotated[

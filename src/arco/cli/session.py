@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,25 @@ class Session:
     as_of: str | None = None
     as_of_run: str | None = None
 
+    @property
+    def api(self) -> str:
+        """The URL of the API, if this command is to go through one."""
+        return "" if self.store else os.environ.get("ARCO_API", "")
+
     def config(self) -> Config:
-        options = ConfigSource(self.store, self.tenant, self.workspace)
+        options = ConfigSource(self.store or self.api or None, self.tenant, self.workspace)
         return resolve(options, os.environ, Path.cwd())
+
+    def require_store(self) -> None:
+        """Raise for a command that does not work through the API."""
+        if self.api:
+            raise _needs_store()
 
     def open(self, *, create: bool = False, **settings: Any) -> Workspace:
         """The workspace, with settings of its own. A local store must exist, unless `create`."""
         config = self.config()
+        if self.api:
+            return self._open_remote(config, create=create)
         if not create:
             require_directory(config)
         running = resolve_running(os.environ, Path.cwd())
@@ -58,6 +71,16 @@ class Session:
         )
         workspace.writer.publisher.cleanup.start()
         _opened.append(workspace)
+        return workspace
+
+    def _open_remote(self, config: Config, *, create: bool) -> Workspace:
+        if create:
+            raise _needs_store()
+        # An HTTP client takes a while to import.
+        remote = importlib.import_module("arco.remote.workspace")
+        workspace: Workspace = remote.connected(
+            config, os.environ, clock=self.clock(), actor=self.who(), source="servo"
+        )
         return workspace
 
     def open_other(self, tenant: str, workspace: str) -> Workspace:
@@ -103,6 +126,13 @@ class Session:
             workspace = _opened[-1] if _opened else self.open()
             return as_of_run(workspace.read.orchestration().find_run(self.as_of_run).run_id)
         return None
+
+
+def _needs_store() -> Invalid:
+    return Invalid(
+        "this command needs the store itself: it does not work through the API",
+        hint="unset ARCO_API, and give --store",
+    )
 
 
 _opened: list[Workspace] = []

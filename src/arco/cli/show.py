@@ -18,6 +18,8 @@ if deferral.LOADED:
     from arco.execution.states import VersionStatus
     from arco.execution.version_lookup import VersionLookup
     from arco.orchestration.reader import OrchestrationReader
+    from arco.remote.preview import remote_rows
+    from arco.remote.workspace import RemoteWorkspace
 
 
 def register(app: typer.Typer) -> None:
@@ -53,8 +55,11 @@ def show(
     id = OrchestrationReader(snapshot).asset_id(asset)
     lookup = VersionLookup(snapshot, asset, id)
     row = lookup.version(partition or (), version)
-    hidden = hidden_columns(session, workspace, snapshot, id, reveal)
-    rows = first_rows(workspace.store, row, limit, columns or (), hidden)
+    if isinstance(workspace, RemoteWorkspace):
+        rows = remote_rows(workspace.client, asset, row, limit, columns or (), reveal=reveal)
+    else:
+        hidden = hidden_columns(session, workspace, snapshot, id, reveal)
+        rows = first_rows(workspace.store, row, limit, columns or (), hidden)
     if session.json:
         render.document(
             {

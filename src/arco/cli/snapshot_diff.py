@@ -40,9 +40,10 @@ def diff(
     after: Annotated[str, argument("B", "The later moment; default: now.")] = "",
     limit: Limit = 100,
 ) -> None:
-    """Show what changed between two moments: assets, partitions, schemas and lineage.
+    """Show what changed between two moments.
 
-    --limit is for each kind of change, and --json shows all. `servo admin diff` shows the rows.
+    Assets, partitions, schemas and lineage are compared. --limit is for each kind of change,
+    and --json shows all. `servo admin diff` shows the rows.
     """
     workspace = session.open()
     older = workspace.read.snapshot(_moment(workspace, before))

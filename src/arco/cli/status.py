@@ -56,9 +56,10 @@ def status(
     ] = 2.0,
     limit: Annotated[int, option("N", "Show at most N lines of each part.", min=1)] = SHOWN,
 ) -> None:
-    """Show what failed, what is stale, what waits for a person, what runs, and what comes next.
+    """Show what failed, is stale, runs, or waits for a person.
 
-    With --json, lists are complete. With --watch and --json, each change is one line of JSON.
+    Also the next ticks of schedules. With --json, lists are complete. With --watch and --json,
+    each change is one line of JSON.
     """
     workspace = session.open()
     if watch:
@@ -253,9 +254,10 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Show new lines until the run has ended.")
     ] = False,
 ) -> None:
-    """Show the output and log messages of the newest run's tasks, or of another run's.
+    """Show what the tasks of the newest run wrote and logged.
 
-    With an asset alone, its newest run is shown. The same as `servo runs logs`.
+    RUN chooses another run. With an asset alone, its newest run is shown. The same as `servo
+    runs logs`.
     """
     workspace = session.open()
     if run is not None and "." in run:  # an id has no dot, and a key has one
@@ -290,10 +292,10 @@ def assets(
     ] = None,
     limit: LineLimit = 100,
 ) -> None:
-    """List assets with their health and newest data, sorted by name.
+    """List assets with their health and newest data.
 
-    `servo catalog asset show` shows one of them, `servo search` finds them by their columns,
-    owners and tags.
+    They are sorted by name. `servo catalog asset show` shows one of them, `servo search` finds
+    them by their columns, owners and tags.
     """
     workspace = session.open()
     at = session.at()

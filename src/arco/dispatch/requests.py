@@ -267,14 +267,18 @@ class Requests:
         )
 
     def _personal_rule(self, sources: _Sources, asset: Asset) -> PersonalRule | None:
-        """Where an asset has a policy. What is personal in an input is looked up once for a run."""
+        """Where an asset has a policy and reads something personal. What is personal in an input
+        is looked up once for a run."""
         if asset.personal_data == "allow":
             return None
         keys = sorted({each.asset for each in asset.inputs if each.parameter})
         labelled = {key: self._personal_input(sources, key) for key in keys}
+        inputs = {key: columns for key, columns in labelled.items() if columns}
+        if not inputs:
+            return None
         return PersonalRule(
             policy=asset.personal_data,
-            inputs={key: columns for key, columns in labelled.items() if columns},
+            inputs=inputs,
             classified=tuple(sorted(sources.versions.classified_columns(asset.key))),
         )
 

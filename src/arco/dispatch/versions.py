@@ -28,6 +28,8 @@ class CommittedVersions:
         self._files = files
         self._all: dict[str, list[MaterializationRef]] = {}
         self._taken: Snapshot | None = None
+        self._contracts: dict[str, ContractRow | None] = {}
+        self._classified: dict[str, frozenset[str]] = {}
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -60,7 +62,10 @@ class CommittedVersions:
         return {name: tuple(sorted(label.pii)) for name, label in labels.items() if label.pii}
 
     def classified_columns(self, asset_key: str) -> frozenset[str]:
-        return self._personal.classified(asset_key)
+        """Looked up once, like the contract: tasks that are sent together are mostly alike."""
+        if asset_key not in self._classified:
+            self._classified[asset_key] = self._personal.classified(asset_key)
+        return self._classified[asset_key]
 
     @property
     def _personal(self) -> PersonalDataReader:
@@ -82,7 +87,9 @@ class CommittedVersions:
         return SchemaReader(self._snapshot).stamp(asset_id)
 
     def contract(self, asset_id: str) -> ContractRow | None:
-        return self._snapshot.get(CONTRACTS, asset_id)
+        if asset_id not in self._contracts:
+            self._contracts[asset_id] = self._snapshot.get(CONTRACTS, asset_id)
+        return self._contracts[asset_id]
 
     def asset_id(self, asset_key: str) -> str:
         reader = DeploymentReader(self._snapshot)

@@ -74,6 +74,8 @@ from servo.contract.manifest import DEFAULT_PROJECT, Manifest, encode_manifest
 KEYS_BYTES = 256 << 10
 KEYS_EVENTS = 16
 """Keys of a dynamic dimension: so many bytes are one event, and so many events one batch."""
+SUBJECT_CHARS = 60
+"""Of the selection, in the key of a request."""
 CANCELLED_AT_ONCE = 200
 """The command that cancels a run of up to so many tasks ends them too."""
 RACES = 5
@@ -323,7 +325,7 @@ class OrchestrationCommands:
         """
         check_run_key(run_key)
         snapshot = self._snapshot()
-        key = run_key or f"{kind}:{self._ids()}"
+        key = run_key or self._request_key(kind, request)
         if not OrchestrationReader(snapshot).is_key_used(key):
             self._planner.spec(snapshot, request, until)
         event = RunRequested(
@@ -340,6 +342,12 @@ class OrchestrationCommands:
         done = self._tier1.execute(event, actor=self._actor)
         row = OrchestrationReader(self._snapshot()).run_request(key)
         return Requested(key, row.run_id, row.state, done.generation)
+
+    def _request_key(self, kind: str, request: PlanRequest) -> str:
+        """One that nobody else has, and that people can tell from others."""
+        subject = request.selection[0][:SUBJECT_CHARS] if request.selection else "everything"
+        more = f"+{len(request.selection) - 1}" if len(request.selection) > 1 else ""
+        return f"{kind}:{subject}{more}@{self._clock.now():%Y-%m-%dT%H:%M:%S}/{self._ids()[-8:]}"
 
     def withdraw(self, request_key: str, *, reason: str = "") -> Acknowledged:
         """Take a request back that no orchestrator has planned yet."""

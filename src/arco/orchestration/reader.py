@@ -168,7 +168,12 @@ class OrchestrationReader(DeploymentReader):
         return sorted(self.snapshot.rows(TASKS, run_id), key=lambda row: row.index)
 
     def run_request(self, key: str) -> RunRequestRow:
+        """By its key, or by the id of its run or the beginning of that, if it is recent."""
         row = self.snapshot.get(RUN_REQUESTS, key)
+        if row is None and len(key) >= MIN_CHARS and key.isalnum():
+            of_runs = self.snapshot.hot(RUN_REQUESTS)
+            chosen = [each for each in of_runs if each.run_id.startswith(key.upper())]
+            row = chosen[0] if len(chosen) == 1 else None
         if row is None:
             raise NotFound(f"there is no request {key}", hint="see `servo requests list`")
         return row

@@ -112,6 +112,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "security.api_key_revoked": Action("RevokeApiKey", *_KEY),
     "security.role_granted": Action("UpdateRoles", *_BINDING),
     "security.role_revoked": Action("UpdateRoles", *_BINDING),
+    "security.session_ended": Action("EndSession", "session", "session_id", "subject"),
 }
 
 

@@ -13,7 +13,14 @@ from arco.security.api_keys import KeyText, new_key, secret_hash
 from arco.security.bounds import check_gift
 from arco.security.caller import Caller
 from arco.security.directory import TENANT_WORKSPACE, narrowed_to
-from arco.security.events import ApiKeyCreated, ApiKeyRevoked, RoleGranted, RoleRevoked
+from arco.security.events import (
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    RoleGranted,
+    RoleRevoked,
+    SecurityCommand,
+    SessionEnded,
+)
 from arco.security.permissions import Permission, Role
 from arco.security.reader import SecurityReader
 from arco.security.subjects import parse_subject
@@ -123,6 +130,11 @@ class SecurityCommands:
         command = RoleRevoked(subject=parsed, namespace=namespace, reason=reason)
         return self._execute(command, idempotency_key)
 
+    def end_session(self, session_id: str, ends_at: datetime) -> Acknowledged:
+        """Log out: from the next generation on, the session of the caller does not count."""
+        command = SessionEnded(session_id=session_id, subject=self._caller.id, ends_at=ends_at)
+        return self._execute(command, f"end-session:{session_id}")
+
     def _check_present_role(self, subject: str, namespace: str) -> None:
         """Nobody takes away a role that he could not give."""
         row = SecurityReader(self._core.snapshot()).binding(subject, namespace)
@@ -153,7 +165,7 @@ class SecurityCommands:
 
     def _execute(
         self,
-        command: ApiKeyCreated | ApiKeyRevoked | RoleGranted | RoleRevoked,
+        command: SecurityCommand,
         idempotency_key: str,
     ) -> Acknowledged:
         return self._tier1.execute(

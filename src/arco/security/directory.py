@@ -1,7 +1,7 @@
-"""Keys and role bindings of one workspace, looked up by id and by subject.
+"""Keys, role bindings and ended sessions of one workspace, looked up by id and by subject.
 
-One index for each state of the two tables. Both are small: what a request costs does not depend
-on how many there are, and a generation that changed neither costs nothing.
+One index for each state of the tables. All are small: what a request costs does not depend
+on how many there are, and a generation that changed none costs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ import msgspec
 
 from arco.security.caller import Caller, Grant, Scope
 from arco.security.permissions import Permission
-from arco.security.tables import API_KEYS, ROLE_BINDINGS, ApiKeyRow, KeyKind, RoleBindingRow
+from arco.security.tables import (
+    API_KEYS,
+    ENDED_SESSIONS,
+    ROLE_BINDINGS,
+    ApiKeyRow,
+    KeyKind,
+    RoleBindingRow,
+)
 from arco.state.snapshot import Snapshot
 
 TENANT_WORKSPACE = "tenant-security"
@@ -25,6 +32,7 @@ class Directory(msgspec.Struct, frozen=True):
     keys: Mapping[str, ApiKeyRow]
     bindings: Mapping[str, tuple[RoleBindingRow, ...]]
     """By subject."""
+    ended_sessions: frozenset[str] = frozenset()
     state: _State = ()
     """The files that this was read from."""
 
@@ -38,7 +46,8 @@ class Directory(msgspec.Struct, frozen=True):
         for row in snapshot.all(ROLE_BINDINGS):
             bindings[row.subject] = (*bindings.get(row.subject, ()), row)
         keys = {row.key_id: row for row in snapshot.all(API_KEYS)}
-        return cls(keys, bindings, state)
+        ended = frozenset(row.session_id for row in snapshot.all(ENDED_SESSIONS))
+        return cls(keys, bindings, ended, state)
 
     def grants(self, subjects: Iterable[str], tenant: str, workspace: str) -> tuple[Grant, ...]:
         """What the bindings of this workspace give to any of these subjects."""
@@ -81,6 +90,6 @@ def narrowed_to(scopes: Iterable[str]) -> frozenset[Permission] | None:
 def _state(snapshot: Snapshot) -> _State:
     return tuple(
         (ref.path, ref.versions)
-        for table in (API_KEYS, ROLE_BINDINGS)
+        for table in (API_KEYS, ROLE_BINDINGS, ENDED_SESSIONS)
         for ref in snapshot.manifest(table).files()
     )

@@ -2,7 +2,7 @@
 
 | category | events | who |
 |---|---|---|
-| commands | ApiKeyCreated, ApiKeyRevoked, RoleGranted, RoleRevoked | people |
+| commands | ApiKeyCreated, ApiKeyRevoked, RoleGranted, RoleRevoked, SessionEnded | people |
 | facts | ApiKeysUsed, AccessDenied | API servers |
 | derived | KeyUsed, RowsChanged | the report of uses; every stage that folds a command |
 """
@@ -61,6 +61,16 @@ class RoleRevoked(SecurityCommand, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class SessionEnded(SecurityCommand, frozen=True, kw_only=True):
+    """Somebody has logged out: what was sealed for this session does not count any more."""
+
+    TYPE: ClassVar[str] = "security.session_ended"
+    session_id: str
+    subject: str
+    ends_at: datetime
+    """When it would have ended by itself."""
+
+
 class KeyUse(Struct, frozen=True):
     key_id: str
     used_at: datetime
@@ -108,5 +118,6 @@ COMMANDS: tuple[type[SecurityCommand], ...] = (
     ApiKeyRevoked,
     RoleGranted,
     RoleRevoked,
+    SessionEnded,
 )
 EVENTS: tuple[type[Payload], ...] = (*COMMANDS, ApiKeysUsed, AccessDenied)

@@ -3,6 +3,7 @@
 api_key_uses    takes a report of many keys apart
 api_keys        one key for each API key
 role_bindings   one key for each namespace, and one for the workspace: its last owner stays
+ended_sessions  one key: sessions that were ended before their time, until that has come
 """
 
 from __future__ import annotations
@@ -18,9 +19,18 @@ from arco.security.events import (
     KeyUsed,
     RoleGranted,
     RoleRevoked,
+    SessionEnded,
 )
 from arco.security.permissions import Role
-from arco.security.tables import API_KEYS, ROLE_BINDINGS, ApiKeyRow, RoleBindingRow
+from arco.security.tables import (
+    API_KEYS,
+    ENDED_SESSIONS,
+    ROLE_BINDINGS,
+    SESSIONS,
+    ApiKeyRow,
+    EndedSessionRow,
+    RoleBindingRow,
+)
 from arco.state.fold import Change, Delete, Emit, Fact, On, Put, Rows, Stage, always, by
 from arco.state.system import applied, refused
 
@@ -108,6 +118,18 @@ def _last_owner(fact: Fact, subject: str) -> Emit:
     return refused(fact, "last_owner", f"{subject} is the last owner: make somebody else owner too")
 
 
+def _end_session(rows: Rows, fact: Fact, e: SessionEnded) -> Iterator[Change]:
+    for row in rows.scan(ENDED_SESSIONS, SESSIONS):
+        if row.ends_at <= fact.received_at:
+            yield Delete(ENDED_SESSIONS, (SESSIONS, row.session_id))
+    if e.ends_at > fact.received_at:
+        row = EndedSessionRow(
+            SESSIONS, e.session_id, e.subject, fact.received_at, fact.actor, e.ends_at
+        )
+        yield Put(ENDED_SESSIONS, row)
+    yield applied(fact)
+
+
 def _uses(rows: Rows, fact: Fact, e: ApiKeysUsed) -> Iterator[Change]:
     for use in e.uses:
         yield Emit(KeyUsed(use=use))
@@ -131,4 +153,7 @@ ROLES_STAGE = Stage(
         On(RoleRevoked, by("namespace"), _withdraw),
     ),
 )
-STAGES = (USES_STAGE, KEYS_STAGE, ROLES_STAGE)
+SESSIONS_STAGE = Stage(
+    "ended_sessions", (ENDED_SESSIONS,), (On(SessionEnded, always(SESSIONS), _end_session),)
+)
+STAGES = (USES_STAGE, KEYS_STAGE, ROLES_STAGE, SESSIONS_STAGE)

@@ -11,6 +11,7 @@ answer, keys that were fetched hold for a day.
 
 from __future__ import annotations
 
+import hmac
 import http.client
 import json
 import threading
@@ -77,13 +78,7 @@ class HttpJwks:
         return _get(self._url or self._discovered())
 
     def _discovered(self) -> str:
-        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        document = _get(url)
-        if document.get("issuer") != self._issuer:
-            raise Unavailable(
-                f"the discovery document of {self._issuer} names another issuer",
-                hint="write the issuer exactly as the document does, with or without a slash",
-            )
+        document = discovery_document(self._issuer)
         jwks = document.get("jwks_uri")
         if not isinstance(jwks, str):
             raise Unavailable(f"the discovery document of {self._issuer} has no jwks_uri")
@@ -92,6 +87,17 @@ class HttpJwks:
         except Invalid as error:
             raise Unavailable(f"the discovery document of {self._issuer}: {error}") from None
         return jwks
+
+
+def discovery_document(issuer: str) -> Mapping[str, Any]:
+    """What the issuer says of itself. Raises Unavailable."""
+    document = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if document.get("issuer") != issuer:
+        raise Unavailable(
+            f"the discovery document of {issuer} names another issuer",
+            hint="write the issuer exactly as the document does, with or without a slash",
+        )
+    return document
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -110,9 +116,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirects)
 
 
+def open_url(url: str | urllib.request.Request, timeout_s: float) -> Any:
+    """Redirects are not followed: they are errors."""
+    return _opener.open(url, timeout=timeout_s)
+
+
 def _get(url: str) -> Mapping[str, Any]:
     try:
-        with _opener.open(url, timeout=FETCH_TIMEOUT_S) as answer:
+        with open_url(url, FETCH_TIMEOUT_S) as answer:
             raw = answer.read(MAX_DOCUMENT_BYTES + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unavailable(f"{url} did not answer: {error}") from None
@@ -214,7 +225,27 @@ class TokenVerifier:
         self._keys = KeySet(source or HttpJwks(settings), clock, settings.algorithms)
 
     def verify(self, token: str) -> TokenIdentity:
-        """Who holds a token. Raises Unauthenticated, which names no part of it."""
+        """Who holds an access token. Raises Unauthenticated, which names no part of it."""
+        header, claims = self._verified(token, self._settings.audience)
+        self._check_purpose(header, claims)
+        return self._identity(claims)
+
+    def verify_login(self, token: str, nonce: str) -> TokenIdentity:
+        """Who has logged in, by the ID token that the issuer gave for it."""
+        client_id = self._settings.client_id
+        _, claims = self._verified(token, (client_id,))
+        audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+        if claims.get("azp", client_id if len(audiences) == 1 else None) != client_id:
+            raise Unauthenticated("the ID token is for another client")
+        given = claims.get("nonce")
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+            raise Unauthenticated("the ID token is of another login")
+        return self._identity(claims)
+
+    def _verified(
+        self, token: str, audience: tuple[str, ...]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and claims of a token of the issuer that holds now."""
         settings = self._settings
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated("the token is too long")
@@ -225,7 +256,7 @@ class TokenVerifier:
                 token,
                 key,
                 algorithms=[header["alg"]],
-                audience=settings.audience,
+                audience=audience,
                 issuer=settings.issuer,
                 options={
                     "require": ["exp", "iss", "aud", "sub"],
@@ -237,8 +268,7 @@ class TokenVerifier:
         except PyJWTError as error:
             raise Unauthenticated(f"the token does not hold: {_reason(error)}") from None
         self._check_times(claims)
-        self._check_purpose(header, claims)
-        return self._identity(claims)
+        return header, claims
 
     def _header(self, token: str) -> dict[str, Any]:
         try:

@@ -34,6 +34,7 @@ from servo.suggest import did_you_mean
 ALGORITHMS: Final = ("RS256", "PS256", "ES256")
 """Signatures with a key that only the issuer has. Never `none`, never a shared secret."""
 MAX_LEEWAY_S: Final = 300
+MAX_SESSION_HOURS: Final = 24 * 30
 
 
 class GroupRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +68,18 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     require_access_token: bool = False
     """Whether a token's `typ` must be `at+jwt` (RFC 9068)."""
     groups: tuple[GroupRole, ...] = ()
+    client_id: str = ""
+    """This server at the issuer, for people who log in with a browser."""
+    client_secret: str = ""
+    """A reference, `env:NAME` or `file:/path`; empty for a public client."""
+    public_url: str = ""
+    """What browsers call this server; on loopback it is not needed."""
+    login_scopes: tuple[str, ...] = ("openid", "profile", "email")
+    session_hours: int = 12
+
+    @property
+    def has_login(self) -> bool:
+        return bool(self.issuer and self.client_id)
 
     @property
     def has_issuer(self) -> bool:
@@ -103,6 +116,18 @@ def _check(settings: AuthSettings, where: str) -> None:
             )
     if settings.jwks_url:
         check_url(settings.jwks_url, f"{where}: jwks_url")
+    if settings.public_url:
+        check_url(settings.public_url, f"{where}: public_url")
+    if settings.client_secret and not settings.client_secret.startswith(("env:", "file:")):
+        raise Invalid(
+            f"{where}: client_secret is not a reference", hint="write env:NAME or file:/path"
+        )
+    if settings.client_id and not settings.has_issuer:
+        raise Invalid(f"{where}: a client_id needs an issuer")
+    if "openid" not in settings.login_scopes:
+        raise Invalid(f"{where}: login_scopes must have openid")
+    if not 1 <= settings.session_hours <= MAX_SESSION_HOURS:
+        raise Invalid(f"{where}: session_hours is 1 to {MAX_SESSION_HOURS}")
     _check_algorithms(settings.algorithms, where)
     if not 0 <= settings.leeway_s <= MAX_LEEWAY_S:
         raise Invalid(f"{where}: leeway_s is 0 to {MAX_LEEWAY_S}")

@@ -1,4 +1,5 @@
-"""The tables of security: API keys, role bindings, and the audit log with its head."""
+"""The tables of security: API keys, role bindings, sessions that were ended, and the audit log with
+its head."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ KeyKind = Literal["api_key", "service", "worker"]
 KEPT_HOT = timedelta(days=7)
 CHAIN = "workspace"
 """The key of the one head."""
+SESSIONS = "workspace"
 
 
 class ApiKeyRow(Row, frozen=True):
@@ -46,6 +48,18 @@ class RoleBindingRow(Row, frozen=True):
     granted_at: datetime
     granted_by: str
     reason: str
+
+
+class EndedSessionRow(Row, frozen=True):
+    """A session that was ended before its time. The row goes when that time has come."""
+
+    scope: str
+    """One value: all rows are looked at together."""
+    session_id: str
+    subject: str
+    ended_at: datetime
+    ended_by: str
+    ends_at: datetime
 
 
 class AuditRow(Row, frozen=True):
@@ -96,6 +110,7 @@ class AuditHeadRow(Row, frozen=True):
 
 API_KEYS = Table("security", "api_keys", ApiKeyRow, key=["key_id"])
 ROLE_BINDINGS = Table("security", "role_bindings", RoleBindingRow, key=["namespace", "subject"])
+ENDED_SESSIONS = Table("security", "ended_sessions", EndedSessionRow, key=["scope", "session_id"])
 AUDIT = Table(
     "security",
     "audit",

@@ -70,9 +70,20 @@ def encode(changes: Changes, nonce: str, now: datetime) -> tuple[bytes, ChangesR
             lines.append((name, table.to_json(key, row), version, row is None, bucket))
     columns = zip(*lines, strict=True)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    raw = encoded(pa.table(arrays, schema=SCHEMA))
+    versions = [line[2] for line in lines]
+    last = max(versions)
+    ref = ChangesRef(
+        paths.changes(last, nonce), len(raw), sha256(raw), (min(versions), last), now, tables
+    )
+    return raw, ref
+
+
+def encoded(rows: pa.Table) -> bytes:
+    """Rows of a change file as the bytes of one."""
     sink = pa.BufferOutputStream()
     pq.write_table(
-        pa.table(arrays, schema=SCHEMA),
+        rows,
         sink,
         compression={"row": "zstd", "table": "zstd"},
         compression_level={"row": 1, "table": 1},
@@ -81,13 +92,8 @@ def encode(changes: Changes, nonce: str, now: datetime) -> tuple[bytes, ChangesR
         write_page_checksum=True,
         store_schema=False,
     )
-    raw = sink.getvalue().to_pybytes()
-    versions = [line[2] for line in lines]
-    last = max(versions)
-    ref = ChangesRef(
-        paths.changes(last, nonce), len(raw), sha256(raw), (min(versions), last), now, tables
-    )
-    return raw, ref
+    raw: bytes = sink.getvalue().to_pybytes()
+    return raw
 
 
 def parse(raw: bytes, path: str) -> pa.RecordBatch:

@@ -179,5 +179,7 @@ def sensor_turn(name: str) -> str:
     return f"{SENSOR_TURNS}{name}.json"
 
 
+SESSION_KEYS = "keys/sessions.json"
+"""What sessions of people are sealed with, where nobody configured anything else."""
 TASK_KEYS = "keys/tasks.json"
 """What envelopes are signed with, where nobody configured anything else."""

@@ -174,6 +174,14 @@ def byte_range(data: bytes, range_header: str | None) -> Response:
     return _partial(bounds, lambda start, length: data[start : start + length])
 
 
+def plain_range(range_header: str) -> tuple[int, int] | None:
+    """Start and length, of a range that names both ends; None for any other header."""
+    match = _RANGE.fullmatch(range_header.strip())
+    if match is None or not match[1] or not match[2] or int(match[2]) < int(match[1]):
+        return None
+    return int(match[1]), int(match[2]) - int(match[1]) + 1
+
+
 def _whole(store: Store, path: str) -> Response:
     data = store.get(path).data
     return Response(200, _bytes_headers(len(data)), data)

@@ -7,6 +7,7 @@ missing, or of another type, cannot be evaluated: this check tells of it in thei
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -23,6 +24,8 @@ from servo.contract.partition import PartitionKey
 from servo.contract.task import CheckResult, ColumnInfo, ContractRule, TaskRequest
 
 MAX_TEXT: Final = 1_000
+
+_NO_STATISTICS: Final = {"nulls": None, "min": None, "max": None}
 
 
 class PromisedOutput(NamedTuple):
@@ -41,14 +44,24 @@ def compared(
     rule = request.promise
     if rule is None:
         return PromisedOutput(request, [])
-    promised = unpacked_promise(packed_rule(store, rule))
-    dimensions = dict(PartitionKey.parse(request.partition).dimensions)
-    columns = with_dimensions(actual_columns(output), dimensions)
-    every = broken(msgspec.structs.replace(promised, excused=()), columns)
+    dimensions = tuple(PartitionKey.parse(request.partition).dimensions)
+    shape = tuple([msgspec.structs.replace(each, **_NO_STATISTICS) for each in output])
+    every, excused = _compared(packed_rule(store, rule), shape, dimensions)
     checks = evaluable(request.checks, every)
-    breaks = [each for each in every if each.column not in promised.excused]
+    breaks = [each for each in every if each.column not in excused]
     result = _result(rule, breaks, request.gating, redact)
     return PromisedOutput(msgspec.structs.replace(request, checks=checks), [result])
+
+
+@functools.lru_cache(maxsize=64)
+def _compared(
+    packed: str, output: tuple[ColumnInfo, ...], dimensions: tuple[str, ...]
+) -> tuple[tuple[SchemaChange, ...], tuple[str, ...]]:
+    """What is not as promised, and what of it is excused: mostly the same for tasks of an asset."""
+    promised = unpacked_promise(packed)
+    columns = with_dimensions(actual_columns(output), dimensions)
+    every = broken(msgspec.structs.replace(promised, excused=()), columns)
+    return tuple(every), promised.excused
 
 
 def evaluable(checks: Sequence[Check], breaks: Sequence[SchemaChange]) -> tuple[Check, ...]:

@@ -14,7 +14,7 @@ from tests.golden.stories.deploying import billed, declared, limited, notified
 from tests.golden.stories.imports import imported
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
-from tests.golden.stories.security import guarded
+from tests.golden.stories.security import guarded, logged_out
 from tests.golden.stories.watching import aged, sensed
 from tests.kit.runs import Folding
 
@@ -40,6 +40,7 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "schemas": schemas,
     "removed_partition_keys": keys_removed,
     "security": guarded,
+    "sessions": logged_out,
     "costs": billed,
     "contracts": promised,
     "held_partitions": held,

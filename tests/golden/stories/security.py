@@ -15,6 +15,7 @@ from arco.security.events import (
     KeyUse,
     RoleGranted,
     RoleRevoked,
+    SessionEnded,
 )
 from arco.security.permissions import Role
 from tests.golden.stories.recorded_log import Log
@@ -64,4 +65,14 @@ def guarded() -> Log:
     log.log[-1] = msgspec.structs.replace(recorded, event=event)
     log.fold([log.log[-1]])
     log.add(ApiKeyRevoked(key_id=key.key_id, reason="lost"))
+    return log
+
+
+def logged_out() -> Log:
+    """Two sessions that were ended; the row of the first goes when its time has come."""
+    log = Log()
+    first, second = datetime(2026, 1, 1, 12), datetime(2026, 1, 2, 12)
+    log.add(SessionEnded(session_id="s-1", subject="sub-7", ends_at=first))
+    log.wait(86_400)
+    log.add(SessionEnded(session_id="s-2", subject="sub-7", ends_at=second))
     return log

@@ -29,7 +29,8 @@ export type ReadQuery<R extends string> =
 export type PathParameters<M extends Method, R extends string> =
   Operation<M, R> extends { parameters: { path: infer P } } ? Omit<P, "tenant" | "workspace"> : never;
 
+/** Fields with a default may be left out; the generated types do not tell which, the server does. */
 export type WriteBody<M extends Method, R extends string> =
-  Operation<M, R> extends { requestBody?: infer B } ? Json<NonNullable<B>> : undefined;
+  Operation<M, R> extends { requestBody?: infer B } ? Partial<Json<NonNullable<B>>> : undefined;
 type Written<T> = T extends Record<number, unknown> ? Json<T[(200 | 201 | 202) & keyof T]> : never;
 export type WriteAnswer<M extends Method, R extends string> = Written<Responses<M, R>>;

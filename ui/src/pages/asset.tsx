@@ -20,6 +20,8 @@ import { AssetPartitions } from "./asset-partitions";
 import { AssetRuns } from "./asset-runs";
 import { AssetVersions } from "./asset-versions";
 import { partitionText } from "./partition-text";
+import { EditGovernance } from "./governance";
+import { Materialize } from "./materialize";
 
 export const assetRoute = getRouteApi("/w/$tenant/$workspace/assets/$asset");
 
@@ -52,9 +54,13 @@ export function AssetPage() {
       }
       lead={health.data?.reasons.length ? <Name>{health.data.reasons.join("; ")}</Name> : null}
       actions={
-        <PageLink to="/lineage" search={{ asset }} className="button">
-          <Waypoints size={14} aria-hidden /> Lineage
-        </PageLink>
+        <>
+          <EditGovernance asset={asset} />
+          <PageLink to="/lineage" search={{ asset }} className="button">
+            <Waypoints size={14} aria-hidden /> Lineage
+          </PageLink>
+          <Materialize selection={asset} />
+        </>
       }
     >
       <nav className="tabs" aria-label="Parts of the asset">

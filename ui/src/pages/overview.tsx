@@ -8,11 +8,12 @@ import { State } from "../design/states";
 import { count, duration, Name, plural, Time } from "../design/values";
 import { AssetLink, PageLink, RunLink } from "../layout/link";
 import { partitionText } from "./partition-text";
+import { Materialize } from "./materialize";
 import { runShares } from "./run-shares";
 
 export function OverviewPage() {
   return (
-    <Page title="Overview">
+    <Page title="Overview" actions={<Materialize />}>
       <Figures />
       <div className="columns">
         <Unhealthy />

@@ -9,6 +9,7 @@ import { State } from "../design/states";
 import { between, count, duration, Name, Time } from "../design/values";
 import { RunLink, useSetSearch } from "../layout/link";
 import { runTitle } from "./overview";
+import { Materialize } from "./materialize";
 import { runShares } from "./run-shares";
 
 const route = getRouteApi("/w/$tenant/$workspace/runs");
@@ -37,7 +38,7 @@ export function RunsPage() {
   const onRange = useCallback((_: number, last: number) => { if (hasMore && last > items.length - 60) more(); }, [hasMore, items.length, more]);
   const set = useSetSearch();
   return (
-    <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why.">
+    <Page full title="Runs" lead="Each run has a plan, made before it starts: which tasks run, which are reused, and why." actions={<Materialize />}>
       <div className="toolbar">
         <Choice label="State" value={search.state ?? ""} options={STATES} onChange={(state) => set({ state: state || undefined })} />
         <SearchField label="Asset, for example sales.orders" value={search.asset ?? ""} onChange={(asset) => set({ asset: asset || undefined })} />

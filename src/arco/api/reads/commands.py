@@ -30,6 +30,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     message: str = ""
     decided_at: datetime | None = None
+    event_id: str = ""
+    """Of the event that it is in the log; the id of what it has created, if that has one."""
     location: str = ""
     """Of what it has created, below the workspace."""
 
@@ -54,6 +56,7 @@ def _outcome(view: View, key: str) -> CommandBody | None:
         code=row.code,
         message=row.message,
         decided_at=row.decided_at,
+        event_id=row.event_id,
     )
 
 

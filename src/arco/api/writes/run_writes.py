@@ -5,6 +5,7 @@ What a request selects is planned first, and then each namespace that would run 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ from arco.security.permissions import Permission
 
 Term = Annotated[str, Meta(min_length=1, max_length=1000)]
 ReasonText = Annotated[str, Meta(max_length=2000)]
+PREVIEWED_TASKS = 100
 
 
 class NoParameters(Parameters, frozen=True, kw_only=True):
@@ -129,10 +131,19 @@ class PlannedAsset(msgspec.Struct, frozen=True, kw_only=True):
     """Those that are not up to date."""
 
 
+class PreviewedRunTask(msgspec.Struct, frozen=True, kw_only=True):
+    asset: str
+    partition: str
+    action: str
+    reason: str
+
+
 class PlanPreview(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     runs: int
     assets: list[PlannedAsset]
+    first_tasks: list[PreviewedRunTask]
+    """With why each of them runs or is reused; those that run come first."""
 
 
 def preview_run(
@@ -152,6 +163,14 @@ def preview_run(
         assets=[
             PlannedAsset(asset=asset, tasks=tasks, runs=runs)
             for asset, (tasks, runs) in sorted(assets.items())
+        ],
+        first_tasks=[
+            PreviewedRunTask(
+                asset=task.asset, partition=task.partition, action=task.action, reason=task.reason
+            )
+            for task in heapq.nsmallest(
+                PREVIEWED_TASKS, spec.tasks, key=lambda task: task.action != "run"
+            )
         ],
     )
     return WriteAnswer(preview, writing.view.generation)

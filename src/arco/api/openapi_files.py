@@ -1,0 +1,83 @@
+"""Files and objects in the OpenAPI document: their answers are bytes and redirects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from arco.api.files import OBJECT, PARQUET
+from arco.api.reads.files import PERMISSION
+
+Json = dict[str, Any]
+_BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
+
+
+def file_paths(workspace: Sequence[Json], at: Sequence[Json], refused: Json) -> dict[str, Json]:
+    """By path: the parameters that all have, those of a generation, and what may be refused."""
+    file = [*workspace, _path("`path` of a file in `GET /files`.", 300), *at]
+    stored = [*workspace, _path("`path` of an object in `GET /objects`.", 500)]
+    return {
+        "/files/{path}": {"get": _file(file, refused), "head": _size(file, refused)},
+        "/objects/{path}": {"get": _object(stored, refused)},
+    }
+
+
+def _path(description: str, length: int) -> Json:
+    return {
+        "name": "path",
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "minLength": 1, "maxLength": length},
+    }
+
+
+def _file(parameters: list[Json], refused: Json) -> Json:
+    location = {"description": "A signed URL, good for five minutes.", "schema": {"type": "string"}}
+    content = {PARQUET: _BYTES}
+    return {
+        "operationId": "get_file",
+        "summary": "Read a file of a table: a redirect to a signed URL.",
+        "description": "Of a file of the kind `change` the answer is the bytes.",
+        "tags": ["files"],
+        "x-permission": PERMISSION.value,
+        "parameters": parameters,
+        "responses": {
+            "200": {
+                "description": "The bytes of a file that the server makes.",
+                "content": content,
+            },
+            "206": {"description": "A part of them.", "content": content},
+            "307": {"description": "Where the file is.", "headers": {"Location": location}},
+            "416": {"description": "The file is shorter."},
+            **refused,
+        },
+    }
+
+
+def _size(parameters: list[Json], refused: Json) -> Json:
+    return {
+        "operationId": "get_file_size",
+        "summary": "Tell the size of a file of a table: `Content-Length`.",
+        "tags": ["files"],
+        "x-permission": PERMISSION.value,
+        "parameters": parameters,
+        "responses": {"206": {"description": "The size."}, **refused},
+    }
+
+
+def _object(parameters: list[Json], refused: Json) -> Json:
+    content = {OBJECT: _BYTES}
+    return {
+        "operationId": "get_stored_object",
+        "summary": "Read an object of the store that readers of the workspace need.",
+        "description": "Also needs `runs.read`. `Range` with both ends is honoured.",
+        "tags": ["objects"],
+        "x-permission": PERMISSION.value,
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "Its bytes.", "content": content},
+            "206": {"description": "A part of them.", "content": content},
+            **refused,
+        },
+    }

@@ -1,0 +1,171 @@
+"""The objects that readers of a workspace need, for who sees the whole of it.
+
+With these a program reads a workspace as if it had the store: `ARCO_API` makes `servo` do that.
+Manifests, files of tables, plans, declared code and logs of attempts are among them; the log, keys,
+leases, queues and data are not. Who may not manage keys and roles and read the audit log is given
+manifests and change files without the tables of those.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from arco.api.routes import AtParameters, read
+from arco.api.views import View
+from arco.errors import NotFound
+from arco.log.manifest import ChangesRef, RootManifest, encode_sealed, sha256
+from arco.security.permissions import Permission
+from arco.security.visibility import Visible
+from arco.state import changes
+from arco.storage import paths
+from arco.storage.port import Store
+from arco.storage.seal import unseal
+
+PERMISSION: Final = Permission.METADATA_READ_ALL
+SECURITY: Final = "security"
+_SHOWN: Final = (
+    paths.MANIFESTS,
+    paths.STATE,
+    paths.LOGS,
+    paths.INPUTS,
+    paths.LIVENESS,
+    "plans/",
+)
+_NAMED: Final = (*_SHOWN, "artifacts/", paths.QUEUE)
+"""Listed, though not all of it can be read."""
+_HIDDEN: Final = (f"{paths.MANIFESTS}{SECURITY}/", f"{paths.STATE}{SECURITY}/")
+_CHANGES: Final = f"{paths.STATE}changes/"
+LISTED: Final = 1_000
+KEPT_BYTES: Final = 32 << 20
+
+
+def is_shown(path: str, *, whole: bool) -> bool:
+    """`whole`: also of keys, roles and the audit log."""
+    if path.startswith("artifacts/"):
+        return path.endswith(".json")
+    return path.startswith(_SHOWN) and (whole or not path.startswith(_HIDDEN))
+
+
+class ObjectsParameters(AtParameters, frozen=True, kw_only=True):
+    prefix: Annotated[str, Meta(min_length=1, max_length=500, description="What paths begin with.")]
+    start_after: Annotated[str, Meta(max_length=500, description="Only paths after this.")] = ""
+
+
+class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    size: int
+    last_modified: datetime
+
+
+class ObjectsBody(msgspec.Struct, frozen=True, kw_only=True):
+    objects: list[StoredObject]
+    truncated: bool
+    """There are more: ask for those after the last one."""
+
+
+def list_stored_objects(view: View, visible: Visible, parameters: ObjectsParameters) -> ObjectsBody:
+    """List objects of the store that readers of the workspace need, in the order of their paths."""
+    whole = view.sees_security
+    if not visible.all or not parameters.prefix.startswith(_NAMED):
+        raise NotFound(f"no objects that begin with {parameters.prefix} are handed out")
+    listed: list[StoredObject] = []
+    metas = view.store.list(parameters.prefix, parameters.start_after or None)
+    for meta in metas:
+        if not whole and meta.path.startswith(_HIDDEN):
+            continue
+        if len(listed) == LISTED:
+            return ObjectsBody(objects=listed, truncated=True)
+        listed.append(
+            StoredObject(path=meta.path, size=meta.size, last_modified=meta.last_modified)
+        )
+    return ObjectsBody(objects=listed, truncated=False)
+
+
+class ShownObjects:
+    """The objects as a caller may have them. What is made for that is kept, within bounds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, path: str, *, whole: bool) -> bytes:
+        """Raises NotFound for what is not handed out, as for what is not there."""
+        if not is_shown(path, whole=whole):
+            raise NotFound(f"{path} does not exist")
+        if whole or not (path.startswith(_CHANGES) or paths.root_generation(path) is not None):
+            return self._store.get(path).data
+        make = self._changes if path.startswith(_CHANGES) else self._root
+        return self._once(path, make)
+
+    def part(self, path: str, start: int, length: int, *, whole: bool) -> bytes:
+        if not is_shown(path, whole=whole):
+            raise NotFound(f"{path} does not exist")
+        if not whole and path.startswith(_CHANGES):
+            return self.get(path, whole=whole)[start : start + length]
+        return self._store.get_range(path, start, length)
+
+    def _root(self, path: str) -> bytes:
+        """A root manifest without tables of security, sealed again."""
+        root = msgspec.json.decode(unseal(self._store.get(path).data, path), type=RootManifest)
+        redacted = msgspec.structs.replace(
+            root,
+            changes=tuple(self._changes_ref(ref) for ref in root.changes if _others(ref)),
+            l0={name: refs for name, refs in root.l0.items() if not _is_hidden(name)},
+            domains={name: ref for name, ref in root.domains.items() if name != SECURITY},
+            consumed=(),
+            rejected=(),
+            pending_cleanup=(),
+            segment=None,
+        )
+        return encode_sealed(redacted)
+
+    def _changes_ref(self, ref: ChangesRef) -> ChangesRef:
+        others = _others(ref)
+        if len(others) == len(ref.tables):
+            return ref
+        raw = self._once(ref.path, self._changes)
+        return msgspec.structs.replace(ref, bytes=len(raw), sha256=sha256(raw), tables=others)
+
+    def _changes(self, path: str) -> bytes:
+        """A change file without rows of security; itself if it has none."""
+        raw = self._store.get(path).data
+        batch = changes.parse(raw, path)
+        hidden = pc.starts_with(batch.column("table"), f"{SECURITY}.")
+        if not pc.any(hidden).as_py():
+            return raw
+        return changes.encoded(pa.Table.from_batches([batch.filter(pc.invert(hidden))]))
+
+    def _once(self, path: str, make: Callable[[str], bytes]) -> bytes:
+        with self._lock:
+            if (kept := self._kept.get(path)) is not None:
+                self._kept.move_to_end(path)
+                return kept
+        raw = make(path)
+        with self._lock:
+            self._bytes += len(raw) - len(self._kept.pop(path, b""))
+            self._kept[path] = raw
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+        return raw
+
+
+def _others(ref: ChangesRef) -> dict[str, Any]:
+    return {name: table for name, table in ref.tables.items() if not _is_hidden(name)}
+
+
+def _is_hidden(table: str) -> bool:
+    return table.startswith(f"{SECURITY}.")
+
+
+ROUTES = (read("/objects", PERMISSION, list_stored_objects, live=True),)

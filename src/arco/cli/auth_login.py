@@ -1,0 +1,129 @@
+"""`servo auth login`, `whoami` and `logout`: a user of an API, not of a bucket."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from arco.cli import deferral
+from arco.cli.options import argument, command, flag
+
+if deferral.LOADED:
+    import getpass
+    import sys
+    import webbrowser
+
+    from arco.cli import render
+    from arco.cli.api_login import ApiAccess, browser_login
+    from arco.cli.session import Session
+    from arco.clock import SystemClock
+    from arco.errors import Invalid, Unauthenticated
+    from arco.security.stored_tokens import StoredToken, TokenFile, api_url
+
+ApiUrl = Annotated[str, argument("URL", "The API; default: ARCO_API.")]
+
+
+def register(app: typer.Typer) -> None:
+    example = (
+        "servo auth login https://arco.example.com\n"
+        "servo auth login https://arco.example.com --paste"
+    )
+    command(app, "login", example=example)(login)
+    command(app, "whoami", example="servo auth whoami --json")(whoami)
+    command(app, "logout", example="servo auth logout")(logout)
+
+
+def login(
+    session: Session,
+    url: ApiUrl = "",
+    paste: Annotated[bool, flag("--paste", "Read an API key from the terminal instead.")] = False,
+    no_browser: Annotated[
+        bool, flag("--no-browser", "Print the link, and open it nowhere.")
+    ] = False,
+) -> None:
+    """Log in at an API, and keep the token for `servo` on this machine.
+
+    A browser opens, in which you log in and allow it. The token is in a file that only you can
+    read, `~/.config/servo/tokens.json`, until the session ends. It is used if ARCO_API names this
+    API and ARCO_TOKEN is not set.
+    """
+    at = _url(url)
+    if paste:
+        text = getpass.getpass("API key: ") if sys.stdin.isatty() else sys.stdin.readline()
+        stored = StoredToken(text.strip())
+    else:
+        stored = browser_login(at, render.note, None if no_browser else webbrowser.open)
+    who = ApiAccess(at, stored.token).session()
+    if who["caller"] is None:
+        raise Unauthenticated(f"{at} does not accept the token", hint="log in again")
+    TokenFile.of_user(os.environ).put(at, stored)
+    name = who["caller"]["email"] or who["caller"]["name"] or who["caller"]["id"]
+    if session.json:
+        render.document({"api": at, "caller": who["caller"], "ends_at": stored.ends_at or None})
+    else:
+        render.say(f"logged in at {at} as {name}")
+
+
+def whoami(session: Session, url: ApiUrl = "") -> None:
+    """Show who you are for an API, and what you may do in its workspaces.
+
+    Without an API you have the credentials of the store, and may do everything.
+    """
+    if not url and not os.environ.get("ARCO_API"):
+        name = session.who()
+        if session.json:
+            render.document({"api": None, "caller": {"kind": "local", "id": name}})
+        else:
+            render.say(f"{name}, with the credentials of the store")
+        return
+    at = _url(url)
+    who = ApiAccess(at, _token(at)).session()
+    if who["caller"] is None:
+        raise Unauthenticated(f"{at} does not know you", hint=f"servo auth login {at}")
+    if session.json:
+        render.document({"api": at, **who})
+        return
+    caller = who["caller"]
+    render.say(f"{caller['kind']} {caller['email'] or caller['name'] or caller['id']} at {at}")
+    lines = []
+    for each in who["workspaces"]:
+        place = f"{each['tenant']}/{each['workspace']}"
+        if each["permissions"]:
+            lines.append((place, "all", ", ".join(each["permissions"])))
+        lines += [
+            (place, namespace, ", ".join(permissions))
+            for namespace, permissions in each["namespaces"].items()
+        ]
+    render.show_table(("workspace", "namespace", "permissions"), lines)
+
+
+def logout(session: Session, url: ApiUrl = "") -> None:
+    """End the session at an API, and forget its token. An API key is forgotten, and stays valid."""
+    at = _url(url)
+    file = TokenFile.of_user(os.environ)
+    token = file.token_for(at, SystemClock().now())
+    if token:
+        ApiAccess(at, token).end_session()
+    is_removed = file.remove(at)
+    if session.json:
+        render.document({"api": at, "logged_out": is_removed})
+    else:
+        render.say(f"logged out of {at}" if is_removed else f"there is no token for {at}")
+
+
+def _url(given: str) -> str:
+    text = given or os.environ.get("ARCO_API", "")
+    if not text:
+        raise Invalid("no API is named", hint="give its URL, or set ARCO_API")
+    return api_url(text)
+
+
+def _token(at: str) -> str:
+    token = os.environ.get("ARCO_TOKEN") or TokenFile.of_user(os.environ).token_for(
+        at, SystemClock().now()
+    )
+    if not token:
+        raise Unauthenticated(f"there is no token for {at}", hint=f"servo auth login {at}")
+    return token

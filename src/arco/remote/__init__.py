@@ -1,0 +1,1 @@
+"""The API from a program: a typed client, and a workspace that is reached through it."""

@@ -1,0 +1,234 @@
+"""`servo worker --api` as a process: no credentials, no store, another folder; and what fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arco.transport.queues.objectstore import contents
+from tests.e2e.conftest import Servo
+
+PROJECT = '''
+import os, time, urllib.error, urllib.request
+from pathlib import Path
+import pyarrow as pa
+from servo import *
+
+NAMESPACE = "shop"
+FLAGS = Path("{flags}")
+days = daily("date", start="2026-01-01")
+
+
+@asset(checks=[row_count(min=1), not_null("id"), unique("id"), in_range("v", min=0, max=9)])
+def orders() -> pa.Table:
+    print("ordering", flush=True)
+    return pa.table({{"id": list(range(2000)), "v": [n % 7 for n in range(2000)]}})
+
+
+@asset(partitions=days, retry=Retry(max_attempts=3, delay="1s", retry_on=("ConnectionError",)))
+def daily_orders(ctx: AssetContext, orders: AssetIn["shop.orders"]) -> pa.Table:
+    if ctx.attempt == 1:
+        raise ConnectionError("the first attempt fails")
+    return orders.arrow()
+
+
+@asset(checks=[expression("total > 0")])
+def total(daily_orders: AssetIn["shop.daily_orders", all_upstream]) -> pa.Table:
+    return pa.table({{"total": [daily_orders.arrow().num_rows]}})
+
+
+@asset(retry=Retry(max_attempts=3, delay="1s"))
+def slow(ctx: AssetContext, orders: AssetIn["shop.orders"]) -> pa.Table:
+    print("slow has begun", flush=True)
+    (FLAGS / f"begun-{{ctx.attempt}}").touch()
+    while not (FLAGS / "go").exists():
+        time.sleep(0.05)
+    return orders.arrow()
+
+
+@asset
+def thief() -> pa.Table:
+    """Tries the API with what it finds in its process."""
+    import gc
+    from arco.storage.http import HttpStore
+
+    store = next(o for o in gc.get_objects() if isinstance(o, HttpStore))
+    token = store._headers("")["Authorization"]
+    found = [k for k, v in os.environ.items() if "arco_" in v or "TOKEN" in k or "KEY" in k]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"ARCO_TOKEN=" + b"arco_" in (process / "environ").read_bytes():
+                found.append(str(process))
+        except OSError:
+            pass
+    base = store.url
+    root = base.removesuffix("/work")
+    tried = {{}}
+    for url in (
+        f"{{root}}/assets", f"{{root}}/runs", f"{{root}}/audit", f"{{base}}/box/settings",
+        f"{{base}}/objects/keys/tasks.json", f"{{base}}/objects/manifests/head.json",
+        f"{{base}}/objects?prefix=ledger/", f"{{base}}/objects?prefix=data/",
+    ):
+        request = urllib.request.Request(url, headers={{"Authorization": token}})
+        try:
+            tried[url] = urllib.request.urlopen(request, timeout=20).status
+        except urllib.error.HTTPError as error:
+            tried[url] = error.code
+    let_in = [url for url, status in tried.items() if status == 200]
+    return pa.table(
+        {{"found": [str(found)], "let_in": [str(let_in)], "tried": [len(tried)]}}
+    )
+'''
+
+
+class Fleet:
+    """A server, an orchestrator, and workers that know nothing but the server's address."""
+
+    def __init__(self, servo: Servo) -> None:
+        self.servo = servo
+        self.flags = servo.directory / "flags"
+        self.elsewhere = servo.directory / "elsewhere"
+        folder = servo.directory / "project"
+        for each in (self.flags, self.elsewhere, folder):
+            each.mkdir()
+        (folder / "shop.py").write_text(PROJECT.format(flags=self.flags))
+        servo.json("deploy", "--project", str(folder))
+        made = servo.json(
+            *("auth", "keys", "create", "fleet", "--role", "admin"),
+            *("--scope", "workers.work", "--kind", "worker"),
+        )
+        self.key: str = made["key"]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.server = self.serve()
+        self.started: list[subprocess.Popen[str]] = []
+        quick = ("--heartbeat", "0.5", "--zombie-after", "3", "--claim", "5", "--interval", "0.1")
+        self.quick = quick
+        self.orchestrator = servo.start("orchestrator", *quick, stdin=subprocess.DEVNULL)
+
+    def serve(self) -> subprocess.Popen[str]:
+        process = self.servo.start("serve", "--port", str(self.port), "--json")
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["state"] == "started"
+        return process
+
+    def worker(self, name: str) -> subprocess.Popen[str]:
+        """With an environment that has the key, and nothing of a store."""
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.elsewhere), "ARCO_TOKEN": self.key}
+        api = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "arco.cli", "worker", "--api", api, "--name", name]
+        process = subprocess.Popen(
+            [*command, *self.quick, "--slots", "2", "--json"],
+            cwd=self.elsewhere,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert json.loads(line)["state"] == "started", line
+        return process
+
+    def run(self, *selection: str) -> str:
+        answer = self.servo.json("run", *selection, "--remote", "--detach")
+        run_id: str = answer["run_id"]
+        return run_id
+
+    def state(self, run_id: str) -> str:
+        try:
+            return str(self.servo.open().read.orchestration().run(run_id).state)
+        except Exception:  # it is requested, and not planned yet
+            return ""
+
+    def wait(self, run_id: str, expected: str) -> None:
+        self.until(lambda: self.state(run_id) in ("SUCCEEDED", "FAILED", "CANCELLED"))
+        tasks = self.servo.open().read.orchestration().tasks(run_id)
+        assert self.state(run_id) == expected, [(t.asset_key, t.state) for t in tasks]
+
+    def until(self, reached: Any) -> None:
+        deadline = time.monotonic() + 200
+        while not reached():
+            assert time.monotonic() < deadline, "it did not happen"
+            time.sleep(0.1)
+
+    def rows(self, asset: str) -> dict[str, Any]:
+        shown: list[dict[str, Any]] = self.servo.json("show", asset)["rows"]
+        return shown[0]
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def fleet(servo: Servo) -> Iterator[Fleet]:
+    fleet = Fleet(servo)
+    yield fleet
+    fleet.close()
+
+
+def test_a_worker_without_credentials_runs_checks_partitions_and_retries(fleet: Fleet) -> None:
+    worker = fleet.worker("box")
+    run = fleet.run("shop.orders", "shop.daily_orders", "shop.total", "shop.thief")
+    fleet.wait(run, "SUCCEEDED")
+    reader = fleet.servo.open().read.orchestration()
+    tasks = {task.asset_key: task for task in reader.tasks(run)}
+    assert tasks["shop.daily_orders"].attempt == 2
+    assert "ordering" in fleet.servo.text("runs", "logs", run, "--task", "shop.orders")
+    # What user code finds in its process lets it in nowhere else.
+    thief = fleet.rows("shop.thief")
+    assert (thief["found"], thief["let_in"], int(thief["tried"])) == ("[]", "[]", 8)
+
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert contents(fleet.servo.open().store).claimed == frozenset()
+    assert not list(Path(fleet.elsewhere).rglob("*.parquet"))
+
+
+def test_work_goes_on_when_worker_and_server_are_killed(fleet: Fleet) -> None:
+    first = fleet.worker("one")
+    run = fleet.run("shop.orders", "shop.slow")
+    fleet.until(lambda: (fleet.flags / "begun-1").exists())
+    # Its log can be read while it runs.
+    fleet.until(
+        lambda: "slow has begun" in fleet.servo.text("runs", "logs", run, "--task", "shop.slow")
+    )
+    first.kill()
+    fleet.worker("two")
+    fleet.until(lambda: (fleet.flags / "begun-2").exists())
+    fleet.server.kill()
+    fleet.server.communicate()
+    (fleet.flags / "go").touch()  # it ends while there is no server
+    time.sleep(1.0)
+    fleet.server = fleet.serve()
+    fleet.wait(run, "SUCCEEDED")
+    reader = fleet.servo.open().read
+    tasks = {task.asset_key: task for task in reader.orchestration().tasks(run)}
+    # Without a server for longer than --zombie-after, it may be taken for lost; it counts once.
+    assert tasks["shop.slow"].attempt in (2, 3)
+    assert tasks["shop.slow"].state == "SUCCEEDED"
+    assert len(list(reader.execution().versions(tasks["shop.slow"].asset_id))) == 1
+
+
+def test_a_cancelled_run_is_stopped_at_the_worker(fleet: Fleet) -> None:
+    fleet.worker("box")
+    run = fleet.run("shop.orders", "shop.slow")
+    fleet.until(lambda: (fleet.flags / "begun-1").exists())
+    fleet.servo.json("runs", "cancel", run)
+    fleet.wait(run, "CANCELLED")
+    fleet.until(lambda: not contents(fleet.servo.open().store).messages)
