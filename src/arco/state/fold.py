@@ -185,10 +185,7 @@ class Rows:
             before = self.versioned(table, key)
         if (before[1] if before is not None else None) == row:
             return
-        changed = self.changes.get(table)
-        if changed is None:
-            changed = self.changes[table] = {}
-        changed[key] = cached[key] = (position, row)
+        self.changes.setdefault(table, {})[key] = cached[key] = (position, row)
         if table.shard < len(table.key) and table.spread == 1:
             shards = self._shards.setdefault(table, {})
             shards.setdefault(key[: table.shard], set()).add(key)
@@ -347,9 +344,8 @@ def _fold_by_bucket(
 ) -> list[Fact]:
     """`fold_stage` with the facts of one bucket after those of another.
 
-    A source that cannot keep all buckets then reads each of them once, and not for each fact.
-    Keys are independent, and the facts of a key stay in order. What is derived is in the order
-    of the facts, as if they had been folded in that.
+    A source that cannot keep all buckets then reads each of them once. Keys are independent,
+    and facts of a key stay in order. What is derived is in the order of the facts.
     """
     own: list[FoldFailure] = []
     derived: list[list[Fact]] = [[] for _ in facts]
