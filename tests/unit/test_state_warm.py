@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from arco.app import Workspace
@@ -13,8 +11,6 @@ from arco.catalog.events import AssetObserved, NamespaceCreated, NamespaceDroppe
 from arco.catalog.tables import ASSET_STATS, NAMESPACES
 from arco.errors import Corrupt, Refused, Unavailable
 from arco.state import warm as warm_module
-from arco.state.table import Table
-from arco.state.warm import Warm
 from arco.storage import paths
 from arco.storage.memory import MemoryStore
 from tests.kit.clocks import SimClock
@@ -210,20 +206,14 @@ def test_a_commit_that_touches_more_than_the_budget_reads_each_bucket_a_few_time
     ids = [f"A{n}" for n in range(9_000)]
     w.ledger.append([AssetObserved(asset_id=i, row_count=1, size_bytes=1) for i in ids])
     w.committer.commit()
-    loads: Counter[int] = Counter()
-    load = Warm._load
-
-    def counted(self: Warm, table: Table[Any], number: int) -> pa.RecordBatch:
-        loads[number] += table is ASSET_STATS
-        return load(self, table, number)
-
-    monkeypatch.setattr(Warm, "_load", counted)
     monkeypatch.setattr(warm_module, "LARGE", len(ids))  # hashes alone would not do
-    tight = make_workspace(store, 2, clock=clock, warm_budget_bytes=1 << 20)
+    hooks = HookStore(store)
+    tight = make_workspace(hooks, 2, clock=clock, warm_budget_bytes=1 << 20, cache_budget_bytes=0)
     tight.ledger.append([AssetObserved(asset_id=i, row_count=2, size_bytes=2) for i in ids])
     tight.committer.commit()
+    reads = [path for call, path in hooks.calls if call != "put" and "/asset_stats/l0/" in path]
     assert tight.projector.warm.is_tight
-    assert sum(loads.values()) < 3 * 256
+    assert 0 < len(reads) < 3 * 256
     check_against_model(tight)
 
 
