@@ -28,6 +28,7 @@ RULES = {
     ("`arco/quality`", "evaluates a check"): LAYERS,
     ("`arco/security`", "knows another domain"): LAYERS,
     ("`arco/imports`", "reads what a worker wrote"): LAYERS,
+    ("`arco/ingest`", "takes a report for an output of its own"): LAYERS,
     ("`arco/lineage`", "needs Spark"): "tasks, columns and lineage need no Spark",
     (
         "`arco/search`",

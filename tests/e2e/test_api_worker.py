@@ -57,6 +57,16 @@ def slow(ctx: AssetContext, orders: AssetIn["shop.orders"]) -> pa.Table:
 
 
 @asset
+def on_spark(ctx: AssetContext):
+    return ctx.spark.range(10)
+
+
+@asset
+def after_spark(on_spark: AssetIn["shop.on_spark"]) -> pa.Table:
+    return on_spark.arrow()
+
+
+@asset
 def thief() -> pa.Table:
     """Tries the API with what it finds in its process."""
     import gc
@@ -91,11 +101,15 @@ def thief() -> pa.Table:
 '''
 
 
+QUICK = ("--heartbeat", "0.5", "--zombie-after", "3", "--claim", "5", "--interval", "0.1")
+
+
 class Fleet:
     """A server, an orchestrator, and workers that know nothing but the server's address."""
 
-    def __init__(self, servo: Servo) -> None:
+    def __init__(self, servo: Servo, *timing: str) -> None:
         self.servo = servo
+        self.timing = timing
         self.flags = servo.directory / "flags"
         self.elsewhere = servo.directory / "elsewhere"
         folder = servo.directory / "project"
@@ -112,9 +126,7 @@ class Fleet:
             self.port: int = free.getsockname()[1]
         self.server = self.serve()
         self.started: list[subprocess.Popen[str]] = []
-        quick = ("--heartbeat", "0.5", "--zombie-after", "3", "--claim", "5", "--interval", "0.1")
-        self.quick = quick
-        self.orchestrator = servo.start("orchestrator", *quick, stdin=subprocess.DEVNULL)
+        self.orchestrator = servo.start("orchestrator", *timing, stdin=subprocess.DEVNULL)
 
     def serve(self) -> subprocess.Popen[str]:
         process = self.servo.start("serve", "--port", str(self.port), "--json")
@@ -122,13 +134,14 @@ class Fleet:
         assert json.loads(process.stdout.readline())["state"] == "started"
         return process
 
-    def worker(self, name: str) -> subprocess.Popen[str]:
+    def worker(self, name: str, *options: str) -> subprocess.Popen[str]:
         """With an environment that has the key, and nothing of a store."""
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.elsewhere), "ARCO_TOKEN": self.key}
+        env = {"HOME": str(self.elsewhere), "ARCO_TOKEN": self.key}
+        env |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
         api = f"http://127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "arco.cli", "worker", "--api", api, "--name", name]
         process = subprocess.Popen(
-            [*command, *self.quick, "--slots", "2", "--json"],
+            [*command, *self.timing, "--slots", "2", "--json", *options],
             cwd=self.elsewhere,
             env=env,
             text=True,
@@ -176,7 +189,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(servo: Servo) -> Iterator[Fleet]:
-    fleet = Fleet(servo)
+    fleet = Fleet(servo, *QUICK)
     yield fleet
     fleet.close()
 
@@ -232,3 +245,23 @@ def test_a_cancelled_run_is_stopped_at_the_worker(fleet: Fleet) -> None:
     fleet.servo.json("runs", "cancel", run)
     fleet.wait(run, "CANCELLED")
     fleet.until(lambda: not contents(fleet.servo.open().store).messages)
+
+
+def test_a_task_on_spark_is_refused_where_spark_has_no_access_to_the_data(fleet: Fleet) -> None:
+    fleet.worker("box")
+    run = fleet.run("shop.on_spark")
+    fleet.wait(run, "FAILED")
+    (task,) = fleet.servo.open().read.orchestration().tasks(run)
+    assert (task.error_code, task.attempt) == ("spark.data_url", 1)
+
+
+@pytest.mark.spark
+def test_tasks_on_spark_open_the_data_themselves(servo: Servo) -> None:
+    fleet = Fleet(servo)  # a JVM may take longer to start than others are silent
+    try:
+        fleet.worker("box", "--data-url", f"file://{servo.store}")
+        run = fleet.run("shop.on_spark", "shop.after_spark")
+        fleet.wait(run, "SUCCEEDED")
+        assert fleet.rows("shop.after_spark") == {"id": 0}
+    finally:
+        fleet.close()

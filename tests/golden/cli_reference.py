@@ -41,6 +41,7 @@ GROUPS: Final = {
         "schema",
         "contracts",
         "lineage",
+        "ingest",
         "pii",
         "costs",
         "gc",

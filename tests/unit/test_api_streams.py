@@ -156,3 +156,17 @@ def test_a_stream_ends_when_the_server_drains(world: ApiWorld) -> None:
 def test_a_strange_position_is_refused(world: ApiWorld, last: str) -> None:
     response = world.owner.send("GET", "/events", headers={"Last-Event-ID": last})
     assert response.status_code == 400
+
+
+def test_streams_that_are_opened_at_once_do_not_pass_the_cap(world: ApiWorld) -> None:
+    token = world.client(Role.VIEWER).token
+
+    async def open_many() -> tuple[list[int], int]:
+        connections = [_Connection(world, token) for _ in range(8)]
+        await asyncio.gather(*(each.__aenter__() for each in connections))
+        statuses = sorted(each.start["status"] for each in connections)
+        await asyncio.gather(*(each.__aexit__() for each in connections))
+        async with _Connection(world, token) as again:  # all places are free again
+            return statuses, again.start["status"]
+
+    assert world.runner.run(open_many()) == ([200, 200, 429, 429, 429, 429, 429, 429], 200)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +15,22 @@ import pytest
 
 from arco.api.table import ROUTES
 from arco.app import Workspace
+from arco.clock import SystemClock
+from arco.errors import Invalid
 from arco.log.envelope import encode_payload
 from arco.orchestration.events import RunTriggered, TaskStarted
 from arco.orchestration.limits import Timing
 from arco.orchestration.results import finished
 from arco.security.permissions import Role
 from arco.storage import paths
+from arco.storage.http import HttpStore
+from arco.storage.http_client import checked_api_url
+from arco.storage.memory import MemoryStore
 from arco.transport.liveness import LivenessRecord, Progress, records
 from arco.transport.queues.objectstore import contents
+from arco.worker.failures import TaskFailed
+from arco.worker.sensing import check_reads_tables
+from servo.contract.sensing import SensorCall
 from servo.contract.task import Materialization, TaskRequest, TaskResult
 from tests.kit.api import ApiClient, ApiWorld
 from tests.kit.flows import deploy, trigger
@@ -419,3 +430,41 @@ def test_a_supervisor_puts_the_log_of_what_it_has_claimed_alone(fleet: Fleet) ->
     manifest = next(m.path for m in fleet.workspace.store.list("manifests/"))
     for path in (paths.TASK_KEYS, manifest):
         assert fleet.worker.send("GET", objects(path), headers=claim).status_code == 403
+
+
+# -- the worker's side ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url", ["http://arco.example", "ftp://arco.example", "https://", "https://ann@arco.example"]
+)
+def test_a_key_is_not_sent_in_the_clear_nor_to_what_is_no_server(url: str) -> None:
+    with pytest.raises(Invalid):
+        checked_api_url(url)
+
+
+def test_a_variable_that_was_taken_is_gone_from_the_process() -> None:
+    code = (
+        "import os, subprocess; from pathlib import Path; from arco.tasks import private;"
+        "own = Path('/proc/self/environ'); assert b'arco_secret' in own.read_bytes();"
+        "assert private.taken('ARCO_TOKEN') == 'arco_secret';"
+        "assert private.taken('ARCO_TOKEN') is None;"
+        "assert b'arco_secret' not in own.read_bytes() and b'OTHER=kept' in own.read_bytes();"
+        "assert b'arco' not in subprocess.check_output(['env']);"
+        "import ctypes; kernel = ctypes.CDLL(None); is_dumpable = 3;"
+        "assert kernel.prctl(is_dumpable, 0, 0, 0, 0) == 1;"
+        "private.unreadable(); assert kernel.prctl(is_dumpable, 0, 0, 0, 0) == 0; print('ok')"
+    )
+    env = {"PATH": os.environ["PATH"], "ARCO_TOKEN": "arco_secret", "OTHER": "kept"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_a_sensor_of_versions_is_refused_with_what_to_do() -> None:
+    call = SensorCall(
+        sensor_id="shop/new", name="new", kind="asset", number=0, asset="sales.orders"
+    )
+    with pytest.raises(TaskFailed) as refused:
+        check_reads_tables(HttpStore("https://arco.example/work"), call)
+    assert refused.value.info.code == "sensor.needs_store"
+    check_reads_tables(MemoryStore(SystemClock()), call)

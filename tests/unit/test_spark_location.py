@@ -8,6 +8,7 @@ import pytest
 
 from arco.errors import Invalid
 from arco.spark.location import hadoop_options, local_path, spark_url
+from arco.storage.http import HttpStore
 from arco.storage.local import LocalStore
 from arco.storage.memory import MemoryStore
 from arco.storage.open import open_store
@@ -52,3 +53,15 @@ def test_memory_is_out_of_reach() -> None:
     with pytest.raises(Invalid) as caught:
         spark_url(MemoryStore(SimClock()), "data")
     assert caught.value.hint
+
+
+def test_store_behind_a_server_is_where_the_worker_was_told() -> None:
+    api = "https://arco.example/api/v1/workspaces/acme/prod/work"
+    bucket = HttpStore(api, data_url="s3://lake/acme/prod")
+    assert spark_url(bucket, "data/a") == "s3a://lake/acme/prod/data/a"
+    assert (local_path(bucket, "data/a"), hadoop_options(bucket)) == (None, {})
+    disk = HttpStore(api, data_url="file:///mnt/lake/acme/prod")
+    assert spark_url(disk, "data/a") == "file:///mnt/lake/acme/prod/data/a"
+    assert local_path(disk, "data/a") == "/mnt/lake/acme/prod/data/a"
+    with pytest.raises(Invalid):
+        spark_url(HttpStore(api), "data/a")

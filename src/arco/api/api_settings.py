@@ -47,6 +47,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ()
     webhook_secrets: tuple[str, ...] = WEBHOOK_SECRETS
     """Patterns of the references that sensors may name as their secret."""
+    dataset_namespaces: dict[str, str] = {}
+    """Of OpenLineage, to namespaces of assets."""
     secure: bool = False
     """Whether it is reached over TLS, of its own or of a proxy."""
     sends_files: bool = False

@@ -12,6 +12,7 @@ checks. Events about keys and roles are in the audit log alone.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -158,5 +159,7 @@ class Tail:
         """Events after a position; None if some of them are not kept any more."""
         if position < self.first:
             return None
-        events = [event for event in self.events if event.position > position][:limit]
+        # The newest are at the end, and most listeners want those alone.
+        newer = itertools.takewhile(lambda event: event.position > position, reversed(self.events))
+        events = list(newer)[::-1][:limit]
         return events, events[-1].position if len(events) == limit else self.position

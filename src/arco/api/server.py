@@ -254,6 +254,7 @@ class ApiServer:
                 fresh=lambda: _fresh(served),
                 visible=visible,
                 key=key,
+                dataset_namespaces=self.settings.dataset_namespaces,
                 if_match=if_match,
             )
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
@@ -17,7 +18,16 @@ from litestar import Request, Response
 from litestar.types import Receive, Scope, Send
 from msgspec import Meta
 
-from arco.api.events import LOOK_S, SLICE, EventFilter, LogEvent, Tail, read_events, seen_events
+from arco.api.events import (
+    KEPT,
+    LOOK_S,
+    SLICE,
+    EventFilter,
+    LogEvent,
+    Tail,
+    read_events,
+    seen_events,
+)
 from arco.api.exchange import RequestHeaders, exchange_of
 from arco.api.parameters import parse
 from arco.api.problems import ApiError, invalid_field
@@ -71,7 +81,22 @@ class EventStreams:
         await self._server.in_thread(lambda: _check(served, visible, parameters))
         start = _start(parameters, RequestHeaders(scope).get("last-event-id"))
         name = f"{caller.kind}:{caller.id}"
-        if self._of_caller[name] >= self._server.settings.streams_per_caller:
+        self._take(name)
+        try:
+            snapshot = await self._server.in_thread(served.newest)
+        except BaseException:
+            self.release(name)
+            raise
+        chosen = EventFilter(
+            types=tuple(parameters.type), run_id=parameters.run_id, asset=parameters.asset
+        )
+        position = snapshot.position if start is None else start
+        return _StreamResponse(_Listener(self, at, name, visible, chosen, position))
+
+    def _take(self, caller: str) -> None:
+        """A place for one more stream, taken before anything is waited for: of streams that are
+        opened at once no more are let in than of those that are opened one after the other."""
+        if self._of_caller[caller] >= self._server.settings.streams_per_caller:
             raise ApiError(
                 "rate_limited",
                 "you have too many streams open",
@@ -79,19 +104,19 @@ class EventStreams:
                 hint="close one; one stream carries all events of a workspace",
                 retry_after_s=5,
             )
-        snapshot = await self._server.in_thread(served.newest)
-        chosen = EventFilter(
-            types=tuple(parameters.type), run_id=parameters.run_id, asset=parameters.asset
-        )
-        position = snapshot.position if start is None else start
-        return _StreamResponse(_Listener(self, at, name, visible, chosen, position))
+        self._of_caller[caller] += 1
+
+    def release(self, caller: str) -> None:
+        """Give the place of a stream back that has ended, or was never sent."""
+        self._of_caller[caller] -= 1
+        if not self._of_caller[caller]:
+            del self._of_caller[caller]
 
     # -- listeners -----------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def listening(self, at: tuple[str, str], caller: str) -> AsyncIterator[Tail]:
+    async def listening(self, at: tuple[str, str]) -> AsyncIterator[Tail]:
         tail = self._tails[at]
-        self._of_caller[caller] += 1
         tail.listeners += 1
         try:
             if at not in self._tailing:
@@ -102,9 +127,6 @@ class EventStreams:
             yield tail
         finally:
             tail.listeners -= 1
-            self._of_caller[caller] -= 1
-            if not self._of_caller[caller]:
-                del self._of_caller[caller]
             if not tail.listeners and (task := self._tailing.pop(at, None)) is not None:
                 task.cancel()
                 tail.events.clear()
@@ -165,7 +187,7 @@ class _Listener:
     ) -> None:
         self.streams = streams
         self._at = at
-        self._caller = caller
+        self.caller = caller
         self._visible = visible
         self._chosen = chosen
         self._position = position
@@ -175,7 +197,7 @@ class _Listener:
         position, so that a client that comes back does not read again what was not for it."""
         settings = self.streams.server.settings
         yield b"retry: 2000\n\n"
-        async with self.streams.listening(self._at, self._caller) as tail:
+        async with self.streams.listening(self._at) as tail:
             while True:
                 changed = tail.changed
                 part = tail.after(self._position, SLICE)
@@ -198,7 +220,9 @@ class _Listener:
                     yield f"id: {self._position}\n: ping\n\n".encode()
 
 
+@functools.lru_cache(maxsize=KEPT)
 def _text(event: LogEvent) -> bytes:
+    """Rendered once for all who listen."""
     data = msgspec.json.encode(plain({k: v for k, v in plain(event).items() if v != ""}))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.position, event.type.encode(), data)
 
@@ -217,6 +241,12 @@ class _Stream:
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._stream(receive, send)
+        finally:
+            self._listener.streams.release(self._listener.caller)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send(
             {
                 "type": "http.response.start",

@@ -31,6 +31,7 @@ from arco.api.writes import (
     glossary_writes,
     hold_writes,
     import_writes,
+    ingest_writes,
     run_writes,
 )
 from arco.api.writes import catalog as catalog_writes
@@ -67,5 +68,6 @@ WRITES: Final[tuple[Route[Any], ...]] = (
     *glossary_writes.ROUTES,
     *hold_writes.ROUTES,
     *import_writes.ROUTES,
+    *ingest_writes.ROUTES,
 )
 ROUTES: Final = (*READS, *WRITES)

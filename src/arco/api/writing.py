@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,6 +48,8 @@ class Writing:
     """What the caller sees of the workspace at all."""
     key: str
     """The idempotency key, as the log has it; empty if the client gave none."""
+    dataset_namespaces: Mapping[str, str]
+    """Of OpenLineage, to namespaces of assets."""
     if_match: int | None
     """The version of the row that the client has seen."""
 

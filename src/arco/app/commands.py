@@ -11,6 +11,7 @@ from arco.catalog.contract_commands import ContractCommands
 from arco.catalog.governance_commands import GovernanceCommands
 from arco.execution.commands import ExecutionCommands
 from arco.imports.commands import ImportCommands
+from arco.ingest.commands import IngestCommands
 from arco.lineage.commands import LineageCommands
 from arco.notifications.commands import NotificationCommands
 from arco.orchestration.asset_columns import columns_of
@@ -58,6 +59,7 @@ class Commands:
         self.backfills = BackfillCommands(core, self.tier1, library, actor)
         self.lineage = LineageCommands(self.tier1, lineage_reader, _column_names, actor)
         self.imports = ImportCommands(core, writer, self.tier1, actor)
+        self.ingest = IngestCommands(core, self.tier1, self.catalog, actor)
         self.notifications = NotificationCommands(core, self.tier1, actor)
         self.security = SecurityCommands(core, self.tier1, caller)
 

@@ -15,6 +15,8 @@ from arco.execution import events as execution_events
 from arco.execution import fold as execution_fold
 from arco.imports import events as import_events
 from arco.imports import fold as import_fold
+from arco.ingest import events as ingest_events
+from arco.ingest import fold as ingest_fold
 from arco.lineage import events as lineage_events
 from arco.lineage import fold as lineage_fold
 from arco.log.envelope import EventTypes, Payload
@@ -45,6 +47,7 @@ EVENTS: tuple[type[Payload], ...] = (
     *execution_events.EVENTS,
     *lineage_events.EVENTS,
     *import_events.EVENTS,
+    *ingest_events.EVENTS,
     *notification_events.EVENTS,
     *security_events.EVENTS,
     RolledBack,
@@ -72,6 +75,7 @@ def chain() -> Chain:
         *execution_fold.STAGES,
         *automation_fold.AFTER_OUTPUTS,
         derived.DECISIONS,
+        ingest_fold.STAGE,
         *quality_fold.STAGES,
         asset_states.STAGE,
         import_fold.STAGE,

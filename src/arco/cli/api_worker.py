@@ -48,7 +48,7 @@ def run_api_worker(
     running = resolve_running(os.environ, Path.cwd())
     spark = SparkHost(running.spark)
     worker = ApiWorker(
-        ApiAddress(options.url, *names, options.name, key),
+        ApiAddress(options.url, *names, options.name, key, os.environ.get("ARCO_CA_FILE", "")),
         cache,
         SystemClock(),
         system_ulids(),

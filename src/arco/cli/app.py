@@ -48,6 +48,7 @@ from arco.cli import (
     explain,
     freshness,
     http_server,
+    ingest,
     init,
     lineage,
     lineage_imports,
@@ -121,6 +122,7 @@ compare.register(app)
 app.add_typer(checks.app)
 app.add_typer(lineage.app)
 lineage_imports.register(lineage.app)
+app.add_typer(ingest.app)
 app.add_typer(personal.app)
 quarantine_by_hand.register(quarantine.app)
 app.add_typer(schemas.app)

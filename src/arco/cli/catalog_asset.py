@@ -13,7 +13,11 @@ if deferral.LOADED:
     from arco.catalog.reader import AssetDetails
     from arco.catalog.tables import ASSETS, AssetRow
     from arco.cli import render
+    from arco.cli.ingest import show_reports
     from arco.cli.session import Session
+    from arco.ingest.reader import IngestReader
+    from arco.ingest.tables import ReportedOutputRow
+    from arco.state.snapshot import Snapshot
     from servo.contract.keys import AssetKey
 
 app = group("asset", "Show and change assets.")
@@ -163,11 +167,19 @@ def show(session: Session, key: catalog_options.AssetArgument) -> None:
     asset = reader.asset(AssetKey.parse(key))
     if session.json:
         generation = reader.snapshot.generation
-        rest = {"columns": asset.columns, "stats": asset.stats}
+        newest = _newest_report(reader.snapshot, asset.row.asset_id)
+        rest = {"columns": asset.columns, "stats": asset.stats, "written_elsewhere": newest}
         head = {"generation": generation, "row_version": asset.version}
         render.document(head | _document(asset.row) | rest)
     else:
         _show(asset)
+        if (newest := _newest_report(reader.snapshot, asset.row.asset_id)) is not None:
+            show_reports([newest])
+
+
+def _newest_report(snapshot: Snapshot, asset_id: str) -> ReportedOutputRow | None:
+    """Of what others have written."""
+    return next(iter(IngestReader(snapshot).outputs(asset_id)), None)
 
 
 def _show(asset: AssetDetails) -> None:

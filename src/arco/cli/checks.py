@@ -15,7 +15,7 @@ if deferral.LOADED:
     from arco.cli.live import is_partition, partition_text
     from arco.cli.session import Session
     from arco.errors import NotFound
-    from arco.orchestration.reader import OrchestrationReader
+    from arco.orchestration.catalog_names import asset_id_of
     from arco.quality.reader import QualityReader
     from arco.quality.tables import CheckResultRow, CheckStatusRow
     from arco.times import parse_time
@@ -39,7 +39,7 @@ def list_(
     reader = QualityReader(snapshot)
     statuses = [
         row
-        for row in reader.status(OrchestrationReader(snapshot).asset_id(asset))
+        for row in reader.status(asset_id_of(snapshot, asset))
         if is_partition(row.partition_key, partition)
     ]
     rows = [row for row in statuses if not (bad and row.status == "passed")]
@@ -77,7 +77,7 @@ def show(
 ) -> None:
     """Show the results of a check and samples of failing rows."""
     snapshot = session.open().read.snapshot(session.at())
-    reader, id = QualityReader(snapshot), OrchestrationReader(snapshot).asset_id(asset)
+    reader, id = QualityReader(snapshot), asset_id_of(snapshot, asset)
     oldest = parse_time(since, snapshot.published_at)
     name = _named(check, asset, reader.status(id)) or _named(
         check, asset, reader.results(id, since=oldest), last=True

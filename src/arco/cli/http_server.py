@@ -32,6 +32,7 @@ if deferral.LOADED:
     from arco.clock import Clock
     from arco.config import resolve_auth
     from arco.errors import Invalid
+    from arco.ingest.openlineage import parse_namespaces
     from arco.security.authentication import (
         Directories,
         DirectorySource,
@@ -72,6 +73,14 @@ def serve_http(
     ] = None,
     name: Annotated[
         list[str] | None, option("HOST", "Names that requests may use; default: any. Repeatable.")
+    ] = None,
+    dataset_namespace: Annotated[
+        list[str] | None,
+        option(
+            "DATASETS=NAMESPACE",
+            "The namespace of assets for a namespace of OpenLineage, or one and a schema: "
+            "postgres://db:5432/public=shop. Repeatable.",
+        ),
     ] = None,
     webhook_secret: Annotated[
         list[str] | None,
@@ -116,6 +125,7 @@ def serve_http(
         hosts=hosts,
         secure=binding.has_tls or bool(proxies),
         drain_s=drain,
+        dataset_namespaces=parse_namespaces(dataset_namespace or ()),
         webhook_secrets=tuple(webhook_secret or WEBHOOK_SECRETS),
         rate_per_s=rate,
         rate_burst=max(1, round(4 * rate)),

@@ -299,6 +299,8 @@ def _show_seen(reader: LineageReader, asset: str) -> None:
             render.say(f"{edge.source}: {_added(edge)}", "dim")
         elif edge.origin == "dbt":
             render.say(f"{edge.source}: imported from dbt", "dim")
+        elif edge.origin == "openlineage":
+            render.say(f"{edge.source}: reported by others", "dim")
         elif (row := seen.get(edge.edge_id)) is None:
             render.say(f"{edge.source}: in the code, not read yet", "dim")
         else:

@@ -115,7 +115,8 @@ def worker(
         float, option("S", "Seconds that running tasks may take after SIGTERM.", min=0.0)
     ] = 30.0,
     api: Annotated[
-        str | None, option("URL", "Work through this server, without access to the store.")
+        str | None,
+        option("URL", "Work through this server, without access to the store. [ARCO_API]"),
     ] = None,
     data_url: Annotated[
         str, option("URL", "With --api: the store's URL for Spark, which has its own credentials.")
@@ -138,8 +139,8 @@ def worker(
     worker_id = name or _identity()
     folder = cache or _default_cache()
     memory = machine().memory_bytes >> 20 if memory_mib is None else memory_mib
-    if api is not None:
-        through = ApiOptions(api, worker_id, data_url, slots, memory, drain)
+    if server := api or session.api:
+        through = ApiOptions(server, worker_id, data_url, slots, memory, drain)
         run_api_worker(session, through, timing, folder, stop)
         return
     workspace = session.open(cache_budget_bytes=CACHED_BYTES)

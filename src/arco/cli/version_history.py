@@ -15,6 +15,7 @@ if deferral.LOADED:
     from arco.answers.version_data import FileEntry, files_of, personal_columns
     from arco.app import Workspace
     from arco.cli import render
+    from arco.cli.ingest import show_reports
     from arco.cli.live import partition_text
     from arco.cli.partitions import state_text
     from arco.cli.session import Session
@@ -22,6 +23,8 @@ if deferral.LOADED:
     from arco.execution.reader import ExecutionReader
     from arco.execution.tables import MaterializationRow, QuarantineRow
     from arco.execution.version_lookup import VersionLookup
+    from arco.ingest.reader import IngestReader
+    from arco.orchestration.catalog_names import asset_id_of
     from arco.orchestration.reader import OrchestrationReader
     from arco.state.snapshot import Snapshot
     from arco.times import short as short_time
@@ -83,7 +86,7 @@ def history(
     days.
     """
     snapshot = session.open().read.snapshot(session.at())
-    id = OrchestrationReader(snapshot).asset_id(asset)
+    id = asset_id_of(snapshot, asset)
     reader = ExecutionReader(snapshot)
     chosen = VersionLookup(snapshot, asset, id).partitions(partition) if partition else None
     rows = reader.versions(
@@ -105,6 +108,11 @@ def history(
         )
         for at, row in enumerate(rows[:limit])
     ]
+    reports = [
+        row
+        for row in IngestReader(snapshot).outputs(id)[:limit]
+        if chosen is None or row.partition_key in chosen
+    ]
     if session.json:
         render.document(
             {
@@ -112,13 +120,18 @@ def history(
                 "asset": asset,
                 "versions": [entry.plain() for entry in entries],
                 "more": len(rows) > limit,
+                "reported": reports,
             }
         )
         return
-    if not entries:
+    if not entries and not reports:
         render.say(f"{asset} has no matching versions")
         return
-    _show_history(entries)
+    if entries:
+        _show_history(entries)
+    if reports:
+        render.show_title("written elsewhere")
+        show_reports(reports)
     if len(rows) > limit:
         render.note("there are older versions; see --limit")
 

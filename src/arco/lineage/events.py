@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from arco.lineage.tables import ImportOrigin
 from arco.log.envelope import Payload
 from servo.contract.task import Confidence, Influence, Lineage, LineageMethod
 
@@ -109,7 +110,8 @@ EVENTS: tuple[type[LineageCommand], ...] = (EdgeAdded, EdgeRemoved)
 
 
 class LineageImported(Payload, frozen=True, kw_only=True):
-    """Derived from an import: what dbt makes an asset of; nothing, if it does not any more."""
+    """Derived from an import, or a report: what dbt, or others, make an asset of; nothing, if they
+    do not any more."""
 
     TYPE: ClassVar[str] = "lineage.imported"
     asset_id: str
@@ -117,6 +119,7 @@ class LineageImported(Payload, frozen=True, kw_only=True):
     """Ids of assets."""
     lineage: Lineage | None = None
     """Of the columns; assets in it are ids."""
+    origin: ImportOrigin = "dbt"
 
 
 class Use(Struct, frozen=True, order=True):

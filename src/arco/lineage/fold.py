@@ -44,6 +44,7 @@ from arco.lineage.tables import (
     EDGES,
     EXECUTIONS,
     HELD,
+    IMPORTED_FROM,
     TOPOLOGIES,
     USES,
     ColumnEdgeRow,
@@ -144,7 +145,7 @@ def _depend(
     said_at = None if newest is None else newest.names_of
     kept = _staying(existing, recorded, sources - {source_id(ref) for ref in reads}, said_at)
     for column in kept:
-        if column.method != "dbt" or COLUMNS.key_of(column) not in columns:
+        if column.method not in IMPORTED_FROM or COLUMNS.key_of(column) not in columns:
             columns[COLUMNS.key_of(column)] = column
     coverage = coverage_of(rows, fact, recorded, is_silent=bool(sources and not reads))
     if coverage.observed_at == fact.received_at:
@@ -170,7 +171,7 @@ def _staying(
     there = {each.column for each in lineage.columns}.union(lineage.unmapped, [""])
     for row in existing:
         is_there = len(there) == 1 or row.target_column in there
-        if row.method in ("manual", "dbt"):
+        if row.method in ("manual", *IMPORTED_FROM):
             yield row
         elif row.source in unread and is_there:
             yield msgspec.structs.replace(row, said_at=row.said_at or said_at)
@@ -183,7 +184,7 @@ def _declare(rows: Rows, fact: Fact, declared: InputsDeclared) -> Iterator[Chang
     """
     target, now = declared.asset_id, fact.received_at
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
-    edges = {EDGES.key_of(row): row for row in before if row.origin in ("manual", "dbt")}
+    edges = {EDGES.key_of(row): row for row in before if row.origin in ("manual", *IMPORTED_FROM)}
     since = {EDGES.key_of(row): row.since for row in before}
     ids = {each.key: each.source for each in declared.inputs if each.key not in ("", each.source)}
     for each in declared.inputs:

@@ -5,35 +5,47 @@ Of an asset that has outputs too, what they say of a column holds, and their cov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from arco.lineage.column_changes import replaced, unchanged, uses_changed
 from arco.lineage.events import LineageImported
-from arco.lineage.tables import COLUMNS, COVERAGE, EDGES, ColumnEdgeRow, CoverageRow, EdgeRow
+from arco.lineage.tables import (
+    COLUMNS,
+    COVERAGE,
+    EDGES,
+    ColumnEdgeRow,
+    CoverageRow,
+    EdgeRow,
+    ImportOrigin,
+)
 from arco.state.copied_rows import row_from
 from arco.state.fold import Change, Delete, Fact, Put, Rows
 from servo.contract.identity import edge_id
-from servo.contract.task import ColumnSource, Confidence, Lineage
+from servo.contract.task import ColumnSource, Confidence
 
-IMPORTED = "imported edge"
+_PARAMETERS: Final[Mapping[ImportOrigin, str]] = {
+    "dbt": "imported edge",
+    "openlineage": "reported edge",
+}
 """In the place of a parameter, of which none is called so."""
 
 
 def import_lineage(rows: Rows, fact: Fact, e: LineageImported) -> Iterator[Change]:
-    """Make what dbt says of an asset this, and nothing else."""
-    target = e.asset_id
+    """Make what dbt, or others, say of an asset this, and nothing else."""
+    target, origin, parameter = e.asset_id, e.origin, _PARAMETERS[e.origin]
     existing, before = rows.scan(COLUMNS, target), rows.scan(EDGES, target)
-    since = {row.source: row.since for row in before if row.origin == "dbt"}
-    edges = [row for row in before if row.origin != "dbt"]
+    since = {row.source: row.since for row in before if row.origin == origin}
+    edges = [row for row in before if row.origin != origin]
     for source in e.inputs:
         first = since.get(source) or fact.received_at
-        row = EdgeRow(target, edge_id(source, target, IMPORTED), source, "", "dbt", first)
+        row = EdgeRow(target, edge_id(source, target, parameter), source, "", origin, first)
         edges.append(row)
         yield Put(EDGES, row)
     for source in since.keys() - set(e.inputs):
-        yield Delete(EDGES, (target, edge_id(source, target, IMPORTED)))
-    others = {COLUMNS.key_of(row): row for row in existing if row.method != "dbt"}
-    imported = unchanged(existing, _columns(fact, target, e.lineage))
+        yield Delete(EDGES, (target, edge_id(source, target, parameter)))
+    others = {COLUMNS.key_of(row): row for row in existing if row.method != origin}
+    imported = unchanged(existing, _columns(fact, target, e))
     columns = imported | others
     yield from replaced(existing, columns)
     yield from _coverage(rows, fact, e)
@@ -46,7 +58,9 @@ def import_lineage(rows: Rows, fact: Fact, e: LineageImported) -> Iterator[Chang
     )
 
 
-def _columns(fact: Fact, target: str, lineage: Lineage | None) -> Iterator[ColumnEdgeRow]:
+def _columns(fact: Fact, target: str, e: LineageImported) -> Iterator[ColumnEdgeRow]:
+    lineage = e.lineage
+
     def row(column: str, source: ColumnSource, confidence: Confidence) -> ColumnEdgeRow:
         return ColumnEdgeRow(
             target=target,
@@ -55,7 +69,7 @@ def _columns(fact: Fact, target: str, lineage: Lineage | None) -> Iterator[Colum
             source_column=source.column,
             kind=source.kind,
             masked=source.masked,
-            method="dbt",
+            method=e.origin,
             confidence=confidence,
             since=fact.received_at,
         )
@@ -71,7 +85,7 @@ def _columns(fact: Fact, target: str, lineage: Lineage | None) -> Iterator[Colum
 
 def _coverage(rows: Rows, fact: Fact, e: LineageImported) -> Iterator[Change]:
     coverage = rows.get(COVERAGE, e.asset_id)
-    if coverage is not None and coverage.method != "dbt":
+    if coverage is not None and coverage.method != e.origin:
         return
     if e.lineage is None:
         yield Delete(COVERAGE, (e.asset_id,))

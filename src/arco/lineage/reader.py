@@ -244,7 +244,7 @@ class LineageReader:
         self, row: tables.ColumnEdgeRow | tables.UseRow, end: End, id: str
     ) -> datetime | None:
         """When data was made whose names a row has: the output, or what it has read."""
-        if row.said_at is not None or row.method in ("manual", "dbt"):
+        if row.said_at is not None or row.method in ("manual", *tables.IMPORTED_FROM):
             return row.said_at or row.since  # `since` is when it was said first
         read_at = self._read_at(row.target, id) if end == "source" and id != row.target else None
         newest = self._newest(row.target)

@@ -10,7 +10,7 @@ for history.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from arco.state.table import LOOKED_UP_GROUP, History, Row, Table
 from servo.contract.task import Confidence, Influence, LineageMethod
@@ -20,7 +20,9 @@ SPREAD = 32
 """Of the outputs of an asset over buckets; see `arco.state.table`."""
 
 
-EdgeOrigin = Literal["code", "output", "manual", "dbt"]
+EdgeOrigin = Literal["code", "output", "manual", "dbt", "openlineage"]
+ImportOrigin = Literal["dbt", "openlineage"]
+IMPORTED_FROM: Final[tuple[ImportOrigin, ...]] = get_args(ImportOrigin)
 
 
 class EdgeRow(Row, frozen=True):
@@ -32,7 +34,7 @@ class EdgeRow(Row, frozen=True):
     parameter: str
     origin: EdgeOrigin = "output"
     """Who says so: deployed code; an output, where no code has declared its inputs; a person;
-    an import from dbt."""
+    an import from dbt; others, who have written it."""
     since: datetime | None = None
     owner: str = ""
     description: str = ""

@@ -24,6 +24,7 @@ from arco.lineage.tables import (
     COLUMNS,
     COVERAGE,
     EDGES,
+    IMPORTED_FROM,
     TOPOLOGIES,
     ColumnEdgeRow,
     ColumnStateRow,
@@ -33,7 +34,7 @@ from arco.state.fold import Change, Delete, Fact, Put, Rows
 from arco.state.table import Key
 
 STATES_KEPT: Final = 8
-OF_PEOPLE: Final = ("manual", "dbt")
+OF_PEOPLE: Final = ("manual", *IMPORTED_FROM)
 """Methods of edges that no output has said."""
 
 
@@ -110,7 +111,7 @@ def _restore(
     }
     for row in existing:
         key = COLUMNS.key_of(row)
-        if row.method == "manual" or (row.method == "dbt" and key not in columns):
+        if row.method == "manual" or (row.method in IMPORTED_FROM and key not in columns):
             columns[key] = row
     coverage = msgspec.json.decode(state.coverage, type=CoverageRow)
     yield from replaced(existing, columns)

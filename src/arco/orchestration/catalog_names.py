@@ -11,6 +11,7 @@ from arco.catalog import tables
 from arco.catalog.schema_tables import COLUMN_RENAMES, ColumnRenameRow
 from arco.execution.tables import MATERIALIZATIONS
 from arco.lineage.reader import LineageReader
+from arco.orchestration.projects import DeploymentReader
 from arco.state.snapshot import Snapshot
 
 NEWEST = 20
@@ -83,6 +84,12 @@ class CatalogNames:
         names = {row.column_id: row.name for row in self._snapshot.rows(tables.COLUMNS, id)}
         ordered = sorted(renames, key=attrgetter("renamed_at", "number"))
         return sorted(ordered, key=self._renamed_at), names
+
+
+def asset_id_of(snapshot: Snapshot, key: str) -> str:
+    """Of an asset that the catalog has, deployed or not. Raises NotFound with a suggestion."""
+    id = CatalogNames(snapshot).id(key)
+    return DeploymentReader(snapshot).asset_id(key) if id == key else id
 
 
 def lineage_reader(snapshot: Snapshot) -> LineageReader:

@@ -22,6 +22,8 @@ class ChecksEvaluated(Payload, frozen=True, kw_only=True):
     task_id: str
     attempt_id: str
     results: tuple[CheckResult, ...]
+    is_reported: bool = False
+    """Whether others have evaluated them: then it does not speak for the asset's other checks."""
 
 
 class ChecksRecorded(Payload, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Of a partition the newest evaluation by position counts. Checks that it no longer
 has lose their status: an evaluation speaks for all checks of the inputs, and, if
-there is an output, for all of its checks too.
+there is an output, for all of its checks too. One that others report speaks for itself alone.
 """
 
 from __future__ import annotations
@@ -88,7 +88,12 @@ def _evaluation(
         phase: [check_id(each) for each in evaluated.results if each.phase == phase]
         for phase in ("before", "after")
     }
-    if before is not None and not evaluated.materialization_id:
+    if before is not None and evaluated.is_reported:
+        ids = {
+            "before": before.before,
+            "after": [*before.after, *(id for id in ids["after"] if id not in before.after)],
+        }
+    elif before is not None and not evaluated.materialization_id:
         ids["after"] = ids["after"] or before.after
     statuses = [result.status for result in evaluated.results]
     return row_from(

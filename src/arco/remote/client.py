@@ -16,16 +16,17 @@ import contextlib
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 import msgspec
 import pyarrow as pa
 
 from arco.clock import Clock, SystemClock
-from arco.errors import Invalid, Unauthenticated, Unavailable
+from arco.errors import Unauthenticated, Unavailable
 from arco.remote.error_answers import error_of
 from arco.remote.methods import Operations
+from arco.storage.http_client import checked_api_url
 from servo.contract.ulid import system_ulids
 
 TIMEOUT_S: Final = 60.0
@@ -54,7 +55,7 @@ class Client(Operations):
         clock: Clock | None = None,
     ) -> None:
         """`ca_file`: certificates to trust instead of the usual ones, in PEM."""
-        self.url = _checked(url)
+        self.url = checked_api_url(url)
         if not token:
             raise Unauthenticated("there is no token for the API", hint="set ARCO_TOKEN")
         self.tenant = tenant
@@ -203,20 +204,6 @@ class Client(Operations):
         if answer.status_code >= 400:
             raise error_of(answer.status_code, answer.content)
         return answer
-
-
-def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
-    if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise Invalid(f"{url!r} is not the URL of an API", hint="write https://HOST")
-    if parts.scheme == "http" and not is_local:
-        raise Invalid(f"{url} would send your token in the clear", hint="use https://")
-    if parts.query or parts.fragment or parts.username:
-        raise Invalid(
-            "the URL of an API has a scheme, a host and a port", hint="write https://HOST"
-        )
-    return url.rstrip("/")
 
 
 def _query(query: Mapping[str, Any] | None) -> httpx.QueryParams:

@@ -468,6 +468,15 @@ class CheckResultRowJson(TypedDict):
     evaluated_at: str
 
 
+class CheckResultsBodyJson(TypedDict):
+    id: str
+    results: list[ReportedCheckJson]
+    partition: NotRequired[str]
+    made_at: NotRequired[str | None]
+    producer: NotRequired[str]
+    job: NotRequired[str]
+
+
 class CheckStatusRowJson(TypedDict):
     asset_id: str
     partition: str
@@ -986,6 +995,24 @@ class EventAnswerJson(TypedDict):
     is_repeated: bool
 
 
+class EventDatasetJson(TypedDict):
+    namespace: str
+    name: str
+    facets: NotRequired[dict[str, Any]]
+    outputFacets: NotRequired[dict[str, Any]]
+    inputFacets: NotRequired[dict[str, Any]]
+
+
+class EventJobJson(TypedDict):
+    namespace: str
+    name: str
+
+
+class EventRunJson(TypedDict):
+    runId: str
+    facets: NotRequired[dict[str, Any]]
+
+
 class ExplainedPartitionJson(TypedDict):
     partition: str
     outcome: Literal["idle", "runs", "waits"]
@@ -1374,6 +1401,22 @@ class ManifestBodyJson(TypedDict):
     generation: NotRequired[int]
 
 
+class MaterializationBodyJson(TypedDict):
+    id: str
+    partition: NotRequired[str]
+    state: NotRequired[Literal["aborted", "failed", "running", "succeeded"]]
+    made_at: NotRequired[str | None]
+    producer: NotRequired[str]
+    job: NotRequired[str]
+    rows: NotRequired[int | None]
+    bytes: NotRequired[int | None]
+    files: NotRequired[int | None]
+    location: NotRequired[str]
+    message: NotRequired[str]
+    columns: NotRequired[list[AssetColumnJson]]
+    inputs: NotRequired[list[str]]
+
+
 class MaterializationRowJson(TypedDict):
     asset_id: str
     materialization_id: str
@@ -1539,6 +1582,16 @@ class ObjectsBodyJson(TypedDict):
     objects: list[StoredObjectJson]
     truncated: bool
     generation: NotRequired[int]
+
+
+class OpenLineageEventJson(TypedDict):
+    eventTime: str
+    eventType: NotRequired[str]
+    producer: NotRequired[str]
+    run: NotRequired[EventRunJson | None]
+    job: NotRequired[EventJobJson | None]
+    inputs: NotRequired[list[EventDatasetJson]]
+    outputs: NotRequired[list[EventDatasetJson]]
 
 
 class OutputBodyJson(TypedDict):
@@ -1884,10 +1937,35 @@ class RenameBodyJson(TypedDict):
     new_name: str
 
 
+class ReportOutcomeJson(TypedDict):
+    generation: int
+    recorded: list[str]
+    skipped: list[str]
+
+
 class ReportRequestJson(TypedDict):
     batch: str
     events: list[ReportedEventJson]
     claims: list[str]
+
+
+class ReportedBodyJson(TypedDict):
+    asset: str
+    id: str
+    replayed: bool
+    generation: NotRequired[int]
+
+
+class ReportedCheckJson(TypedDict):
+    name: str
+    passed: bool
+    severity: NotRequired[Literal["critical", "error", "info", "warning"]]
+    message: NotRequired[str]
+    expected: NotRequired[str]
+    actual: NotRequired[str]
+    columns: NotRequired[list[str]]
+    rows: NotRequired[int]
+    failing: NotRequired[int | None]
 
 
 class ReportedEventJson(TypedDict):
@@ -1896,6 +1974,24 @@ class ReportedEventJson(TypedDict):
     version: NotRequired[int]
     time: str
     data: Any
+
+
+class ReportedOutputBodyJson(TypedDict):
+    report_id: str
+    partition: str
+    state: str
+    producer: str
+    job: str
+    rows: int | None
+    bytes: int | None
+    files: int | None
+    location: str
+    message: str
+    inputs: list[str]
+    first_reported_at: str
+    last_reported_at: str
+    recorded_at: str
+    recorded_by: str
 
 
 class RequestBodyJson(TypedDict):

@@ -604,6 +604,15 @@ class Operations(ABC):
         )
         return answer
 
+    def report_check_results(
+        self, asset: str, body: doc.CheckResultsBodyJson, *, idempotency_key: str = ""
+    ) -> doc.ReportedBodyJson:
+        """Report what checks of others have found in an asset. They gate nothing."""
+        answer: doc.ReportedBodyJson = self._write(
+            "POST", f"/assets/{_quoted(asset)}/check-results", {}, body, idempotency_key
+        )
+        return answer
+
     def list_held_outputs(
         self,
         *,
@@ -1949,6 +1958,28 @@ class Operations(ABC):
         )
         return answer
 
+    def list_reports(
+        self,
+        asset: str,
+        *,
+        generation: int | None = None,
+        as_of: str | None = None,
+        as_of_run: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[doc.ReportedOutputBodyJson]:
+        """List outputs of an asset that others have reported in the last 30 days, the newest
+        first."""
+        answer: Iterator[doc.ReportedOutputBodyJson] = self._pages(
+            f"/assets/{_quoted(asset)}/reports",
+            {
+                "generation": generation,
+                "as_of": as_of,
+                "as_of_run": as_of_run,
+                "page_size": page_size,
+            },
+        )
+        return answer
+
     def list_pins(
         self,
         *,
@@ -2367,5 +2398,21 @@ class Operations(ABC):
         """End an import: its lineage leaves, and assets that nobody else has become inactive."""
         answer: doc.ImportedBodyJson = self._write(
             "POST", "/imports/remove", {}, body, idempotency_key
+        )
+        return answer
+
+    def ingest_lineage(
+        self, body: doc.OpenLineageEventJson, *, idempotency_key: str = ""
+    ) -> doc.ReportOutcomeJson:
+        """Record an OpenLineage event, as the HTTP transport of its clients sends it."""
+        answer: doc.ReportOutcomeJson = self._write("POST", "/lineage", {}, body, idempotency_key)
+        return answer
+
+    def report_materialization(
+        self, asset: str, body: doc.MaterializationBodyJson, *, idempotency_key: str = ""
+    ) -> doc.ReportedBodyJson:
+        """Report an output of an asset that others write."""
+        answer: doc.ReportedBodyJson = self._write(
+            "POST", f"/assets/{_quoted(asset)}/materializations", {}, body, idempotency_key
         )
         return answer

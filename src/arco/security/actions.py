@@ -105,6 +105,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "lineage.edge_added": Action("AddLineageEdge", *_EDGE),
     "lineage.edge_removed": Action("RemoveLineageEdge", *_EDGE),
     "imports.created": Action("ImportLineage", "import", "source", "source"),
+    "ingest.output_reported": Action("ReportOutput", *_ASSET),
     "notifications.retried": Action(
         "RetryNotification", "notification", "notification_id", "rule_id"
     ),

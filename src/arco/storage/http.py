@@ -65,13 +65,16 @@ class HttpStore:
         headers: Headers | None = None,
         *,
         data_url: str = "",
+        ca_file: str = "",
         client: HttpClient | None = None,
     ) -> None:
-        """`data_url` is where Spark finds the same workspace, with credentials of its own."""
+        """`data_url` is where Spark finds the same workspace, with credentials of its own;
+        `ca_file` has certificates to trust besides the usual ones."""
         self._url = url.rstrip("/")
         self.data_url = data_url
         self._headers = headers or (lambda path: {})
-        self._client = client or HttpClient()
+        self._ca_file = ca_file
+        self._client = client or HttpClient(ca_file=ca_file)
 
     @property
     def url(self) -> str:
@@ -80,7 +83,8 @@ class HttpStore:
     @property
     def options(self) -> dict[str, str]:
         """Without what lets in: each process has its own."""
-        return {"data_url": self.data_url} if self.data_url else {}
+        options = {"data_url": self.data_url, "ca_file": self._ca_file}
+        return {name: value for name, value in options.items() if value}
 
     def __repr__(self) -> str:
         return f"HttpStore({self._url})"

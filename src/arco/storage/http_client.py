@@ -14,7 +14,7 @@ import contextlib
 import http.client
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -26,6 +26,21 @@ IDLE_S = 20.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 _BUSY = (429, 502, 503, 504)
+
+
+def checked_api_url(url: str) -> str:
+    """The URL of an API. Raises Invalid for what is none, or would show a token to the network."""
+    parts = urlsplit(url)
+    is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise Invalid(f"{url!r} is not the URL of an API", hint="write https://HOST")
+    if parts.scheme == "http" and not is_local:
+        raise Invalid(f"{url} would send your token in the clear", hint="use https://")
+    if parts.query or parts.fragment or parts.username:
+        raise Invalid(
+            "the URL of an API has a scheme, a host and a port", hint="write https://HOST"
+        )
+    return url.rstrip("/")
 
 
 class HttpAnswer(NamedTuple):
@@ -47,13 +62,13 @@ class HttpClient:
         timeout_s: float = 60.0,
         patience_s: float = 60.0,
         clock: Clock | None = None,
-        on_pause: Callable[[float], None] | None = None,
+        ca_file: str = "",
     ) -> None:
-        """`on_pause` waits between two attempts; it may raise to give up."""
+        """`ca_file`: certificates to trust besides the usual ones, in PEM."""
+        self._ca_file = ca_file
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
-        self._pause = on_pause or self._clock.sleep
         self._lock = threading.Lock()
         self._idle: dict[tuple[str, str], list[_Connection]] = {}
         self._busy: set[http.client.HTTPConnection] = set()
@@ -98,7 +113,7 @@ class HttpClient:
                 if answer is not None:
                     return answer
                 raise Unavailable(problem, hint="the server did not answer; try again")
-            self._pause(min(left, max(pause_s, _retry_after(answer))))
+            self._clock.sleep(min(left, max(pause_s, _retry_after(answer))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def close(self) -> None:
@@ -139,6 +154,8 @@ class HttpClient:
             scheme, netloc = place
             if scheme == "https":
                 context = ssl.create_default_context()
+                if self._ca_file:
+                    context.load_verify_locations(self._ca_file)
                 kept = http.client.HTTPSConnection(netloc, timeout=timeout_s, context=context)
             else:
                 kept = http.client.HTTPConnection(netloc, timeout=timeout_s)

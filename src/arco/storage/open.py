@@ -27,7 +27,8 @@ def open_store(url: str, **options: Option) -> Store:
         parts = urlsplit(url)
         return CloudStore(scheme, parts.netloc, parts.path.strip("/"), **options)
     if scheme in ("http", "https"):
-        return HttpStore(url, data_url=str(options.get("data_url", "")))
+        texts = {name: str(options.get(name, "")) for name in ("data_url", "ca_file")}
+        return HttpStore(url, data_url=texts["data_url"], ca_file=texts["ca_file"])
     if options:
         raise Invalid(f"{url} takes no options", hint=f"remove {', '.join(sorted(options))}")
     if scheme == "memory":

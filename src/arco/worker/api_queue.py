@@ -15,7 +15,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from arco.clock import Clock
 from arco.errors import Error, Invalid
 from arco.storage.http_client import HttpClient
 from arco.transport.queues.capacity import Capacity
@@ -39,13 +38,14 @@ class ApiQueue:
         claims: Claims,
         capacity: Capacity,
         ids: Callable[[], str],
-        clock: Clock,
+        polling: HttpClient,
     ) -> None:
+        """`polling` is for requests that wait, and is closed at the end."""
         self._api = api
         self._claims = claims
         self._capacity = capacity
         self._ids = ids
-        self._polling = HttpClient(patience_s=0.0, clock=clock)
+        self._polling = polling
         self._changed = threading.Condition()
         self._arrived: deque[Delivery] = deque()
         self._waiting = 0

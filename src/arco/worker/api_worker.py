@@ -22,7 +22,7 @@ from arco.orchestration.limits import Timing
 from arco.spark.host import SparkHost
 from arco.storage import paths
 from arco.storage.http import HttpStore
-from arco.storage.http_client import HttpClient
+from arco.storage.http_client import HttpClient, checked_api_url
 from arco.transport.queues.capacity import Capacity
 from arco.transport.reports import Reports
 from arco.transport.work_messages import WorkSettings
@@ -47,6 +47,8 @@ class ApiAddress(NamedTuple):
     name: str
     """Of the worker."""
     key: str
+    ca_file: str = ""
+    """Certificates to trust besides the usual ones."""
 
     def __repr__(self) -> str:
         return f"ApiAddress({self.url}, {self.tenant}/{self.workspace}, {self.name})"
@@ -73,18 +75,24 @@ class ApiWorker:
         Raises if the server does not let the worker in.
         """
         timing = timing or Timing()
-        client = HttpClient(patience_s=SHORT_PATIENCE_S, clock=clock)
-        url, tenant, workspace, name, key = address
-        self._api = WorkApi(url, tenant, workspace, name, key, client)
+        url, tenant, workspace, name, key, ca_file = address
+        client = HttpClient(patience_s=SHORT_PATIENCE_S, clock=clock, ca_file=ca_file)
+        self._api = WorkApi(checked_api_url(url), tenant, workspace, name, key, client)
         self.settings: WorkSettings = self._api.settings()
         timing = msgspec.structs.replace(timing, claim_s=min(timing.claim_s, self.settings.claim_s))
         self.claims = Claims()
         at_data = f"{data_url.rstrip('/')}/{tenant}/{workspace}" if data_url else ""
-        store = HttpStore(self._api.url, self._headers, data_url=at_data)
+        store = HttpStore(self._api.url, self._headers, data_url=at_data, ca_file=ca_file)
         ledger = ApiLedger(self._api, self.claims, self.settings, ids, clock)
         self.reports = Reports(ledger, clock, linger_s=timing.linger_s)
         capacity = Capacity(slots, clock, memory_mib=memory_mib)
-        self._queue = ApiQueue(self._api, self.claims, capacity, ids, clock)
+        self._queue = ApiQueue(
+            self._api,
+            self.claims,
+            capacity,
+            ids,
+            HttpClient(patience_s=0.0, clock=clock, ca_file=ca_file),
+        )
         liveness = ApiLiveness(self._api, self.claims)
         worker_id = self.settings.worker_id
         executor = Executor(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from arco.clock import Clock
+from arco.storage.http import HttpStore
 from arco.storage.port import Store
 from arco.tasks.failure import UserCodeRaised, as_user_code
 from arco.worker import sensor_files, sensor_versions
@@ -100,10 +101,23 @@ class SensorAttempt:
     def _open(self, call: SensorCall) -> Store:
         if call.kind == "files":
             return open_folder(call.url, self._shared.open_store)
+        check_reads_tables(self._shared.store, call)
         if call.workspace in ("", self._request.workspace_id):
             return self._shared.store
         base = self._shared.store.url.removesuffix(f"/{self._request.workspace_id}")
         return open_workspace(f"{base}/{call.workspace}", self._shared.open_store)
+
+
+def check_reads_tables(store: Store, call: SensorCall) -> None:
+    """TaskFailed at a worker of the API: it cannot read the tables that versions are in."""
+    if isinstance(store, HttpStore):
+        raise failed(
+            "configuration",
+            "sensor.needs_store",
+            f"{call.name} waits for versions of {call.asset}, and this worker has no access to "
+            "the tables of a workspace",
+            "run a worker with access to the store beside those with --api",
+        )
 
 
 def open_workspace(url: str, open_store: Callable[[str], Store]) -> Store:

@@ -348,8 +348,11 @@ Influence = Literal[
 ]
 DIRECT: Final[tuple[Influence, ...]] = ("identity", "transformation", "aggregation")
 """Values of the source flow into the column; the other kinds only decide about them."""
-LineageMethod = Literal["plan", "sql", "annotation", "schema", "mixed", "none", "manual", "dbt"]
-"""`manual`: a person has said it; `dbt`: it was imported from there. No output replaces them."""
+LineageMethod = Literal[
+    "plan", "sql", "annotation", "schema", "mixed", "none", "manual", "dbt", "openlineage"
+]
+"""`manual`: a person has said it; `dbt`: it was imported from there; `openlineage`: others have
+reported it. No output replaces them."""
 Confidence = Literal["high", "medium", "low"]
 
 

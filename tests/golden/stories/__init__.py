@@ -12,6 +12,7 @@ from tests.golden.stories.catalog import governed, schemas, searched, traced
 from tests.golden.stories.contracts import promised
 from tests.golden.stories.deploying import billed, declared, limited, notified
 from tests.golden.stories.imports import imported
+from tests.golden.stories.ingest import reported
 from tests.golden.stories.partition_keys import keys_removed
 from tests.golden.stories.runs import damaged, newest, quarantined, run_by_chance
 from tests.golden.stories.security import guarded, logged_out
@@ -46,4 +47,5 @@ STORIES: dict[str, Callable[[], Folding]] = {
     "held_partitions": held,
     "imports": imported,
     "columns_taken_back": quarantined,
+    "reports": reported,
 }

@@ -21,6 +21,7 @@ from arco.api.views import View
 from arco.errors import NotFound
 from arco.imports.reader import ImportReader
 from arco.imports.tables import ImportRow
+from arco.ingest.reader import IngestReader
 from arco.notifications.message import message_of
 from arco.notifications.reader import NotificationReader
 from arco.notifications.tables import NotificationRow
@@ -147,6 +148,54 @@ def _seen_part(task: TaskRun, visible: Visible) -> TaskRun:
     )
 
 
+class ReportedOutputBody(msgspec.Struct, frozen=True, kw_only=True):
+    """An output that others have written."""
+
+    report_id: str
+    partition: str
+    state: str
+    producer: str
+    job: str
+    rows: int | None
+    bytes: int | None
+    files: int | None
+    location: str
+    message: str
+    inputs: list[str]
+    """Keys of assets that the caller sees."""
+    first_reported_at: datetime
+    last_reported_at: datetime
+    recorded_at: datetime
+    recorded_by: str
+
+
+class ReportsParameters(PageParameters, frozen=True, kw_only=True):
+    asset: AssetName
+
+
+def list_reports(
+    view: View, visible: Visible, parameters: ReportsParameters, window: PageWindow
+) -> Iterator[tuple[SortKey, ReportedOutputBody]]:
+    """List outputs of an asset that others have reported in the last 30 days, the newest first."""
+    asset_id = asset_id_of(view, visible, parameters.asset)
+    names = lineage_reader(view.snapshot).names
+    after: Any = window.after
+    shared = set(ReportedOutputBody.__struct_fields__) - {"partition", "inputs"}
+    for row in IngestReader(view.snapshot).outputs(asset_id):
+        key = (row.first_reported_at, row.report_id)
+        if after is not None and key >= after:
+            continue
+        inputs = [names.key(id) for id in row.input_ids]
+        yield (
+            key,
+            ReportedOutputBody(
+                partition=row.partition_key,
+                inputs=sorted(each for each in inputs if visible.sees_asset(each)),
+                **{name: getattr(row, name) for name in shared},
+            ),
+        )
+
+
 # -- imports, pins, notifications -------------------------------------------------------------
 
 
@@ -233,6 +282,7 @@ ROUTES: tuple[Any, ...] = (
     read("/assets/{asset}/inputs", _READ, list_inputs),
     read("/runs/{run_id}/lineage", _RUNS, export_run_lineage),
     listing("/imports", _READ, list_imports),
+    listing("/assets/{asset}/reports", _READ, list_reports),
     listing("/pins", _READ, list_pins, live=True),
     read("/notifications/{notification_id}", _RUNS, get_notification),
     listing("/recommendations", _READ, list_recommendations),

@@ -1,0 +1,245 @@
+"""`servo ingest`: outputs, checks and lineage of tables that others write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from arco.cli import deferral
+from arco.cli.catalog_options import WRITES, AssetArgument, acknowledge
+from arco.cli.options import Limit, argument, command, flag, group, option
+
+if deferral.LOADED:
+    import msgspec
+
+    from arco.catalog.reader import CatalogReader
+    from arco.cli import render
+    from arco.cli.live import partition_text
+    from arco.cli.session import Session
+    from arco.errors import Invalid
+    from arco.ingest.events import OutputReported, ReportState
+    from arco.ingest.openlineage import OpenLineageEvent, parse_namespaces, run_report
+    from arco.ingest.reader import IngestReader
+    from arco.ingest.tables import ReportedOutputRow
+    from arco.orchestration.catalog_names import lineage_reader
+    from servo.contract.keys import AssetKey
+    from servo.contract.task import CheckResult
+
+app = group("ingest", "Record outputs, checks and lineage of tables that others write.")
+
+ReportId = Annotated[
+    str, option("ID", "Of the write elsewhere: each counts once, and reports of one id add up.")
+]
+Partition = Annotated[
+    str, option("KEY", "The partition's key, as answers have it.", "--partition", "-p")
+]
+Producer = Annotated[str, option("NAME", "Which program reports it.")]
+Job = Annotated[str, option("NAME", "Its job.")]
+
+
+@command(
+    app,
+    "openlineage",
+    example="servo ingest openlineage events.ndjson\n"
+    "servo ingest openlineage events.ndjson --dataset-namespace postgres://db:5432/public=shop",
+    takes=["actor"],
+)
+def openlineage(
+    session: Session,
+    file: Annotated[Path, argument("FILE", "Run events of OpenLineage, one JSON to a line.")],
+    dataset_namespace: Annotated[
+        list[str] | None,
+        option(
+            "DATASETS=NAMESPACE",
+            "The namespace of assets for one of datasets, or one and a schema. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Record run events of OpenLineage: outputs, columns, checks and lineage.
+
+    Events of one run add up, in any order, and however often. Datasets that are no assets become
+    some: `schema.name` of a dataset is `namespace.name`.
+    """
+    namespaces = parse_namespaces(dataset_namespace or ())
+    commands = session.open().commands.ingest
+    outcomes = []
+    for number, line in enumerate(_lines(file), start=1):
+        try:
+            run = run_report(msgspec.json.decode(line, type=OpenLineageEvent))
+        except msgspec.DecodeError as error:
+            raise Invalid(f"line {number} of {file} is no event of OpenLineage: {error}") from None
+        if run is not None:
+            outcomes.append(commands.openlineage(run, namespaces=namespaces))
+    if session.json:
+        render.document({"events": outcomes})
+        return
+    recorded = sorted({key for each in outcomes for key in each.recorded})
+    for dataset in sorted({name for each in outcomes for name in each.skipped}):
+        render.note(f"{dataset} cannot be an asset")
+    render.say(
+        f"recorded {render.count(len(outcomes), 'event')} of {render.count(len(recorded), 'asset')}"
+    )
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return [line for line in file.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}") from None
+
+
+@command(
+    app,
+    "output",
+    example="servo ingest output crm.contacts --id load-17 --rows 1200 --producer fivetran",
+    takes=WRITES,
+)
+def output(
+    session: Session,
+    key: AssetArgument,
+    id: ReportId,
+    partition: Partition = "",
+    state: Annotated[str, option("STATE", "running, succeeded, failed or aborted.")] = "succeeded",
+    rows: Annotated[int | None, option("N", "How many rows it has.", min=0)] = None,
+    bytes: Annotated[int | None, option("N", "How large it is.", min=0)] = None,
+    files: Annotated[int | None, option("N", "How many files it has.", min=0)] = None,
+    location: Annotated[str, option("URL", "Where it is.")] = "",
+    input: Annotated[
+        list[str] | None, option("ASSET", "An asset that it was made of. Repeatable.")
+    ] = None,
+    producer: Producer = "",
+    job: Job = "",
+) -> None:
+    """Record an output of an asset that others write."""
+    workspace = session.open()
+    commands = workspace.commands.ingest
+    event = OutputReported(
+        asset_id="",
+        asset_key=key,
+        report_id=id,
+        reported_at=workspace.clock.now(),
+        partition=partition,
+        state=_state(state),
+        producer=producer,
+        job=job,
+        rows=rows,
+        bytes=bytes,
+        files=files,
+        location=location,
+        input_ids=commands.input_ids(input or ()),
+    )
+    done = commands.report(event, idempotency_key=session.idempotency_key)
+    acknowledge(session, done, f"recorded output {id} of {key}", asset=key, id=id)
+
+
+def _state(text: str) -> ReportState:
+    match text:
+        case "running" | "succeeded" | "failed" | "aborted":
+            return text
+    raise Invalid(
+        f"{text!r} is not a state of an output", hint="running, succeeded, failed or aborted"
+    )
+
+
+@command(
+    app,
+    "check",
+    example="servo ingest check crm.contacts unique_mail --failed --id suite-17 --failing 3",
+    takes=WRITES,
+)
+def check(
+    session: Session,
+    key: AssetArgument,
+    name: Annotated[str, argument("CHECK", "The check's name.")],
+    id: ReportId,
+    failed: Annotated[bool, flag("--failed", "It did not pass.")] = False,
+    failing: Annotated[int | None, option("N", "Rows that do not fit.", min=0)] = None,
+    message: Annotated[str, option("TEXT", "What it found.")] = "",
+    partition: Partition = "",
+    producer: Producer = "",
+    job: Job = "",
+) -> None:
+    """Record what a check of others has found in an asset. It gates nothing."""
+    workspace = session.open()
+    result = CheckResult(
+        name=name,
+        passed=not failed,
+        message=message,
+        kind="reported",
+        status="failed" if failed else "passed",
+        failing=failing,
+    )
+    event = OutputReported(
+        asset_id="",
+        asset_key=key,
+        report_id=id,
+        reported_at=workspace.clock.now(),
+        partition=partition,
+        state="running",
+        producer=producer,
+        job=job,
+        checks=(result,),
+    )
+    done = workspace.commands.ingest.report(event, idempotency_key=session.idempotency_key)
+    acknowledge(session, done, f"recorded check {name} of {key}", asset=key, id=id)
+
+
+@command(app, "list", example="servo ingest list crm.contacts", takes=["at"])
+def list_(session: Session, key: AssetArgument, limit: Limit = 20) -> None:
+    """List outputs of an asset that others have reported in the last 30 days, newest first."""
+    snapshot = session.open().read.snapshot(session.at())
+    asset_id = CatalogReader(snapshot).asset_id(AssetKey.parse(key))
+    rows = IngestReader(snapshot).outputs(asset_id)
+    names = lineage_reader(snapshot).names
+    if session.json:
+        outputs = [plain_report(row, [names.key(id) for id in row.input_ids]) for row in rows]
+        render.document(
+            {
+                "generation": snapshot.generation,
+                "asset": key,
+                "outputs": outputs[:limit],
+                "more": len(rows) > limit,
+            }
+        )
+        return
+    if not rows:
+        render.say(f"nobody has reported an output of {key}")
+        return
+    show_reports(rows[:limit])
+
+
+def plain_report(row: ReportedOutputRow, inputs: list[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = render.plain(row)
+    for name in ("columns", "checks", "column_edges"):
+        fields[name] = msgspec.json.decode(fields[name] or "[]")
+    del fields["times"], fields["input_ids"]
+    return fields | {"inputs": inputs}
+
+
+def show_reports(rows: list[ReportedOutputRow]) -> None:
+    headers = (
+        "reported output",
+        "partition",
+        "state",
+        "rows",
+        "size",
+        "by",
+        "job",
+        "first",
+        "last",
+    )
+    lines = [
+        (
+            row.report_id,
+            partition_text(row.partition_key) or None,
+            row.state,
+            row.rows,
+            None if row.bytes is None else render.size(row.bytes),
+            row.producer or None,
+            row.job or None,
+            row.first_reported_at,
+            row.last_reported_at,
+        )
+        for row in rows
+    ]
+    render.show_table(headers, lines, right=["rows", "size"], whole=("state", "first", "last"))

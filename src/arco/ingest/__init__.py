@@ -1,0 +1,1 @@
+"""What others report: outputs, checks and lineage of tables that Arco did not write."""

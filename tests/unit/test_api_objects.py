@@ -1,0 +1,84 @@
+"""Objects of the store over HTTP: what readers elsewhere need, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from arco.app import Workspace
+from arco.errors import NotFound
+from arco.security.permissions import Role
+from arco.state.system import OUTCOMES
+from arco.storage.memory import MemoryStore
+from arco.storage.port import Mode
+from tests.kit.api import ApiClient, ApiWorld, Company
+from tests.kit.workspace import NAME, TENANT
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[ApiWorld]:
+    world = ApiWorld(Company().town.fresh())
+    yield world
+    world.close()
+
+
+def _listed(client: ApiClient, prefix: str) -> list[str]:
+    return [each["path"] for each in client.get("/objects", prefix=prefix)["objects"]]
+
+
+def _copy(world: ApiWorld, client: ApiClient) -> Workspace:
+    """A workspace of all that a caller is given."""
+    store = MemoryStore(world.workspace.clock)
+    for prefix in ("manifests/", "state/"):
+        for path in _listed(client, prefix):
+            answer = client.send("GET", f"/objects/{path}")
+            assert answer.status_code == 200, path
+            store.put(path, answer.content, Mode.OVERWRITE)
+    return Workspace(store, TENANT, NAME, clock=world.workspace.clock)
+
+
+def test_readers_give_the_same_over_what_is_handed_out(world: ApiWorld) -> None:
+    ours = world.workspace.read.snapshot()
+    owner = _copy(world, world.owner).read.snapshot()
+    assert {t: owner.all(t) for t in world.workspace.tables} == {
+        t: ours.all(t) for t in world.workspace.tables
+    }
+    viewer = _copy(world, world.client(Role.VIEWER)).read.snapshot()
+    for table in world.workspace.tables:
+        expected = [] if table.domain == "security" else ours.all(table)
+        assert viewer.all(table) == expected, table
+    assert viewer.all(OUTCOMES)
+
+
+def test_nothing_else_is_handed_out(world: ApiWorld) -> None:
+    shown = ("manifests/", "state/", "logs/", "inputs/", "liveness/", "plans/")
+    others = [
+        meta.path
+        for meta in world.workspace.store.list("")
+        if not meta.path.startswith(shown) and not meta.path.endswith(".json")
+    ]
+    others += ["ledger/inbox/x.json", "keys/tasks.json", "../prod/manifests/head.json"]
+    for path in others:
+        assert world.owner.send("GET", f"/objects/{path}").status_code == 404, path
+    for prefix in ("ledger/", "data/", "keys", "leases/", "a"):
+        assert world.owner.send("GET", "/objects", params={"prefix": prefix}).status_code == 404
+    viewer = world.client(Role.VIEWER)
+    assert not [path for path in _listed(viewer, "state/") if "security" in path]
+    with pytest.raises(NotFound):
+        world.served.objects.get("state/security/audit/base/x.parquet", whole=False)
+
+
+def test_parts_are_those_that_were_asked_for(world: ApiWorld) -> None:
+    for client in (world.owner, world.client(Role.VIEWER)):
+        path = next(path for path in _listed(client, "state/") if "/changes/" in path)
+        whole = client.send("GET", f"/objects/{path}").content
+        part = client.send("GET", f"/objects/{path}", headers={"Range": "bytes=4-9"})
+        assert (part.status_code, part.content) == (206, whole[4:10])
+
+
+def test_objects_are_for_those_who_see_everything(world: ApiWorld) -> None:
+    for role in (Role.VIEWER, Role.OWNER):
+        restricted = world.client(role, "sales")
+        for path in ("/objects?prefix=plans/", "/objects/manifests/head.json", "/objects/x"):
+            assert restricted.send("GET", path).status_code == 403
